@@ -6,7 +6,8 @@ from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-PRELOADED = ["lrptrain.callbacks", "pytorch_lightning", "timm", "torchvision", "transformers"]
+# The last one leaves what the others have made out of the search for garbage in every fork.
+PRELOADED = ["lrptrain.callbacks", "pytorch_lightning", "timm", "torchvision", "transformers", "tests.frozen"]
 
 
 def start_fork(target: Callable[..., object], *arguments: Any) -> BaseProcess:

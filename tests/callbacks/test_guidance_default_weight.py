@@ -16,7 +16,7 @@ from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES, GRADIENT_SHARE
 
 WORDS, SHORTCUT = ((5, 6, 7), (8, 9, 10)), (11, 12)
-STEPS, BATCH = 60, 32
+STEPS, BATCH = 40, 16
 
 
 def norm(rows):
@@ -135,7 +135,7 @@ def test_texts_are_learned(tmp_path):
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     accuracies = []
     for weight in (1.0, None):
-        pl_module = Texts(lr=5e-4)
+        pl_module = Texts(lr=1e-3)
         fit(tmp_path, pl_module, texts(STEPS * BATCH, 0, 0.98), default("ppce", weight=weight), batch_size=BATCH)
         test = texts(400, 999, 0.98)
         with torch.no_grad():

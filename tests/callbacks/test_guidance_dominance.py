@@ -9,15 +9,23 @@ from guided_loops import LOOPS
 from setting import loader, messages, monitor, trainer, vit
 
 import lrptrain
+from lrptrain.guidance import dominance, strength
 from lrptrain.guidance.dominance import IN_A_ROW
-from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES
 from lrptrain.loggers import read_events
 
 WAYS = ["Lightning", "a step", "transformers"]
 SIZE = 8
-BATCHES = IN_A_ROW * BOUND_EVERY_N_BATCHES + 1
+EVERY_N_BATCHES = 3
+"""So often gradients are compared here: less seldom than by default, as a test needs few batches then."""
+BATCHES = IN_A_ROW * EVERY_N_BATCHES + 1
 """The first comparison does not count: so many batches have as many as it takes."""
 KEPT = "the guidance keeps the task from being learned: its gradient is"
+
+
+@pytest.fixture(autouse=True)
+def frequent_comparisons(monkeypatch):
+    for module in (dominance, strength):
+        monkeypatch.setattr(module, "BOUND_EVERY_N_BATCHES", EVERY_N_BATCHES)
 
 
 def noise(batches=BATCHES):
@@ -36,18 +44,18 @@ def lines_of(way, columns, options, folder, caplog):
     """What is said of dominance in a training."""
     with caplog.at_level(logging.INFO), messages() as said:
         guided = LOOPS[way](vit(), columns, options, SIZE, 1, folder)[1]
-    strength = getattr(guided, "guidance", guided).strength
+    watched = getattr(guided, "guidance", guided).strength
     texts = {*said, *(record.getMessage() for record in caplog.records)}
-    return [text for text in texts if KEPT in text], strength
+    return [text for text in texts if KEPT in text], watched
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_weight_that_destroys_is_told_of(way, tmp_path, caplog):
     options = {"loss": "energy", "weight": 30.0, "on_error": "raise"}
-    lines, strength = lines_of(way, noise(), options, tmp_path, caplog)
+    lines, watched = lines_of(way, noise(), options, tmp_path, caplog)
     assert len(lines) == 1
     assert "Leave out its weights" in lines[0]
-    assert strength.dominance.text in lines[0]
+    assert watched.dominance.text in lines[0]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -69,10 +77,10 @@ def test_what_does_not_dominate_is_silent(way, options, tmp_path, caplog):
 
 def test_a_model_that_learns_is_left_alone(tmp_path, caplog):
     options = {"loss": {"l1": 30.0}, "on_error": "raise"}
-    lines, strength = lines_of("a step", bright(), options, tmp_path, caplog)
+    lines, watched = lines_of("a step", bright(), options, tmp_path, caplog)
     assert lines == []
-    assert strength.dominance.watches
-    assert not strength.dominance.compares(0, 1)  # it is learned: nothing more is paid
+    assert watched.dominance.watches
+    assert not watched.dominance.compares(0, 1)  # it is learned: nothing more is paid
 
 
 def test_swaps_alone_have_no_weight_that_could_be_watched():
@@ -81,9 +89,9 @@ def test_swaps_alone_have_no_weight_that_could_be_watched():
 
 
 def test_a_call_in_one_line_knows_no_task_to_compare_with(tmp_path, caplog):
-    lines, strength = lines_of("a line", noise(), {"loss": "energy", "weight": 30.0}, tmp_path, caplog)
+    lines, watched = lines_of("a line", noise(), {"loss": "energy", "weight": 30.0}, tmp_path, caplog)
     assert lines == []
-    assert not strength.dominance.watches
+    assert not watched.dominance.watches
 
 
 def test_the_page_and_the_end_of_the_run_say_so(tmp_path):

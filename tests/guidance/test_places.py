@@ -102,9 +102,9 @@ def test_noise_and_patterns_are_not_displaced():
 @pytest.fixture(scope="module")
 def squares():
     """A bright square on a plain ground, as in made-up data."""
-    generator = torch.Generator().manual_seed(0)
-    images = 0.1 * torch.rand(16, 3, 64, 64, generator=generator)
-    for each, (top, left) in zip(images, torch.randint(0, 48, (16, 2), generator=generator).tolist(), strict=True):
+    generator = torch.Generator().manual_seed(3)
+    images = 0.1 * torch.rand(8, 3, 64, 64, generator=generator)
+    for each, (top, left) in zip(images, torch.randint(0, 48, (8, 2), generator=generator).tolist(), strict=True):
         each[:, top : top + 16, left : left + 16] += 0.5 + 0.4 * torch.rand(3, 1, 1, generator=generator)
     return images
 
@@ -115,7 +115,7 @@ def test_shapes_on_a_plain_ground_are_not_displaced(name, side, squares):
     """A corner of a square looks like one of a square of another size: the image seems to move by itself."""
     images = F.interpolate(squares, (side, side), mode="bilinear", antialias=True)
     displaced, _ = displaced_samples(IN_PLACE[name](images), images)
-    assert displaced.sum() <= 1
+    assert not displaced.any()
 
 
 OTHER_SHAPES = {

@@ -41,7 +41,7 @@ class Case:
     target: Tensor
     expected: dict[str, Tensor]
 
-    def rows(self, rows: slice) -> "Case":
+    def rows(self, rows: list[int]) -> "Case":
         """Some samples of the batch."""
         return Case(self.model, select(self.inputs, rows), self.target[rows], self.expected)
 

@@ -45,7 +45,7 @@ class Kind:
         return {"input_ids": ids * mask + (1 - mask), "attention_mask": mask}
 
 
-def select(inputs: Any, rows: slice) -> Any:
+def select(inputs: Any, rows: slice | list[int]) -> Any:
     """Some samples of a batch."""
     return inputs[rows] if isinstance(inputs, Tensor) else {name: x[rows] for name, x in inputs.items()}
 

@@ -121,10 +121,9 @@ def test_a_batch_is_its_samples_and_a_second_call_is_the_first(name, argument):
         found = lrptrain.attribute(model, given, target, method, explain=argument, **options)
         again = lrptrain.attribute(model, given, target, method, explain=argument, **options)
         assert torch.equal(found.scores, again.scores)
-        for row in range(3):
-            one = select(given, slice(row, row + 1))
-            alone = lrptrain.attribute(model, one, target, method, explain=argument, **options)
-            close(alone.scores[0], found.scores[row])
+        for rows in ([1], [2, 0]):  # one by itself, and the others the other way round
+            some = lrptrain.attribute(model, select(given, rows), target, method, explain=argument, **options)
+            close(some.scores, found.scores[rows])
 
 
 @pytest.mark.parametrize("name", ["clip", "vilt"])

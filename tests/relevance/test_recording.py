@@ -100,8 +100,8 @@ def test_the_gradient_of_a_map_is_its_rate_of_change(name, method):
 
     gradients = torch.autograd.grad(loss(create_graph=True), parameters, allow_unused=True)
     slope = sum((g * d).sum().item() for g, d in zip(gradients, directions, strict=True) if g is not None)
-    errors = [abs(slope - rate(step)) for step in (1e-6, 1e-7, 1e-8)]  # the maps are strongly curved, and have kinks
-    assert min(errors) < 1e-3 * abs(slope)
+    # The maps are strongly curved, and have kinks: where a step is too long, a shorter one tells.
+    assert any(abs(slope - rate(step)) < 1e-3 * abs(slope) for step in (1e-6, 1e-7, 1e-8))
 
 
 def move(parameters: list[nn.Parameter], directions: list[torch.Tensor], by: float) -> None:
