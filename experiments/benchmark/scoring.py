@@ -1,6 +1,7 @@
 """From saved runs to numbers: which runs are positive, what each detector says of them, and how good that is."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +49,13 @@ def planted(run: Run) -> bool:
 def shows(evaluation: Run) -> bool:
     """Whether the accuracy is surely lower with marks of any class (McNemar's exact test, one-sided)."""
     changed = evaluation["lost"] + evaluation["won"]
-    return changed > 0 and stats.binomtest(evaluation["lost"], changed, alternative="greater").pvalue < ALPHA
+    return changed > 0 and _p_value(evaluation["lost"], changed) < ALPHA
+
+
+@cache
+def _p_value(lost: int, changed: int) -> float:
+    """Of so many losses among the samples whose answers changed: tables ask for the same ones a thousand times."""
+    return float(stats.binomtest(lost, changed, alternative="greater").pvalue)
 
 
 def cost(run: Run) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from lrptrain.guidance.dominance import IN_A_ROW, Agreement, Dominance, agreement
+from lrptrain.guidance.dominance import BOUND_EVERY_N_BATCHES, IN_A_ROW, Agreement, Dominance, agreement
 
 CHANCE = Agreement(50.0, 50.0, 25.0, 100.0)
 SOME = Agreement(62.0, 50.0, 25.0, 100.0)  # 2.4 standard deviations: no chance, and no proof
@@ -45,6 +45,12 @@ def test_samples_without_a_label_do_not_count():
     watch.note(torch.tensor([0, 1, 1]), torch.tensor([0, 1, -1]))
     watch.note(torch.tensor([1, 0]), torch.tensor([1, -1]))
     assert watch.agreement() == agreement(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 1]))
+
+
+def test_answers_are_looked_at_once_in_so_many_guided_batches_and_only_where_it_watches():
+    batches = [number for number in range(0, 200, 2) if Dominance(True).judges(number, 2)]
+    assert batches == list(range(0, 200, 2 * BOUND_EVERY_N_BATCHES))
+    assert not Dominance(False).judges(0, 2)
 
 
 def told(*evidence):
