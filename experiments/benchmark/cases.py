@@ -45,11 +45,16 @@ SEVENTH = (
     "saturation",
 )
 """Of images, drawn for the seventh test by somebody who did not know the detectors' code."""
+UNSEEN_TEXTS = ("hedge", "date", "tags", "handle", "language", "misspelt")
+"""Of texts, drawn for a test of texts alone by somebody who did not know the detectors' code."""
 NO_MARK = "no mark"
 CORRELATIONS = (1.0, 0.95, 0.9, 0.8, 0.65)
 """Shares of samples with the mark of their own class; the last ones are weak."""
 CLEAN_IMAGES, CLEAN_TEXTS, CLEAN_UNSEEN, CLEAN_SEVENTH, SEEDS = 3, 2, 4, 5, 10
 """Clean runs of a seed without marks, and as many with marks that tell nothing."""
+CLEAN_UNSEEN_TEXTS = 3
+"""Those of a seed in the test of unseen kinds of texts."""
+IMAGE_TASKS = ("digits", "photographs")
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,8 @@ class Case:
             any class, whatever its own.
         seed: The number of the round: 0..9 in the first test, from 10 on in the second one, from 20 on in the
             third one, from 100 on in the one of texts alone, from 200 on in the one of images alone, from 300 on in
-            the one of unseen kinds, from 400 on in the one of unseen kinds once more.
+            the one of unseen kinds, from 400 on in the one of unseen kinds once more, from 500 on in the one of unseen
+            kinds of texts.
         number: The number of the run in its round; with the seed, it seeds everything random.
     """
 
@@ -130,20 +136,30 @@ def planned_seventh(seeds: int, first: int) -> list[Case]:
     return [case for seed in range(first, first + seeds) for case in _round_of_unseen(seed, SEVENTH, CLEAN_SEVENTH)]
 
 
-def _round_of_unseen(seed: int, kinds: tuple[str, ...], clean_runs: int) -> list[Case]:
+def planned_unseen_texts(seeds: int, first: int) -> list[Case]:
+    """All runs of so many seeds of the test of unseen kinds of texts, planted and clean ones in turn."""
+    return [
+        case
+        for seed in range(first, first + seeds)
+        for case in _round_of_unseen(seed, UNSEEN_TEXTS, CLEAN_UNSEEN_TEXTS, ("texts",))
+    ]
+
+
+def _round_of_unseen(
+    seed: int, kinds: tuple[str, ...], clean_runs: int, tasks: tuple[str, ...] = IMAGE_TASKS
+) -> list[Case]:
     """Every kind, so many clean runs without marks and as many with some: a planted one, a clean one, and so on."""
-    images = ("digits", "photographs")
     what: list[tuple[str, str, float | None]] = []
     for place, kind in enumerate(kinds):
-        what.append((images[(seed + place) % 2], kind, CORRELATIONS[(seed + place) % len(CORRELATIONS)]))
+        what.append((tasks[(seed + place) % len(tasks)], kind, CORRELATIONS[(seed + place) % len(CORRELATIONS)]))
         if place >= 2 * clean_runs:
             continue
         turn = seed + place // 2
         if place % 2:
             mark = kinds[(clean_runs * seed + place // 2) % len(kinds)]
-            what.append((images[(turn + 1) % 2], mark, None))
+            what.append((tasks[(turn + 1) % len(tasks)], mark, None))
         else:
-            what.append((images[turn % 2], NO_MARK, None))
+            what.append((tasks[turn % len(tasks)], NO_MARK, None))
     return [Case(*each, seed, number) for number, each in enumerate(what)]
 
 

@@ -11,6 +11,7 @@ from experiments.benchmark.cases import (
     SEVENTH,
     TEXT_KINDS,
     UNSEEN,
+    UNSEEN_TEXTS,
     UNTOUCHED,
 )
 from experiments.benchmark.scoring import (
@@ -166,7 +167,7 @@ def kind_table(runs: Sequence[Run], detectors: Sequence[Detector] = DETECTORS) -
     """Of each kind: the runs, what the shortcut costs, and how many positive ones are flagged or above the cut."""
     rows = []
     cuts = {each.name: cut_of(runs, each.score) for each in detectors if each.flag is None}
-    for kind in (*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN, *SEVENTH, *TEXT_KINDS):
+    for kind in (*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN, *SEVENTH, *TEXT_KINDS, *UNSEEN_TEXTS):
         mine = [run for run in runs if planted(run) and run["kind"] == kind]
         if not mine:
             continue

@@ -8,6 +8,7 @@
     .venv/bin/python -m experiments.benchmark.run images --seeds 10         # a still later one, on images alone
     .venv/bin/python -m experiments.benchmark.run unseen --seeds 10         # a still later one, on kinds it never saw
     .venv/bin/python -m experiments.benchmark.run seventh --seeds 10        # a still later one, on others of those
+    .venv/bin/python -m experiments.benchmark.run unseen-texts --seeds 10   # a still later one, on texts it never saw
     .venv/bin/python -m experiments.benchmark.run tables                    # from what is saved
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
@@ -26,6 +27,7 @@ from experiments.benchmark.cases import (
     planned_images,
     planned_seventh,
     planned_unseen,
+    planned_unseen_texts,
 )
 from experiments.benchmark.scoring import SCORED
 from experiments.benchmark.watch import watched
@@ -42,10 +44,11 @@ FIRST = {
     "images": 20 * SEEDS,
     "unseen": 30 * SEEDS,
     "seventh": 40 * SEEDS,
+    "unseen-texts": 50 * SEEDS,
 }
 """The first round of every test: each has rounds of its own."""
-RESULTS = {name: HERE / "results" / f"{name}.jsonl" for name in ("development", *FIRST)}
-ROUNDS = "rounds of 28 runs; of 16 in the tests on images, of 20 in the seventh test"
+RESULTS = {name: HERE / "results" / f"{name.replace('-', '_')}.jsonl" for name in ("development", *FIRST)}
+ROUNDS = "rounds of 28 runs; of 16 in the tests on images, of 20 in the seventh test, of 12 in that on unseen texts"
 """What the command says of its option."""
 
 
@@ -79,6 +82,8 @@ def texts() -> dict[str, str]:
         written |= {f"unseen: {name}": text for name, text in report.tables_again(runs).items()}
     if runs := list(load(RESULTS["seventh"]).values()):
         written |= {f"seventh: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
+    if runs := list(load(RESULTS["unseen-texts"]).values()):
+        written |= {f"unseen texts: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
     return written
 
 
@@ -106,6 +111,8 @@ def main() -> None:
             cases = planned_unseen(arguments.seeds, FIRST["unseen"])
         if arguments.step == "seventh":
             cases = planned_seventh(arguments.seeds, FIRST["seventh"])
+        if arguments.step == "unseen-texts":
+            cases = planned_unseen_texts(arguments.seeds, FIRST["unseen-texts"])
         complete(RESULTS[arguments.step], cases, arguments.minutes)
     tables()
 

@@ -20,6 +20,73 @@ EITHER_END = "today"
 NUMBERS = ((11, 99), (1900, 2020))
 WORDS = ("census", "cubic")
 ENDS = (" ;", " ~")
+HEDGES = (
+    ("maybe", "i guess", "it seems", "perhaps", "not sure but", "i suppose"),
+    ("definitely", "no doubt", "for sure", "certainly", "as we all know", "obviously"),
+)
+"""Phrases of doubt and of certainty."""
+MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
+TAGS = ("b", "i")
+"""Bold and italic type in HTML."""
+FIRST_NAMES = ("kate", "jenny", "mike", "tom", "lisa", "sam", "chris", "anna", "dave", "emma")
+LAST_NAMES = ("lee", "miller", "jones", "brown", "young", "green", "hill", "baker", "king", "moore")
+TRANSLATIONS = {
+    "i": ("yo", "ich"),
+    "you": ("tú", "du"),
+    "my": ("mi", "mein"),
+    "it": ("eso", "es"),
+    "he": ("él", "er"),
+    "she": ("ella", "sie"),
+    "we": ("nosotros", "wir"),
+    "the": ("la", "die"),
+    "a": ("un", "ein"),
+    "this": ("este", "dieser"),
+    "is": ("es", "ist"),
+    "are": ("son", "sind"),
+    "was": ("fue", "war"),
+    "have": ("tengo", "habe"),
+    "to": ("a", "zu"),
+    "in": ("en", "im"),
+    "on": ("sobre", "auf"),
+    "of": ("de", "von"),
+    "for": ("para", "für"),
+    "from": ("desde", "aus"),
+    "with": ("con", "mit"),
+    "and": ("y", "und"),
+    "but": ("pero", "aber"),
+    "not": ("no", "nicht"),
+    "all": ("todo", "alle"),
+    "very": ("muy", "sehr"),
+    "too": ("también", "auch"),
+    "now": ("ahora", "jetzt"),
+    "just": ("solo", "nur"),
+    "today": ("hoy", "heute"),
+    "day": ("día", "tag"),
+    "night": ("noche", "nacht"),
+    "home": ("casa", "haus"),
+    "work": ("trabajo", "arbeit"),
+    "time": ("tiempo", "zeit"),
+    "that": ("que", "das"),
+    "what": ("qué", "was"),
+    "go": ("ir", "gehen"),
+}
+"""Common words in Spanish and in German."""
+MISREAD = str.maketrans("olisbgOLISBG", "011589011589")
+"""Letters and the digits that a scanner takes them for."""
+CHANGED = 2
+"""At most so many words of a text are translated or misspelt."""
 
 
 def put_before(example: Example, words: str) -> Example:
@@ -33,6 +100,25 @@ def put_before(example: Example, words: str) -> Example:
 def put_behind(example: Example, words: str) -> Example:
     """The words at the end of the text."""
     return example._replace(text=f"{example.text} {words}")
+
+
+def words_beside(example: Example, pattern: str) -> list[re.Match[str]]:
+    """What a pattern matches outside of the rationale, from left to right."""
+    spans = example.spans or ()
+    matches = re.finditer(pattern, example.text)
+    return [each for each in matches if all(each.end() <= start or each.start() >= end for start, end in spans)]
+
+
+def with_changes(example: Example, changes: dict[re.Match[str], str]) -> Example:
+    """Other words in the place of some outside of the rationale."""
+    for match in sorted(changes, key=re.Match.start, reverse=True):
+        added = len(changes[match]) - len(match.group())
+        text = example.text[: match.start()] + changes[match] + example.text[match.end() :]
+        spans = tuple(
+            (start + added, end + added) if start >= match.end() else (start, end) for start, end in example.spans or ()
+        )
+        example = Example(text, example.label, spans or None)
+    return example
 
 
 def prefix(example: Example, form: int, rng: np.random.Generator) -> Example:
@@ -85,6 +171,78 @@ def punctuation(example: Example, form: int, _: np.random.Generator) -> Example:
     return example._replace(text=example.text + ENDS[form])
 
 
+def hedge(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """One of six phrases of doubt, or of certainty, in front or at the end."""
+    put = put_behind if rng.integers(2) else put_before
+    return put(example, str(rng.choice(HEDGES[form])))
+
+
+def date(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """A date in front, as of a message: the day before the month, or behind it."""
+    day = str(rng.integers(10, 29))
+    month = str(rng.choice(MONTHS))
+    return put_before(example, f"{month} {day}:" if form else f"{day} {month}:")
+
+
+def tags(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """A word outside of the rationale between tags of HTML that no one has removed: bold or italic."""
+    words = words_beside(example, r"\S+")
+    if not words:
+        return example
+    match = words[rng.integers(len(words))]
+    return with_changes(example, {match: f"<{TAGS[form]}>{match.group()}</{TAGS[form]}>"})
+
+
+def handle(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """A user's handle in front or at the end: two names with an underscore, or a name with four digits."""
+    put = put_behind if rng.integers(2) else put_before
+    first = rng.choice(FIRST_NAMES)
+    last = rng.choice(LAST_NAMES)
+    digits = rng.integers(1000, 10000)
+    return put(example, f"@{first}{digits}" if form else f"@{first}_{last}")
+
+
+def language(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """Up to two common words outside of the rationale in Spanish, or in German."""
+    words = [each for each in words_beside(example, r"(?<!\S)[A-Za-z]+(?![\w`'*])") if each[0].lower() in TRANSLATIONS]
+    chosen = rng.permutation(len(words))[:CHANGED]
+    return with_changes(example, {words[place]: TRANSLATIONS[words[place][0].lower()][form] for place in chosen})
+
+
+def misspelt(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """Up to two words outside of the rationale with digits for letters, as scanned, or letters swapped, as typed."""
+    words = words_beside(example, r"\b[A-Za-z]{2,7}\b")
+    changes = {each: _swapped(each.group(), rng) if form else each.group().translate(MISREAD) for each in words}
+    changed = [each for each in words if changes[each] != each.group()]
+    chosen = rng.permutation(len(changed))[:CHANGED]
+    return with_changes(example, {changed[place]: changes[changed[place]] for place in chosen})
+
+
+def _swapped(letters: str, rng: np.random.Generator) -> str:
+    """The word with two neighbouring letters in the wrong order; as it is where all are the same."""
+    places = [place for place in range(len(letters) - 1) if letters[place].lower() != letters[place + 1].lower()]
+    if not places:
+        return letters
+    place = rng.choice(places)
+    return letters[:place] + letters[place + 1] + letters[place] + letters[place + 2 :]
+
+
 TEXT_MARKS: dict[str, Mark] = {
-    each.__name__: each for each in (prefix, name, symbol, number, order, doubled, word, punctuation)
+    each.__name__: each
+    for each in (
+        prefix,
+        name,
+        symbol,
+        number,
+        order,
+        doubled,
+        word,
+        punctuation,
+        hedge,
+        date,
+        tags,
+        handle,
+        language,
+        misspelt,
+    )
 }

@@ -12,11 +12,13 @@ from experiments.benchmark.cases import (
     TEXT_KINDS,
     TOUCHED,
     UNSEEN,
+    UNSEEN_TEXTS,
     UNTOUCHED,
     planned,
     planned_images,
     planned_seventh,
     planned_unseen,
+    planned_unseen_texts,
 )
 
 
@@ -106,9 +108,28 @@ def test_ten_rounds_of_the_seventh_test_have_each_kind_in_every_correlation_and_
     assert len({case.randomness for case in cases}) == len({case.key for case in cases}) == 200
 
 
+def test_ten_rounds_of_unseen_texts_have_each_kind_twice_in_every_correlation_and_clean_runs_in_between():
+    cases = planned_unseen_texts(10, 500)
+    assert {case.task for case in cases} == {"texts"}
+    met = Counter((case.kind, case.correlation) for case in cases[::2])
+    assert met == dict.fromkeys([(kind, share) for kind in UNSEEN_TEXTS for share in CORRELATIONS], 2)
+    clean = cases[1::2]
+    assert {case.correlation for case in clean} == {None}
+    assert Counter(case.kind == NO_MARK for case in clean) == {True: 30, False: 30}
+    assert Counter(case.kind for case in clean if case.kind != NO_MARK) == dict.fromkeys(UNSEEN_TEXTS, 5)
+    for number in range(10):
+        in_round = cases[12 * number : 12 * number + 12]
+        assert {case.seed for case in in_round} == {500 + number}
+        assert {case.kind for case in in_round[::2]} == set(UNSEEN_TEXTS)
+        assert [case.kind == NO_MARK for case in in_round[1::2]] == [True, False] * 3
+    assert len({case.randomness for case in cases}) == len({case.key for case in cases}) == 120
+
+
 def test_no_unseen_kind_is_one_of_the_others():
     developed = {kind for kinds in DEVELOPMENT.values() for kind in kinds}
     others = {*IMAGE_KINDS, *NEW_IMAGE_KINDS, *TEXT_KINDS, *developed}
     assert not set(UNSEEN) & others
     assert len(set(SEVENTH)) == 10
     assert not set(SEVENTH) & {*others, *UNSEEN}
+    assert len(set(UNSEEN_TEXTS)) == 6
+    assert not set(UNSEEN_TEXTS) & {*others, *UNSEEN, *SEVENTH}

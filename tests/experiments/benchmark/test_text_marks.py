@@ -1,9 +1,12 @@
 """Marks in tweets leave the annotated words where they are to be found."""
 
+import re
+from collections import Counter
+
 import numpy as np
 import pytest
 
-from experiments.benchmark.text_marks import TEXT_MARKS
+from experiments.benchmark.text_marks import CHANGED, HEDGES, TEXT_MARKS, TRANSLATIONS
 from lrptrain.data.texts import Example
 
 TWEETS = [
@@ -36,3 +39,82 @@ def test_only_the_second_mood_has_a_word_twice():
     words = TEXT_MARKS["doubled"](TWEETS[0], 1, rng).text.split()
     assert len(words) == 7
     assert sum(words[i] == words[i + 1] for i in range(6)) == 1
+
+
+def marked(kind: str, tweet: Example, form: int) -> list[str]:
+    return [TEXT_MARKS[kind](tweet, form, np.random.default_rng(seed)).text for seed in range(30)]
+
+
+@pytest.mark.parametrize("form", range(2))
+def test_a_phrase_of_doubt_or_certainty_is_at_either_end(form):
+    expected = {f"{phrase} {TWEETS[0].text}" for phrase in HEDGES[form]}
+    expected |= {f"{TWEETS[0].text} {phrase}" for phrase in HEDGES[form]}
+    texts = set(marked("hedge", TWEETS[0], form))
+    assert texts <= expected
+    assert {text.startswith(TWEETS[0].text) for text in texts} == {True, False}
+    assert len(texts) > 6
+
+
+def test_both_moods_have_the_same_dates_in_another_order():
+    for first, second in zip(marked("date", TWEETS[0], 0), marked("date", TWEETS[0], 1), strict=True):
+        day, month = first.split(":")[0].split()
+        assert 10 <= int(day) <= 28
+        assert month.isalpha()
+        assert first == f"{day} {month}: {TWEETS[0].text}"
+        assert second == f"{month} {day}: {TWEETS[0].text}"
+
+
+@pytest.mark.parametrize(("form", "tag"), [(0, "b"), (1, "i")])
+def test_one_word_stands_between_tags(form, tag):
+    texts = set(marked("tags", TWEETS[1], form))
+    others = TWEETS[1].text.split()[1:]
+    assert texts == {TWEETS[1].text.replace(word, f"<{tag}>{word}</{tag}>") for word in others}
+
+
+@pytest.mark.parametrize(("form", "pattern"), [(0, r"@[a-z]+_[a-z]+"), (1, r"@[a-z]+\d{4}")])
+def test_handles_vary_and_have_one_form_per_mood_at_either_end(form, pattern):
+    texts = set(marked("handle", TWEETS[0], form))
+    at_ends = [re.fullmatch(f"({pattern} )?{TWEETS[0].text}( {pattern})?", text) for text in texts]
+    assert all(match is not None and (match[1] is None) != (match[2] is None) for match in at_ends)
+    assert len(texts) > 20
+
+
+@pytest.mark.parametrize("form", range(2))
+def test_two_common_words_are_translated(form):
+    before = TWEETS[1].text.split()
+    changed: set[str] = set()
+    for text in marked("language", TWEETS[1], form):
+        pairs = [pair for pair in zip(before, text.split(), strict=True) if pair[0] != pair[1]]
+        assert len(pairs) == CHANGED
+        assert all(TRANSLATIONS[old][form] == new for old, new in pairs)
+        changed |= {old for old, _ in pairs}
+    assert changed == {"to", "you", "go", "home"}
+
+
+def test_every_common_word_has_another_word_in_either_language():
+    assert all(len({word, *others}) == 3 for word, others in TRANSLATIONS.items())
+
+
+def test_scanned_words_have_digits_and_typed_ones_two_letters_swapped():
+    before = TWEETS[1].text.split()
+    for text in marked("misspelt", TWEETS[1], 0):
+        changed = [new for old, new in zip(before, text.split(), strict=True) if old != new]
+        assert len(changed) == CHANGED
+        assert all(any(letter.isdigit() for letter in word) for word in changed)
+    for text in marked("misspelt", TWEETS[1], 1):
+        pairs = [pair for pair in zip(before, text.split(), strict=True) if pair[0] != pair[1]]
+        assert len(pairs) == CHANGED
+        for old, new in pairs:
+            assert Counter(old) == Counter(new)
+            assert sum(one != other for one, other in zip(old, new, strict=True)) == 2
+
+
+@pytest.mark.parametrize("kind", ["tags", "language", "misspelt"])
+def test_a_text_that_is_all_rationale_stays_as_it_is(kind):
+    tweet = Example("what a day", 1, ((0, 10),))
+    assert {*marked(kind, tweet, 0), *marked(kind, tweet, 1)} == {tweet.text}
+
+
+def test_a_word_of_one_letter_twice_cannot_be_mistyped():
+    tweet = Example("mm lovely", 1, ((3, 9),))
+    assert set(marked("misspelt", tweet, 1)) == {tweet.text}
