@@ -139,7 +139,7 @@ class RecordBuilder:
             new_findings=news_among(previous, facts),
             class_names=names,
             metrics=summary.logged_metrics(),
-            hints=" ".join([*hints, remark(predictability, evaluation.medium)]).strip(),
+            hints=" ".join([*hints, remark(predictability, evaluation)]).strip(),
         )
 
     def draw(
@@ -292,7 +292,7 @@ def _reliance(
 
 
 def _score(scalars: Mapping[str, float], evaluation: Evaluation) -> dict[str, float]:
-    """Return how well plain features tell the answers, and the score of all that speaks for a shortcut.
+    """Return how well plain features tell the answers, and the score of all that speaks for a shortcut, where known.
 
     Args:
         scalars: The other scalars of the evaluation.
@@ -301,14 +301,15 @@ def _score(scalars: Mapping[str, float], evaluation: Evaluation) -> dict[str, fl
     if "relevance/effect_ratio" not in scalars:
         return {}
     predictability = plain_predictability(evaluation)
+    if math.isnan(predictability):
+        return {}
     score = shortcut_score(
         scalars["relevance/effect_ratio"],
         predictability,
         focus=scalars.get(f"relevance/{evaluation.targets[0]}/{summary.FOCUS}", math.nan),
         chance=scalars.get("relevance/chance", math.nan),
     )
-    told = {} if math.isnan(predictability) else {f"relevance/{PREDICTABILITY}": predictability}
-    return told | {"relevance/shortcut_score": score}
+    return {f"relevance/{PREDICTABILITY}": predictability, "relevance/shortcut_score": score}
 
 
 def _with_worst_samples(

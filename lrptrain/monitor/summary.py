@@ -202,9 +202,13 @@ FINDING_METRICS = (
         unit="number",
     ),
     LoggedMetric(
-        ("shortcut_score",), "How much speaks for a shortcut", FINDINGS, higher_is_better=False, unit="number"
+        ("shortcut_score",),
+        "Shortcut score, to compare runs of the same data",
+        FINDINGS,
+        higher_is_better=False,
+        unit="number",
     ),
-    LoggedMetric(("plain_predictability",), "How well plain features tell the answers", FINDINGS, bounds=(0, 1)),
+    LoggedMetric(("plain_predictability",), "Answers foretold by plain features", FINDINGS, bounds=(0, 1)),
     LoggedMetric(("findings", "findings_confirmed"), "Findings", FINDINGS, higher_is_better=False, unit="count"),
     LoggedMetric(
         ("reliance",),

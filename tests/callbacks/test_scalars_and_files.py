@@ -43,7 +43,6 @@ def test_every_key_starts_alike_and_is_a_float(tmp_path):
         "findings_confirmed",
         "severity",
         "effect_ratio",
-        "shortcut_score",
         "failures",
         "left_out",
     )

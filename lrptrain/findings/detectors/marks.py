@@ -1,6 +1,6 @@
 """Is the relevance on a small mark that looks the same wherever it lies: a dot, a tag, a sticker in random places?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -39,6 +39,9 @@ MIN_LEAD = 0.5
 planted dots have 0.8 and more in three of four classes, and 1.0 in three of five of other images; of clean photographs
 of two to ten classes, 32 to 128 of them, the best piece has up to 0.44, and 0.55 in a class of few images. Such a piece
 is suspected, and was refuted when it was pasted: the bound spares tests, and does not decide."""
+MIN_LEAD_OF_SMALL = 0.7
+"""The same of a piece of half the size, of which more are alike by chance. Of a dot of 4 of 48 pixels, the pieces lead
+by 0.8 and more in most classes (experiments/detection)."""
 MIN_LEAD_AT_PEAKS = 0.25
 """It is looked for all over the images if it is in so much larger a share of its class's, near the most relevant
 patches alone: of a wide mark, each image is read at another part."""
@@ -161,6 +164,7 @@ class Mark(NamedTuple):
         patches: The patch at which each of them is read, of those that it covers.
         covered: The patches that it covers in each of them, in whole or in part.
         lead: By how much the share of the class's images that have it exceeds that of the others, in [-1, 1].
+        factor: By how much the images that are compared are smaller.
     """
 
     predicted: int
@@ -171,6 +175,7 @@ class Mark(NamedTuple):
     patches: Int[np.ndarray, " members"]
     covered: Bool[np.ndarray, "members tokens"]
     lead: float
+    factor: int
 
 
 def find_marks(
@@ -189,7 +194,23 @@ def find_marks(
     """
     if len(images) < 2 * MIN_MEMBERS:
         return []
-    picture = _reduced(images.float(), _factor((images.shape[2], images.shape[3]), grid))
+    marks: list[Mark] = []
+    for factor in _factors((images.shape[2], images.shape[3]), grid):
+        # A piece of half the size fits into a mark that is smaller than a piece. Whatever is larger was found before.
+        marks += _marks_at(factor, images, shares, grid, predicted, {mark.predicted for mark in marks})
+    return sorted(marks, key=lambda mark: -mark.lead)
+
+
+def _marks_at(
+    factor: int,
+    images: Float[Tensor, "n channels height width"],
+    shares: Float[Tensor, "n tokens"],
+    grid: tuple[int, int],
+    predicted: Int[np.ndarray, " n"],
+    marked: Collection[int],
+) -> list[Mark]:
+    """Find at most one mark of each predicted class that has none yet, by pieces of one size; see `find_marks`."""
+    picture = _reduced(images.float(), factor, grid)
     if min(picture.places) < 3:
         return []
     corners = _corners(shares, grid, picture)
@@ -201,7 +222,7 @@ def find_marks(
     marks = []
     for label in classes:
         of_class = predicted == label
-        if of_class.sum() < MIN_MEMBERS or not (~of_class).any():
+        if label in marked or of_class.sum() < MIN_MEMBERS or not (~of_class).any():
             continue
         at_peaks = None
         most = max(MIN_MEMBERS, MOST_SOURCES // len(classes))
@@ -215,9 +236,10 @@ def find_marks(
                 at_peaks = (float(leads[piece]), int(image), corners[image, starts[piece]])
         if at_peaks is not None and at_peaks[0] >= MIN_LEAD_AT_PEAKS:
             mark = _mark_anywhere(picture, shares, of_class, *at_peaks[1:], grid, int(label))
-            if mark.lead >= MIN_LEAD and not _lies_at_one_patch(mark.patches):
+            least = MIN_LEAD if picture.cell == CELL else MIN_LEAD_OF_SMALL
+            if mark.lead >= least and not _lies_at_one_patch(mark.patches):
                 marks.append(mark._replace(box=_with_rim(mark.box, picture, (images.shape[2], images.shape[3]))))
-    return sorted(marks, key=lambda mark: -mark.lead)
+    return marks
 
 
 class _Reduced(NamedTuple):
@@ -227,11 +249,15 @@ class _Reduced(NamedTuple):
 
     Attributes:
         pixels: The smaller images, in standard deviations of their pixels.
+        factor: By how much they are smaller: a square has so many pixels a side.
+        cell: So many squares side by side reach over a patch, or nearly.
         stride: So many pixels of the images lie between two of these.
         step: So many of these lie side by side in a square, and so between two pixels of a piece.
     """
 
     pixels: Float[Tensor, "n channels height width"]
+    factor: int
+    cell: int
     stride: int
     step: int
 
@@ -250,12 +276,14 @@ class _Reduced(NamedTuple):
         return torch.stack(parts, 2).flatten(1, 2).flatten(2)
 
 
-def _reduced(images: Float[Tensor, "n channels height width"], factor: int) -> _Reduced:
+def _reduced(images: Float[Tensor, "n channels height width"], factor: int, grid: tuple[int, int]) -> _Reduced:
     """Return images of fewer pixels, each the mean of `factor` x `factor` of theirs."""
     stride = max(1, factor // 2)
     small = F.avg_pool2d(images, factor, stride)
     spread = small.std((0, 2, 3), keepdim=True)
-    return _Reduced(small / torch.where(spread > 0, spread, 1.0), stride, factor // stride)
+    coarsest = _factors((images.shape[2], images.shape[3]), grid)[0]
+    cell = CELL * coarsest // factor
+    return _Reduced(small / torch.where(spread > 0, spread, 1.0), factor, cell, stride, factor // stride)
 
 
 def _leads(has_it: Bool[Tensor, "pieces n"], of_class: Bool[np.ndarray, " n"], image: int) -> Float[Tensor, " pieces"]:
@@ -287,12 +315,16 @@ def _mark_anywhere(
     places = torch.stack([where // columns, where % columns], 1)[torch.from_numpy(members)]  # [members, 2]
     others = np.flatnonzero(~of_class)
     side = SIDE * picture.step
-    seed = Box(top, left, top + side, left + side)
-    box = reached_box(picture.pixels, image, seed, members, places.numpy(), others, TOLERANCE, MIN_LEAD)
+    size = (picture.pixels.shape[2], picture.pixels.shape[3])
+    shifts = places.numpy() - [top, left]
+    # Of a piece, the last pixel is as wide as a step only where the image goes on so far.
+    first = np.minimum([top, left], np.array(size) - side)
+    seed = Box(int(first[0]), int(first[1]), int(first[0]) + side, int(first[1]) + side)
+    box = reached_box(picture.pixels, image, seed, members, first + shifts, others, TOLERANCE, MIN_LEAD)
     lead = float(_leads(has_it[None], of_class, image)[0])
-    covered = _covered(box, places.numpy() - [top, left], grid, (picture.pixels.shape[2], picture.pixels.shape[3]))
+    covered = _covered(box, shifts, grid, size)
     patches = (shares[members].numpy() * covered).argmax(1)
-    return Mark(label, image, (top, left), box, members, patches, covered, lead)
+    return Mark(label, image, (top, left), box, members, patches, covered, lead, picture.factor)
 
 
 def mark_in(
@@ -310,7 +342,7 @@ def mark_in(
         grid: Rows and columns of the patches.
     """
     size = (images.shape[2], images.shape[3])
-    picture = _reduced(torch.cat([source[None], images]).float(), _factor(size, grid))
+    picture = _reduced(torch.cat([source[None], images]).float(), mark.factor, grid)
     columns = picture.places[1]
     every = picture.every_piece()  # [1 + n, values, places]
     top, left = mark.piece
@@ -343,7 +375,7 @@ def _covered(
 
 def _offsets(picture: _Reduced) -> Int[Tensor, "pieces 2"]:
     """Return where the pieces that overlap a patch start, in pixels of the picture from its top left corner."""
-    steps = torch.arange(1 - SIDE * picture.step, CELL * picture.step)
+    steps = torch.arange(1 - SIDE * picture.step, picture.cell * picture.step)
     return torch.cartesian_prod(steps, steps)
 
 
@@ -378,9 +410,10 @@ def _within(box: Box, size: tuple[int, int]) -> Box:
     return Box(max(0, box.top), max(0, box.left), min(size[0], box.bottom), min(size[1], box.right))
 
 
-def _factor(size: tuple[int, int], grid: tuple[int, int]) -> int:
-    """Return by how much images are made smaller, until a patch has about `CELL` pixels a side."""
-    return max(1, min(size[0] // grid[0], size[1] // grid[1]) // CELL)
+def _factors(size: tuple[int, int], grid: tuple[int, int]) -> list[int]:
+    """Return by how much images are made smaller: until a patch has about `CELL` pixels a side, and half of that."""
+    coarse = max(1, min(size[0] // grid[0], size[1] // grid[1]) // CELL)
+    return [coarse, coarse // 2] if coarse > 1 else [coarse]
 
 
 def _lies_at_one_patch(patches: Int[np.ndarray, " members"]) -> bool:

@@ -54,6 +54,42 @@ def test_a_dot_anywhere_is_the_mark_of_its_class(size):
     assert float(dot.float().mean()) >= 0.36  # at least the piece itself, 3 x 3 of the 5 x 5 with its rim
 
 
+def test_a_dot_that_is_smaller_than_a_piece_is_found_by_pieces_of_half_the_size():
+    """A dot of 4 pixels where patches have 8: a piece of the usual size holds more of the ground than of the dot."""
+    rng = np.random.default_rng(0)
+    size = 48
+    images = torch.from_numpy(rng.random((64, 3, size, size)))
+    labels = np.arange(64) % 4 // 2
+    relevance = torch.from_numpy(0.1 * rng.random((64, 36)))
+    rows, columns = np.mgrid[:size, :size]
+    for i in range(64):
+        middle = rng.uniform(2, size - 3, 2)
+        relevance[i, int(middle[0] * 6 / size) * 6 + int(middle[1] * 6 / size)] = 5
+        if labels[i] == 1:
+            cover = torch.from_numpy(np.clip(2.7 - np.hypot(rows - middle[0], columns - middle[1]), 0, 1))
+            images[i] += cover * (torch.tensor([3.0, 0.0, 0.5])[:, None, None] - images[i])
+    (mark,) = find_marks(images, relevance / relevance.sum(1, keepdim=True), GRID, labels)
+    assert (mark.predicted, mark.factor) == (1, 1)
+    assert mark.lead > 0.8
+    boxes = mark_in(images, images[mark.image], mark, GRID)
+    assert np.mean([box is not None for box in np.array(boxes, dtype=object)[labels == 1]]) > 0.8
+    assert all(box is None for box in np.array(boxes, dtype=object)[labels == 0])
+
+
+def test_a_mark_at_the_lower_or_right_edge_is_found():
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(48, 3, 48, 48, generator=generator)
+    labels = np.arange(48) % 2
+    tag = 3 * torch.rand(3, 6, 6, generator=generator)
+    relevance = torch.full((48, 36), 0.01)
+    for i in range(0, 48, 2):
+        left = 7 * int(torch.randint(0, 7, (), generator=generator))
+        images[i, :, 42:, left : left + 6] = tag
+        relevance[i, 30 + min(5, (left + 3) // 8)] = 1
+    (mark,) = find_marks(images, relevance / relevance.sum(1, keepdim=True), GRID, labels)
+    assert (mark.predicted, mark.box.bottom) == (0, 48)
+
+
 @pytest.mark.parametrize(("size", "diameter"), [(48, 7), (96, 14)])
 def test_a_round_dot_at_any_offset_is_one_too(size, diameter):
     """Its middle lies between pixels, its edge is soft, and its square's corners hold none of it."""
