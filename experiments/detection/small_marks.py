@@ -17,7 +17,7 @@ from lrptrain.findings.detectors.marks import find_marks
 
 PATCH, DRAWS, SOFTNESS = 8, 10, 0.5
 """Side of a patch in pixels; draws of images; over how many pixels the edge of a dot fades, to either side."""
-SIZES, DIAMETERS = (32, 128), (0, 3, 4, 5, 7)
+SIZES, DIAMETERS = (32, 128), (0, 4)
 """Numbers of images; diameters of the dots in pixels, 0 for none."""
 
 
