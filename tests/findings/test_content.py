@@ -6,7 +6,13 @@ import scipy.stats
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.findings.content import explained_by_class, is_surely_planted, place_contents, standard_error_of_share
+from lrptrain.findings.content import (
+    explained_by_class,
+    is_same_picture,
+    is_surely_planted,
+    place_contents,
+    standard_error_of_share,
+)
 from lrptrain.intervention import Region
 
 
@@ -65,6 +71,38 @@ def test_what_objects_explain_of_few_images_is_not_surely_planted():
     assert all(is_surely_planted(*draw(600, 0.8)) for _ in range(5))
     assert not is_surely_planted(*draw(1500, 0.41))
     assert not is_surely_planted(np.ones((20, 4)), np.arange(20) % 2)
+
+
+def centred(count, share=None, seed=0):
+    """Patches of 8 x 8 in the middle of objects of three shades, which differ a lot; with a dot of 4 x 4 in `share`."""
+    rng = np.random.default_rng(seed)
+    predicted = np.arange(count) % 3
+    patches = (
+        predicted[:, None, None, None] + rng.normal(size=(count, 3, 1, 1)) + 0.3 * rng.normal(size=(count, 3, 8, 8))
+    )
+    if share is not None:
+        colours = np.array([[2.0, 0, 0], [0, 2, 0], [0, 0, 2]])
+        shown = np.where(rng.random(count) < share, predicted, rng.integers(3, size=count))
+        patches[:, :, 2:6, 2:6] = colours[shown][:, :, None, None]
+    return patches.reshape(count, 3, 64), predicted
+
+
+@pytest.mark.parametrize("count", [48, 96, 300])
+def test_objects_in_the_middle_are_no_same_picture_and_a_small_dot_is(count):
+    for seed in range(8):
+        objects = centred(count, seed=seed)
+        assert is_surely_planted(objects[0].reshape(count, -1), objects[1])
+        assert not is_same_picture(*objects)
+        assert is_same_picture(*centred(count, 1.0, seed))
+    assert is_same_picture(*centred(300, 0.9))
+    assert not is_same_picture(*centred(300, 0.5))
+
+
+def test_pixels_without_variance_are_no_picture():
+    assert not is_same_picture(np.ones((30, 3, 16)), np.arange(30) % 3)
+    contents, predicted = centred(96, 1.0)
+    blank = np.concatenate([contents, np.zeros((96, 3, 20))], 2)  # 84 pixels, 21 of them tell
+    assert is_same_picture(blank, predicted)
 
 
 def test_the_contents_of_a_place_are_its_pixels_in_every_image():

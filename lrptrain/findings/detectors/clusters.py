@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from lrptrain.findings.clustering import MIN_CLUSTERED_SAMPLES, spectral_labels
-from lrptrain.findings.content import is_surely_planted, place_contents
+from lrptrain.findings.content import is_same_picture, is_surely_planted, place_contents
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.positions import describe, lies_in_the_middle, part_of_image
 from lrptrain.findings.detectors.shares import high_share_finding
@@ -63,6 +63,10 @@ class RelevanceCluster(Detector):
             contents = place_contents(evaluation.inputs, region, grid)
             if contents is None or not is_surely_planted(contents.flatten(1).numpy(), predicted):
                 continue
+            # Of images that are all centred on their object, its class explains as much of the middle as of a mark.
+            doubtful = lies_in_the_middle(cluster.positions, grid)
+            if doubtful and not is_same_picture(contents.numpy(), predicted):
+                continue
             finding = high_share_finding(
                 self,
                 evaluation,
@@ -73,7 +77,6 @@ class RelevanceCluster(Detector):
                 cluster.shares,
                 reference=len(cluster.positions) / shares.shape[1],
             )
-            doubtful = lies_in_the_middle(cluster.positions, grid)
             yield Candidate(replace(finding, may_be_evidence=doubtful), region, cluster.members)
 
 

@@ -11,6 +11,7 @@ from lrptrain.extras import require
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation, ExplainedSample
+from lrptrain.findings.finding import Finding
 from lrptrain.findings.halves import judging, suspecting
 from lrptrain.findings.scopes import OVERALL, Scope
 from lrptrain.findings.statistics import holm, sign_flip_test
@@ -23,6 +24,11 @@ MIN_TOKEN_RATIO = 2.0
 """It counts if it has this many times the relevance of the average token."""
 END_POSITIONS = 2
 """As many positions at either end of a text are tested, too."""
+LEAST_EFFECT_OF_A_POSITION = 0.15
+"""The least mean change of a probability that confirms a position, without rationales: the words that stand there may
+be what a text is about. In tweets with nothing that tells their mood, taking the first one away moved the answer by
+0.08 at most, and that of a tweet with another answer in its place by 0.21, where an exchange takes 0.3; in tweets whose
+word order went with their mood by 0.08 to 0.43, and 0.33 to 0.73."""
 
 
 class SuspiciousToken(Detector):
@@ -32,6 +38,12 @@ class SuspiciousToken(Detector):
     title = "The relevance lies on a token"
     order = 60
     named_by_place = True
+
+    def least_effect_of(self, finding: Finding) -> float:
+        """Return what a position takes where no rationale says what the texts are about."""
+        # A token is one of a class, a position one of all texts.
+        at_position = finding.scope == OVERALL
+        return LEAST_EFFECT_OF_A_POSITION if at_position and not finding.annotated else self.least_effect
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return the tokens and positions with too much relevance, with the texts that have them."""

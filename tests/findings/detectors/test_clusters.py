@@ -6,7 +6,7 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Evaluation, ExplainedSample, Finding
-from lrptrain.findings.content import explained_by_class
+from lrptrain.findings.content import explained_by_class, is_surely_planted
 from lrptrain.findings.detectors.clusters import RelevanceCluster, relevance_clusters
 from lrptrain.findings.scopes import OVERALL
 
@@ -54,16 +54,17 @@ def test_a_place_in_the_middle_takes_more():
 
 
 def read_in_the_middle(kind):
-    """Thirty-two images of three classes, read at one patch in the middle: what lies there is a coat or a dot."""
+    """Thirty-two images of three classes, read at one patch in the middle: a coat, a nucleus or a dot lies there."""
     rng = np.random.default_rng(5)
     explained = []
     inputs = []
     for i in range(32):
         label = i % 3
         image = 0.2 * rng.normal(size=(3, 24, 24))
-        # A coat of any shade, which breeds shift a little; or a dot of the class's colour.
-        coat = 0.75 * (label - 1) + np.linspace(-1.5, 1.5, 11)[i // 3]
-        image[:, 12:16, 12:16] += coat if kind == "coat" else 2.0 * (label - 1)
+        # A coat of any shade, which breeds shift a little, a nucleus much; or a dot of the class's colour.
+        shade = np.linspace(-1.5, 1.5, 11)[i // 3]
+        what = {"coat": 0.75 * (label - 1) + shade, "nucleus": 1.3 * (label - 1) + shade, "dot": 2.0 * (label - 1)}
+        image[:, 12:16, 12:16] += what[kind]
         relevance = torch.from_numpy(0.05 * rng.random(36))
         relevance[21] = 1
         inputs.append(Sample(i, label, {"image": torch.from_numpy(image).float()}))
@@ -74,12 +75,13 @@ def read_in_the_middle(kind):
     return Evaluation(explained, inputs)
 
 
-@pytest.mark.parametrize(("kind", "found"), [("coat", 0), ("dot", 1)])
+@pytest.mark.parametrize(("kind", "found"), [("coat", 0), ("nucleus", 0), ("dot", 1)])
 def test_few_images_of_objects_at_one_place_are_no_cluster_and_a_dot_is(kind, found):
     given = read_in_the_middle(kind)
     contents = np.stack([each.tensors["image"][:, 12:16, 12:16].numpy().ravel() for each in given.inputs])
     predicted = np.array([each.predicted for each in given.samples])
     assert explained_by_class(contents, predicted).share > 0.15
+    assert is_surely_planted(contents, predicted) == (kind != "coat")
     config = DetectionConfig(["a", "b", "c"], lambda ids: [str(i) for i in ids])
     candidates = list(RelevanceCluster().detect(given, config))
     assert len({each.region for each in candidates}) == found

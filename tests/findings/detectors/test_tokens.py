@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from lrptrain.findings.detectors.tokens import TextContent, _association, _position_in_words, suspicious_tokens
+from lrptrain.findings import Finding
+from lrptrain.findings.detectors.tokens import (
+    SuspiciousToken,
+    TextContent,
+    _association,
+    _position_in_words,
+    suspicious_tokens,
+)
+from lrptrain.findings.scopes import OVERALL, Scope
 
 WORD, COMMON = 900, 7
 
@@ -68,6 +76,14 @@ def at_the_end(text, number, everywhere):
     ids[-1] = WORD if number % 2 else ids[-1]
     shares[-1] += 1 if number % 2 or everywhere else 0
     return replace(text, token_ids=ids, shares=shares / shares.sum())
+
+
+def test_a_position_takes_more_where_no_rationale_says_what_is_evidence():
+    detector = SuspiciousToken()
+    position = Finding("suspicious_token", OVERALL, "predicted", None, 0.95, epoch=0, step=0, first_epoch=0)
+    assert detector.least_effect_of(position) == 0.15
+    assert detector.least_effect_of(replace(position, annotated=True)) == 0.0
+    assert detector.least_effect_of(replace(position, scope=Scope("class", "a"))) == 0.0
 
 
 def test_a_place_that_only_echoes_a_token_is_not_found():
