@@ -9,6 +9,7 @@
     .venv/bin/python -m experiments.benchmark.run unseen --seeds 10         # a still later one, on kinds it never saw
     .venv/bin/python -m experiments.benchmark.run seventh --seeds 10        # a still later one, on others of those
     .venv/bin/python -m experiments.benchmark.run unseen-texts --seeds 10   # a still later one, on texts it never saw
+    .venv/bin/python -m experiments.benchmark.run texts-later --seeds 5     # a still later one, on the same kinds of texts
     .venv/bin/python -m experiments.benchmark.run tables                    # from what is saved
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
@@ -45,10 +46,11 @@ FIRST = {
     "unseen": 30 * SEEDS,
     "seventh": 40 * SEEDS,
     "unseen-texts": 50 * SEEDS,
+    "texts-later": 60 * SEEDS,
 }
 """The first round of every test: each has rounds of its own."""
 RESULTS = {name: HERE / "results" / f"{name.replace('-', '_')}.jsonl" for name in ("development", *FIRST)}
-ROUNDS = "rounds of 28 runs; of 16 in the tests on images, of 20 in the seventh test, of 12 in that on unseen texts"
+ROUNDS = "rounds of 28 runs; of 16 in the tests on images, of 20 in the seventh test, of 12 in the two on unseen texts"
 """What the command says of its option."""
 
 
@@ -84,6 +86,8 @@ def texts() -> dict[str, str]:
         written |= {f"seventh: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
     if runs := list(load(RESULTS["unseen-texts"]).values()):
         written |= {f"unseen texts: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
+    if runs := list(load(RESULTS["texts-later"]).values()):
+        written |= {f"texts later: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
     return written
 
 
@@ -111,8 +115,8 @@ def main() -> None:
             cases = planned_unseen(arguments.seeds, FIRST["unseen"])
         if arguments.step == "seventh":
             cases = planned_seventh(arguments.seeds, FIRST["seventh"])
-        if arguments.step == "unseen-texts":
-            cases = planned_unseen_texts(arguments.seeds, FIRST["unseen-texts"])
+        if arguments.step in ("unseen-texts", "texts-later"):
+            cases = planned_unseen_texts(arguments.seeds, FIRST[arguments.step])
         complete(RESULTS[arguments.step], cases, arguments.minutes)
     tables()
 

@@ -24,8 +24,8 @@ seemed planted by the bounds above; and with a dot of each class's colour in all
 SAME_PICTURE_VARIANCE = 0.65
 TELLING_PIXELS = 0.25
 """It is the same picture within a class if the lower end of that share, over this part of the place's pixels, those
-that the class explains best, reaches SAME_PICTURE_VARIANCE. Round cells in the middle, whose nuclei differ by class, reached
-0.53 in 64 to 300 images; a dot there whose colour goes with the class in 98 % of them 0.78 at least."""
+that the class explains best, reaches SAME_PICTURE_VARIANCE. Round cells in the middle, whose nuclei differ by class,
+reached 0.53 in 64 to 300 images; a dot there whose colour goes with the class in 98 % of them 0.78 at least."""
 SURE_DEVIATIONS = 1.645
 """How many standard errors the lower end of a one-sided interval of 95 % lies below the share."""
 
