@@ -9,7 +9,7 @@
     .venv/bin/python -m experiments.benchmark.run unseen --seeds 10         # a still later one, on kinds it never saw
     .venv/bin/python -m experiments.benchmark.run seventh --seeds 10        # a still later one, on others of those
     .venv/bin/python -m experiments.benchmark.run unseen-texts --seeds 10   # a still later one, on texts it never saw
-    .venv/bin/python -m experiments.benchmark.run texts-later --seeds 5     # a still later one, on the same kinds of texts
+    .venv/bin/python -m experiments.benchmark.run texts-later --seeds 5     # a still later one, on those texts
     .venv/bin/python -m experiments.benchmark.run tables                    # from what is saved
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
