@@ -63,20 +63,11 @@ def audit_checkpoint(
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.auditing.audit import AUDITED_METHODS, audit_samples, check_arguments
     from lrptrain.cli.checkpoint import read_checkpoint
-    from lrptrain.cli.datasets import (
-        are_images,
-        default_device,
-        load_adapter,
-        load_data,
-        load_task,
-        names_in,
-        split_samples,
-        training_samples,
-    )
-    from lrptrain.cli.modules import load_module, module_source
+    from lrptrain.cli.datasets import names_in, training_samples
+    from lrptrain.cli.loading import load_model, load_samples
+    from lrptrain.cli.modules import module_source
     from lrptrain.cli.normalisation import find_black
     from lrptrain.cli.retrain import Retrain
-    from lrptrain.trainers.discover import find_model
 
     if retrain_epochs < 0:
         raise ValueError(f"retrain_epochs must be 0 or more, not {retrain_epochs}")
@@ -86,23 +77,19 @@ def audit_checkpoint(
         names_in(methods) if methods else list(AUDITED_METHODS), chosen, budget, max_samples, batch_size
     )
     saved = read_checkpoint(checkpoint, trust)
-    source = load_data(saved, data)
-    adapter = load_adapter(batch_adapter)
-    meaning = load_task(task)
-    samples = split_samples(source, split, max_samples, seed, adapter, meaning)
-    owner = load_module(saved, are_images(samples), module)
-    network = find_model(owner, model).eval().to(default_device(device))
-    fill = find_black(owner, saved, source, adapter) if are_images(samples) else 0.0
-    options: dict[str, Any] = {"tests": chosen, "settings": settings, "seed": seed, "fill": fill, "task": meaning}
+    drawn = load_samples(saved, data, split, max_samples, seed, batch_adapter, task)
+    trained = load_model(saved, drawn.are_images, module, model, device)
+    fill = find_black(trained.module, saved, drawn.data, drawn.batch_adapter) if drawn.are_images else 0.0
+    options: dict[str, Any] = {"tests": chosen, "settings": settings, "seed": seed, "fill": fill, "task": drawn.task}
     if retrain_epochs:
-        if not hasattr(source, "train_dataloader"):
+        if not hasattr(drawn.data, "train_dataloader"):
             raise ValueError("--retrain-epochs trains on the data: name a LightningDataModule in --data, not a loader")
-        retrain = Retrain(module_source(module, saved, are_images(samples)), saved, source, retrain_epochs, model)
+        retrain = Retrain(module_source(module, saved, drawn.are_images), saved, drawn.data, retrain_epochs, model)
         options |= {"retrain": retrain, "retrain_seconds": retrain.seconds()}
     audit_samples(
-        network,
-        samples,
-        training_samples(source, max_samples, seed, adapter, meaning),
+        trained.network,
+        drawn.samples,
+        training_samples(drawn.data, max_samples, seed, drawn.batch_adapter, drawn.task),
         names,
         budget=budget,
         batch_size=batch_size,

@@ -55,41 +55,28 @@ def compare_checkpoint(
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.auditing.compare import checked_names, compare_samples
     from lrptrain.cli.checkpoint import read_checkpoint
-    from lrptrain.cli.datasets import (
-        are_images,
-        default_device,
-        load_adapter,
-        load_data,
-        load_task,
-        name_of,
-        names_in,
-        split_samples,
-    )
-    from lrptrain.cli.modules import check_runs, load_module
+    from lrptrain.cli.datasets import name_of, names_in
+    from lrptrain.cli.loading import load_model, load_samples
+    from lrptrain.cli.modules import check_runs
     from lrptrain.cli.normalisation import find_black
     from lrptrain.trainers.checks import check_counts
-    from lrptrain.trainers.discover import find_model
 
     check_counts(max_samples=max_samples, batch_size=batch_size)
     names = checked_names(names_in(methods) if methods else None)
     saved = read_checkpoint(checkpoint, trust)
-    source = load_data(saved, data)
-    adapter = load_adapter(batch_adapter)
-    meaning = load_task(task)
-    samples = split_samples(source, split, max_samples, seed, adapter, meaning)
-    owner = load_module(saved, are_images(samples), module)
-    network = find_model(owner, model).eval().to(default_device(device))
-    if model is not None:
-        check_runs(network, samples[0], model)
+    drawn = load_samples(saved, data, split, max_samples, seed, batch_adapter, task)
+    trained = load_model(saved, drawn.are_images, module, model, device)
+    check_runs(trained.network, drawn.samples[0], model)
+    removes_pixels = drawn.are_images and faithfulness
     compare_samples(
-        network,
-        samples,
+        trained.network,
+        drawn.samples,
         names,
-        {"checkpoint": checkpoint, "data": name_of(source), "split": split, "seed": seed, "target": target},
+        {"checkpoint": checkpoint, "data": name_of(drawn.data), "split": split, "seed": seed, "target": target},
         batch_size,
         faithfulness,
-        find_black(owner, saved, source, adapter) if are_images(samples) and faithfulness else 0.0,
+        find_black(trained.module, saved, drawn.data, drawn.batch_adapter) if removes_pixels else 0.0,
         Path(output),
         verbose=True,
-        task=meaning,
+        task=drawn.task,
     )

@@ -49,27 +49,22 @@ def compare_checkpoints(
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.batch.task import find_task
     from lrptrain.cli.checkpoint import read_checkpoint
-    from lrptrain.cli.datasets import are_images, default_device, load_adapter, load_data, load_task, split_samples
-    from lrptrain.cli.modules import check_runs, load_module
+    from lrptrain.cli.loading import load_model, load_samples
+    from lrptrain.cli.modules import check_runs
     from lrptrain.repairing.balance import Swaps
     from lrptrain.repairing.trainings import compare_samples
     from lrptrain.trainers.checks import check_counts
-    from lrptrain.trainers.discover import find_model
 
     check_counts(max_samples=max_samples, batch_size=batch_size, copies=copies)
     saved = {name: read_checkpoint(path, trust) for name, path in named_paths(checkpoints).items()}
-    source = load_data(next(iter(saved.values())), data)
-    meaning = load_task(task)
-    samples = split_samples(source, split, max_samples, seed, load_adapter(batch_adapter), meaning)
+    drawn = load_samples(next(iter(saved.values())), data, split, max_samples, seed, batch_adapter, task)
     networks = {}
-    for name, content in saved.items():
-        owner = load_module(content, are_images(samples), module)
-        networks[name] = find_model(owner, model).eval().to(default_device(device))
-        if model is not None:
-            check_runs(networks[name], samples[0], model)
+    for name, each in saved.items():
+        networks[name] = load_model(each, drawn.are_images, module, model, device).network
+        check_runs(networks[name], drawn.samples[0], model)
     swaps = Swaps(copies, batch_size, margin, seed)
-    meaning = find_task(meaning, next(iter(networks.values())))
-    print(compare_samples(networks, samples, balances=None, swaps=swaps, task=meaning))
+    meaning = find_task(drawn.task, next(iter(networks.values())))
+    print(compare_samples(networks, drawn.samples, balances=None, swaps=swaps, task=meaning))
 
 
 def named_paths(checkpoints: str) -> dict[str, str]:

@@ -7,11 +7,18 @@ from typing import Any, Literal
 import torch
 
 from lrptrain.auditing.samples import draw_samples, first_samples
-from lrptrain.batch import IMAGES, BatchAdapter, Sample
+from lrptrain.batch import BatchAdapter, Sample
 from lrptrain.batch.task import CLASSES, Task, find_task
 from lrptrain.cli.checkpoint import Checkpoint
-from lrptrain.cli.dotted import described, find_object, is_config, read_section, split_call
-from lrptrain.extras import require
+from lrptrain.cli.dotted import (
+    described,
+    find_object,
+    is_config,
+    made_from_section,
+    read_section,
+    required_parameters,
+    split_call,
+)
 
 Split = Literal["train", "val", "test"]
 
@@ -146,11 +153,6 @@ def load_task(text: str | None) -> Task:
         raise ValueError(f"--task {text!r}: {error}") from error
 
 
-def are_images(samples: list[Sample]) -> bool:
-    """Whether samples are images, else texts."""
-    return any(name in samples[0].tensors for name in IMAGES)
-
-
 def settings_of(data: Any) -> Mapping[str, Any]:
     """Return the arguments that a datamodule saved; empty where it saved none."""
     return dict(getattr(data, "hparams", None) or {})
@@ -175,13 +177,7 @@ def _made(path: str, named: Any, arguments: Mapping[str, Any]) -> Any:
 
 
 def _called(path: str, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    parameters = inspect.signature(function).parameters
-    needed = [
-        name
-        for name, each in parameters.items()
-        if each.default is each.empty and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
-    ]
-    missing = [name for name in needed if name not in arguments]
+    missing = [name for name in required_parameters(function) if name not in arguments]
     if missing:
         written = ", ".join(f"{name}=..." for name in missing)
         raise ValueError(f"{path} needs {', '.join(missing)}: write --data '{path}({written})'")
@@ -197,13 +193,8 @@ def _is_ours(data: Any) -> bool:
 
 def _parsed(section: Mapping[str, Any]) -> Any:
     """Return the datamodule of a config's `data:` section."""
-    # The same parser as that of `lrptrain fit`, so that a class may be named as it is in a config.
-    jsonargparse = require("jsonargparse", "cli")
     from pytorch_lightning import LightningDataModule
 
     import lrptrain.data  # noqa: F401  (its classes may be named without the module)
 
-    parser = jsonargparse.ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(LightningDataModule, "data")
-    instantiate = getattr(parser, "instantiate", None) or parser.instantiate_classes  # its name before 4.49
-    return instantiate(parser.parse_object({"data": dict(section)})).data
+    return made_from_section("data", section, LightningDataModule)

@@ -1,9 +1,11 @@
 """What a user names on the command line: `package.Class`, `package.Class(width=64)`, or a section of a config."""
 
 import ast
+import inspect
 import os
 import sys
 import traceback
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,34 @@ def read_section(config: str, section: str) -> dict[str, Any]:
             f"itself, --{'module' if section == 'model' else section} package.Class"
         )
     return values
+
+
+def made_from_section(section: str, values: Mapping[str, Any], base: type) -> Any:
+    """Return the object that a section of a config names, made as `lrptrain fit` makes it.
+
+    Args:
+        section: "model" or "data".
+        values: What the section holds: a class_path, and perhaps init_args.
+        base: The class that the object's class must be or inherit from; a class that was imported may be named without
+            its module.
+
+    Raises:
+        argparse.ArgumentError: If there is no such class, or it does not take the arguments.
+    """
+    parser = require("jsonargparse", "cli").ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(base, section)
+    instantiate = getattr(parser, "instantiate", None) or parser.instantiate_classes  # its name before 4.49
+    return instantiate(parser.parse_object({section: dict(values)}))[section]
+
+
+def required_parameters(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters of a function or a class that have no default and may be given by name."""
+    parameters = inspect.signature(function).parameters
+    return [
+        name
+        for name, each in parameters.items()
+        if each.default is each.empty and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    ]
 
 
 def split_call(text: str, option: str) -> tuple[str, dict[str, Any]]:

@@ -10,8 +10,15 @@ from torch import nn
 
 from lrptrain.batch import Sample, collate, model_inputs
 from lrptrain.cli.checkpoint import Checkpoint
-from lrptrain.cli.dotted import described, find_object, is_config, read_section, split_call
-from lrptrain.extras import require
+from lrptrain.cli.dotted import (
+    described,
+    find_object,
+    is_config,
+    made_from_section,
+    read_section,
+    required_parameters,
+    split_call,
+)
 from lrptrain.relevance.preserve import preserved
 
 IMAGE_MODULE = "lrptrain.models.ImageClassifier"
@@ -128,17 +135,19 @@ def load_module(checkpoint: Checkpoint, is_image: bool, module: str | None = Non
     return module_source(module, checkpoint, is_image).load(checkpoint)
 
 
-def check_runs(network: nn.Module, sample: Sample, model: str) -> None:
+def check_runs(network: nn.Module, sample: Sample, model: str | None) -> None:
     """Reject a part of a module that does not run on the inputs of the whole.
 
     Args:
         network: What `model` names.
         sample: One sample of the data.
-        model: The attribute path that the user gave.
+        model: The attribute path that the user gave; None where no part was named, and nothing is to be checked.
 
     Raises:
         ValueError: With the error of its forward.
     """
+    if model is None:
+        return
     device = next(network.parameters(), torch.zeros(())).device
     inputs = model_inputs(network, collate([sample], device))
     try:
@@ -173,12 +182,7 @@ def _check_arguments(module_class: Any, source: ModuleSource, checkpoint: Checkp
     if unknown:
         raise ValueError(f"{source.path} takes no argument {', '.join(unknown)}; it has {', '.join(parameters)}")
     saved = {*checkpoint.module_settings, checkpoint.content.get("hparams_name")}
-    needed = [
-        name
-        for name, each in parameters.items()
-        if each.default is each.empty and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
-    ]
-    missing = [name for name in needed if name not in saved and name not in source.arguments]
+    missing = [name for name in required_parameters(module_class) if name not in {*saved, *source.arguments}]
     if missing:
         written = ", ".join(f"{name}=..." for name in missing)
         raise ValueError(
@@ -205,7 +209,4 @@ def _parsed(section: Mapping[str, Any]) -> Any:
 
     import lrptrain.models  # noqa: F401  (its classes may be named without the module)
 
-    parser = require("jsonargparse", "cli").ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(LightningModule, "model")
-    instantiate = getattr(parser, "instantiate", None) or parser.instantiate_classes  # its name before 4.49
-    return instantiate(parser.parse_object({"model": dict(section)})).model
+    return made_from_section("model", section, LightningModule)

@@ -64,33 +64,30 @@ def repair_checkpoint(
     import torch
 
     from lrptrain.cli.checkpoint import read_checkpoint
-    from lrptrain.cli.datasets import are_images, default_device, load_adapter, load_data, load_task, split_samples
-    from lrptrain.cli.modules import check_runs, load_module
+    from lrptrain.cli.loading import load_model, load_samples
+    from lrptrain.cli.modules import check_runs
     from lrptrain.files import write_atomically
     from lrptrain.repairing.balance import Swaps
     from lrptrain.repairing.comparison import compare_samples
     from lrptrain.repairing.repair import repair_samples
     from lrptrain.trainers.checks import check_counts
-    from lrptrain.trainers.discover import find_model
 
     check_counts(max_samples=max_samples, batch_size=batch_size, copies=copies)
     if Path(output).exists() and not compare:
         raise FileExistsError(f"{output!r} exists: name another --output")
     saved = read_checkpoint(checkpoint, trust)
-    source = load_data(saved, data)
-    meaning = load_task(task)
-    samples = split_samples(source, split, max_samples, seed, load_adapter(batch_adapter), meaning)
-    owner = load_module(saved, are_images(samples), module)
-    network = find_model(owner, model).eval().to(default_device(device))
-    if model is not None:
-        check_runs(network, samples[0], model)
+    drawn = load_samples(saved, data, split, max_samples, seed, batch_adapter, task)
+    trained = load_model(saved, drawn.are_images, module, model, device)
+    network = trained.network
+    check_runs(network, drawn.samples[0], model)
     swaps = Swaps(copies, batch_size, margin, seed)
     if compare:
-        print(compare_samples(network, samples, balances=balance and [balance], swaps=swaps, task=meaning))
+        balances = None if balance is None else [balance]
+        print(compare_samples(network, drawn.samples, balances=balances, swaps=swaps, task=drawn.task))
         return
-    repaired = repair_samples(network, samples, balance=balance, how=how, swaps=swaps, task=meaning)
+    repaired = repair_samples(network, drawn.samples, balance=balance, how=how, swaps=swaps, task=drawn.task)
     layer = network.get_submodule(repaired.layer)
-    name = next(path for path, each in owner.named_modules() if each is layer)
+    name = next(path for path, each in trained.module.named_modules() if each is layer)
     weights = dict(saved.content["state_dict"])
     for part, values in (("weight", repaired.weight), ("bias", repaired.bias)):
         if values is not None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.intervention.images import Images
-from lrptrain.intervention.statistics import ValueRange
+from lrptrain.intervention.statistics import ValueRange, clamped
 
 LEVELS = 2
 """Scales of detail: what is finer than 2 pixels, and than 4. In trials (experiments/detection) a third one moved clean
@@ -59,10 +59,7 @@ def swap_detail(images: Images, donors: Images, valid: ValueRange | None = None)
     place = images.device if images.device.type in ("cpu", "cuda") else torch.device("cpu")
     transport = _transport(spectra(detail / scale).to(place), spectra(wanted / scale).to(place)).to(images.device)
     swapped = pixels + scale * _filtered(detail / scale, transport)
-    if valid is not None:
-        low, high = (bound.to(swapped)[:, None, None] for bound in valid)
-        swapped = swapped.clamp(low, high)
-    return swapped.to(images.dtype)
+    return clamped(swapped, valid).to(images.dtype)
 
 
 def detail_of(images: Images) -> Images:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.intervention.images import Images
-from lrptrain.intervention.statistics import ValueRange
+from lrptrain.intervention.statistics import ValueRange, clamped
 
 TERMS = ("from left to right", "from top to bottom", "towards the sides", "towards top and bottom", "along a diagonal")
 """What the terms of a shading say, in their order."""
@@ -31,10 +31,7 @@ def swap_shading(images: Images, donors: Images, valid: ValueRange | None = None
     # Of two constant images, the difference is 0 to the bit.
     difference = shading(donors.to(wide)) - shading(pixels)
     swapped = pixels + torch.einsum("bct,thw->bchw", difference, _surfaces(pixels))
-    if valid is not None:
-        low, high = (bound.to(swapped)[:, None, None] for bound in valid)
-        swapped = swapped.clamp(low, high)
-    return swapped.to(images.dtype)
+    return clamped(swapped, valid).to(images.dtype)
 
 
 def shading(images: Images) -> Float[Tensor, "batch channels terms"]:

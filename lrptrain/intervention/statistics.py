@@ -36,6 +36,14 @@ def value_range(images: list[Float[Tensor, "channels _height _width"]]) -> Value
     return ValueRange(low, high)
 
 
+def clamped(images: Images, valid: ValueRange | None) -> Images:
+    """Return images of which what lies beyond the range is brought to its nearest end; None for no range."""
+    if valid is None:
+        return images
+    low, high = (bound.to(images)[:, None, None] for bound in valid)
+    return images.clamp(low, high)
+
+
 def swap_statistics(images: Images, donors: Images, valid: ValueRange | None = None) -> Images:
     """Give every image the mean and the standard deviation that each channel has in its donor.
 
@@ -55,10 +63,7 @@ def swap_statistics(images: Images, donors: Images, valid: ValueRange | None = N
     is_constant = spread <= LEAST_SPREAD * donor_spread
     gain = torch.where(is_constant, 0.0, donor_spread / torch.where(is_constant, 1.0, spread))
     swapped = (pixels - mean) * gain + donor_mean
-    if valid is not None:
-        low, high = (bound.to(swapped)[:, None, None] for bound in valid)
-        swapped = swapped.clamp(low, high)
-    return swapped.to(images.dtype)
+    return clamped(swapped, valid).to(images.dtype)
 
 
 def _statistics(images: Images) -> tuple[Tensor, Tensor]:

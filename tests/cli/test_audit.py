@@ -2,7 +2,6 @@ import json
 from pathlib import Path
 
 import pytest
-import pytorch_lightning as pl
 import torch
 
 import lrptrain
@@ -21,21 +20,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:.*logging interval:UserWarning"),
 ]
-VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory):
-    torch.manual_seed(0)
-    data = PlantedDigits(train_size=64, val_size=40, batch_size=32)
-    model = ImageClassifier(10, model_kwargs=VIT, schedule="constant")
-    trainer = pl.Trainer(
-        max_steps=2, logger=False, enable_checkpointing=False, accelerator="cpu", enable_progress_bar=False
-    )
-    trainer.fit(model, datamodule=data)
-    path = tmp_path_factory.mktemp("digits") / "model.ckpt"
-    trainer.save_checkpoint(path)
-    return str(path)
 
 
 def run(checkpoint: str, folder: Path, *options: str) -> dict:

@@ -1,10 +1,8 @@
 import json
 from pathlib import Path
 
+import own_vision
 import pytest
-import pytorch_lightning as pl
-import torch
-from own_vision import several_labels
 
 import lrptrain
 from lrptrain.auditing import compare as module
@@ -20,25 +18,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:.*logging interval:UserWarning"),
 ]
-VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
 BERT = {"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-
-
-def trained(model: pl.LightningModule, data: pl.LightningDataModule, path: Path) -> str:
-    trainer = pl.Trainer(
-        max_steps=2, logger=False, enable_checkpointing=False, accelerator="cpu", enable_progress_bar=False
-    )
-    trainer.fit(model, datamodule=data)
-    trainer.save_checkpoint(path)
-    return str(path)
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> str:
-    torch.manual_seed(0)
-    data = PlantedDigits(train_size=64, val_size=40, batch_size=32)
-    model = ImageClassifier(10, model_kwargs=VIT, schedule="constant")
-    return trained(model, data, tmp_path_factory.mktemp("digits") / "model.ckpt")
 
 
 def run(checkpoint: str, output: Path, *options: str) -> dict:
@@ -67,7 +47,7 @@ def test_texts_with_a_config(tmp_path):
     table.write_text("text,label,why\n" + "a good day,a,good\nthis bad day,b,bad\n" * 8, encoding="utf-8")
     data = TextSpans(str(table), rationale_column="why", val_share=0.5, batch_size=4)
     model = TextClassifier(2, {**BERT, "intermediate_size": 16, "vocab_size": 30522}, schedule="constant")
-    checkpoint = trained(model, data, tmp_path / "model.ckpt")
+    checkpoint = own_vision.checkpoint(model, tmp_path / "model.ckpt", data, max_steps=2)
     config = tmp_path / "config.yaml"
     config.write_text(
         f"data:\n  class_path: TextSpans\n  init_args: {{path: '{table}', rationale_column: why, val_share: 0.5}}\n",
@@ -125,7 +105,7 @@ def test_one_of_several_labels_is_compared_on_request(digits, tmp_path):
         ["random"],
         max_samples=10,
         faithfulness=False,
-        batch_adapter=several_labels,
+        batch_adapter=own_vision.several_labels,
         task=task,
     )
     assert results["accuracy"] == compared.about["accuracy"]

@@ -1,7 +1,7 @@
 """`lrptrain compare-models`: checkpoints beside each other."""
 
+import own_vision
 import pytest
-import pytorch_lightning as pl
 import torch
 
 import lrptrain
@@ -20,17 +20,14 @@ VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads"
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory):
-    """Two models after no step at all, from other seeds; with the data that they would be trained on."""
+    """Two models after one step, from other seeds; with the data that they were trained on."""
     folder = tmp_path_factory.mktemp("models")
     paths = []
     for seed in (0, 1):
         torch.manual_seed(seed)
-        trainer = pl.Trainer(
-            max_steps=1, logger=False, enable_checkpointing=False, accelerator="cpu", enable_progress_bar=False
-        )
-        trainer.fit(ImageClassifier(10, model_kwargs=VIT), datamodule=PlantedDigits(train_size=64, val_size=60))
-        paths.append(folder / f"{seed}.ckpt")
-        trainer.save_checkpoint(paths[-1])
+        model = ImageClassifier(10, model_kwargs=VIT)
+        data = PlantedDigits(train_size=64, val_size=60)
+        paths.append(own_vision.checkpoint(model, folder / f"{seed}.ckpt", data, max_steps=1))
     return paths
 
 

@@ -52,10 +52,7 @@ def lime(
     def weights(answers: Answers, tokens: int) -> Tensor:
         kernel = captum.attr._core.lime.get_exp_kernel_similarity_function("cosine", kernel_width)
         surrogate = captum.attr.Lime(answers, interpretable_model=_Ridge(alpha), similarity_func=kernel)
-        coefficients: Tensor = surrogate.attribute(
-            torch.ones(1, tokens), n_samples=samples, perturbations_per_eval=at_once
-        )
-        return coefficients[0]
+        return _coefficients(surrogate, tokens, samples, at_once)
 
     return _fitted(explanation, weights, baseline, seed)
 
@@ -88,12 +85,15 @@ def kernel_shap(
             return torch.stack([complete - empty])
         surrogate = captum.attr.KernelShap(answers)
         surrogate.interpretable_model = _Ridge(0.0)
-        coefficients: Tensor = surrogate.attribute(
-            torch.ones(1, tokens), n_samples=samples, perturbations_per_eval=at_once
-        )
-        return coefficients[0]
+        return _coefficients(surrogate, tokens, samples, at_once)
 
     return _fitted(explanation, weights, baseline, seed)
+
+
+def _coefficients(surrogate: Any, tokens: int, samples: int, at_once: int) -> Float[Tensor, " tokens"]:
+    """Fit a surrogate of captum to what the model answers on random subsets of the tokens."""
+    coefficients: Tensor = surrogate.attribute(torch.ones(1, tokens), n_samples=samples, perturbations_per_eval=at_once)
+    return coefficients[0]
 
 
 class _Ridge:
