@@ -65,7 +65,7 @@ def audit_checkpoint(
     from lrptrain.cli.checkpoint import read_checkpoint
     from lrptrain.cli.datasets import names_in, training_samples
     from lrptrain.cli.loading import load_model, load_samples
-    from lrptrain.cli.modules import module_source
+    from lrptrain.cli.modules import check_runs, module_source
     from lrptrain.cli.normalisation import find_black
     from lrptrain.cli.retrain import Retrain
 
@@ -79,6 +79,7 @@ def audit_checkpoint(
     saved = read_checkpoint(checkpoint, trust)
     drawn = load_samples(saved, data, split, max_samples, seed, batch_adapter, task)
     trained = load_model(saved, drawn.are_images, module, model, device)
+    check_runs(trained.network, drawn.samples[0], model)
     fill = find_black(trained.module, saved, drawn.data, drawn.batch_adapter) if drawn.are_images else 0.0
     options: dict[str, Any] = {"tests": chosen, "settings": settings, "seed": seed, "fill": fill, "task": drawn.task}
     if retrain_epochs:

@@ -228,8 +228,9 @@ def test_no_verb_runs_code_of_a_checkpoint(tmp_path, capsys):
     assert not trace.exists()
 
 
-def test_a_part_that_does_not_run_is_one_line(folder, capsys):
-    options = ["compare", str(folder / "vision.ckpt"), MODULE, DATA, "--model=backbone.blocks", "--methods=random"]
+@pytest.mark.parametrize("verb", ["compare", "audit"])
+def test_a_part_that_does_not_run_is_one_line(verb, folder, capsys):
+    options = [verb, str(folder / "vision.ckpt"), MODULE, DATA, "--model=backbone.blocks", "--methods=random"]
     assert "--model backbone.blocks does not run on the samples of the data: " in refusal(capsys, *options)
 
 
