@@ -35,9 +35,11 @@ class RelevanceGuidance(ModelCallback):
 
     **How strong the guidance is.** Without a `weight`, the task's gradient bounds it: in the first guided batches and
     then in every tenth the norms of both gradients at the trained weights are compared, and the guidance is multiplied
-    by the largest factor up to 1 at which its gradient is at most half as long as the task's. Between comparisons the
-    factor stays. It falls at once, and at most doubles from one comparison to the next. A comparison costs two more
-    backward passes. A `weight`, weights by name, or `adaptive` switch this off. Then gradients are compared as often
+    by the largest factor up to 1 at which its gradient is at most half as long as the task's; or, where that is more,
+    as long as what the task's gradient would gain if all answers were guesses. A model that is right by a shortcut has
+    hardly any gradient of its task left: by that alone the guidance would fade. Between comparisons the factor stays.
+    It falls at once, and at most doubles from one comparison to the next. A comparison costs three more backward
+    passes. A `weight`, weights by name, or `adaptive` switch this off. Then gradients are compared as often
     until the model has learned something, and it is said if the guidance keeps it from that: if its answers are right
     by chance alone while the guidance's gradient is longer than the task's, or are so again after it had learned.
 
@@ -50,7 +52,8 @@ class RelevanceGuidance(ModelCallback):
       `left_out`: samples that went unguided for their values; `skipped`: losses left out because they were not finite,
       and steps undone because their gradient was not (a GradScaler does that itself);
     - where gradients are compared, `cosine` between the gradients of task and guidance (-1..1), `norm_ratio` of their
-      norms (guidance at a factor of 1 over task) and `cost`, the guidance's seconds over the task's;
+      norms (guidance at a factor of 1 over task) and `cost`, the guidance's seconds over the task's; without a weight
+      also `guess_ratio`, the norm that the task's gradient would have if all answers were guesses over what it has;
     - from time to time `swap_distance`: how far the prediction moves (total variation, 0..1) when another sample's
       content takes the place of what is not annotated. Near 0, the model uses the annotated alone; a map that looks
       right while this stays high is no proof.

@@ -19,6 +19,8 @@ class GradientConflict:
         cosine: The cosine of the two, in [-1, 1]; nan if one is 0.
         task_seconds: The seconds of the task's backward pass.
         guidance_seconds: The seconds of the guidance's backward pass.
+        guess_norm: The norm of the gradient that the task would have if all answers were guesses; 0 where it is not
+            known.
     """
 
     task_norm: float
@@ -26,11 +28,17 @@ class GradientConflict:
     cosine: float
     task_seconds: float
     guidance_seconds: float
+    guess_norm: float = 0.0
 
     @property
     def norm_ratio(self) -> float:
         """Norm of the guidance's gradient over that of the task's; nan if the latter is 0."""
         return self.guidance_norm / self.task_norm if self.task_norm else float("nan")
+
+    @property
+    def guess_ratio(self) -> float:
+        """Norm of the gradient of guesses over that of the task's; nan if the latter is 0."""
+        return self.guess_norm / self.task_norm if self.task_norm else float("nan")
 
 
 def compare_gradients(
@@ -38,33 +46,47 @@ def compare_gradients(
     guidance: Float[Tensor, ""],
     weights: Sequence[Tensor],
     mean_over_processes: Callable[[Tensor], Tensor] = lambda gradient: gradient,
+    guesses: Float[Tensor, ""] | None = None,
+    with_guesses: bool = False,
 ) -> GradientConflict:
-    """Measure both gradients with one backward pass each; the graph stays.
+    """Measure both gradients with one backward pass each, and that of guesses with another; the graph stays.
 
     Args:
         task_loss: The loss of the task.
         guidance: The loss of the guidance.
         weights: The weights that are trained.
         mean_over_processes: Takes the mean of a gradient over all processes.
+        guesses: What `loss_of_guesses` returned; None counts as a gradient of 0.
+        with_guesses: Whether to measure that, too; the same in all processes.
     """
     # The times between which the two backward passes ran: start, after the task's, after the guidance's.
     times = [synchronized_time(task_loss.device)]
     gradients = []
     for loss in (task_loss, guidance):
-        gradient = flat_gradient(loss, weights)
-        # Zeros, not None: the mean over processes is a collective call, which every process must make.
-        if gradient is None:
-            gradient = torch.zeros(sum(weight.numel() for weight in weights), device=task_loss.device)
-        gradients.append(gradient)
+        gradients.append(_gradient_or_zeros(loss, weights))
         times.append(synchronized_time(task_loss.device))
     task_gradient, guidance_gradient = (mean_over_processes(gradient) for gradient in gradients)
+    guess_norm = 0.0
+    if with_guesses:
+        loss = task_loss.new_zeros(()) if guesses is None else guesses
+        guess_norm = float(mean_over_processes(_gradient_or_zeros(loss, weights)).norm())
     return GradientConflict(
         task_norm=float(task_gradient.norm()),
         guidance_norm=float(guidance_gradient.norm()),
         cosine=cosine(task_gradient, guidance_gradient),
         task_seconds=times[1] - times[0],
         guidance_seconds=times[2] - times[1],
+        guess_norm=guess_norm,
     )
+
+
+def _gradient_or_zeros(loss: Float[Tensor, ""], weights: Sequence[Tensor]) -> Float[Tensor, " numbers"]:
+    """Return the gradient of a loss in one row; zeros where it reaches no weight.
+
+    Not None: the mean over processes is a collective call, which every process must make.
+    """
+    gradient = flat_gradient(loss, weights)
+    return torch.zeros(sum(weight.numel() for weight in weights), device=loss.device) if gradient is None else gradient
 
 
 def flat_gradient(loss: Float[Tensor, ""], weights: Sequence[Tensor]) -> Float[Tensor, " numbers"] | None:

@@ -17,6 +17,7 @@ from lrptrain.batch.task import ONE_LOGIT
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
 from lrptrain.guidance.dominance import Agreement
 from lrptrain.guidance.evidence import contrasted, swap_evidence
+from lrptrain.guidance.guesses import loss_of_guesses
 from lrptrain.guidance.losses import LossSum
 from lrptrain.guidance.places import displaced_samples, moved_samples
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
@@ -416,17 +417,27 @@ class GuidedStep:
         """Compare the gradients of task and guidance, and update what scales the guidance."""
         # `guidance` is without schedule and factor here, so that the norms are those at a factor of 1.
         mean = partial(self._processes.reduced, operation="mean")
-        with self.replaying():
-            conflict = compare_gradients(task_loss, guidance, _trained_weights(self._trained), mean)
         training = self._training
+        bounded = training.strength.bounded
+        guesses = self._loss_of_guesses(task_loss) if bounded else None
+        with self.replaying():
+            weights = _trained_weights(self._trained)
+            conflict = compare_gradients(task_loss, guidance, weights, mean, guesses, with_guesses=bounded)
         excused = training.sparse or bool(training.skipped)
         training.strength.check_gradient(conflict.guidance_norm, self._progress.step, excused)
-        training.strength.update(conflict.task_norm, conflict.guidance_norm)
+        training.strength.update(conflict.task_norm, conflict.guidance_norm, conflict.guess_norm)
         task_seconds, guidance_seconds = self._watch.seconds
         task_seconds += conflict.task_seconds
         guidance_seconds += conflict.guidance_seconds
         cost = guidance_seconds / max(task_seconds, 1e-9)
-        return {"cosine": conflict.cosine, "norm_ratio": conflict.norm_ratio, "cost": cost}
+        values = {"cosine": conflict.cosine, "norm_ratio": conflict.norm_ratio, "cost": cost}
+        return values | ({"guess_ratio": conflict.guess_ratio} if bounded else {})
+
+    def _loss_of_guesses(self, task_loss: Tensor) -> Tensor | None:
+        if not self._forwards:
+            return None
+        with self._training.objective.task.reading():
+            return loss_of_guesses(task_loss, self._forwards[0], self.batch.get("label"))
 
     def _note_answers(self) -> None:
         """Keep what the model answered, where a weight of the user's own might keep it from learning."""

@@ -8,7 +8,7 @@ Decay = Literal["none", "linear", "cosine"]
 RATIO_MOMENTUM = 0.9
 """How much of the running mean of the ratio of gradient norms stays at each comparison."""
 GRADIENT_SHARE = 0.5
-"""The default bound: the norm of the guidance's gradient over that of the task's, at each comparison."""
+"""The default bound while nothing is learned: the norm of the guidance's gradient over that of the task's."""
 BOUND_EVERY_N_BATCHES = 10
 """In one guided batch of so many the default bound compares gradients."""
 
@@ -65,24 +65,33 @@ def running_ratio(ratio: float | None, task_norm: float, guidance_norm: float) -
     return latest if ratio is None else ratio**RATIO_MOMENTUM * latest ** (1 - RATIO_MOMENTUM)
 
 
-def bounded_factor(factor: float | None, task_norm: float, guidance_norm: float) -> float | None:
-    """Update the factor that keeps the guidance's gradient within `GRADIENT_SHARE` of the task's.
+def bounded_factor(
+    factor: float | None, task_norm: float, guidance_norm: float, guess_norm: float = 0.0
+) -> float | None:
+    """Update the factor that keeps the guidance's gradient below what the task can set against it.
+
+    That is half of the task's gradient while nothing is learned. As answers become right, that gradient fades, and the
+    guidance would with it; then it is what the task's gradient would gain if the model lost its answers, `guess_norm`
+    less `task_norm`, where that is more. So the task's gradient is the longer one wherever answers are guesses.
 
     The factor falls at once and rises slowly: a single batch with a small guidance gradient says little about the
     next. E.g. with norms of 1 (task) and 5 (guidance) the factor becomes 0.1 whatever it was; with norms of 1 and 0.1
-    afterwards it becomes 0.2, then 0.4, 0.8 and 1.
+    afterwards it becomes 0.2, then 0.4, 0.8 and 1. With norms of 1 and 5, where guesses would have 4, it becomes 0.6.
 
     Args:
         factor: The factor so far; None before the first comparison.
         task_norm: The norm of the task's gradient.
         guidance_norm: The norm of the guidance's gradient, at a factor of 1.
+        guess_norm: The norm of the gradient that the task would have if all answers were guesses; 0 where that is not
+            known.
 
     Returns:
         The new factor in 0..1; the old one where a norm is 0 or not finite.
     """
     if not _comparable(task_norm, guidance_norm):
         return factor
-    allowed = min(1.0, GRADIENT_SHARE * task_norm / guidance_norm)
+    gained = guess_norm - task_norm if math.isfinite(guess_norm) else 0.0
+    allowed = min(1.0, max(GRADIENT_SHARE * task_norm, gained) / guidance_norm)
     return allowed if factor is None else min(allowed, 2 * factor)
 
 

@@ -83,16 +83,17 @@ class Strength:
             return True
         return self.bounded and (self.factor is None or batch_idx % (BOUND_EVERY_N_BATCHES * self.every_n_batches) == 0)
 
-    def update(self, task_norm: float, guidance_norm: float) -> None:
+    def update(self, task_norm: float, guidance_norm: float, guess_norm: float = 0.0) -> None:
         """Take a comparison into account.
 
         Args:
             task_norm: The norm of the task's gradient.
             guidance_norm: The norm of the guidance's gradient, at a factor of 1.
+            guess_norm: As for `bounded_factor`.
         """
         self.ratio = running_ratio(self.ratio, task_norm, guidance_norm)
         if self.bounded:
-            self.factor = bounded_factor(self.factor, task_norm, guidance_norm)
+            self.factor = bounded_factor(self.factor, task_norm, guidance_norm, guess_norm)
 
     def check_gradient(self, guidance_norm: float, step: int, excused: bool) -> None:
         """Reject a guidance that has had no gradient from its first comparison on; it is the same in all processes.

@@ -45,6 +45,20 @@ def test_the_gradient_stays_within_its_share_of_the_tasks(factor, tmp_path, monk
         assert share == pytest.approx(GRADIENT_SHARE, rel=SINGLE)
 
 
+def test_a_model_that_has_learned_is_guided_by_what_the_task_would_gain(tmp_path):
+    """Of a model that guesses the gradient of guesses is its own; of one whose answers are sure it is far longer."""
+    columns = annotated_data()
+    for scale in (0.0, 30.0):
+        net = vit().double()
+        with torch.no_grad():
+            for weight in net.head.parameters():
+                weight *= scale
+            answers = net(columns["image"]).argmax(1)
+        row = logged(default("consistency"), {**columns, "label": answers}, tmp_path, net)[0]
+        ratio = row["guidance/guess_ratio"]
+        assert ratio == pytest.approx(1, rel=SINGLE) if scale == 0 else ratio > 3
+
+
 def test_what_is_applied_is_logged(tmp_path):
     rows = logged(default({"energy": 2.0, "l1": 1.0}, weight=0.5), annotated_data(), tmp_path)
     assert [row["guidance/applied_weight"] for row in rows] == [0.5]
@@ -54,7 +68,8 @@ def test_what_is_applied_is_logged(tmp_path):
     compared = [i for i, row in enumerate(rows) if "guidance/norm_ratio" in row]
     assert compared == [0, BOUND_EVERY_N_BATCHES]
     for i in compared:
-        assert applied[i] * rows[i]["guidance/norm_ratio"] <= GRADIENT_SHARE * (1 + 1e-9)
+        bound = max(GRADIENT_SHARE, rows[i]["guidance/guess_ratio"] - 1)
+        assert applied[i] == pytest.approx(min(1.0, bound / rows[i]["guidance/norm_ratio"]), rel=SINGLE)
         assert rows[i]["guidance/total"] == pytest.approx(applied[i] * rows[i]["guidance/energy"])
     assert set(applied[:BOUND_EVERY_N_BATCHES]) == {applied[0]}
     assert "guidance/swap_distance" not in rows[0]

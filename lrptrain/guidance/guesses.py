@@ -1,0 +1,56 @@
+"""The gradient that the task's loss would have if all answers were guesses: how hard the task can pull.
+
+A model that is right by a shortcut has hardly any gradient of the task left, and a guidance that is bounded by that
+alone would fade with it. What the task would do to a model that had lost its answers does not fade: a guidance that is
+weaker cannot take them away.
+"""
+
+from contextlib import suppress
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lrptrain.batch.logits import two_class_logits
+from lrptrain.relevance.interception import InterceptedForward
+from lrptrain.relevance.outputs import field_of
+from lrptrain.relevance.propagation.propagator import at_least_float32
+
+
+def loss_of_guesses(
+    task_loss: Float[Tensor, ""], forward: InterceptedForward, classes: Int[Tensor, " batch"] | None
+) -> Float[Tensor, ""] | None:
+    """Return a number whose gradient is that of the task's loss, were all classes equally probable for the model.
+
+    The gradient of a cross-entropy at the logits is `p - y`, of probabilities and labels, and `1 / classes - y` where
+    all answers are guesses. How much the task's loss makes of it (a factor of its own, a loss for hard samples) is
+    taken from its gradient at the logits, as far as that goes with `p - y`.
+
+    Args:
+        task_loss: The loss of the user's step, with its graph.
+        forward: The forward pass that it was computed from.
+        classes: The class of every sample, negative where there is none; None where none is known.
+
+    Returns:
+        The number, with its graph; None where the model gives no logits of classes, or the task's loss is none of them.
+    """
+    raw = field_of(forward.output, "logits")
+    if classes is None or raw is None or not raw.requires_grad:
+        return None
+    # What cannot be read as classes is no failure of the guidance: the task's gradient alone bounds it then.
+    with suppress(Exception):
+        logits = two_class_logits(at_least_float32(forward.logits()))
+        classes = classes.to(logits.device)
+        labelled = classes >= 0
+        labels = F.one_hot(classes.clamp(min=0), logits.shape[1]) * labelled[:, None]
+        samples = int(labelled.sum())
+        right = (logits.softmax(1) - labels).detach() * labelled[:, None] / samples
+        guessed = (1 / logits.shape[1] - labels) * labelled[:, None] / samples
+        (of_task,) = torch.autograd.grad(task_loss, raw, retain_graph=True)
+        (of_classes,) = torch.autograd.grad((right * logits).sum(), raw, retain_graph=True)
+        length = of_classes.float().square().sum()
+        factor = float((of_task.float() * of_classes.float()).sum() / length) if length > 0 else 0.0
+        if factor > 0 and factor != float("inf"):
+            return factor * (guessed * logits).sum()
+    return None
