@@ -2,6 +2,7 @@
 
 import base64
 import json
+import warnings
 from functools import cache
 
 import numpy as np
@@ -271,6 +272,47 @@ def test_a_new_kind_of_finding_is_one_object(tmp_path):
     assert (on_page["title"], on_page["state"]) == (finding.title, "confirmed")
     others, _ = watched(tmp_path / "others", "corner")
     assert {fact.kind for fact in watching.findings} - {fact.kind for fact in others.findings} == {finding.kind}
+
+
+class Broken(Detector):
+    """A kind whose detector cannot read any evaluation."""
+
+    kind = "broken"
+    title = "It fails"
+
+    def detect(self, evaluation, config):
+        raise RuntimeError("no such column")
+
+
+@pytest.fixture
+def broken():
+    remove = register_detector(Broken())
+    yield
+    remove()
+
+
+def test_a_detector_that_fails_is_reported_once_by_its_kind_and_the_record_is_kept(broken, tmp_path):
+    columns = pictures("corner")
+    watching = monitor(max_samples=24, max_pictures=0, bound=0.5)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer(tmp_path, watching, max_epochs=2).fit(module(), loader(columns, 16), loader(columns, 16))
+    (line,) = (str(each.message) for each in caught if "broken" in str(each.message))
+    assert line == (
+        "RelevanceMonitor goes on without the detector 'broken', which failed: RuntimeError: no such column "
+        '(on_error="raise" shows where)'
+    )
+    events = read_events(watching.folder)
+    assert [event["epoch"] for event in events] == [0, 1]
+    assert [event["scalars"]["relevance/failures"] for event in events] == [2.0, 3.0]  # one is of the sanity check
+    assert {fact.kind for fact in watching.findings} & set(OUTSIDE)
+
+
+def test_a_detector_that_fails_ends_training_where_errors_are_raised(broken, tmp_path):
+    columns = pictures("corner", 12)
+    watching = monitor(max_samples=12, max_pictures=0, on_error="raise")
+    with pytest.raises(RuntimeError, match="no such column"):
+        trainer(tmp_path, watching).fit(module(), loader(columns), loader(columns))
 
 
 @pytest.mark.parametrize("name", ["overall", "overalls", "group 1"])

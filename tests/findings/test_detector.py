@@ -3,9 +3,20 @@
 import numpy as np
 import pytest
 import torch
+from examples import finding
 
 from lrptrain.batch import Sample
-from lrptrain.findings import OVERALL, DetectionConfig, Evaluation, ExplainedSample, Scope, detect_candidates
+from lrptrain.findings import (
+    OVERALL,
+    Candidate,
+    DetectionConfig,
+    Detector,
+    Evaluation,
+    ExplainedSample,
+    Scope,
+    detect_candidates,
+    register_detector,
+)
 from lrptrain.intervention import Region
 
 NAMES = ["cat", "dog"]
@@ -47,6 +58,33 @@ def test_classes_are_flagged_for_the_label_and_once():
     ]  # fmt: skip
     rows = {one.finding.scope: one.rows.tolist() for one in detected(sample, CONFIG) if one.finding.target == "label"}
     assert rows == {OVERALL: list(range(40)), CAT: list(range(0, 40, 2)), DOG: list(range(1, 40, 2))}
+
+
+class Broken(Detector):
+    kind = "broken"
+    title = "It gives a candidate, and then fails"
+    order = 0  # before all others, which must look nevertheless
+
+    def detect(self, evaluation, config):
+        yield Candidate(finding(kind=self.kind), Region("patches", (0,)), np.arange(len(evaluation.samples)))
+        raise RuntimeError("no such column")
+
+
+def test_a_detector_that_fails_is_reported_and_the_others_look():
+    sample = [scored(i, i % 2, 0.1 + 0.001 * i) for i in range(40)]
+    others = flagged(sample)
+    remove = register_detector(Broken())
+    reports = []
+    try:
+        with pytest.raises(RuntimeError, match="no such column"):
+            detected(sample)
+        candidates = detect_candidates(
+            Evaluation(sample), CONFIG, lambda kind, error: reports.append((kind, str(error)))
+        )
+    finally:
+        remove()
+    assert reports == [("broken", "no such column")]
+    assert [(each.finding.kind, each.finding.scope, each.finding.target) for each in candidates] == others != []
 
 
 def test_a_good_focus_is_flagged_only_to_be_tested():
