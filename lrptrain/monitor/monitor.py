@@ -716,18 +716,19 @@ class MonitorCore:
 
     def _found_by(self) -> Power:
         is_tested = self.config.intervention is not None
-        power = found_by(self.scored, self.config.bound, self.config.confidence, self._skill.text, is_tested)
-        # What says nothing yet of any shortcut says nothing of a hint of one, either.
-        return power._replace(text=f"{power.text} {self._hints}".rstrip()) if power.tells else power
+        return found_by(self.scored, self.config.bound, self.config.confidence, self._skill.text, is_tested)
 
     def _closing(self) -> str:
         assert self.evaluated_epoch is not None
         collapse = self._skill.text if self._skill.collapsed else ""
+        power = self._found_by()
+        # What says nothing yet of any shortcut says nothing of a hint of one, either.
+        hints = self._hints if power.tells else ""
         return closing_words(
             self.config.title,
             self.evaluated_epoch,
             self._findings,
-            self._found_by().text,
+            f"{power.text} {hints}".rstrip(),
             self.recorder.folder,
             collapse,
             self._guided_by,
