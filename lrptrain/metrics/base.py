@@ -1,7 +1,8 @@
 """What the metrics share: input checks, the chance level, means overall and per class.
 
 A metric says all that is needed to log and plot it, so that no list elsewhere has to be kept up: `key` (its name in
-logged keys), `title` (its name in plots), `explanation`, `higher_is_better`, and `function` (the plain function behind it).
+logged keys), `title` (its name in plots), `explanation`, `higher_is_better`, and `function` (the plain function behind
+it).
 """
 
 from collections.abc import Callable

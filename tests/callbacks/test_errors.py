@@ -124,7 +124,7 @@ class OfVideos(nn.Module):
 @pytest.mark.parametrize("channels", [2, 13])
 def test_images_that_cannot_be_drawn_are_refused_with_what_goes_on_without_pictures(channels, tmp_path):
     columns = replaced(image=torch.randn(24, channels, 16, 16))
-    with pytest.raises(ValueError, match="not .*, 16, 16.: max_pictures=0 goes on without pictures") as refused:
+    with pytest.raises(ValueError, match=r"not .*, 16, 16.: max_pictures=0 goes on without pictures") as refused:
         trainer(tmp_path, monitor()).fit(module(net=vit(in_chans=channels)), loader(columns), loader(columns))
     assert "\n" not in str(refused.value)
     watching = monitor(max_pictures=0, on_error="raise")
@@ -135,7 +135,7 @@ def test_images_that_cannot_be_drawn_are_refused_with_what_goes_on_without_pictu
 
 def test_videos_are_refused_with_what_explains_them(tmp_path):
     columns = {**data(), "image": torch.randn(24, 3, 4, 16, 16)}
-    with pytest.raises(ValueError, match="take a model of single frames, or explain videos by lrptrain.attribute"):
+    with pytest.raises(ValueError, match=r"take a model of single frames, or explain videos by lrptrain\.attribute"):
         trainer(tmp_path, monitor()).fit(module(net=OfVideos()), loader(columns), loader(columns))
 
 

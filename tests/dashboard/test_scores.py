@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from browsing import Visit, served
@@ -14,7 +15,12 @@ SCORES = {"shortcut_score": (2.0, 12.0, 22.0), "plain_predictability": (0.25, 0.
 
 
 def write(folder, scores, metrics):
-    samples = {"sample_id": [0, 1], "label": ["a", "b"], "predicted": ["a", "b"], "label_energy_pointing_game": [0, 1]}
+    samples: dict[str, list[Any]] = {
+        "sample_id": [0, 1],
+        "label": ["a", "b"],
+        "predicted": ["a", "b"],
+        "label_energy_pointing_game": [0, 1],
+    }
     for epoch in range(3):
         values = {f"relevance/{name}": values[epoch] for name, values in scores.items()}
         write_record(folder, EpochRecord(epoch, epoch, scalars=values, samples=samples))
@@ -46,7 +52,7 @@ def test_the_shortcut_score_is_drawn_and_explained_where_a_run_has_it(visit):
     shown.locator("svg").wait_for()
     assert shown.locator("p").inner_text() == f"{EXPLANATIONS['shortcut_score']} Lower is better."
     cells = page.locator("#runs td[data-title='shortcut score']").all_inner_texts()
-    assert cells == ["–", "22"]
+    assert cells == ["\N{EN DASH}", "22"]
     for title, key, direction in (
         ("Severity of the gravest finding", "severity", "Lower"),
         ("Accuracy on the sample", "accuracy", "Higher"),

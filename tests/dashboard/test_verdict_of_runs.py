@@ -23,11 +23,12 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "collapsed": ({"state": "confirmed", "intervention": MOVED}, COLLAPSED),
 }
 PLACE = {"state": "unconfirmed", "kind": "focus_at_position", "where": "a corner (1 of 9 patches)"}
+UNKNOWN = "\N{EN DASH}"
 # By name: facts and power of runs with a hint.
 QUIET_RUNS: dict[str, tuple[list[Finding], dict[str, Any]]] = {
     "a hint": ([], TELLS),
     "a hint, and unconfirmed": ([finding(scope=OVERALL, **PLACE)], TELLS),
-    "–": ([], {"tells": False, "text": "That says nothing yet."}),
+    UNKNOWN: ([], {"tells": False, "text": "That says nothing yet."}),
 }
 
 
@@ -85,4 +86,4 @@ def test_a_hint_is_said_in_an_amber_frame(visit):
 
 
 def test_a_model_that_tells_nothing_yet_gives_no_hint(visit):
-    assert HINT not in visit.view("findings", "–", "#verdict.unknown").inner_text("#verdict")
+    assert HINT not in visit.view("findings", UNKNOWN, "#verdict.unknown").inner_text("#verdict")
