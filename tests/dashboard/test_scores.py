@@ -11,7 +11,7 @@ from lrptrain.loggers import EpochRecord, write_record
 from lrptrain.monitor.summary import logged_metrics
 
 EXPLANATIONS = {key: metric.explanation for metric in logged_metrics() for key in metric.keys}
-SCORES = {"shortcut_score": (2.0, 12.0, 22.0), "plain_predictability": (0.25, 0.5, 0.75), "effect_ratio": (0.5, 1, 1.5)}
+SCORES = {"shortcut_score": (2.0, 12.0, 42.0), "plain_predictability": (0.25, 0.5, 0.75), "effect_ratio": (0.5, 1, 1.5)}
 
 
 def write(folder, scores, metrics):
@@ -52,7 +52,7 @@ def test_the_shortcut_score_is_drawn_and_explained_where_a_run_has_it(visit):
     shown.locator("svg").wait_for()
     assert shown.locator("p").inner_text() == f"{EXPLANATIONS['shortcut_score']} Lower is better."
     cells = page.locator("#runs td[data-title='shortcut score']").all_inner_texts()
-    assert cells == ["\N{EN DASH}", "22"]
+    assert cells == ["\N{EN DASH}", "42"]
     for title, key, direction in (
         ("Severity of the gravest finding", "severity", "Lower"),
         ("Accuracy on the sample", "accuracy", "Higher"),
