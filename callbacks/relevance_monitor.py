@@ -60,7 +60,15 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         `relevance/accuracy_per_group/<g>`, `relevance/worst_group_accuracy`: Of the sample's groups and the least of
             them, where batches have `group`.
         `relevance/findings`, `relevance/findings_confirmed`: Number of findings that stand, and are confirmed.
-        `relevance/severity`: Of the gravest finding, in 0..1; see `Finding.severity`.
+        `relevance/severity`: Of the gravest finding, in 0..1, lower is better; see `Finding.severity`.
+        `relevance/effect_ratio`: The largest effect of all tests over the effect that confirms a finding, 0 or more,
+            lower is better; below 1 nothing is confirmed. Only with `intervention`.
+        `relevance/plain_predictability`: How well colours, sharpness and a thumbnail (of texts: frequent tokens and the
+            length) tell the model's answers, from 0, guessing, to 1, always. It is bad only where these should not
+            decide. Only with `intervention`, of 32 samples or more.
+        `relevance/shortcut_score`: `effect_ratio + 8 plain_predictability + 8 (chance - energy_pointing_game)`, without
+            the last term where nothing is annotated; to rank runs of the same data, without bounds, lower is better.
+            Where `plain_predictability` is known.
         `relevance/reliance`, `relevance/reliance_control`: How far the prediction moves, in -1..1, when what lies
             outside the annotation is changed, and under the control.
         `relevance/statistics_reliance`, `relevance/statistics_reliance_control`: The same when images take the mean and
@@ -119,8 +127,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         std: The standard deviation of each channel, to undo the normalisation of images in pictures.
         tokenizer: The tokenizer that names tokens, its name or its folder; None for that of the datamodule or module.
         dataloader_idx: The index of the validation dataloader.
-        on_error: "warn": a failure after the start is reported once, counted, and training goes on; "raise": it ends
-            training.
+        on_error: "warn": a failure after the start is reported once, counted, and training goes on, and the other
+            detectors go on without one that failed; "raise": it ends training.
         run_name: The folder under `relevance/`, numbered if it exists; None for the time. A resumed run continues in
             its own folder.
         seed: The seed of the sample and of the interventions.

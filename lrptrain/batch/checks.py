@@ -81,7 +81,8 @@ def _check_inputs(batch: Mapping[str, Any], limits: Limits) -> None:
         image = batch.get(name)
         if image is not None and image.is_floating_point() and not bool(image.isfinite().all()):
             raise ValueError(
-                f"{name!r} holds NaN or infinity: replace such numbers (torch.nan_to_num), or leave the sample out"
+                f"{name!r} holds NaN or infinity: replace such numbers in the dataset (torch.nan_to_num), or leave the "
+                "sample out of it"
             )
     ids = batch.get("input_ids")
     if ids is None or ids.is_floating_point() or not ids.numel():

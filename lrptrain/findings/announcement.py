@@ -13,6 +13,7 @@ from lrptrain.terminal import WIDTH
 
 MOST_SAMPLES = 3
 """So many samples are named."""
+SAME_REASON = "Not tested, for the same reason."
 
 
 def announce(findings: Iterable[Finding], run: Path | None = None) -> list[str]:
@@ -23,9 +24,17 @@ def announce(findings: Iterable[Finding], run: Path | None = None) -> list[str]:
         run: The folder of the run, in which they can be looked at.
 
     Returns:
-        Paragraphs of several lines without an end of line, at most 80 columns wide but for a path that is longer.
+        Paragraphs of several lines without an end of line, at most 80 columns wide but for a path that is longer. Why
+        several were not tested is said once.
     """
-    return [_paragraph(fact, run) for fact in sorted(fold(list(findings)), key=gravity)]
+    reasons: set[str] = set()
+    paragraphs = []
+    for fact in sorted(fold(list(findings)), key=gravity):
+        reason = fact.note if fact.intervention is None else ""
+        paragraphs.append(_paragraph(fact, run, SAME_REASON if reason in reasons else ""))
+        if reason:
+            reasons.add(reason)
+    return paragraphs
 
 
 def look_at(run: Path) -> str:
@@ -37,11 +46,11 @@ def look_at(run: Path) -> str:
     return f"lrptrain dashboard {shlex.quote(min(paths, key=len))}"
 
 
-def _paragraph(finding: Finding, run: Path | None) -> str:
-    """Return the text of a fact."""
+def _paragraph(finding: Finding, run: Path | None, untested: str) -> str:
+    """Return the text of a fact; `untested`, if it is not "", stands for what the intervention says."""
     text = sentences(finding)
     relevance = " ".join(part for part in (text.relevance, text.samples) if part)
-    evidence = (text.intervention, relevance, text.likewise, text.excerpt)
+    evidence = (untested or text.intervention, relevance, text.likewise, text.excerpt)
     lines = [
         textwrap.fill(text.verdict, WIDTH, subsequent_indent="  "),
         *(textwrap.fill(f"  {line}", WIDTH, subsequent_indent="  ") for line in evidence if line),

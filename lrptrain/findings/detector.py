@@ -165,14 +165,31 @@ def get_detector(kind: str) -> Detector:
     return next((detector for detector in detectors() if detector.kind == kind), UnknownKind(kind))
 
 
-def detect_candidates(evaluation: "Evaluation", config: DetectionConfig) -> list[Candidate]:
+def detect_candidates(
+    evaluation: "Evaluation",
+    config: DetectionConfig,
+    on_failure: Callable[[str, Exception], None] | None = None,
+) -> list[Candidate]:
     """Return the candidates of all detectors, whose findings say what the samples are.
 
     Args:
         evaluation: The explained samples. With `inputs`, there will be an intervention: then places are candidates,
             too, that only an intervention can show to matter.
         config: When relevance counts as a finding.
+        on_failure: Takes the kind of a detector that raised, and the error; the other detectors go on, and none of the
+            candidates of this one is returned. None passes the error on.
+
+    Raises:
+        Exception: What a detector raised, without `on_failure`, or what `on_failure` raises.
     """
-    candidates = [candidate for detector in detectors() for candidate in detector.detect(evaluation, config)]
+    candidates: list[Candidate] = []
+    for detector in detectors():
+        try:
+            # A generator raises while it is read: what it gave before its error is not kept.
+            candidates += list(detector.detect(evaluation, config))
+        except Exception as error:
+            if on_failure is None:
+                raise
+            on_failure(detector.kind, error)
     medium = evaluation.medium
     return [each._replace(finding=replace(each.finding, medium=medium)) for each in candidates]

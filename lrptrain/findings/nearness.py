@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from lrptrain.findings.detector import get_detector
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL
 from lrptrain.findings.statistics import bootstrap_interval, fewest_for_a_flag
@@ -34,8 +35,9 @@ class Nearness(NamedTuple):
         """Return a sentence, e.g. "Nearest to a flag: the edges of the image, 25 points where 35 confirm."."""
         scope = "" if self.candidate.scope == OVERALL else f" ({self.candidate.scope})"
         points = f"{round(100 * self.effect)} points where {round(100 * self.bound)} confirm"
+        place = get_detector(self.candidate.kind).place(self.candidate)
         points += "" if self.ratio < 1 else ", but not surely"
-        return f"Nearest to a flag: {self.candidate.where}{scope}, {points}."
+        return f"Nearest to a flag: {place}{scope}, {points}."
 
 
 def nearest_test(

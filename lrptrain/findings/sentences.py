@@ -120,8 +120,11 @@ def _intervention(finding: "Finding") -> str:
     moved = f"{'rises' if fall < 0 and size != '0' else 'falls'} by {size} {'point' if size == '1' else 'points'}"
     sure = evidence.p_value <= 1 - finding.confidence and evidence.interval[0] > 0
     comment = ""
-    if finding.state == "suspected":
-        comment = f" That is too {'little' if sure else 'unsure'} to confirm it."
+    if finding.state == "suspected" and sure:
+        comment = " That is too little to confirm it."
+    elif finding.state == "suspected":
+        # The p-value counts how many samples move the same way; of a few, or of many that differ, it stays large.
+        comment = f" Too few {finding.medium or 'sample'}s agree to confirm it."
     elif finding.state == "unconfirmed":
         comment = " Another cue may say the same."
     # Whole points: what moves a control by less is noise.

@@ -42,7 +42,15 @@ MAP = "map_"  # the prefix of columns of maps, such as `map_label`
 SAMPLES = "samples"  # the folder of the tables, one for each evaluation
 PROOFS = "proofs"  # the folder of what interventions did to samples of confirmed findings
 CLASS_MAPS = "class_maps"  # the folder of maps for many classes
-RECORD_METRICS = (LoggedMetric(("record_mb",), "Megabytes of the record", COST, unit="megabytes"),)
+RECORD_METRICS = (
+    LoggedMetric(
+        ("record_mb",),
+        "Megabytes of the record",
+        COST,
+        unit="megabytes",
+        explanation="Size of the run's folder before the evaluation.",
+    ),
+)
 
 
 def write_record(
@@ -68,6 +76,7 @@ def write_record(
         "scalars": record.scalars,
         "findings": findings,
         **({"power": dict(record.power)} if record.power else {}),
+        **({"hints": record.hints} if record.hints else {}),
         **(marks or {}),
     }
     table = folder / SAMPLES / name

@@ -35,6 +35,8 @@ class LoggedMetric:
         bounds: The least and the largest possible value; None where there are none.
         references: Keys of what the value is compared with, drawn beside it.
         prefix: What the keys start with; a monitor's `relevance` becomes `relevance/<name>` if it has a name.
+        explanation: What a value means, in one sentence for someone who sees it for the first time; "" where there is
+            none. The page shows it, and docs/reference/logged-keys.md has it.
         kept: What W&B's summary of a run keeps; by default the last value, and the best one where one is better.
     """
 
@@ -46,6 +48,7 @@ class LoggedMetric:
     bounds: tuple[float, float] | None = None
     references: tuple[str, ...] = ()
     prefix: str = "relevance"
+    explanation: str = ""
     kept: str | None = None
 
     @property

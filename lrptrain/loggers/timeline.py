@@ -126,7 +126,7 @@ def parse_event(content: Any) -> dict[str, Any] | None:
     Returns:
         `epoch`, `step`, `scalars` (numbers, or None for what was no finite number) by their present keys, and
         `findings` (see `Finding.to_dict`), each with its title and the kind of its scope, which records of older
-        versions lack; and where the record says it, `power`: see `EpochRecord`.
+        versions lack; and where the record says them, `power` and `hints`: see `EpochRecord`.
     """
     # A line of JSON may still be none of ours: without epoch and step there is no place for it in time.
     if not isinstance(content, dict) or _moment(content) is None:
@@ -141,6 +141,7 @@ def parse_event(content: Any) -> dict[str, Any] | None:
         else {},
         "findings": [_completed(each) for each in findings if _is_finding(each)] if isinstance(findings, list) else [],
         **({"power": content["power"]} if _is_power(content.get("power")) else {}),
+        **({"hints": content["hints"]} if isinstance(content.get("hints"), str) else {}),
     }
 
 

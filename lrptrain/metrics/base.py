@@ -1,7 +1,8 @@
 """What the metrics share: input checks, the chance level, means overall and per class.
 
 A metric says all that is needed to log and plot it, so that no list elsewhere has to be kept up: `key` (its name in
-logged keys), `title` (its name in plots), `higher_is_better`, and `function` (the plain function behind it).
+logged keys), `title` (its name in plots), `explanation`, `higher_is_better`, and `function` (the plain function behind
+it).
 """
 
 from collections.abc import Callable
@@ -130,6 +131,7 @@ class AnnotationMetric(Metric):
     Attributes:
         key: Name of the metric in logged keys.
         title: Name of the metric in plots.
+        explanation: What a value means, in one sentence for someone who sees it for the first time; "" for none.
         function: The metric per sample, of `(scores, annotation, **options)`.
         has_chance: Whether a map of equal scores has a meaningful value.
         options: Keyword arguments of `function`.
@@ -137,6 +139,7 @@ class AnnotationMetric(Metric):
 
     key: ClassVar[str]
     title: ClassVar[str]
+    explanation: ClassVar[str] = ""
     function: ClassVar[Callable[..., Tensor]]
     higher_is_better = True
     is_differentiable = False

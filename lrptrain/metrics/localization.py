@@ -105,6 +105,7 @@ class EnergyPointingGame(AnnotationMetric):
 
     key = "energy_pointing_game"
     title = "Relevance on the annotation"
+    explanation = "Share of the positive relevance that lies on the annotation."
     function = staticmethod(energy_pointing_game)
 
 
@@ -120,6 +121,7 @@ class PointingGame(AnnotationMetric):
 
     key = "pointing_game"
     title = "Pointing game"
+    explanation = "Share of the samples whose most relevant place lies on the annotation."
     function = staticmethod(pointing_game)
 
     def __init__(
@@ -141,6 +143,7 @@ class RelevanceRankAccuracy(AnnotationMetric):
 
     key = "rank_accuracy"
     title = "Rank accuracy"
+    explanation = "Of as many of the most relevant places as are annotated, the share that is annotated."
     function = staticmethod(relevance_rank_accuracy)
 
 
@@ -149,6 +152,7 @@ class LocalizationAUPRC(AnnotationMetric):
 
     key = "auprc"
     title = "Average precision on the annotation"
+    explanation = "How well the relevance tells annotated places from all others, as average precision."
     function = staticmethod(localization_auprc)
 
 

@@ -7,8 +7,22 @@ from contextlib import contextmanager
 from lrptrain.loggers.metrics import COST, LoggedMetric
 
 COST_METRICS = (
-    LoggedMetric(("seconds",), "Seconds per evaluation", COST, unit="seconds", kept="mean,max,last"),
-    LoggedMetric(("cost_share",), "Share of the run", COST, bounds=(0, 1), kept="mean,max,last"),
+    LoggedMetric(
+        ("seconds",),
+        "Seconds per evaluation",
+        COST,
+        unit="seconds",
+        kept="mean,max,last",
+        explanation="Time that the monitor took since its last point.",
+    ),
+    LoggedMetric(
+        ("cost_share",),
+        "Share of the run",
+        COST,
+        bounds=(0, 1),
+        kept="mean,max,last",
+        explanation="The monitor's share of the time since its last point.",
+    ),
 )
 
 

@@ -50,8 +50,8 @@ class MonitorConfig:
         mean: The mean of each channel, to undo the normalisation of images in pictures.
         std: The standard deviation of each channel, to undo the normalisation of images in pictures.
         tokenizer: The tokenizer that names tokens, its name or its folder; None for that of a name source.
-        on_error: "warn": a failure after the start is reported once, counted, and training goes on; "raise": it ends
-            training.
+        on_error: "warn": a failure after the start is reported once, counted, and training goes on, and the other
+            detectors go on without one that failed; "raise": it ends training.
         run_name: The folder under `relevance/`, numbered if it exists; None for the time.
         seed: The seed of the sample and of the interventions.
         mixing_ratios: Whether to log per block what share of a token's state comes from other tokens.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from jaxtyping import Bool, UInt8
+from jaxtyping import Bool, Float, Shaped, UInt8
 from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample
@@ -83,8 +83,24 @@ def _title(explained: ExplainedSample, target: str, class_names: Sequence[str]) 
     return f"target {class_name(explained_class, class_names)!r}, p = {probability:.2f}"
 
 
-def _image(sample: Sample) -> Tensor:
-    return next(sample.tensors[name] for name in IMAGES if name in sample.tensors).float()
+def _image(sample: Sample) -> Float[Tensor, "channels height width"]:
+    """Return the image of a sample.
+
+    Raises:
+        ValueError: If it cannot be drawn.
+    """
+    image = next(sample.tensors[name] for name in IMAGES if name in sample.tensors)
+    if not can_be_drawn(image):
+        raise ValueError(
+            f"an image has the shape [3, height, width] or [1, height, width] to be drawn, not {tuple(image.shape)}: "
+            "max_pictures=0 goes on without pictures, with the same maps and tests"
+        )
+    return image.float()
+
+
+def can_be_drawn(image: Shaped[Tensor, "..."]) -> bool:
+    """Return whether an image is in grey or in colours, and not of 2 or 13 channels."""
+    return image.ndim == 3 and len(image) in (1, 3)
 
 
 def _annotation(tensors: Mapping[str, Tensor], size: tuple[int, int]) -> UInt8[np.ndarray, "height width"] | None:

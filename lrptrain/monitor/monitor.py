@@ -20,6 +20,7 @@ from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, find_task
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
+from lrptrain.findings.wording import percent
 from lrptrain.intervention import KeptChanges
 from lrptrain.intervention.confidence import sharpness
 from lrptrain.intervention.effects import model_output
@@ -246,7 +247,7 @@ class MonitorCore:
             evaluation = self._first_evaluation(context, samples, contract_batch)
             self._decide_method(evaluation.samples)
             sources = context.name_sources
-            record = self._builder.build(evaluation, sources, self._builder.candidates(evaluation, sources))
+            record = self._builder.build(evaluation, sources, self._candidates(evaluation, context))
             self._builder.draw(record, evaluation.samples[: min(1, self.config.max_pictures)], sources)
         self.reader.limit_classes(max(evaluation.samples[0].num_logits, 1))
         self.reader.check_values(contract_batch)  # labels beyond the first rows, now that the classes are known
@@ -384,12 +385,12 @@ class MonitorCore:
 
     def _mention_extent(self, context: TrainingContext, extent: Extent) -> None:
         """Say how much is evaluated from now on, where it is not what it was."""
-        if extent == self._extent:
+        if extent == self._extent or self._budget is None:  # without a budget it never changes
             return
         self.inform(
             f"{self.config.title}: from epoch {context.epoch} on {extent.samples} samples, {extent.drawn} of them with "
-            f"pictures, and maps of {extent.class_maps or 'no further'} classes: what {self.config.budget:.0%} of the "
-            "time allow (budget=None for all)"
+            f"pictures, and maps of {extent.class_maps or 'no further'} classes: as much as "
+            f"{percent(self._budget.share)} of the training time allows (budget=None for all)"
         )
 
     def _mention_power(self) -> None:
@@ -448,7 +449,7 @@ class MonitorCore:
         inputs = None if self._inputs is None else self._inputs.samples
         vectors = token_vectors(context.model, gathered.explained) if inputs is not None else {}
         evaluation = Evaluation(gathered.explained, inputs, context.epoch, context.step, vectors)
-        candidates = self._builder.candidates(evaluation, context.name_sources)
+        candidates = self._candidates(evaluation, context)
         kept_changes = changes_to_keep(candidates)
         record = self._judge(context, evaluator, evaluation, candidates, kept_changes)
         changes = gather_changes(kept_changes, record.findings, candidate_of(candidates))
@@ -474,6 +475,14 @@ class MonitorCore:
                 self._findings = record.findings
             self._write(context, record, evaluation)
         return record
+
+    def _candidates(self, evaluation: Evaluation, context: TrainingContext) -> list[Candidate]:
+        """Return what the maps make suspect; a detector that fails is reported, and the others go on."""
+
+        def report(kind: str, error: Exception) -> None:
+            self.failures.note_part(f"the detector {kind!r}", error)
+
+        return self._builder.candidates(evaluation, context.name_sources, report)
 
     def _judge(
         self,
@@ -707,18 +716,19 @@ class MonitorCore:
 
     def _found_by(self) -> Power:
         is_tested = self.config.intervention is not None
-        power = found_by(self.scored, self.config.bound, self.config.confidence, self._skill.text, is_tested)
-        # What says nothing yet of any shortcut says nothing of a hint of one, either.
-        return power._replace(text=f"{power.text} {self._hints}".rstrip()) if power.tells else power
+        return found_by(self.scored, self.config.bound, self.config.confidence, self._skill.text, is_tested)
 
     def _closing(self) -> str:
         assert self.evaluated_epoch is not None
         collapse = self._skill.text if self._skill.collapsed else ""
+        power = self._found_by()
+        # What says nothing yet of any shortcut says nothing of a hint of one, either.
+        hints = self._hints if power.tells else ""
         return closing_words(
             self.config.title,
             self.evaluated_epoch,
             self._findings,
-            self._found_by().text,
+            f"{power.text} {hints}".rstrip(),
             self.recorder.folder,
             collapse,
             self._guided_by,

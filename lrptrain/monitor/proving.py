@@ -17,7 +17,8 @@ from lrptrain.findings import Candidate, ExplainedSample, Finding
 from lrptrain.findings.proof import Mark, MarkedWord, Proof, ProvenSample
 from lrptrain.findings.sentences import change_in_words
 from lrptrain.intervention import Change, KeptChanges, Region
-from lrptrain.monitor.drawing import DisplayOptions
+from lrptrain.intervention.regions import images_of
+from lrptrain.monitor.drawing import DisplayOptions, can_be_drawn
 from lrptrain.monitor.summary import class_name
 from lrptrain.render import contact_sheet, enlarge, join_words, scored_tokens, to_pixels
 from lrptrain.trainers.processes import gather_to_first
@@ -78,7 +79,7 @@ def with_proofs(
     options: DisplayOptions,
     folder: str,
 ) -> list[Finding]:
-    """Return facts with their proofs, as far as samples of them were kept.
+    """Return facts with their proofs, as far as samples of them were kept and can be drawn.
 
     Args:
         facts: The facts of the evaluation.
@@ -110,6 +111,8 @@ def with_proofs(
         name = f"{folder}/{facts.index(fact)}_{file_name_of(fact.kind)}"
         if all(each.grid is None for _, each, _ in examples):
             return replace(drawn, path=f"{name}.html")
+        if not all(can_be_drawn(image) for image in images_of(sample for sample, _, _ in examples)):
+            return None
         return replace(drawn, path=f"{name}.png", png=_drawn(examples, drawn, options))
 
     return [replace(fact, proof=proof(fact)) for fact in facts]

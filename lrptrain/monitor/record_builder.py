@@ -1,7 +1,7 @@
 """The record of an evaluation: findings, scalars, tables and drawings."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,12 +64,18 @@ class RecordBuilder:
     min_effect: float = 0.05
     region_names: Sequence[str] = ()
 
-    def candidates(self, evaluation: Evaluation, sources: NameSources) -> list[Candidate]:
+    def candidates(
+        self,
+        evaluation: Evaluation,
+        sources: NameSources,
+        on_failure: Callable[[str, Exception], None] | None = None,
+    ) -> list[Candidate]:
         """Return what the maps make suspect.
 
         Args:
             evaluation: All explained samples.
             sources: Objects that may have class names and a tokenizer.
+            on_failure: As for `detect_candidates`.
 
         Raises:
             ValueError: If there are no samples, or the class names do not fit.
@@ -82,7 +88,7 @@ class RecordBuilder:
             region_names=self.region_names,
             tokenizer=find_tokenizer(self.tokenizer, sources) if evaluation.medium == "text" else None,
         )
-        return detect_candidates(evaluation, config)
+        return detect_candidates(evaluation, config, on_failure)
 
     def build(
         self,
@@ -234,16 +240,20 @@ def candidate_of(candidates: Sequence[Candidate]) -> CandidateOf:
 def untested_lines(candidates: Sequence[Candidate], effects: Sequence[Effect | str]) -> list[str]:
     """Return what the user is to know of reliances that no map suspects and that could not be tested.
 
-    A finding that is reported says so itself. These would else go unmentioned, as if there were nothing.
+    A finding that is reported says so itself. These would else go unmentioned, as if there were nothing. What was not
+    tested for the same reason is one line.
 
     Args:
         candidates: What was to be tested.
         effects: The effects, or why there is none; empty without an intervention.
     """
+    untested: dict[str, list[str]] = {}
+    for candidate, effect in zip(candidates, effects, strict=bool(effects)):
+        if isinstance(effect, str) and not _reported_unconfirmed(candidate.finding):
+            untested.setdefault(effect, []).append(_lower_first(candidate.finding.title))
     return [
-        f"not tested whether {_lower_first(candidate.finding.title)}: {effect}"
-        for candidate, effect in zip(candidates, effects, strict=bool(effects))
-        if isinstance(effect, str) and not _reported_unconfirmed(candidate.finding)
+        f"not tested whether {', or whether '.join(dict.fromkeys(titles))}: {reason}"
+        for reason, titles in untested.items()
     ]
 
 

@@ -148,17 +148,26 @@ METRICS: tuple[SampleMetric, ...] = (
             higher_is_better=measure.higher_is_better,
             bounds=(0, 1),
             references=("chance",) if measure.key == FOCUS else (),
+            explanation=measure.explanation,
             compute=partial(_measured, measure.key),
         )
         for measure in LOCALIZATION_METRICS
     ),
-    SampleMetric(("chance",), "Annotated share of the area", WHERE_IT_LOOKS, bounds=(0, 1), compute=_chance),
+    SampleMetric(
+        ("chance",),
+        "Annotated share of the area",
+        WHERE_IT_LOOKS,
+        bounds=(0, 1),
+        explanation="Annotated share of the area: as much of the relevance of an even map lies on the annotation.",
+        compute=_chance,
+    ),
     SampleMetric(
         ("accuracy", "worst_group_accuracy"),
         "Accuracy on the sample",
         CLASSES,
         higher_is_better=True,
         bounds=(0, 1),
+        explanation="Share of samples that the model answers rightly, of all of them or of the worst group.",
         compute=_accuracies,
     ),
     SampleMetric(
@@ -166,10 +175,16 @@ METRICS: tuple[SampleMetric, ...] = (
         "What logits are multiplied by before interventions are compared",
         FINDINGS,
         unit="number",
+        explanation="More than 1 where a model is right more often than it is sure; interventions make up for it.",
         compute=_sharpness,
     ),
     SampleMetric(
-        ("confidence",), "Mean probability of the predicted class", CLASSES, bounds=(0, 1), compute=_confidence
+        ("confidence",),
+        "Mean probability of the predicted class",
+        CLASSES,
+        bounds=(0, 1),
+        explanation="How sure the model is of its answers, on average.",
+        compute=_confidence,
     ),
     SampleMetric(
         ("accuracy_per_group/*",),
@@ -177,6 +192,7 @@ METRICS: tuple[SampleMetric, ...] = (
         CLASSES,
         higher_is_better=True,
         bounds=(0, 1),
+        explanation="Share of the samples of one group that the model answers rightly.",
         compute=_group_accuracies,
     ),
     SampleMetric(
@@ -185,31 +201,83 @@ METRICS: tuple[SampleMetric, ...] = (
         CLASSES,
         higher_is_better=True,
         bounds=(0, 1),
+        explanation="Share of the positive relevance that lies on the annotation, in samples of one class.",
         compute=_focus_by_class,
     ),
-    SampleMetric(_of_targets("region/*"), "Relevance on regions", CLASSES, bounds=(0, 1), compute=_regions),
-    SampleMetric(("mixing/*",), "Mixing ratio of each block", CLASSES, bounds=(0, 1), compute=_mixing_ratios),
-    SampleMetric(("samples",), "Samples", COST, unit="count", compute=_count),
+    SampleMetric(
+        _of_targets("region/*"),
+        "Relevance on regions",
+        CLASSES,
+        bounds=(0, 1),
+        explanation="Share of the positive relevance that lies in a named region.",
+        compute=_regions,
+    ),
+    SampleMetric(
+        ("mixing/*",),
+        "Mixing ratio of each block",
+        CLASSES,
+        bounds=(0, 1),
+        explanation="Share of a token's state behind a block that comes from other tokens.",
+        compute=_mixing_ratios,
+    ),
+    SampleMetric(
+        ("samples",),
+        "Samples",
+        COST,
+        unit="count",
+        explanation="Number of samples that were evaluated.",
+        compute=_count,
+    ),
 )
 # What `report` computes from findings and interventions, and the callback counts.
 FINDING_METRICS = (
-    LoggedMetric(("severity",), "Severity of the gravest finding", FINDINGS, higher_is_better=False, bounds=(0, 1)),
+    LoggedMetric(
+        ("severity",),
+        "Severity of the gravest finding",
+        FINDINGS,
+        higher_is_better=False,
+        bounds=(0, 1),
+        explanation=(
+            "How far the gravest confirmed finding that is a fault for sure moves the answer; 0 where there is none."
+        ),
+    ),
     LoggedMetric(
         ("effect_ratio",),
         "Largest effect over the effect that confirms a finding",
         FINDINGS,
         higher_is_better=False,
         unit="number",
+        explanation="How near any test came to confirming a shortcut: from 1 on, its effect is large enough.",
     ),
     LoggedMetric(
         ("shortcut_score",),
-        "Shortcut score, to compare runs of the same data",
+        "Shortcut score",
         FINDINGS,
         higher_is_better=False,
         unit="number",
+        explanation=(
+            "Sums up all that speaks for a shortcut, confirmed or not, to rank runs on the same data; no value is a "
+            "threshold."
+        ),
     ),
-    LoggedMetric(("plain_predictability",), "Answers foretold by plain features", FINDINGS, bounds=(0, 1)),
-    LoggedMetric(("findings", "findings_confirmed"), "Findings", FINDINGS, higher_is_better=False, unit="count"),
+    LoggedMetric(
+        ("plain_predictability",),
+        "Answers foretold by plain features",
+        FINDINGS,
+        bounds=(0, 1),
+        explanation=(
+            "How well colours, sharpness and a tiny thumbnail (of texts: frequent words and the length) foretell the "
+            "model's answers: 0 is guessing, 1 is always; high is bad only where these should not decide."
+        ),
+    ),
+    LoggedMetric(
+        ("findings", "findings_confirmed"),
+        "Findings",
+        FINDINGS,
+        higher_is_better=False,
+        unit="count",
+        explanation="Number of findings that are suspected or confirmed, and of those that are confirmed.",
+    ),
     LoggedMetric(
         ("reliance",),
         "Reliance on the surroundings, and the control",
@@ -217,6 +285,10 @@ FINDING_METRICS = (
         higher_is_better=False,
         bounds=(-1, 1),
         references=("reliance_control",),
+        explanation=(
+            "How far the answer's probability falls when all that lies outside the annotation is changed, and under "
+            "the control."
+        ),
     ),
     LoggedMetric(
         ("statistics_reliance",),
@@ -225,10 +297,18 @@ FINDING_METRICS = (
         higher_is_better=False,
         bounds=(-1, 1),
         references=("statistics_reliance_control",),
+        explanation=(
+            "How far the answer's probability falls when an image takes the colour and contrast of another class's, "
+            "and under the control, one of its own class."
+        ),
     ),
 )
-FAILURES = LoggedMetric(("failures",), "Failures", COST, unit="count")
-LEFT_OUT = LoggedMetric(("left_out",), "Samples left out", COST, unit="count")
+FAILURES = LoggedMetric(
+    ("failures",), "Failures", COST, unit="count", explanation="How often the monitor has failed so far."
+)
+LEFT_OUT = LoggedMetric(
+    ("left_out",), "Samples left out", COST, unit="count", explanation="Number of samples that could not be used."
+)
 
 
 def table(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, list[Any]]:

@@ -194,7 +194,8 @@ class Relevance:
             return None
         if len(self.grid) != 2:
             raise ValueError(
-                f"the grid {self.grid} is of a video, and images are needed: take .scores.unflatten(1, grid) apart"
+                f"the grid {self.grid} is of a video, and images are needed: take a model of single frames, or explain "
+                "videos by lrptrain.attribute, whose .scores.unflatten(1, grid) has a map for each frame"
             )
         return self.grid[0], self.grid[1]
 

@@ -42,7 +42,7 @@ def without_bad():
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [
-        (spoiled(image=float("nan")), "'image' holds NaN or infinity"),
+        (spoiled(image=float("nan")), "'image' holds NaN or infinity: replace such numbers in the dataset"),
         (spoiled(image=float("inf")), "'image' holds NaN or infinity"),
         (spoiled(label=7), "the label 7 is no class of the model: as a target it is out of range for 3 classes"),
         (spoiled(mask=2), r"mask must be 1 \(evidence\), 0 \(not\) or 255 \(ignored\), found \[2.0\]"),

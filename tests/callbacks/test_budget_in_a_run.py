@@ -57,6 +57,11 @@ def test_of_a_run_too_short_for_two_the_final_weights_alone_are_evaluated(end, t
     )  # of which nobody knew that it was the last
     assert len([line for line in lines if "only the final weights are evaluated" in line]) == 1
     assert len([line for line in lines if "the only evaluation took" in line]) == 1
+    (extent,) = (line for line in lines if "of them with pictures" in line)
+    assert extent.endswith(
+        "8 samples, 2 of them with pictures, and maps of no further classes: as much as 0 % of the training time "
+        "allows (budget=None for all)"
+    )
 
 
 def test_a_run_that_pays_for_it_by_its_end_has_its_first_validation_evaluated(tmp_path):

@@ -109,6 +109,36 @@ def test_a_batch_that_cannot_be_used_fails_in_the_sanity_check(columns, options,
         fit(tmp_path, monitor(**options), pl_module, columns)
 
 
+class OfVideos(nn.Module):
+    """A model of clips of 4 frames, by tubes of 2 frames."""
+
+    def __init__(self):
+        super().__init__()
+        self.tubes = nn.Conv3d(3, 8, (2, 4, 4), (2, 4, 4))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, clips):
+        return self.head(torch.relu(self.tubes(clips)).mean((2, 3, 4)))
+
+
+@pytest.mark.parametrize("channels", [2, 13])
+def test_images_that_cannot_be_drawn_are_refused_with_what_goes_on_without_pictures(channels, tmp_path):
+    columns = replaced(image=torch.randn(24, channels, 16, 16))
+    with pytest.raises(ValueError, match=r"not .*, 16, 16.: max_pictures=0 goes on without pictures") as refused:
+        trainer(tmp_path, monitor()).fit(module(net=vit(in_chans=channels)), loader(columns), loader(columns))
+    assert "\n" not in str(refused.value)
+    watching = monitor(max_pictures=0, on_error="raise")
+    trainer(tmp_path, watching).fit(module(net=vit(in_chans=channels)), loader(columns), loader(columns))
+    assert watching.folder is not None
+    assert watching.scored
+
+
+def test_videos_are_refused_with_what_explains_them(tmp_path):
+    columns = {**data(), "image": torch.randn(24, 3, 4, 16, 16)}
+    with pytest.raises(ValueError, match=r"take a model of single frames, or explain videos by lrptrain\.attribute"):
+        trainer(tmp_path, monitor()).fit(module(net=OfVideos()), loader(columns), loader(columns))
+
+
 PNG = 0 * data()["mask"]
 PNG[:, 4:12, 3:9] = 255
 

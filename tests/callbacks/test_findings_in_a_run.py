@@ -2,6 +2,7 @@
 
 import base64
 import json
+import warnings
 from functools import cache
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from setting import loader, module, monitor, trainer, vit
+from setting import loader, messages, module, monitor, trainer, vit
 
 from lrptrain.dashboard import runs
 from lrptrain.dashboard.report import write_html_report
@@ -271,6 +272,76 @@ def test_a_new_kind_of_finding_is_one_object(tmp_path):
     assert (on_page["title"], on_page["state"]) == (finding.title, "confirmed")
     others, _ = watched(tmp_path / "others", "corner")
     assert {fact.kind for fact in watching.findings} - {fact.kind for fact in others.findings} == {finding.kind}
+
+
+def test_a_hint_is_recorded_by_itself_and_said_at_the_end(tmp_path, monkeypatch):
+    hint = "The answers can be guessed from colours alone: should these decide?"
+    monkeypatch.setattr("lrptrain.monitor.record_builder.remark", lambda *_: hint)
+    with messages() as lines:
+        watching, _ = watched(tmp_path, "object")
+    (event,) = read_events(watching.folder)[-1:]
+    assert event["hints"].endswith(hint)
+    assert event["power"]["tells"]
+    assert event["power"]["text"].startswith("What could have been found: ")
+    assert not [sentence for sentence in ("Nearest", hint) if sentence in event["power"]["text"]]
+    (end,) = (" ".join(line.split()) for line in lines if " ends: no shortcut found" in line)
+    assert f"{event['power']['text']} {event['hints']}" in end
+
+
+def test_what_cannot_be_drawn_is_confirmed_without_a_proof(tmp_path):
+    columns = pictures("corner")
+    columns["image"] = torch.cat([columns["image"], torch.zeros(96, 1, 16, 16)], 1)
+    learner = module(net=vit(in_chans=4))
+    weights = {**learned("corner")}
+    kernel = weights["patch_embed.proj.weight"]
+    weights["patch_embed.proj.weight"] = torch.cat([kernel, torch.zeros_like(kernel[:, :1])], 1)
+    learner.net.load_state_dict(weights)
+    watching = monitor(max_samples=48, max_pictures=0, on_error="raise")
+    trainer(tmp_path, watching).validate(learner, loader(columns, 16), verbose=False)
+    confirmed = [fact for fact in watching.findings if fact.state == "confirmed"]
+    assert confirmed
+    assert [fact.proof for fact in confirmed] == [None] * len(confirmed)
+
+
+class Broken(Detector):
+    """A kind whose detector cannot read any evaluation."""
+
+    kind = "broken"
+    title = "It fails"
+
+    def detect(self, evaluation, config):
+        raise RuntimeError("no such column")
+
+
+@pytest.fixture
+def broken():
+    remove = register_detector(Broken())
+    yield
+    remove()
+
+
+def test_a_detector_that_fails_is_reported_once_by_its_kind_and_the_record_is_kept(broken, tmp_path):
+    columns = pictures("corner")
+    watching = monitor(max_samples=24, max_pictures=0, bound=0.5)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer(tmp_path, watching, max_epochs=2).fit(module(), loader(columns, 16), loader(columns, 16))
+    (line,) = (str(each.message) for each in caught if "broken" in str(each.message))
+    assert line == (
+        "RelevanceMonitor goes on without the detector 'broken', which failed: RuntimeError: no such column "
+        '(on_error="raise" shows where)'
+    )
+    events = read_events(watching.folder)
+    assert [event["epoch"] for event in events] == [0, 1]
+    assert [event["scalars"]["relevance/failures"] for event in events] == [2.0, 3.0]  # one is of the sanity check
+    assert {fact.kind for fact in watching.findings} & set(OUTSIDE)
+
+
+def test_a_detector_that_fails_ends_training_where_errors_are_raised(broken, tmp_path):
+    columns = pictures("corner", 12)
+    watching = monitor(max_samples=12, max_pictures=0, on_error="raise")
+    with pytest.raises(RuntimeError, match="no such column"):
+        trainer(tmp_path, watching).fit(module(), loader(columns), loader(columns))
 
 
 @pytest.mark.parametrize("name", ["overall", "overalls", "group 1"])

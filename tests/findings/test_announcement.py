@@ -62,8 +62,8 @@ def test_what_was_not_confirmed_is_not_said_of_the_model():
         ),
         ({"kind": "focus_at_position", "where": "bottom right (1 of 9 patches)"}, ["the image's bottom right corner."]),
         (
-            {"kind": "relevance_cluster", "where": "the border (9 of 36 patches) of 12 images that are read alike"},
-            ["reads the image's border of 12 images that are read alike."],
+            {"kind": "relevance_cluster", "where": "the border (9 of 36 patches) of 12 images with similar maps"},
+            ["the model reads the border of 12 images with similar maps."],
         ),
         (
             {"kind": "suspicious_token", "where": "the token 'census'", "strategy": "delete", "medium": "text"},
@@ -85,8 +85,18 @@ def test_what_was_not_confirmed_is_not_said_of_the_model():
         ({"intervention": replace(MOVED, effect=-0.09)}, ["probability falls by 1 point ("]),
         ({"intervention": replace(MOVED, reference=-0.002)}, ["class's: 0)."]),
         ({"state": "suspected"}, ["That is too little to confirm it."]),
-        ({"state": "suspected", "intervention": replace(MOVED, p_value=0.06)}, ["That is too unsure to confirm it."]),
-        ({"state": "suspected", "intervention": replace(MOVED, interval=(0, 1))}, ["That is too unsure to confirm"]),
+        (
+            {"state": "suspected", "intervention": replace(MOVED, p_value=0.06)},
+            ["Too few images agree to confirm it."],
+        ),
+        (
+            {"state": "suspected", "intervention": replace(MOVED, interval=(0, 1)), "medium": "text"},
+            ["Too few texts agree to confirm it."],
+        ),
+        (
+            {"state": "suspected", "intervention": replace(MOVED, interval=(0, 1)), "medium": ""},
+            ["Too few samples agree to confirm it."],
+        ),
         (
             {"state": "unconfirmed", "strategy": "delete"},
             ["Not confirmed by removal, all classes: the maps point at", "Another cue may say the same."],
@@ -107,6 +117,23 @@ def test_one_fact_is_told_once_with_its_classes():
         (text,) = announce(announced)
         assert text.startswith("SHORTCUT confirmed, all classes")
         assert "Also in classes 0, 1, 2, 3, 4, 5 and 3 more." in text
+
+
+def test_why_several_were_not_tested_is_said_once():
+    alike = "the model predicts the same class for all but 3 of these samples: too few to swap with"
+    places = [replace(POSITION, kind=kind, state="suspected", intervention=None) for kind in ("one", "two", "three")]
+    texts = announce([replace(places[0], note=alike), replace(places[1], note=alike), replace(places[2], note="")])
+    text = " ".join("\n".join(texts).split())
+    assert text.count(alike) == text.count(f"Not tested: {alike}.") == 1
+    assert text.count("Not tested, for the same reason.") == 1
+    assert text.count("No intervention has tested it.") == 1
+    # An evaluation after it says the reason anew.
+    assert "too few to swap with" in " ".join(announce([replace(places[1], note=alike)])[0].split())
+
+
+def test_the_reason_of_a_test_that_was_made_is_not_said():
+    tested = replace(POSITION, note="too few")
+    assert "Not tested" not in " ".join(announce([tested, replace(tested, kind="another")]))
 
 
 def test_no_scope_has_two_verdicts():

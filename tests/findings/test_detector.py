@@ -3,9 +3,20 @@
 import numpy as np
 import pytest
 import torch
+from examples import finding
 
 from lrptrain.batch import Sample
-from lrptrain.findings import OVERALL, DetectionConfig, Evaluation, ExplainedSample, Scope, detect_candidates
+from lrptrain.findings import (
+    OVERALL,
+    Candidate,
+    DetectionConfig,
+    Detector,
+    Evaluation,
+    ExplainedSample,
+    Scope,
+    detect_candidates,
+    register_detector,
+)
 from lrptrain.intervention import Region
 
 NAMES = ["cat", "dog"]
@@ -47,6 +58,33 @@ def test_classes_are_flagged_for_the_label_and_once():
     ]  # fmt: skip
     rows = {one.finding.scope: one.rows.tolist() for one in detected(sample, CONFIG) if one.finding.target == "label"}
     assert rows == {OVERALL: list(range(40)), CAT: list(range(0, 40, 2)), DOG: list(range(1, 40, 2))}
+
+
+class Broken(Detector):
+    kind = "broken"
+    title = "It gives a candidate, and then fails"
+    order = 0  # before all others, which must look nevertheless
+
+    def detect(self, evaluation, config):
+        yield Candidate(finding(kind=self.kind), Region("patches", (0,)), np.arange(len(evaluation.samples)))
+        raise RuntimeError("no such column")
+
+
+def test_a_detector_that_fails_is_reported_and_the_others_look():
+    sample = [scored(i, i % 2, 0.1 + 0.001 * i) for i in range(40)]
+    others = flagged(sample)
+    remove = register_detector(Broken())
+    reports = []
+    try:
+        with pytest.raises(RuntimeError, match="no such column"):
+            detected(sample)
+        candidates = detect_candidates(
+            Evaluation(sample), CONFIG, lambda kind, error: reports.append((kind, str(error)))
+        )
+    finally:
+        remove()
+    assert reports == [("broken", "no such column")]
+    assert [(each.finding.kind, each.finding.scope, each.finding.target) for each in candidates] == others != []
 
 
 def test_a_good_focus_is_flagged_only_to_be_tested():
@@ -106,13 +144,12 @@ def test_samples_with_evidence_at_the_position_are_no_evidence_against_it():
 
 
 def cluster_samples(planted):
-    """Half of the maps look top left, half in the middle; there each class has its own picture, or noise."""
+    """Half of the maps look top left, half in the middle; at both places each class has its own picture, or noise."""
     sample = []
     for i in range(48):
         image = torch.rand(3, 24, 24, generator=torch.Generator().manual_seed(i))
-        top = 0 if i % 4 < 2 else 12
         if planted:
-            image[:, top : top + 4, top : top + 4] = float(i % 2)
+            image[:, :4, :4] = image[:, 12:16, 12:16] = float(i % 2)
         peak = 0 if i % 4 < 2 else 21
         one = scored(i, i % 2, predicted=i % 2, peak=peak)
         sample.append((one, Sample(i, i % 2, {"image": image})))

@@ -52,8 +52,12 @@ def test_what_comes_nearest_is_told_with_its_bound():
     assert nearest is not None
     assert nearest.candidate is UNSEEN
     assert (nearest.effect, nearest.bound) == (pytest.approx(0.15), 0.2)
-    told = replace(UNSEEN, where="the edges of the image", scope=OVERALL)
+    told = replace(UNSEEN, kind="of_an_older_run", where="the edges of the image", scope=OVERALL)
     assert str(Nearness(told, 0.253, 0.35)) == "Nearest to a flag: the edges of the image, 25 points where 35 confirm."
     assert str(Nearness(told, 0.36, 0.35)).endswith("36 points where 35 confirm, but not surely.")
     of_class = replace(told, scope=Scope("class", "cat"))
     assert "the edges of the image (class cat), 25 points" in str(Nearness(of_class, 0.253, 0.35))
+    cluster = replace(told, kind="relevance_cluster", where="centre (1 of 36 patches) of 16 images with similar maps")
+    assert str(Nearness(cluster, 0.253, 0.35)).startswith(
+        "Nearest to a flag: the centre of 16 images with similar maps,"
+    )

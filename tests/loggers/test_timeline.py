@@ -110,3 +110,11 @@ def test_what_could_have_been_found_is_written_where_it_is_said(tmp_path):
     write_record(tmp_path, EpochRecord(0, 0))
     write_record(tmp_path, EpochRecord(1, 1, power=power))
     assert [event.get("power") for event in read_events(tmp_path)] == [None, power]
+
+
+def test_hints_are_written_where_there_are_any_and_read_where_they_are_words(tmp_path):
+    write_record(tmp_path, EpochRecord(0, 0))
+    write_record(tmp_path, EpochRecord(1, 1, hints="Nearest to a flag: the edges."))
+    assert [event.get("hints") for event in read_events(tmp_path)] == [None, "Nearest to a flag: the edges."]
+    assert "hints" not in (tmp_path / "events.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    assert "hints" not in timeline_of([line(0, hints=["no words"])]).events[0]

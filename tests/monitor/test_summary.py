@@ -1,4 +1,6 @@
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.findings import ExplainedSample
-from lrptrain.monitor.summary import scalars, table
+from lrptrain.monitor.summary import logged_metrics, scalars, table
 
 NAMES = ["cat", "dog"]
 
@@ -65,3 +67,22 @@ def test_sharpness_is_logged_where_probabilities_are_sharpened():
     assert scalars(doubtful, NAMES)["relevance/sharpness"] > 1
     assert scalars(doubtful, NAMES)["relevance/confidence"] == pytest.approx(0.51)
     assert "relevance/sharpness" not in scalars(sure, NAMES)
+
+
+def test_each_score_is_explained_in_one_sentence_that_the_documentation_has():
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "logged-keys.md").read_text(encoding="utf-8")
+    # By key, without the name of a class or group: the rest of the row.
+    rows = {key: row for row in page.splitlines() for key in re.findall(r"`relevance/([^`]+)`", row.split(" | ")[0])}
+    for metric in logged_metrics():
+        assert re.fullmatch(r"[A-Z][^.]+\.", metric.explanation), metric.keys
+        for key in metric.keys:
+            documented = re.sub("^(label|predicted)/", "<target>/", key)
+            (row,) = {row for name, row in rows.items() if fullmatch_of(documented, name)}
+            assert metric.explanation in row, key
+            if metric.higher_is_better is not None:
+                assert row.endswith("| higher |" if metric.higher_is_better else "| lower |"), key
+
+
+def fullmatch_of(key, documented):
+    """Return whether a key, with * for any name, is the one that the documentation has with <name>."""
+    return re.fullmatch(re.escape(key).replace(r"\*", "(block_)?<.+>"), documented)

@@ -326,7 +326,7 @@ def test_maps_of_videos_as_images():
     found = lrptrain.attribute(build(), inputs, 1, "attnlrp")
     assert found.to_image(16).shape == (2, 2, 16, 16)
     assert torch.equal(found.to_image(2).flatten(1), found.scores)
-    with pytest.raises(ValueError, match="is of a video"):
+    with pytest.raises(ValueError, match=r"is of a video.*: take a model of single frames, or explain videos by"):
         _ = found.image_grid
 
 

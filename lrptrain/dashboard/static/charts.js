@@ -75,10 +75,11 @@ async function lineChart(place, rows, { x, domain, share }) {
   const has = (field) => rows.some((row) => isNumber(row[field]));
   const names = [...new Set(rows.map((row) => row.run))];
   const color = { field: "run", type: "nominal", legend: null, scale: { domain: names, range: names.map(colorOf) } };
-  const format = share ? ".0%" : "~g";
+  // "~g" would write 10 as 1e+1 where the ticks are that far apart.
+  const format = share ? ".0%" : ",~r";
   const y = { type: "quantitative", axis: { format, title: null, tickCount: 4 }, scale: domain ? { domain } : { zero: false } };
   const across = { field: "x", type: "quantitative", title: x, scale: { zero: false, nice: false, padding: 8 }, axis: { values: wholeTicks(rows.map((row) => row.x)), format: "d" } };
-  const shown = share ? ".1%" : ".4~g";
+  const shown = share ? ".1%" : ",.4~r";
   const tooltip = [{ field: "run" }, { field: "x", title: x }, { field: "mean", format: shown },
     ...(has("low") ? ["low", "high"].map((field) => ({ field, format: shown })) : [])];
   const spec = {

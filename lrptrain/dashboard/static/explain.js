@@ -1,17 +1,16 @@
-// Words of the field, explained where they stand: a click, a tap or Enter shows what is meant.
+// Words of the field, explained where they stand: a click, a tap or Enter shows what is meant. What a score means is said
+// by its metric; see `explanationOf`.
 
 const MEANINGS = {
   relevance: "How much a patch or a word speaks for a class, by the map of the method. Shares count what speaks for it.",
   annotation: "What people marked as the evidence: a mask, boxes, or the words that are the reason.",
   area: "The share of the image (or of the words) that the annotation or the place takes: as much of the relevance would lie there if it were spread evenly.",
-  reliance: "How far the probability of the answer moves, in points, when all that lies outside the annotation is changed. 0 is good.",
   control: "The same change somewhere else (random places or words), or by something of the same class: what any change does. Only what goes beyond it counts.",
   points: "Percentage points of the answer's probability: from 90 % to 30 % are 60 points.",
   confirmed: "Changing that place moves the answer further than the control does, beyond chance (by a test that is corrected for all that were made).",
   suspected: "The maps point there. No intervention has confirmed it, so the model may do without it.",
   unconfirmed: "The maps point there, but taking it away does not move the answer: the model does not read it, or another cue says the same.",
   refuted: "The maps point there, but another class's in its place does not move the answer.",
-  severity: "By how many points the answer moves for the gravest confirmed finding that is a fault for sure; 0 without one.",
   interval: "With this confidence the mean over all samples like these lies within: bootstrap over the samples, Wilson's for accuracies.",
   "p-value": "How often an effect as large would come by chance if there were none, corrected (Holm) for everything tested with it.",
   "on it": "The share of the relevance that lies on the annotation.",

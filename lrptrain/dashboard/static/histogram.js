@@ -58,7 +58,7 @@ function histogramPlot(run, table) {
   const said = bounded ? `${address.from || "lowest"} to ${address.to || "highest"}` : "drag over the bars to choose samples";
   return [h("div", { className: "controls" }, labelled("Score", select), h("span", { className: "muted", id: "brushed" }, said),
     bounded ? h("button", { type: "button", id: "histogram-clear", onclick: () => go({ from: "", to: "" }) }, "Clear") : null),
-  histogramPicture(name, edges, all, wrong, bounded),
+  meaningOf(name), histogramPicture(name, edges, all, wrong, bounded),
   h("p", { className: "muted key" }, swatchOf("right"), `${rightText(columns, rows)} `, swatchOf("wrong-bar"), "wrong",
     without ? `; ${plural(without, "sample")} without this score` : "")];
 }

@@ -1,15 +1,23 @@
 // The runs side by side: where they stand, and their scores over epochs.
 
 const score = { name: "label_energy_pointing_game", label: "" };
+// metric: whose explanation stands below the title, where the column has none of its own; optional: left out where no run
+// has the score.
 const PANELS = [
-  { title: "Accuracy on the sample", column: "correct", share: true, domain: [0, 1] },
+  { title: "Accuracy on the sample", column: "correct", metric: "accuracy", share: true, domain: [0, 1] },
   { title: "Relevance on the annotation (dashed: its area)", column: "label_energy_pointing_game", reference: "chance", share: true, domain: [0, 1] },
   { title: "Reliance on the surroundings (dashed: the control)", scalar: "reliance", referenceScalar: "reliance_control", share: true },
   { title: "Severity of the gravest finding", scalar: "severity", share: true, domain: [0, 1] },
+  { title: "Shortcut score", scalar: "shortcut_score", optional: true },
 ];
 
 function shownRuns() {
   return [...runs.keys()].filter((name) => !address.without.includes(name));
+}
+
+function shownPanels() {
+  const has = ({ scalar }) => shownRuns().some((run) => eventsOf(run).some((event) => isNumber(scalarOf(event, scalar))));
+  return PANELS.filter((panel) => !panel.optional || has(panel));
 }
 
 function runsView() {
@@ -21,7 +29,7 @@ function runsView() {
   const drawTable = () => redraw(table, runTable());
   const drawCharts = () => {
     redraw(legend, runLegend());
-    panels.replaceChildren(...(shownRuns().length ? PANELS.map((panel) => panelOf(panel.title, panel)) : [h("p", { className: "empty" }, "No run is drawn: choose some in the table, or all of them.")]));
+    panels.replaceChildren(...(shownRuns().length ? shownPanels().map((panel) => panelOf(panel.title, panel)) : [h("p", { className: "empty" }, "No run is drawn: choose some in the table, or all of them.")]));
     chosen.replaceChildren(chosenPanel());
   };
   runsView.drawTable = () => table.isConnected && drawTable();
@@ -42,9 +50,16 @@ function notesOf(run) {
   return [...run.about.notes, ...run.notes].map((note) => (runs.size > 1 ? `${run.name}: ${note}` : note));
 }
 
+// The explanation of a score, to stand above its chart.
+function meaningOf(name) {
+  const text = explanationOf(name);
+  return text ? h("p", { className: "muted meaning" }, text) : "";
+}
+
 function panelOf(title, options) {
   const chart = h("div", { className: "chart" });
-  const panel = h("section", { className: "panel" }, title ? h("h2", { className: "small" }, title) : "", chart);
+  const panel = h("section", { className: "panel" }, title ? h("h2", { className: "small" }, title) : "",
+    meaningOf(options.metric ?? options.scalar ?? options.column), chart);
   seriesOf(options).then(({ rows, x }) => lineChart(chart, rows, { ...options, x }))
     .catch((error) => chart.replaceChildren(h("p", { className: "empty" }, String(error.message))));
   return panel;
@@ -91,17 +106,16 @@ function chosenPanel() {
     const draw = () => {
       const plain = score.name.startsWith("=");
       const own = plain ? { scalar: score.name.slice(1) } : { column: score.name, label: score.label };
-      const options = chartOptions(score.name);
-      const chart = panelOf("", { ...own, ...options });
-      direction.textContent = options.note;
+      // Of the samples' right answers the mean is the accuracy, whose explanation it shares.
+      const metric = score.name === "correct" ? "accuracy" : score.name;
+      const chart = panelOf("", { ...own, ...chartOptions(score.name), metric });
       chart.classList.add("bare");
       controls.querySelector("#score-class").disabled = plain;
       place.replaceChildren(controls, chart);
     };
     const set = (key) => (value) => { score[key] = value; draw(); };
-    const direction = h("span", { className: "muted", id: "score-direction" });
     const controls = h("div", { className: "controls" }, labelled("Any score", choice("score", options, score.name, set("name"))),
-      labelled("of class", searchable("score-class", [["", "all"], ...[...labels].map((name) => [name, name])], score.label, set("label"))), direction,
+      labelled("of class", searchable("score-class", [["", "all"], ...[...labels].map((name) => [name, name])], score.label, set("label"))),
       h("span", { className: "muted" }, `bands: ${percent(confidenceOf(shownRuns()[0]))} intervals over samples`));
     draw();
   };

@@ -99,12 +99,22 @@ function metricOf(name) {
   const keys = [key, key.replace(/^[^/]+\//, "")]; // of a monitor with a name, too
   const fits = (pattern) => [pattern, pattern.replaceAll("/", "_")].some((own) =>
     keys.some((each) => new RegExp(`^${own.replace(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".+")}$`).test(each)));
-  for (const run of runs.values()) {
+  const fitting = [...runs.values()].flatMap((run) => {
     const metrics = Array.isArray(run.about.settings.metrics) ? run.about.settings.metrics : [];
     const metric = metrics.find((own) => Array.isArray(own?.keys) && own.keys.some((pattern) => typeof pattern === "string" && fits(pattern)));
-    if (metric !== undefined && typeof metric.title === "string") return metric;
-  }
-  return null;
+    return typeof metric?.title === "string" ? [metric] : [];
+  });
+  // A run of an earlier version must not hide what a later one says of the same score.
+  return fitting.find((metric) => metric.explanation) ?? fitting[0] ?? null;
+}
+
+const DIRECTIONS = { true: "Higher is better.", false: "Lower is better." };
+
+// What a score means, in a sentence, and which direction is better; "" where no run says.
+function explanationOf(name) {
+  const metric = metricOf(name);
+  const explanation = typeof metric?.explanation === "string" ? metric.explanation : "";
+  return [explanation, DIRECTIONS[metric?.higher_is_better]].filter(Boolean).join(" ");
 }
 
 // How a score is called: the title of its metric beside its own name.
@@ -114,13 +124,12 @@ function scoreTitle(name) {
   return metric === null ? own : `${metric.title} (${own})`;
 }
 
-// How a chart of a score is drawn, and what is said of it.
+// How a chart of a score is drawn.
 function chartOptions(name) {
   const metric = metricOf(name);
-  if (metric === null) return { note: "" };
+  if (metric === null) return {};
   const domain = Array.isArray(metric.bounds) && metric.bounds.every(isNumber) ? metric.bounds : null;
-  const directions = { true: "higher is better", false: "lower is better" };
-  return { share: metric.unit === "share", domain, note: directions[metric.higher_is_better] ?? "" };
+  return { share: metric.unit === "share", domain };
 }
 
 function confidenceOf(run) {

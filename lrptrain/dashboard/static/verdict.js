@@ -18,8 +18,14 @@ function verdictText(finding) {
   return finding.sentences?.verdict ?? `${finding.state}, ${scopeText(finding)}: ${finding.title || words(finding.kind)}`;
 }
 
-// state: one of STATES, "judge", "collapsed", "none" where nothing was found, or "unknown"; text; finding: the gravest, if
-// there is any; power: where nothing was found, what could have been.
+// What speaks for a shortcut where no finding stands; "" without, and where the answers tell nothing of any shortcut yet.
+function hintOf(event) {
+  return event.power?.tells === true ? event.hints ?? "" : "";
+}
+
+// state: one of STATES, "judge", "collapsed", "hint" where nothing is confirmed and something speaks for a shortcut, "none"
+// where nothing was found, or "unknown"; text; finding: the gravest, if there is any; power: where nothing was
+// found, what could have been.
 function verdictOf(run) {
   const last = lastOf(run);
   if (last === undefined) return { state: "unknown", text: "Not evaluated yet" };
@@ -27,13 +33,16 @@ function verdictOf(run) {
   if (last.power?.collapsed === true) return { state: "collapsed", text: last.power.text };
   const standing = rankedFindings(run).filter((finding) => ["confirmed", "suspected"].includes(finding.state));
   if (!standing.length) {
+    const hint = hintOf(last);
+    const though = hint ? `, but there is a hint: ${hint}` : ".";
     const doubtful = rankedFindings(run).filter((finding) => finding.state === "unconfirmed");
     if (doubtful.length) {
-      return { state: "unconfirmed", text: `No shortcut was confirmed up to epoch ${last.epoch}. ${verdictText(doubtful[0])}`, finding: doubtful[0], power: last.power?.text };
+      return { state: hint ? "hint" : "unconfirmed", text: `No shortcut was confirmed up to epoch ${last.epoch}${though} ${verdictText(doubtful[0])}`, finding: doubtful[0], power: last.power?.text };
     }
     // Records of earlier versions do not say what that shows.
     const { tells, text } = last.power ?? { tells: true, text: "" };
-    return { state: tells ? "none" : "unknown", text: `No shortcut was found up to epoch ${last.epoch}.`, power: text };
+    const state = tells ? "none" : "unknown";
+    return { state: hint ? "hint" : state, text: `No shortcut was found up to epoch ${last.epoch}${though}`, power: text };
   }
   const [finding, ...others] = standing;
   const more = others.length ? ` And ${plural(others.length, "other finding")}.` : "";
@@ -52,7 +61,7 @@ function verdictAddress(run) {
   return addressOf({ view: "findings", run: [run], finding: finding === undefined ? "" : findingKey(run, finding), state: "", of: "", scope: "" });
 }
 
-const SHORT_VERDICTS = { confirmed: "shortcut", judge: "to judge", suspected: "suspected", unconfirmed: "unconfirmed", collapsed: "collapsed", none: "none found", unknown: "–" };
+const SHORT_VERDICTS = { confirmed: "shortcut", judge: "to judge", suspected: "suspected", unconfirmed: "unconfirmed", hint: "a hint", collapsed: "collapsed", none: "none found", unknown: "–" };
 
 // For the list of runs: a word in its colour, the sentence beside it where there is room.
 function verdictLink(run) {

@@ -41,8 +41,9 @@ class RelevanceCluster(Detector):
     verb = "reads"
 
     def place(self, finding: Finding) -> str:
-        """Return which part of which images the model reads."""
-        return part_of_image(finding.where)
+        """Return which part of which images the model reads, such as `the border of 12 images with similar maps`."""
+        # Not "the image's border of 12 images": there are several.
+        return part_of_image(finding.where).replace("the image's ", "the ", 1)
 
     def least_effect_of(self, finding: Finding) -> float:
         """Return what a place takes that may be a part of the object; of others the configuration demands enough."""
@@ -72,7 +73,7 @@ class RelevanceCluster(Detector):
                 evaluation,
                 config,
                 OVERALL,
-                f"{describe(cluster.positions, grid)} of {len(cluster.members)} images that are read alike",
+                f"{describe(cluster.positions, grid)} of {len(cluster.members)} images with similar maps",
                 cluster.members,
                 cluster.shares,
                 reference=len(cluster.positions) / shares.shape[1],

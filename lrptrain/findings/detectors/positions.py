@@ -184,9 +184,14 @@ def describe(positions: Sequence[int], grid: tuple[int, int]) -> str:
             return f"the {along[0] if along else 'border'} ({len(positions)} of {len(ring)} patches)"
     vertical = _third(rows, grid[0], ("top", "middle", "bottom"))
     horizontal = _third(columns, grid[1], ("left", "centre", "right"))
-    parts = {f"{row} {column}" for row, column in zip(vertical, horizontal, strict=True)}
+    parts = {_part(row, column) for row, column in zip(vertical, horizontal, strict=True)}
     named = "the four corners" if parts == CORNERS else ", ".join(sorted(parts))
     return f"{named} ({len(positions)} of {len(ring)} patches)"
+
+
+def _part(row: str, column: str) -> str:
+    """Return the name of a ninth of the picture, such as `top left`; the innermost is `centre`."""
+    return "centre" if (row, column) == ("middle", "centre") else f"{row} {column}"
 
 
 def part_of_image(described: str) -> str:

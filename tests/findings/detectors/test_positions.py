@@ -138,7 +138,7 @@ def test_places_have_names():
     assert describe([0, 1, 2, 3, 6, 12], GRID) == "middle left, top centre, top left (6 of 36 patches)"
     assert describe([35], GRID) == "bottom right (1 of 36 patches)"
     assert describe([0, 5], GRID) == "top left, top right (2 of 36 patches)"
-    assert describe([14], GRID) == "middle centre (1 of 36 patches)"
+    assert describe([14], GRID) == "centre (1 of 36 patches)"
 
 
 def test_the_middle_is_where_objects_lie():

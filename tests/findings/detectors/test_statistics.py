@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.findings import DetectionConfig, Effect, Evaluation, ExplainedSample, announce, worst_severity
+from lrptrain.findings import DetectionConfig, Effect, Evaluation, ExplainedSample, Scope, announce, worst_severity
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.detectors.statistics import RelianceOnStatistics
 from lrptrain.findings.detectors.unlocated import MOST_JUDGED, evenly, judged_rows
@@ -113,3 +113,17 @@ def test_that_it_could_not_be_tested_is_said():
         "not tested whether the prediction relies on colour and contrast: one class for all"
     ]
     assert untested_lines(tested, []) == []
+
+
+def test_what_was_not_tested_for_the_same_reason_is_one_line():
+    _, tested, _ = record(0.0, note="one class for all")
+    finding = tested[0].finding
+    detail = tested[0]._replace(finding=replace(finding, title="The prediction relies on noise"))
+    of_class = tested[0]._replace(finding=replace(finding, scope=Scope("class", "cat")))
+    suspected = tested[0]._replace(finding=replace(finding, kind="focus_at_position"))
+    candidates = [tested[0], detail, of_class, detail, suspected]
+    assert untested_lines(candidates, ["one class for all"] * 3 + ["out of memory", "one class for all"]) == [
+        "not tested whether the prediction relies on colour and contrast, or whether the prediction relies on "
+        "noise: one class for all",
+        "not tested whether the prediction relies on noise: out of memory",
+    ]

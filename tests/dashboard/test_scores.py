@@ -1,0 +1,98 @@
+"""Scores over epochs: where they are drawn, what is said of them, and the numbers on their axes."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from browsing import Visit, served
+
+from lrptrain.loggers import EpochRecord, write_record
+from lrptrain.monitor.summary import logged_metrics
+
+EXPLANATIONS = {key: metric.explanation for metric in logged_metrics() for key in metric.keys}
+SCORES = {"shortcut_score": (2.0, 12.0, 42.0), "plain_predictability": (0.25, 0.5, 0.75), "effect_ratio": (0.5, 1, 1.5)}
+
+
+def write(folder, scores, metrics):
+    samples: dict[str, list[Any]] = {
+        "sample_id": [0, 1],
+        "label": ["a", "b"],
+        "predicted": ["a", "b"],
+        "label_energy_pointing_game": [0, 1],
+    }
+    for epoch in range(3):
+        values = {f"relevance/{name}": values[epoch] for name, values in scores.items()}
+        write_record(folder, EpochRecord(epoch, epoch, scalars=values, samples=samples))
+    (folder / "run.json").write_text(json.dumps({"metrics": [metric.to_dict() for metric in metrics]}))
+
+
+@pytest.fixture(scope="module")
+def visit(browser, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scores")
+    # The first in the order of names is of an earlier version, which explains nothing.
+    write(
+        folder / "before", {"severity": (0.5, 0.5, 0.5)}, [replace(each, explanation="") for each in logged_metrics()]
+    )
+    write(folder / "scored", {"severity": (0.5, 0.5, 0.5), **SCORES}, logged_metrics())
+    with served(folder) as address:
+        visit = Visit(browser, address, viewport={"width": 1280, "height": 1000})
+        yield visit
+        assert visit.complaints == []
+        visit.page.close()
+
+
+def panel(page, title):
+    return page.locator(".panel", has=page.locator("h2", has_text=title))
+
+
+def test_the_shortcut_score_is_drawn_and_explained_where_a_run_has_it(visit):
+    page = visit.view("runs", wait=".chart svg")
+    shown = panel(page, "Shortcut score")
+    shown.locator("svg").wait_for()
+    assert shown.locator("p").inner_text() == f"{EXPLANATIONS['shortcut_score']} Lower is better."
+    cells = page.locator("#runs td[data-title='shortcut score']").all_inner_texts()
+    assert cells == ["\N{EN DASH}", "42"]
+    for title, key, direction in (
+        ("Severity of the gravest finding", "severity", "Lower"),
+        ("Accuracy on the sample", "accuracy", "Higher"),
+        ("Relevance on the annotation", "label/energy_pointing_game", "Higher"),
+        ("Reliance on the surroundings", "reliance", "Lower"),
+    ):
+        assert panel(page, title).locator(".meaning").inner_text() == f"{EXPLANATIONS[key]} {direction} is better."
+
+
+def test_of_runs_without_it_there_is_no_such_panel(visit):
+    page = visit.view("runs", wait=".chart svg", without="scored")
+    assert panel(page, "Severity").count() == 1
+    assert panel(page, "Shortcut score").count() == 0
+
+
+def test_the_numbers_on_an_axis_are_plain(visit):
+    page = visit.view("runs", wait=".chart svg")
+    shown = panel(page, "Shortcut score")
+    shown.locator("svg").wait_for()
+    ticks = [text for text in shown.locator("svg text").all_text_contents() if text != "epoch"]
+    assert {"10", "20"} <= set(ticks)
+    assert not [text for text in ticks if "e" in text]
+
+
+@pytest.mark.parametrize(("key", "direction"), [("plain_predictability", ""), ("effect_ratio", " Lower is better.")])
+def test_any_score_that_is_chosen_is_explained(visit, key, direction):
+    page = visit.view("runs", wait="#score")
+    wide = page.locator(".panel.wide")
+    page.select_option("#score", f"=relevance/{key}")
+    wide.locator(".meaning", has_text=EXPLANATIONS[key]).wait_for()
+    assert wide.locator(".meaning").inner_text() == f"{EXPLANATIONS[key]}{direction}"
+
+
+def test_the_score_of_a_histogram_is_explained(visit):
+    page = visit.view("samples", "scored", "svg.histogram", plots="scores")
+    text = page.locator(".plot-of-scores .meaning").inner_text()
+    assert text == f"{EXPLANATIONS['label/energy_pointing_game']} Higher is better."
+
+
+def test_the_accuracy_among_the_scores_is_explained(visit):
+    page = visit.view("runs", wait="#score")
+    page.select_option("#score", "correct")
+    page.locator(".panel.wide .meaning", has_text=EXPLANATIONS["accuracy"]).wait_for()
