@@ -149,7 +149,8 @@ def cluster_samples(planted):
     for i in range(48):
         image = torch.rand(3, 24, 24, generator=torch.Generator().manual_seed(i))
         if planted:
-            image[:, :4, :4] = image[:, 12:16, 12:16] = float(i % 2)
+            image[:, :4, :4] = float(i % 2)
+            image[:, 12:16, 12:16] = float(i % 2)
         peak = 0 if i % 4 < 2 else 21
         one = scored(i, i % 2, predicted=i % 2, peak=peak)
         sample.append((one, Sample(i, i % 2, {"image": image})))

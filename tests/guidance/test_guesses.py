@@ -21,8 +21,8 @@ def forward_of(outputs, scale=1.0, squeezed=False):
     torch.manual_seed(0)
     model = nn.Linear(4, outputs).double()
     with torch.no_grad():
-        model.weight *= scale
-        model.bias *= scale
+        model.weight.mul_(scale)
+        model.bias.mul_(scale)
     samples = torch.randn(6, 4, dtype=torch.float64)
     output = model(samples)
     output = output.squeeze(1) if squeezed else output
@@ -106,9 +106,14 @@ def test_the_mean_over_processes_is_taken_of_it_too():
     alone = compare_gradients(task, task, weights, lambda row: row / 2, guesses=task, with_guesses=True)
     assert alone.guess_norm == pytest.approx(alone.task_norm)
     # A process that guides nothing takes part all the same.
-    calls = []
-    nothing = compare_gradients(task, task, weights, lambda row: calls.append(1) or row, with_guesses=True)
-    assert (nothing.guess_norm, len(calls)) == (0.0, 3)
+    rows = []
+
+    def summed(row):
+        rows.append(row)
+        return row
+
+    nothing = compare_gradients(task, task, weights, summed, with_guesses=True)
+    assert (nothing.guess_norm, len(rows)) == (0.0, 3)
     assert compare_gradients(task, task, weights, guesses=task).guess_norm == 0.0
 
 
