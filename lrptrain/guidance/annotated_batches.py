@@ -79,7 +79,7 @@ class AnnotatedBatches:
                 columns = {name: x for name, x in columns.items() if name not in ANNOTATIONS}
                 columns["mask"] = _all_evidence(columns)
             if (self.sparse or worked) and not columns.keys() & set(ANNOTATIONS):
-                return {}, _none()  # None for every sample of this batch
+                return columns, _none()  # None for every sample of this batch
             self._png_masks.add(columns)
             if self._png_masks.problem:
                 raise ValueError(self._png_masks.problem)

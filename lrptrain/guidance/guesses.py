@@ -6,6 +6,7 @@ weaker cannot take them away.
 """
 
 from contextlib import suppress
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,13 +14,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lrptrain.batch.logits import two_class_logits
-from lrptrain.relevance.interception import InterceptedForward
-from lrptrain.relevance.outputs import field_of
+from lrptrain.relevance.outputs import field_of, read_logits
 from lrptrain.relevance.propagation.propagator import at_least_float32
 
 
 def loss_of_guesses(
-    task_loss: Float[Tensor, ""], forward: InterceptedForward, classes: Int[Tensor, " batch"] | None
+    task_loss: Float[Tensor, ""], output: Any, classes: Int[Tensor, " batch"] | None
 ) -> Float[Tensor, ""] | None:
     """Return a number whose gradient is that of the task's loss, were all classes equally probable for the model.
 
@@ -29,18 +29,18 @@ def loss_of_guesses(
 
     Args:
         task_loss: The loss of the user's step, with its graph.
-        forward: The forward pass that it was computed from.
+        output: What the model returned for the samples of the step, with its graph; None where that is not known.
         classes: The class of every sample, negative where there is none; None where none is known.
 
     Returns:
         The number, with its graph; None where the model gives no logits of classes, or the task's loss is none of them.
     """
-    raw = field_of(forward.output, "logits")
+    raw = field_of(output, "logits")
     if classes is None or raw is None or not raw.requires_grad:
         return None
     # What cannot be read as classes is no failure of the guidance: the task's gradient alone bounds it then.
     with suppress(Exception):
-        logits = two_class_logits(at_least_float32(forward.logits()))
+        logits = two_class_logits(at_least_float32(read_logits(output, len(classes))))
         classes = classes.to(logits.device)
         labelled = classes >= 0
         labels = F.one_hot(classes.clamp(min=0), logits.shape[1]) * labelled[:, None]

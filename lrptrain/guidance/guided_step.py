@@ -120,12 +120,13 @@ class GuidedStep:
         self._matched = False
         self._swapped = 0
         self._replay: Tape | None = None
+        self._unguided_output: Any = None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Listen to the model during the user's step."""
         if not len(self._rows):  # another process may guide some, and then compare: two backward passes do not compile
-            with eager() if self._compares else nullcontext():
+            with eager() if self._compares else nullcontext(), self._noting_output():
                 yield
             return
         samples = batch_length(self.batch)
@@ -434,10 +435,23 @@ class GuidedStep:
         return values | ({"guess_ratio": conflict.guess_ratio} if bounded else {})
 
     def _loss_of_guesses(self, task_loss: Tensor) -> Tensor | None:
-        if not self._forwards:
-            return None
+        output = self._forwards[0].output if self._forwards else self._unguided_output
         with self._training.objective.task.reading():
-            return loss_of_guesses(task_loss, self._forwards[0], self.batch.get("label"))
+            return loss_of_guesses(task_loss, output, self.batch.get("label"))
+
+    @contextmanager
+    def _noting_output(self) -> Iterator[None]:
+        """Keep what the model returns in a step of this process that guides nothing, if another one compares."""
+
+        def note(module: nn.Module, args: Any, output: Any) -> None:
+            self._unguided_output = output if self._unguided_output is None else self._unguided_output
+
+        hook = unwrap(self.model).register_forward_hook(note) if self._compares else None
+        try:
+            yield
+        finally:
+            if hook is not None:
+                hook.remove()
 
     def _note_answers(self) -> None:
         """Keep what the model answered, where a weight of the user's own might keep it from learning."""

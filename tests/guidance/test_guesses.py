@@ -11,22 +11,20 @@ from lrptrain.batch.task import find_task
 from lrptrain.guidance.conflict import compare_gradients
 from lrptrain.guidance.guesses import loss_of_guesses
 from lrptrain.guidance.schedule import bounded_factor
-from lrptrain.relevance.interception import InterceptedForward
 
 LABELS = torch.tensor([0, 1, 2, 2, 1, 0])
 
 
-def forward_of(outputs, scale=1.0, squeezed=False):
-    """A linear model in float64, and its forward pass on six samples."""
+def outputs_of(classes, scale=1.0, squeezed=False):
+    """A linear model in float64, six samples, and its outputs for them."""
     torch.manual_seed(0)
-    model = nn.Linear(4, outputs).double()
+    model = nn.Linear(4, classes).double()
     with torch.no_grad():
         model.weight.mul_(scale)
         model.bias.mul_(scale)
     samples = torch.randn(6, 4, dtype=torch.float64)
-    output = model(samples)
-    output = output.squeeze(1) if squeezed else output
-    return model, samples, InterceptedForward(model, {"input": samples}, "input", output, samples)
+    output = model(samples).squeeze(1) if squeezed else model(samples)
+    return model, samples, output
 
 
 def gradient(loss, model):
@@ -44,31 +42,31 @@ def guessed_gradient(model, samples, labels):
 @pytest.mark.parametrize("factor", [1.0, 3.0, 1e-3])
 @pytest.mark.parametrize("labels", [LABELS, torch.tensor([0, -1, 2, 2, 1, -1])])
 def test_it_is_the_gradient_of_guesses_in_the_units_of_the_task(factor, labels):
-    model, samples, forward = forward_of(3, scale=4.0)
-    task = factor * F.cross_entropy(forward.output[labels >= 0], labels[labels >= 0])
-    loss = loss_of_guesses(task, forward, labels)
+    model, samples, output = outputs_of(3, scale=4.0)
+    task = factor * F.cross_entropy(output[labels >= 0], labels[labels >= 0])
+    loss = loss_of_guesses(task, output, labels)
     assert loss is not None
     torch.testing.assert_close(gradient(loss, model), factor * guessed_gradient(model, samples, labels))
     task.backward()  # the graph is still there
 
 
 def test_a_model_that_guesses_has_this_very_gradient():
-    model, _, forward = forward_of(3, scale=0.0)
-    task = F.cross_entropy(forward.output, LABELS)
-    loss = loss_of_guesses(task, forward, LABELS)
+    model, _, output = outputs_of(3, scale=0.0)
+    task = F.cross_entropy(output, LABELS)
+    loss = loss_of_guesses(task, output, LABELS)
     conflict = compare_gradients(task, torch.zeros(()), [*model.parameters()], guesses=loss, with_guesses=True)
     assert conflict.guess_norm == pytest.approx(conflict.task_norm, rel=1e-6)
 
 
 def test_a_model_that_has_learned_has_hardly_any_of_its_own_and_this_one_stays():
-    model, samples, _ = forward_of(3)
+    model, samples, _ = outputs_of(3)
     samples = samples[:4]  # of four numbers each: they can be told apart
     with torch.no_grad():
         model.weight.copy_(torch.linalg.solve(samples, 20.0 * F.one_hot(LABELS[:4]).double()).T)
         model.bias.zero_()
-    forward = InterceptedForward(model, {"input": samples}, "input", model(samples), samples)
-    task = F.cross_entropy(forward.output, LABELS[:4])
-    loss = loss_of_guesses(task, forward, LABELS[:4])
+    output = model(samples)
+    task = F.cross_entropy(output, LABELS[:4])
+    loss = loss_of_guesses(task, output, LABELS[:4])
     conflict = compare_gradients(task, torch.zeros(()), [*model.parameters()], guesses=loss, with_guesses=True)
     assert conflict.task_norm < 1e-6
     expected = guessed_gradient(model, samples, LABELS[:4]).norm().item()
@@ -77,31 +75,31 @@ def test_a_model_that_has_learned_has_hardly_any_of_its_own_and_this_one_stays()
 
 @pytest.mark.parametrize("squeezed", [False, True])
 def test_one_logit_is_that_of_two_classes(squeezed):
-    model, samples, forward = forward_of(1, squeezed=squeezed)
+    model, samples, output = outputs_of(1, squeezed=squeezed)
     labels = LABELS.clamp(max=1)
-    task = F.binary_cross_entropy_with_logits(forward.output.flatten(), labels.double())
+    task = F.binary_cross_entropy_with_logits(output.flatten(), labels.double())
     with find_task("binary").reading():
-        loss = loss_of_guesses(task, forward, labels)
+        loss = loss_of_guesses(task, output, labels)
     assert loss is not None
     guessed = gradient((model(samples).flatten() * (0.5 - labels.double()) / 6).sum(), model)
     torch.testing.assert_close(gradient(loss, model), guessed)
 
 
 def test_what_is_no_loss_of_classes_says_nothing():
-    _, samples, forward = forward_of(3)
-    task = F.cross_entropy(forward.output, LABELS)
-    assert loss_of_guesses(task, forward, None) is None
-    assert loss_of_guesses(task, forward, torch.full((6,), -1)) is None
+    _, samples, output = outputs_of(3)
+    task = F.cross_entropy(output, LABELS)
+    assert loss_of_guesses(task, output, None) is None
+    assert loss_of_guesses(task, output, torch.full((6,), -1)) is None
     # A loss that does not come from these logits, and one that rewards wrong answers.
-    assert loss_of_guesses(samples.requires_grad_().sum(), forward, LABELS) is None
-    assert loss_of_guesses(-task, forward, LABELS) is None
-    maps = InterceptedForward(nn.Identity(), {}, "input", torch.zeros(6, 3, 2, requires_grad=True), samples)
-    assert loss_of_guesses(task, maps, LABELS) is None
+    assert loss_of_guesses(samples.requires_grad_().sum(), output, LABELS) is None
+    assert loss_of_guesses(-task, output, LABELS) is None
+    assert loss_of_guesses(task, torch.zeros(6, 3, 2, requires_grad=True), LABELS) is None
+    assert loss_of_guesses(task, None, LABELS) is None
 
 
 def test_the_mean_over_processes_is_taken_of_it_too():
-    model, _, forward = forward_of(3)
-    task = F.cross_entropy(forward.output, LABELS)
+    model, _, output = outputs_of(3)
+    task = F.cross_entropy(output, LABELS)
     weights = [*model.parameters()]
     alone = compare_gradients(task, task, weights, lambda row: row / 2, guesses=task, with_guesses=True)
     assert alone.guess_norm == pytest.approx(alone.task_norm)
