@@ -65,14 +65,16 @@ def plain_predictability(evaluation: Evaluation) -> float:
 def remark(predictability: float, evaluation: Evaluation) -> str:
     """Return a sentence on answers that plain features foretell; "" where they do not, or where too little is known.
 
-    Nothing is said of texts: what they are about may well be a matter of single words.
+    Nothing is said of texts: what they are about may well be a matter of single words. Nor of images with annotations:
+    there the surroundings are tested, and a small picture of the evidence itself may foretell the answers rightly.
 
     Args:
         predictability: As `plain_predictability` returns it.
         evaluation: What it is of.
     """
+    is_annotated = any(explained.annotated is not None for explained in evaluation.samples)
     is_known = evaluation.medium == "image" and len(evaluation.samples) >= ENOUGH_TO_SAY
-    if not is_known or not predictability >= WORTH_SAYING:
+    if is_annotated or not is_known or not predictability >= WORTH_SAYING:
         return ""
     return (
         "The answers can be guessed from colours, sharpness and a thumbnail of 4 x 4 cells alone "

@@ -164,6 +164,8 @@ def test_it_is_said_of_enough_images_from_a_half_on():
     assert "(0.50, where 0 is chance" in remark(0.5, enough)
     assert remark(0.9, of_images(noise(63), np.arange(63) % 2)) == ""
     assert remark(0.9, of_texts([[1, 2]] * 64, np.arange(64) % 2)) == ""
+    first = replace(enough.samples[0], annotated=np.ones(4, bool))
+    assert remark(0.9, replace(enough, samples=[first, *enough.samples[1:]])) == ""
 
 
 def test_of_very_many_tokens_the_most_frequent_are_taken():
