@@ -98,6 +98,16 @@ def test_objects_in_the_middle_are_no_same_picture_and_a_small_dot_is(count):
     assert not is_same_picture(*centred(300, 0.5))
 
 
+def test_of_few_images_the_lower_end_of_the_share_decides():
+    draws = [centred(18, 0.85, seed) for seed in range(40)]
+    dots = [(contents.reshape(18, 3, 8, 8)[:, :, 2:6, 2:6].reshape(18, -1), classes) for contents, classes in draws]
+    shares = np.array([explained_by_class(*each).share for each in dots])
+    enough = np.array([is_same_picture(*each) for each in draws])
+    assert (shares >= 0.7).any()
+    assert not enough[shares < 0.75].any()
+    assert enough[shares > 0.99].all()
+
+
 def test_pixels_without_variance_are_no_picture():
     assert not is_same_picture(np.ones((30, 3, 16)), np.arange(30) % 3)
     contents, predicted = centred(96, 1.0)

@@ -53,8 +53,9 @@ def test_a_place_in_the_middle_takes_more():
     assert detector.least_effect_of(replace(corner, may_be_evidence=True)) == 0.3
 
 
-def read_in_the_middle(kind):
-    """Thirty-two images of three classes, read at one patch in the middle: a coat, a nucleus or a dot lies there."""
+def read_at(patch, kind):
+    """Thirty-two images of three classes, read at one patch (row, column): a coat, a nucleus or a dot lies there."""
+    top, left = (4 * place for place in patch)
     rng = np.random.default_rng(5)
     explained = []
     inputs = []
@@ -64,9 +65,9 @@ def read_in_the_middle(kind):
         # A coat of any shade, which breeds shift a little, a nucleus much; or a dot of the class's colour.
         shade = np.linspace(-1.5, 1.5, 11)[i // 3]
         what = {"coat": 0.75 * (label - 1) + shade, "nucleus": 1.3 * (label - 1) + shade, "dot": 2.0 * (label - 1)}
-        image[:, 12:16, 12:16] += what[kind]
+        image[:, top : top + 4, left : left + 4] += what[kind]
         relevance = torch.from_numpy(0.05 * rng.random(36))
-        relevance[21] = 1
+        relevance[6 * patch[0] + patch[1]] = 1
         inputs.append(Sample(i, label, {"image": torch.from_numpy(image).float()}))
         answer = np.eye(3)[label]
         explained.append(
@@ -75,14 +76,21 @@ def read_in_the_middle(kind):
     return Evaluation(explained, inputs)
 
 
-@pytest.mark.parametrize(("kind", "found"), [("coat", 0), ("nucleus", 0), ("dot", 1)])
-def test_few_images_of_objects_at_one_place_are_no_cluster_and_a_dot_is(kind, found):
-    given = read_in_the_middle(kind)
-    contents = np.stack([each.tensors["image"][:, 12:16, 12:16].numpy().ravel() for each in given.inputs])
+@pytest.mark.parametrize(
+    ("patch", "kind", "found"),
+    [((3, 3), "coat", 0), ((3, 3), "nucleus", 0), ((3, 3), "dot", 1), ((0, 5), "coat", 0), ((0, 5), "nucleus", 1)],
+)
+def test_few_images_of_objects_at_one_place_are_no_cluster_and_a_dot_is(patch, kind, found):
+    """In the middle, what differs a lot within a class may be an object; at an edge it counts."""
+    given = read_at(patch, kind)
+    top, left = (4 * place for place in patch)
+    contents = np.stack(
+        [each.tensors["image"][:, top : top + 4, left : left + 4].numpy().ravel() for each in given.inputs]
+    )
     predicted = np.array([each.predicted for each in given.samples])
     assert explained_by_class(contents, predicted).share > 0.15
     assert is_surely_planted(contents, predicted) == (kind != "coat")
     config = DetectionConfig(["a", "b", "c"], lambda ids: [str(i) for i in ids])
     candidates = list(RelevanceCluster().detect(given, config))
     assert len({each.region for each in candidates}) == found
-    assert all(each.region.which == (21,) for each in candidates)
+    assert all(each.region.which == (6 * patch[0] + patch[1],) for each in candidates)
