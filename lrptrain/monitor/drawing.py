@@ -144,8 +144,8 @@ def inputs(
         samples: Samples with inputs and annotations, and the grid of their patches, None for a text.
         options: How they are drawn.
     """
-    shown = [(sample, grid) for sample, grid in samples if grid is not None or "input_ids" in sample.tensors]
-    return {sample.sample_id: partial(_input, sample, grid, options) for sample, grid in shown}
+    drawable = [(sample, grid) for sample, grid in samples if grid is not None or "input_ids" in sample.tensors]
+    return {sample.sample_id: partial(_input, sample, grid, options) for sample, grid in drawable}
 
 
 def _input(sample: Sample, grid: tuple[int, int] | None, options: DisplayOptions) -> Input:

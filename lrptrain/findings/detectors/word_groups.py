@@ -101,8 +101,8 @@ class SuspiciousWordGroup(Detector):
             )
             finding = replace(finding, may_be_evidence=len(group.words) < FEW_WORDS or follows <= MAY_FOLLOW)
             chosen = tuple(
-                text_words(words, [word.span for word in own if word.ids in group.words])
-                for words, own in zip(every, usable, strict=True)
+                text_words(words, [word.span for word in candidates if word.ids in group.words])
+                for words, candidates in zip(every, usable, strict=True)
             )
             yield Candidate(finding, Region("words", texts=chosen), group.rows[evenly(len(group.rows), MOST_JUDGED)])
 

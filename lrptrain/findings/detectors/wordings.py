@@ -71,7 +71,7 @@ class RelianceOnPunctuation(_RelianceOnWords):
         commonest = [mark for mark, _ in sum(counts, Counter()).most_common(MOST_MARKS)]
         numbers = np.array([[len(words) for words in spans], *([each[mark] for each in counts] for mark in commonest)])
         if _is_suspect(evaluation, config, spans, numbers):
-            chosen = tuple(text_words(words, own) for words, own in zip(every, spans, strict=True))
+            chosen = tuple(text_words(words, text_spans) for words, text_spans in zip(every, spans, strict=True))
             finding = self.finding(evaluation, config, "punctuation")
             yield Candidate(finding, Region("punctuation", texts=chosen), judged_rows(len(every)))
 
@@ -98,7 +98,7 @@ class RelianceOnMarkers(_RelianceOnWords):
             [[len(each) for each in spans], digits, *([each[kind] for each in counts] for kind in MARKERS)]
         )
         if _is_suspect(evaluation, config, spans, numbers):
-            chosen = tuple(text_words(words, own) for words, own in zip(every, spans, strict=True))
+            chosen = tuple(text_words(words, text_spans) for words, text_spans in zip(every, spans, strict=True))
             kinds = [f"{kind}s" for kind, _ in sum(counts, Counter()).most_common()]
             finding = self.finding(evaluation, config, _listed(kinds))
             yield Candidate(finding, Region("markers", texts=chosen), judged_rows(len(every)))
@@ -151,7 +151,7 @@ def _is_suspect(
         spans: Where these words stand in every text.
         numbers: What was counted of them.
     """
-    rows = [row for row, own in enumerate(spans) if own]
+    rows = [row for row, text_spans in enumerate(spans) if text_spans]
     if len(rows) < MIN_TOKEN_TEXTS:
         return False
     level = 1 - (1 - config.confidence) / 2

@@ -43,13 +43,13 @@ class WeightExchange:
 
     def _round(self, wanted: int) -> tuple[set[int], list[Tensor]]:
         """Ask which modules are wanted, and gather them; return their numbers, and the weights that are wanted here."""
-        asked = self._asked(wanted)
+        modules = self._asked(wanted)
         mine: list[Tensor] = []
-        for number in sorted(asked):
+        for number in sorted(modules):
             gathered = [parameter.full_tensor() for parameter in self._units[number]]  # type: ignore[attr-defined]
             if number == wanted:
                 mine = gathered
-        return asked, mine
+        return modules, mine
 
     def _asked(self, wanted: int) -> set[int]:
         mine = torch.tensor([wanted, self._fingerprint], device=self._device)

@@ -172,7 +172,9 @@ class TokenMarks:
         """A product with a constant, of which every entry is a mean over what is summed."""
         left, right, multiply = factors(node)
         ones = [torch.ones(x.shape, dtype=torch.float64, device=self[left].device) for x in (left, right)]
-        marks = [self[x] if isinstance(x, Value) else one for x, one in zip((left, right), ones, strict=True)]
+        marks = [
+            self[x] if isinstance(x, Value) else ones_of_x for x, ones_of_x in zip((left, right), ones, strict=True)
+        ]
         return multiply(*marks) / multiply(*ones)
 
     def _of_queries(self, node: Node) -> Marks:
