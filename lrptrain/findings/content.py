@@ -138,14 +138,23 @@ def is_same_picture(contents: Float[np.ndarray, "n channels pixels"], predicted:
         predicted: The predicted class of each image.
     """
     _, index = np.unique(predicted, return_inverse=True)
-    pixels = contents.shape[2]
-    shares = np.array([_explained_share(contents[:, :, pixel], index) for pixel in range(pixels)])
-    count = max(1, round(TELLING_PIXELS * pixels))
-    # Pixels without any variance have no share: they come last, and count where too few others are left.
-    best = np.argsort(-np.nan_to_num(shares, nan=-np.inf), kind="stable")[:count]
+    count = max(1, round(TELLING_PIXELS * contents.shape[2]))
+    best = np.argsort(-_shares_between(contents, index), kind="stable")[:count]
     telling = contents[:, :, best].reshape(len(contents), -1)
     lower = _explained_share(telling, index) - SURE_DEVIATIONS * standard_error_of_share(telling, predicted)
     return lower >= SAME_PICTURE_VARIANCE
+
+
+def _shares_between(
+    contents: Float[np.ndarray, "n channels pixels"], index: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, " pixels"]:
+    """Return the share of each pixel's variance that lies between classes, in [0, 1]; 0 where it has none."""
+    centred = contents - contents.mean(0)
+    member = np.eye(int(index.max()) + 1)[index]  # [n, classes]
+    class_means = np.einsum("nk,ncp->kcp", member, centred) / member.sum(0)[:, None, None]
+    between = np.einsum("k,kcp->p", member.sum(0), np.square(class_means))
+    total = np.square(centred).sum((0, 1))
+    return np.asarray(np.divide(between, total, out=np.zeros_like(total), where=total > 0))
 
 
 def standard_error_of_share(contents: Float[np.ndarray, "n values"], predicted: Int[np.ndarray, " n"]) -> float:

@@ -5,7 +5,7 @@ alone would fade with it. What the task would do to a model that had lost its an
 weaker cannot take them away.
 """
 
-from contextlib import suppress
+import math
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from lrptrain.batch.logits import two_class_logits
 from lrptrain.relevance.outputs import field_of, read_logits
 from lrptrain.relevance.propagation.propagator import at_least_float32
+from lrptrain.relevance.types import NonFiniteError, UnsupportedModelError
 
 
 def loss_of_guesses(
@@ -38,19 +39,20 @@ def loss_of_guesses(
     raw = field_of(output, "logits")
     if classes is None or raw is None or not raw.requires_grad:
         return None
-    # What cannot be read as classes is no failure of the guidance: the task's gradient alone bounds it then.
-    with suppress(Exception):
+    try:
         logits = two_class_logits(at_least_float32(read_logits(output, len(classes))))
-        classes = classes.to(logits.device)
-        labelled = classes >= 0
-        labels = F.one_hot(classes.clamp(min=0), logits.shape[1]) * labelled[:, None]
-        samples = int(labelled.sum())
-        right = (logits.softmax(1) - labels).detach() * labelled[:, None] / samples
-        guessed = (1 / logits.shape[1] - labels) * labelled[:, None] / samples
-        (of_task,) = torch.autograd.grad(task_loss, raw, retain_graph=True)
-        (of_classes,) = torch.autograd.grad((right * logits).sum(), raw, retain_graph=True)
-        length = of_classes.float().square().sum()
-        factor = float((of_task.float() * of_classes.float()).sum() / length) if length > 0 else 0.0
-        if factor > 0 and factor != float("inf"):
-            return factor * (guessed * logits).sum()
-    return None
+    except (UnsupportedModelError, NonFiniteError):
+        return None  # of what is no logits of classes, the task's gradient alone bounds the guidance
+    classes = classes.to(logits.device)
+    labelled = classes >= 0
+    samples = int(labelled.sum())
+    (of_task,) = torch.autograd.grad(task_loss, raw, retain_graph=True, allow_unused=True)
+    if of_task is None or not samples or int(classes.max()) >= logits.shape[1]:
+        return None
+    labels = F.one_hot(classes.clamp(min=0), logits.shape[1])
+    right = (logits.softmax(1) - labels).detach() * labelled[:, None] / samples
+    guessed = (1 / logits.shape[1] - labels) * labelled[:, None] / samples
+    (of_classes,) = torch.autograd.grad((right * logits).sum(), raw, retain_graph=True)
+    length = of_classes.float().square().sum()
+    factor = float((of_task.float() * of_classes.float()).sum() / length) if length > 0 else 0.0
+    return factor * (guessed * logits).sum() if 0 < factor < math.inf else None

@@ -436,8 +436,10 @@ class GuidedStep:
 
     def _loss_of_guesses(self, task_loss: Tensor) -> Tensor | None:
         output = self._forwards[0].output if self._forwards else self._unguided_output
-        with self._training.objective.task.reading():
+        training = self._training
+        with training.failed.caught("measuring what guesses would do"), training.objective.task.reading():
             return loss_of_guesses(task_loss, output, self.batch.get("label"))
+        return None
 
     @contextmanager
     def _noting_output(self) -> Iterator[None]:
