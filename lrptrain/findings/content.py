@@ -26,6 +26,9 @@ TELLING_PIXELS = 0.25
 """It is the same picture within a class if the lower end of that share, over this part of the place's pixels, those
 that the class explains best, reaches SAME_PICTURE_VARIANCE. Round cells in the middle, whose nuclei differ by class,
 reached 0.53 in 64 to 300 images; a dot there whose colour goes with the class in 98 % of them 0.78 at least."""
+FEWEST_PER_CLASS = 5
+"""Of fewer images per class in the mean, the interval says nothing: 32 images of clothes of ten classes reached 0.88.
+"""
 SURE_DEVIATIONS = 1.645
 """How many standard errors the lower end of a one-sided interval of 95 % lies below the share."""
 
@@ -129,15 +132,20 @@ def is_surely_planted(contents: Float[np.ndarray, "n values"], predicted: Int[np
 def is_same_picture(contents: Float[np.ndarray, "n channels pixels"], predicted: Int[np.ndarray, " n"]) -> bool:
     """Return whether some of what a place holds is all but the same picture within each predicted class.
 
-    It asks for more than `is_surely_planted`, and is for places at which objects are expected: where all images are
-    centred on their object, its class explains a good part of what the middle holds, but not nearly all of it. A mark
-    may be smaller than the place, so that the pixels that the class explains best are those that count.
+    It asks for more than `is_surely_planted`, and is for places at which objects are expected: the middle, and any
+    place of images that are laid out alike. The class explains a good part of what these hold, but not nearly all of
+    it. A mark may be smaller than the place, so that the pixels that the class explains best are those that count.
 
     Args:
         contents: The place's pixels in every image.
         predicted: The predicted class of each image.
+
+    Returns:
+        False also where there are fewer than `FEWEST_PER_CLASS` images per predicted class.
     """
-    _, index = np.unique(predicted, return_inverse=True)
+    classes, index = np.unique(predicted, return_inverse=True)
+    if len(predicted) < FEWEST_PER_CLASS * len(classes):
+        return False
     count = max(1, round(TELLING_PIXELS * contents.shape[2]))
     best = np.argsort(-_shares_between(contents, index), kind="stable")[:count]
     telling = contents[:, :, best].reshape(len(contents), -1)

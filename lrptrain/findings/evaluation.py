@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -9,6 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lrptrain.batch import Sample
+from lrptrain.findings.figures import PlainGround, plain_ground
+from lrptrain.findings.layout import are_laid_out_alike
+from lrptrain.intervention.regions import images_of
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,17 @@ class Evaluation:
         """Rows and columns of the patches that all maps have in common; None for texts and for images that differ."""
         grids = {explained.grid for explained in self.samples}
         return grids.pop() if len(grids) == 1 else None
+
+    @cached_property
+    def plain_ground(self) -> PlainGround | None:
+        """The ground and the figures of the images; None where it is not plain, of texts and without inputs."""
+        return plain_ground(images_of(self.inputs or ()))
+
+    @cached_property
+    def objects_lie_alike(self) -> bool:
+        """Whether the images have one shape and are laid out alike, so that any place may hold their object."""
+        images = images_of(self.inputs or ())
+        return len({image.shape for image in images}) == 1 and are_laid_out_alike(images)
 
     @property
     def medium(self) -> Literal["image", "text", ""]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.batch import Sample
-from lrptrain.findings.content import is_planted, place_contents
+from lrptrain.findings.content import is_planted, is_same_picture, place_contents
 from lrptrain.intervention import Region
 from lrptrain.intervention.boxes import Box
 
@@ -27,12 +27,22 @@ class PlantedPatches:
         samples: The samples with their images.
         grid: Rows and columns of the patches.
         predicted: The predicted class of each sample.
+        labels: Where objects are expected at every place, the class of each sample. Then a patch has to hold all but
+            the same picture within each class, whether by these labels or as predicted: of a model that reads a mark
+            among other cues, many answers are not what the mark says. None where objects lie anywhere.
     """
 
-    def __init__(self, samples: Sequence[Sample], grid: tuple[int, int], predicted: Int[np.ndarray, " n"]) -> None:
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        grid: tuple[int, int],
+        predicted: Int[np.ndarray, " n"],
+        labels: Int[np.ndarray, " n"] | None = None,
+    ) -> None:
         self.samples = samples
         self.grid = grid
         self.predicted = predicted
+        self.labels = labels
         self._planted: dict[int, bool] = {}
 
     def __contains__(self, patch: int) -> bool:
@@ -44,6 +54,8 @@ class PlantedPatches:
         contents = place_contents(self.samples, Region("patches", (patch,)), self.grid)
         if contents is None:
             return False
+        if self.labels is not None:
+            return any(is_same_picture(contents.numpy(), classes) for classes in (self.labels, self.predicted))
         detail = contents - contents.mean(2, keepdim=True)
         return any(is_planted(values.flatten(1).numpy(), self.predicted) for values in (contents, detail))
 

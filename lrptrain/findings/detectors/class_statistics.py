@@ -12,6 +12,7 @@ from lrptrain.findings.detector import Candidate, DetectionConfig, register_dete
 from lrptrain.findings.detectors.statistics import RelianceOnStatistics, property_of
 from lrptrain.findings.detectors.unlocated import MOST_JUDGED, evenly
 from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.figures import PlainGround
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import Scope
 from lrptrain.intervention import Region
@@ -47,7 +48,7 @@ class ClassRelianceOnStatistics(RelianceOnStatistics):
         predicted = np.array([explained.predicted for explained in evaluation.samples])
         if where is None or evaluation.inputs is None or len(np.unique(predicted)) < FEWEST_CLASSES:
             return
-        label = outstanding_class(statistics(images_of(evaluation.inputs)), predicted)
+        label = outstanding_class(statistics(images_of(evaluation.inputs), evaluation.plain_ground), predicted)
         if label is not None:
             rows = np.flatnonzero(predicted == label)
             finding = replace(self.finding(evaluation, config, where), scope=Scope("class", config.class_names[label]))
@@ -75,7 +76,7 @@ class StatisticsOfClass(RelianceOnStatistics):
         """Return the class that stands out, to be tested on images of others."""
         where = property_of(evaluation)
         if where is not None and evaluation.inputs is not None:
-            values = statistics(images_of(evaluation.inputs))
+            values = statistics(images_of(evaluation.inputs), evaluation.plain_ground)
             finding = self.finding(evaluation, config, where)
             yield from given_to_others(finding, values, evaluation, config, Region("statistics"), LEAST_AUROC)
 
@@ -108,8 +109,16 @@ def given_to_others(
         yield Candidate(of_class, replace(region, which=(label,)), others[evenly(len(others), MOST_JUDGED)])
 
 
-def statistics(images: Sequence[Float[torch.Tensor, "channels height width"]]) -> Float[np.ndarray, "n statistics"]:
-    """Return mean and spread of the channels of every image, and how the means differ: a cast, however bright."""
+def statistics(
+    images: Sequence[Float[torch.Tensor, "channels height width"]], plain: PlainGround | None = None
+) -> Float[np.ndarray, "n statistics"]:
+    """Return mean and spread of the channels of every image, and how the means differ: a cast, however bright.
+
+    Of figures on a plain ground, the mean and the spread are how large the figure is. There, it is the colour of the
+    ground and that of the figure.
+    """
+    if plain is not None:
+        return colours(images, plain)
     first, second = torch.triu_indices(len(images[0]), len(images[0]), 1)
     rows = []
     for image in images:
@@ -118,6 +127,17 @@ def statistics(images: Sequence[Float[torch.Tensor, "channels height width"]]) -
         spread, mean = torch.std_mean(wide, (1, 2))
         rows.append(torch.cat([mean, spread, mean[first] - mean[second]]))
     return torch.stack(rows).double().cpu().numpy()
+
+
+def colours(
+    images: Sequence[Float[torch.Tensor, "channels height width"]], plain: PlainGround
+) -> Float[np.ndarray, "n statistics"]:
+    """Return the colour of the ground of every image, and the median one of its figure; without one, the ground's."""
+    rows = []
+    for image, ground, figure in zip(images, plain.ground, plain.figure, strict=True):
+        shown = image.detach().cpu().float()[:, torch.from_numpy(figure)]
+        rows.append(torch.cat([ground, shown.median(1).values if figure.any() else ground]))
+    return torch.stack(rows).double().numpy()
 
 
 def outstanding_class(

@@ -10,6 +10,7 @@ from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.detectors.statistics import property_of
 from lrptrain.findings.detectors.unlocated import evenly
 from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.figures import objects_reach_the_edges
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL
 from lrptrain.findings.wording import intervention_sentence
@@ -33,7 +34,8 @@ class RelianceOnEdges(Detector):
     annotations, whatever the maps: a dot lies elsewhere in every image, and thirty-two images of six classes hold too
     few of any class to show what theirs have in common.
 
-    A person judges it: an object may reach to the edge, and the sea around a ship be right.
+    A person judges it: an object may reach to the edge, and the sea around a ship be right. Where images show figures
+    on a plain ground, it is seen whether most of what lies along their edges belongs to these: then nothing is tested.
     """
 
     kind = "reliance_on_edges"
@@ -57,6 +59,9 @@ class RelianceOnEdges(Detector):
         """Return the images, if they have one shape and no annotation, and an intervention will follow."""
         annotated = any(explained.annotated is not None for explained in evaluation.samples)
         if annotated or evaluation.inputs is None or evaluation.grid is None or property_of(evaluation) is None:
+            return
+        plain = evaluation.plain_ground
+        if plain is not None and objects_reach_the_edges(plain.figure):
             return
         rows = evenly(len(evaluation.samples), MOST_JUDGED)
         image = images_of(evaluation.inputs)[0]

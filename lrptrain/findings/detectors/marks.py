@@ -17,6 +17,7 @@ from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.detectors.unlocated import evenly
 from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.extent import reached_box
+from lrptrain.findings.figures import goes_on_beyond
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.halves import judging, suspecting
 from lrptrain.findings.scopes import Scope
@@ -72,6 +73,8 @@ class MarkAnywhere(Detector):
     `SPLIT_FROM` samples on, one half suspects and the other half judges. The piece is as large as the picture around it
     is the same in these images: a word of several letters is pasted as a whole.
 
+    On a plain ground, a piece of a larger figure is no mark: a stroke of a digit looks the same in many of them.
+
     Where it lies in the middle of two thirds of its images, it may be printed on the object, as a logo is: for a person
     to judge. What lies at their edges, or all over them, is a fault.
     """
@@ -102,6 +105,10 @@ class MarkAnywhere(Detector):
         suspects = suspecting(everyone)
         suspects = suspects[~np.isnan(shares[suspects]).any(1)]
         marks = find_marks(images[suspects], torch.from_numpy(shares[suspects]), grid, predicted[suspects])
+        plain = evaluation.plain_ground
+        if plain is not None:
+            figures = plain.figure[suspects]
+            marks = [mark for mark in marks if not _is_piece_of_figures(mark, images[suspects], figures, grid)]
         for mark in marks[:MOST_MARKS]:
             judges = judging(everyone)
             others = judges[predicted[judges] != mark.predicted]
@@ -357,6 +364,27 @@ def mark_in(
         )
         boxes.append(box if distance <= TOLERANCE else None)
     return boxes
+
+
+def _is_piece_of_figures(
+    mark: Mark,
+    images: Float[Tensor, "n channels height width"],
+    figures: Bool[np.ndarray, "n height width"],
+    grid: tuple[int, int],
+) -> bool:
+    """Return whether a mark is a piece of a larger figure, such as of a stroke, in more than half of its images.
+
+    Args:
+        mark: The mark.
+        images: The images that its members count.
+        figures: Where each of them shows something other than its plain ground.
+        grid: Rows and columns of the patches.
+    """
+    boxes = mark_in(images[torch.from_numpy(mark.members)], images[mark.image], mark, grid)
+    goes_on = [
+        goes_on_beyond(figure, box) for figure, box in zip(figures[mark.members], boxes, strict=True) if box is not None
+    ]
+    return sum(goes_on) > len(goes_on) / 2
 
 
 def _covered(

@@ -44,7 +44,8 @@ class FocusAtPosition(Detector):
         """Return positions that most images of a scope are read at, with the samples whose evidence is elsewhere.
 
         What is planted there is changed as a whole, however wide it is. Of a large scope, half of the samples suspects
-        and the other half judges.
+        and the other half judges. Where images without annotations are laid out alike, objects are at a fixed place,
+        too: a position then has to hold all but the same picture in each class.
         """
         grid = evaluation.grid
         if grid is None:
@@ -56,9 +57,13 @@ class FocusAtPosition(Detector):
         on_evidence = np.array([no_evidence if x.annotated is None else x.annotated for x in evaluation.samples])
         scopes = {each.scope: each.member for each in split_into_scopes(evaluation.labels, config.class_names)}
         suspects = [ScopeMembers(scope, suspecting_members(member)) for scope, member in scopes.items()]
-        planted = _planted_patches(evaluation, grid)
+        planted = _planted_patches(evaluation, grid, annotated)
         for scope, suspected, p_value in fixed_positions(shares * ~on_evidence, grid, suspects, config.confidence):
             judges = judging(np.flatnonzero(scopes[scope.scope]))
+            if planted is not None and planted.labels is not None:
+                suspected = tuple(position for position in suspected if position in planted)
+            if not suspected:
+                continue
             positions = _with_all_planted(suspected, planted, on_evidence[judges])
             # Where the evidence itself lies at these positions, painting them over would show nothing about a shortcut.
             free: Bool[np.ndarray, " n"] = np.asarray(~on_evidence[:, list(positions)].any(1))
@@ -79,13 +84,15 @@ class FocusAtPosition(Detector):
             yield Candidate(replace(finding, may_be_evidence=doubtful), region, judges[free[judges]])
 
 
-def _planted_patches(evaluation: Evaluation, grid: tuple[int, int]) -> PlantedPatches | None:
+def _planted_patches(evaluation: Evaluation, grid: tuple[int, int], annotated: bool) -> PlantedPatches | None:
     """Return where something is planted, in the suspects' images; None if no intervention follows."""
     if evaluation.inputs is None:
         return None
     rows = suspecting(np.arange(len(evaluation.samples)))
     predicted = np.array([evaluation.samples[row].predicted for row in rows])
-    return PlantedPatches([evaluation.inputs[row] for row in rows], grid, predicted)
+    samples = [evaluation.inputs[row] for row in rows]
+    alike = not annotated and evaluation.objects_lie_alike
+    return PlantedPatches(samples, grid, predicted, evaluation.labels[rows] if alike else None)
 
 
 def _with_all_planted(

@@ -38,8 +38,10 @@ class RelianceOnShading(UnlocatedReliance):
         """Return some images, if an intervention will follow and their shading goes with the answers."""
         if evaluation.inputs is None or property_of(evaluation) is None:
             return
-        images = torch.stack(images_of(evaluation.inputs)).float()
-        terms = shading(images).mean(1).cpu().numpy()
+        # On a plain ground, what differs between the sides of an image is the shape of its figure, and no light.
+        if evaluation.plain_ground is not None:
+            return
+        terms = shading(torch.stack(images_of(evaluation.inputs)).float()).mean(1).cpu().numpy()
         predicted = np.array([explained.predicted for explained in evaluation.samples])
         if any_goes_with_the_answer(terms.T, predicted, config.confidence):
             finding = self.finding(evaluation, config, "how light falls across the image")
