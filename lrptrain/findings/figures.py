@@ -74,12 +74,12 @@ def plain_ground(images: Sequence[Float[Tensor, "channels height width"]]) -> Pl
 def _commonest_colour(
     image: Float[Tensor, "channels height width"], low: float, spread: float
 ) -> Float[Tensor, " channels"]:
-    """Return the mean colour of the pixels whose levels are the commonest in the image."""
+    """Return the median colour of the pixels whose levels are the commonest in the image."""
     step = max(1, min(image.shape[1:]) // SIDE)
     colours = image[:, ::step, ::step].flatten(1)  # [channels, pixels]
     levels = ((colours[:CHANNELS] - low) / spread * LEVELS).long()
     _, group, count = np.unique(_number(levels).numpy(), return_inverse=True, return_counts=True)
-    return colours[:, torch.from_numpy(group == count.argmax())].mean(1)
+    return colours[:, torch.from_numpy(group == count.argmax())].median(1).values
 
 
 def _number(levels: Int[Tensor, "channels pixels"]) -> Int[Tensor, " pixels"]:

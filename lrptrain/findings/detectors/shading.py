@@ -22,7 +22,8 @@ class RelianceOnShading(UnlocatedReliance):
     It is tested where the shading goes with the answer, and a person judges it: the sky is above ships. In trials
     (experiments/detection) the answers of clean models moved up to 0.14 further than under the control, and those of
     models that read where a lamp stands 0.20 to 0.46. Of a clean model of ten classes, on photographs of four of them
-    of which the shading tells nothing, they moved by 0.29: there it takes more.
+    of which the shading tells nothing, they moved by 0.29: there it takes more. Images that are laid out alike, or show
+    figures on a plain ground, are not tested: small digits moved by 0.42.
     """
 
     kind = "reliance_on_shading"
@@ -38,8 +39,8 @@ class RelianceOnShading(UnlocatedReliance):
         """Return some images, if an intervention will follow and their shading goes with the answers."""
         if evaluation.inputs is None or property_of(evaluation) is None:
             return
-        # On a plain ground, what differs between the sides of an image is the shape of its figure, and no light.
-        if evaluation.plain_ground is not None:
+        # There, what differs between the sides of an image is the shape of its object, and no light.
+        if evaluation.objects_lie_alike or evaluation.plain_ground is not None:
             return
         terms = shading(torch.stack(images_of(evaluation.inputs)).float()).mean(1).cpu().numpy()
         predicted = np.array([explained.predicted for explained in evaluation.samples])
