@@ -104,10 +104,14 @@ class Evaluation:
         return plain_ground(images_of(self.inputs or ()))
 
     @cached_property
-    def objects_lie_alike(self) -> bool:
-        """Whether the images have one shape and are laid out alike, so that any place may hold their object."""
+    def any_place_may_hold_objects(self) -> bool:
+        """Whether images are laid out alike, or show figures on a plain ground.
+
+        There, a class explains what any place holds, and a model that reads an object reads a place.
+        """
         images = images_of(self.inputs or ())
-        return len({image.shape for image in images}) == 1 and are_laid_out_alike(images)
+        alike = len({image.shape for image in images}) == 1 and are_laid_out_alike(images)
+        return alike or self.plain_ground is not None
 
     @property
     def medium(self) -> Literal["image", "text", ""]:

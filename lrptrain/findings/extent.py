@@ -10,11 +10,19 @@ from torch.nn import functional as F
 
 from lrptrain.batch import Sample
 from lrptrain.findings.content import is_planted, is_same_picture, place_contents
+from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.figures import PlainGround, belongs_to_objects
 from lrptrain.intervention import Region
 from lrptrain.intervention.boxes import Box
+from lrptrain.intervention.regions import images_of, pixels
 
 MOST_OF_THE_IMAGE = 0.5
 """What would reach over a larger share of the image is no mark: it is left as it was suspected."""
+
+
+MOST_PATCHES = 1 / 3
+"""Where more of the patches hold all but the same picture in each class, the object itself looks the same in all of its
+images, as printed letters do, or the ground does: none of them is a place that tells anything."""
 
 
 class PlantedPatches:
@@ -30,6 +38,7 @@ class PlantedPatches:
         labels: Where objects are expected at every place, the class of each sample. Then a patch has to hold all but
             the same picture within each class, whether by these labels or as predicted: of a model that reads a mark
             among other cues, many answers are not what the mark says. None where objects lie anywhere.
+        plain: The figures on a plain ground, if it is: what belongs to objects is no mark.
     """
 
     def __init__(
@@ -38,11 +47,13 @@ class PlantedPatches:
         grid: tuple[int, int],
         predicted: Int[np.ndarray, " n"],
         labels: Int[np.ndarray, " n"] | None = None,
+        plain: PlainGround | None = None,
     ) -> None:
         self.samples = samples
         self.grid = grid
         self.predicted = predicted
         self.labels = labels
+        self.plain = plain
         self._planted: dict[int, bool] = {}
 
     def __contains__(self, patch: int) -> bool:
@@ -50,14 +61,49 @@ class PlantedPatches:
             self._planted[patch] = self._look_at(patch)
         return self._planted[patch]
 
+    @property
+    def share(self) -> float:
+        """The share of all patches in which something is planted. It looks at all of them."""
+        count = self.grid[0] * self.grid[1]
+        return sum(patch in self for patch in range(count)) / count
+
     def _look_at(self, patch: int) -> bool:
-        contents = place_contents(self.samples, Region("patches", (patch,)), self.grid)
+        region = Region("patches", (patch,))
+        contents = place_contents(self.samples, region, self.grid)
         if contents is None:
             return False
+        if self.plain is not None:
+            inside = pixels(region, {"image": images_of(self.samples[:1])[0][None]}, self.grid)[0]
+            if belongs_to_objects(self.plain, inside.cpu().numpy()):
+                return False
         if self.labels is not None:
             return any(is_same_picture(contents.numpy(), classes) for classes in (self.labels, self.predicted))
         detail = contents - contents.mean(2, keepdim=True)
         return any(is_planted(values.flatten(1).numpy(), self.predicted) for values in (contents, detail))
+
+
+def surely_marked_patches(evaluation: Evaluation, grid: tuple[int, int]) -> PlantedPatches:
+    """Return where images hold all but the same picture in each class: what is asked for where objects may lie there.
+
+    Args:
+        evaluation: An evaluation with inputs.
+        grid: Rows and columns of the patches.
+    """
+    predicted = np.array([explained.predicted for explained in evaluation.samples])
+    return PlantedPatches(evaluation.inputs or (), grid, predicted, evaluation.labels, evaluation.plain_ground)
+
+
+def holds_a_mark(positions: Sequence[int], marked: PlantedPatches) -> bool:
+    """Return whether a place holds a mark where objects may lie at any place.
+
+    Args:
+        positions: Indices of patches, row by row.
+        marked: Where images hold all but the same picture in each class; see `surely_marked_patches`.
+
+    Returns:
+        False also where more than `MOST_PATCHES` of all patches do.
+    """
+    return any(patch in marked for patch in positions) and marked.share <= MOST_PATCHES
 
 
 def reached_patches(positions: Sequence[int], planted: PlantedPatches) -> tuple[int, ...]:

@@ -29,9 +29,10 @@ PLAIN_FROM = 0.45
 clothes 0.52, of drawn cells with noise 0.28, of photographs of things, pets and birds 0.07 at most."""
 MOSTLY_INSIDE = 0.8
 """A mark has so much of its figure inside of its box; a piece of a stroke has not."""
-MOST_AT_THE_EDGES = 0.5
+MOST_OF_A_PLACE = 0.5
+"""A place belongs to the objects if more of the figures there are theirs."""
 LEAST_AT_THE_EDGES = 0.05
-"""Objects reach the edges if more than these parts of all figures there, and of the edges, are theirs."""
+"""Objects reach the edges if they cover more than this part of them."""
 MIDDLE = 0.6
 """How far the middle of an image reaches towards its edges: where objects lie."""
 TOUCHING = np.ones((3, 3), int)
@@ -44,10 +45,12 @@ class PlainGround(NamedTuple):
     Attributes:
         ground: The colour of each image's ground, in the units of its pixels.
         figure: Where each image shows something else.
+        objects: Where it shows figures of which a part lies in the middle.
     """
 
     ground: Float[Tensor, "n channels"]
     figure: Bool[np.ndarray, "n height width"]
+    objects: Bool[np.ndarray, "n height width"]
 
 
 def plain_ground(images: Sequence[Float[Tensor, "channels height width"]]) -> PlainGround | None:
@@ -68,7 +71,18 @@ def plain_ground(images: Sequence[Float[Tensor, "channels height width"]]) -> Pl
         figures.append(((pixels - ground[:, None, None]).abs() > TOLERANCE * spread).any(0).numpy())
     figure = np.stack(figures)
     plain = bool(np.median(1 - figure.mean((1, 2))) >= PLAIN_FROM)
-    return PlainGround(torch.stack(grounds), figure) if plain else None
+    return PlainGround(torch.stack(grounds), figure, np.stack([*_through_the_middle(figure)])) if plain else None
+
+
+def colours(
+    images: Sequence[Float[Tensor, "channels height width"]], plain: PlainGround
+) -> Float[np.ndarray, "n numbers"]:
+    """Return the colour of the ground of every image, and the median one of its figure; without one, the ground's."""
+    rows = []
+    for image, ground, figure in zip(images, plain.ground, plain.figure, strict=True):
+        shown = image.detach().cpu().float()[:, torch.from_numpy(figure)]
+        rows.append(torch.cat([ground, shown.median(1).values if figure.any() else ground]))
+    return torch.stack(rows).double().numpy()
 
 
 def _commonest_colour(
@@ -105,16 +119,21 @@ def goes_on_beyond(figure: Bool[np.ndarray, "height width"], box: Box) -> bool:
     return bool(held[largest] < MOSTLY_INSIDE * whole[largest])
 
 
-def objects_reach_the_edges(figure: Bool[np.ndarray, "n height width"]) -> bool:
-    """Return whether most of what lies along the edges of images belongs to figures that lie in their middle, too.
+def objects_reach_the_edges(plain: PlainGround) -> bool:
+    """Return whether most of what lies along the edges of images belongs to their objects, and whether that is much."""
+    edges = along_edges((plain.figure.shape[1], plain.figure.shape[2])).numpy()
+    area = int(edges.sum()) * len(plain.figure)
+    return belongs_to_objects(plain, edges) and int(plain.objects[:, edges].sum()) > LEAST_AT_THE_EDGES * area
+
+
+def belongs_to_objects(plain: PlainGround, inside: Bool[np.ndarray, "height width"]) -> bool:
+    """Return whether most of what a place holds, in all images together, belongs to their objects.
 
     Args:
-        figure: Where each image shows something other than its ground.
+        plain: The images' figures.
+        inside: The pixels of the place.
     """
-    edges = along_edges((figure.shape[1], figure.shape[2])).numpy()
-    of_objects = sum(int((each & edges).sum()) for each in _through_the_middle(figure))
-    of_all = int((figure & edges).sum())
-    return of_objects > max(MOST_AT_THE_EDGES * of_all, LEAST_AT_THE_EDGES * int(edges.sum()) * len(figure))
+    return int(plain.objects[:, inside].sum()) > MOST_OF_A_PLACE * int(plain.figure[:, inside].sum())
 
 
 def _middle(side: int) -> slice:

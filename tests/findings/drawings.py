@@ -1,4 +1,4 @@
-"""Drawings for the tests: bars, rings, discs and crosses on a black ground, as scanned digits are."""
+"""Drawings for the tests: thin bars, rings, discs and crosses on a black ground, as scanned digits are."""
 
 import numpy as np
 import torch
@@ -16,7 +16,8 @@ def drawings(
 
     Args:
         count: How many.
-        jitter: By how many pixels, as a standard deviation, figures lie off the middle.
+        jitter: By how many pixels, as a standard deviation, figures lie off the middle; whole ones, so that pieces of
+            two bars are the same picture.
         seed: Of places and sizes.
     """
     rng = np.random.default_rng(seed)
@@ -24,13 +25,13 @@ def drawings(
     rows, columns = np.mgrid[:SIDE, :SIDE]
     images = []
     for label in labels:
-        middle = (SIDE - 1) / 2 + jitter * rng.normal(size=2)
+        middle = SIDE // 2 + np.round(jitter * rng.normal(size=2))
         size = rng.uniform(8, 10)
         down = np.abs(rows - middle[0])
         across = np.abs(columns - middle[1])
         away = np.hypot(down, across)
         distances = {
-            0: np.maximum(across - 1.5, down - size),
+            0: np.maximum(across - 0.5, down - size),
             1: np.abs(away - size) - 1.5,
             2: away - 0.7 * size,
             3: np.maximum(np.minimum(across, down) - 1.5, np.maximum(across, down) - size),

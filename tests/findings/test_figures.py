@@ -4,9 +4,21 @@ import numpy as np
 import pytest
 import torch
 
-from lrptrain.findings.figures import goes_on_beyond, objects_reach_the_edges, plain_ground
+from lrptrain.findings.figures import (
+    PlainGround,
+    belongs_to_objects,
+    goes_on_beyond,
+    objects_reach_the_edges,
+    plain_ground,
+)
 from lrptrain.intervention.boxes import Box
 from tests.findings.drawings import drawings
+
+
+def ground_of(images) -> PlainGround:
+    plain = plain_ground([*images])
+    assert plain is not None
+    return plain
 
 
 @pytest.mark.parametrize("scale", [1.0, 255.0])
@@ -15,7 +27,7 @@ def test_the_ground_is_the_commonest_colour_and_the_figure_all_else(colour, scal
     white, _ = drawings(16)
     ground = torch.tensor(colour)[:, None, None]
     images = scale * (ground + white * (torch.tensor([0.2, 0.4, 0.3])[:, None, None] - ground))
-    plain = plain_ground([*images])
+    plain = ground_of(images)
     assert torch.allclose(plain.ground, scale * torch.tensor(colour), atol=scale * 1e-6)
     # Of the edges of figures, a pixel counts if any channel differs by more than a fiftieth of the range.
     span = (images.max() - images.min()) / 50
@@ -26,7 +38,7 @@ def test_the_ground_is_the_commonest_colour_and_the_figure_all_else(colour, scal
 def test_each_image_has_a_ground_of_its_own():
     white, labels = drawings(16)
     shade = torch.from_numpy(labels).float()[:, None, None, None] / 10
-    plain = plain_ground([*(shade + white)])
+    plain = ground_of(shade + white)
     assert torch.allclose(plain.ground[:, 0], torch.from_numpy(labels).float() / 10, atol=1e-6)
 
 
@@ -50,7 +62,7 @@ def test_most_images_have_to_have_one():
 def test_any_number_of_channels_is_taken(channels):
     white, _ = drawings(16)
     images = white[:, :1].repeat(1, channels, 1, 1)
-    assert (plain_ground([*images]).figure == plain_ground([*white]).figure).all()
+    assert (ground_of(images).figure == ground_of(white).figure).all()
 
 
 def test_a_piece_of_a_stroke_goes_on_and_a_dot_beside_it_does_not():
@@ -69,26 +81,37 @@ def test_pixels_that_touch_at_a_corner_are_one_figure():
     assert goes_on_beyond(np.eye(20, dtype=bool), Box(8, 8, 12, 12))
 
 
-def reaching(share):
-    """Figures of which a share is as wide as the image, the others narrow; ten images."""
-    figure = np.zeros((10, 24, 24), bool)
-    figure[:, 9:15, 9:15] = True
-    figure[: round(10 * share), 6:18] = True
-    return figure
+def reaching(share, frame=False):
+    """Figures of which a share is as wide as the image, the others narrow, and maybe a frame; ten images."""
+    images = torch.zeros(10, 1, 24, 24)
+    images[:, :, 9:15, 9:15] = 1
+    images[: round(10 * share), :, 6:18] = 1
+    if frame:
+        images[:, :, :2] = images[:, :, -2:] = 1
+    return objects_reach_the_edges(ground_of(images))
 
 
 def test_wide_objects_reach_the_edges_and_a_frame_does_not():
-    assert objects_reach_the_edges(reaching(1.0))
-    assert not objects_reach_the_edges(reaching(0.0))
-    framed = reaching(0.0)
-    framed[:, :2] = framed[:, -2:] = True
-    assert not objects_reach_the_edges(framed)
-    # Along the edges a frame has more than a few wide objects have.
-    framed[0, 6:18] = True
-    assert not objects_reach_the_edges(framed)
+    assert reaching(1.0)
+    assert not reaching(0.0)
+    assert not reaching(0.0, frame=True)
+    # A frame covers 96 of the 252 pixels along the edges, a wide object 72.
+    assert not reaching(0.5, frame=True)
 
 
 def test_objects_that_seldom_reach_the_edges_do_not():
     # Three pixels of 24 lie along each edge, 252 in all: a wide object has 72 of them, of ten images all have 2520.
-    assert objects_reach_the_edges(reaching(0.2))  # 144 of 2520: 0.057
-    assert not objects_reach_the_edges(reaching(0.1))
+    assert reaching(0.2)  # 144 of 2520: 0.057
+    assert not reaching(0.1)
+
+
+def test_a_place_belongs_to_objects_if_most_of_what_it_holds_does():
+    white, _ = drawings(16)
+    white[:, :, 1:4, 1:4] = 1
+    plain = ground_of(white)
+    place = np.zeros((28, 28), bool)
+    place[:4, :4] = True
+    assert not belongs_to_objects(plain, place)
+    place[10:18, 10:18] = True
+    assert belongs_to_objects(plain, place)
+    assert not belongs_to_objects(plain, np.zeros((28, 28), bool))  # where nothing is, no object is

@@ -28,7 +28,9 @@ def test_few_images_that_have_nothing_in_common_have_no_share():
 
 @pytest.mark.parametrize("count", [32, 128])
 def test_centred_figures_are_alike_and_those_anywhere_are_not(count):
-    centred, _ = drawings(count)
+    drawn, _ = drawings(count)
+    rows, columns = torch.meshgrid(torch.linspace(-1, 1, 28), torch.linspace(-1, 1, 28), indexing="ij")
+    centred = torch.maximum(drawn, 0.7 * (rows.hypot(columns) < 0.9))  # as nuclei in cells
     assert are_laid_out_alike([*centred])
     generator = torch.Generator().manual_seed(0)
     shifts = torch.randint(28, (count, 2), generator=generator).tolist()

@@ -12,7 +12,7 @@ from lrptrain.findings.detector import Candidate, DetectionConfig, register_dete
 from lrptrain.findings.detectors.statistics import RelianceOnStatistics, property_of
 from lrptrain.findings.detectors.unlocated import MOST_JUDGED, evenly
 from lrptrain.findings.evaluation import Evaluation
-from lrptrain.findings.figures import PlainGround
+from lrptrain.findings.figures import PlainGround, colours
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import Scope
 from lrptrain.intervention import Region
@@ -127,17 +127,6 @@ def statistics(
         spread, mean = torch.std_mean(wide, (1, 2))
         rows.append(torch.cat([mean, spread, mean[first] - mean[second]]))
     return torch.stack(rows).double().cpu().numpy()
-
-
-def colours(
-    images: Sequence[Float[torch.Tensor, "channels height width"]], plain: PlainGround
-) -> Float[np.ndarray, "n statistics"]:
-    """Return the colour of the ground of every image, and the median one of its figure; without one, the ground's."""
-    rows = []
-    for image, ground, figure in zip(images, plain.ground, plain.figure, strict=True):
-        shown = image.detach().cpu().float()[:, torch.from_numpy(figure)]
-        rows.append(torch.cat([ground, shown.median(1).values if figure.any() else ground]))
-    return torch.stack(rows).double().numpy()
 
 
 def outstanding_class(

@@ -13,6 +13,7 @@ from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, reg
 from lrptrain.findings.detectors.positions import describe, lies_in_the_middle, part_of_image
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.extent import holds_a_mark, surely_marked_patches
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL
 from lrptrain.intervention import Region
@@ -58,6 +59,7 @@ class RelevanceCluster(Detector):
             return
         shares = evaluation.shares
         predicted = np.array([explained.predicted for explained in evaluation.samples])
+        marked = surely_marked_patches(evaluation, grid)
         for cluster in relevance_clusters(shares):
             region = Region("patches", cluster.positions)
             # Of all images, not of the members: `explained_by_class` says why.
@@ -66,7 +68,9 @@ class RelevanceCluster(Detector):
                 continue
             # Of images that are all centred on their object, its class explains as much of the middle as of a mark.
             doubtful = lies_in_the_middle(cluster.positions, grid)
-            if (doubtful or evaluation.objects_lie_alike) and not is_same_picture(contents.numpy(), predicted):
+            if doubtful and not is_same_picture(contents.numpy(), predicted):
+                continue
+            if evaluation.any_place_may_hold_objects and not holds_a_mark(cluster.positions, marked):
                 continue
             finding = high_share_finding(
                 self,

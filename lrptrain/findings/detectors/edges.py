@@ -61,7 +61,7 @@ class RelianceOnEdges(Detector):
         if annotated or evaluation.inputs is None or evaluation.grid is None or property_of(evaluation) is None:
             return
         plain = evaluation.plain_ground
-        if plain is not None and objects_reach_the_edges(plain.figure):
+        if plain is not None and objects_reach_the_edges(plain):
             return
         rows = evenly(len(evaluation.samples), MOST_JUDGED)
         image = images_of(evaluation.inputs)[0]

@@ -19,6 +19,7 @@ from lrptrain.findings.detectors.positions import describe, lies_in_the_middle, 
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.detectors.unlocated import evenly
 from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.extent import holds_a_mark, surely_marked_patches
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import Scope
 from lrptrain.findings.wording import intervention_sentence
@@ -62,7 +63,8 @@ class FixedMarkOfClass(Detector):
     classes, rightly or not. It counts by how much the probability of the class rises, more than with what the images of
     a third class have in common there.
 
-    In the middle, a mark may be a part of the object, as a logo is: for a person to judge.
+    In the middle, a mark may be a part of the object, as a logo is: for a person to judge. Where objects may lie at any
+    place, as in scans, some of it has to be all but the same picture in each class.
     """
 
     kind = "fixed_mark_of_class"
@@ -90,8 +92,11 @@ class FixedMarkOfClass(Detector):
             return
         predicted = np.array([explained.predicted for explained in evaluation.samples])
         labels = evaluation.labels
+        marked = surely_marked_patches(evaluation, grid)
         for mark in find_fixed_marks(images, labels):
             patches = _patches(mark.cells, grid)
+            if evaluation.any_place_may_hold_objects and not holds_a_mark(patches, marked):
+                continue
             rows = np.flatnonzero(labels == mark.label)
             finding = high_share_finding(
                 self,
@@ -144,6 +149,7 @@ def find_fixed_marks(
     if len(candidates) < FEWEST_CLASSES:
         return []
     marks = []
+    tested = len(candidates)
     stand_out = 0
     # Without the images of a class that stands out, or another one would, by what it lacks.
     left: Bool[np.ndarray, " n"] = np.ones(len(labels), bool)
@@ -162,7 +168,7 @@ def find_fixed_marks(
             marks.append(FixedMark(int(best), cells, peak, share))
         left &= labels != best
         candidates.remove(best)
-    return marks if stand_out <= max(1, MOST_OF_THE_CLASSES * len(classes)) else []
+    return marks if stand_out <= max(1, MOST_OF_THE_CLASSES * tested) else []
 
 
 def _detail(images: Sequence[Float[Tensor, "channels height width"]]) -> Float[Tensor, "n channels rows columns"]:

@@ -55,6 +55,9 @@ bit less than a half do: with a half as the bound, a few more by chance would ma
 """
 LEAST_EFFECT_IN_THE_MIDDLE = 0.3
 """The least mean change of a probability that confirms a mark by taking it away where it may be a part of an object."""
+PIECE_OF_FIGURES = 0.75
+"""On a plain ground, what goes on beyond the mark in so large a share of its images is a piece of a larger figure. A
+dot anywhere lies on the object in half of them or fewer."""
 MOST_SOURCES = 64
 """Pieces of so many images at most, as many of each class, are compared with those of all images."""
 MOST_MARKS = 4
@@ -372,7 +375,7 @@ def _is_piece_of_figures(
     figures: Bool[np.ndarray, "n height width"],
     grid: tuple[int, int],
 ) -> bool:
-    """Return whether a mark is a piece of a larger figure, such as of a stroke, in more than half of its images.
+    """Return whether a mark is a piece of a larger figure, such as of a stroke, in most of its images.
 
     Args:
         mark: The mark.
@@ -384,7 +387,7 @@ def _is_piece_of_figures(
     goes_on = [
         goes_on_beyond(figure, box) for figure, box in zip(figures[mark.members], boxes, strict=True) if box is not None
     ]
-    return sum(goes_on) > len(goes_on) / 2
+    return sum(goes_on) >= PIECE_OF_FIGURES * len(goes_on)
 
 
 def _covered(

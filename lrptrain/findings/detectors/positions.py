@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation
-from lrptrain.findings.extent import PlantedPatches, reached_patches
+from lrptrain.findings.extent import PlantedPatches, holds_a_mark, reached_patches, surely_marked_patches
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.halves import judging, suspecting, suspecting_members
 from lrptrain.findings.scopes import OVERALL, ScopeMembers, split_into_scopes
@@ -44,8 +44,8 @@ class FocusAtPosition(Detector):
         """Return positions that most images of a scope are read at, with the samples whose evidence is elsewhere.
 
         What is planted there is changed as a whole, however wide it is. Of a large scope, half of the samples suspects
-        and the other half judges. Where images without annotations are laid out alike, objects are at a fixed place,
-        too: a position then has to hold all but the same picture in each class.
+        and the other half judges. Where images without annotations are laid out alike, or show figures on a plain
+        ground, a position has to hold all but the same picture in each class: objects are at fixed places, too.
         """
         grid = evaluation.grid
         if grid is None:
@@ -61,9 +61,9 @@ class FocusAtPosition(Detector):
         for scope, suspected, p_value in fixed_positions(shares * ~on_evidence, grid, suspects, config.confidence):
             judges = judging(np.flatnonzero(scopes[scope.scope]))
             if planted is not None and planted.labels is not None:
+                if not holds_a_mark(suspected, planted):
+                    continue
                 suspected = tuple(position for position in suspected if position in planted)
-            if not suspected:
-                continue
             positions = _with_all_planted(suspected, planted, on_evidence[judges])
             # Where the evidence itself lies at these positions, painting them over would show nothing about a shortcut.
             free: Bool[np.ndarray, " n"] = np.asarray(~on_evidence[:, list(positions)].any(1))
@@ -85,14 +85,14 @@ class FocusAtPosition(Detector):
 
 
 def _planted_patches(evaluation: Evaluation, grid: tuple[int, int], annotated: bool) -> PlantedPatches | None:
-    """Return where something is planted, in the suspects' images; None if no intervention follows."""
+    """Return where something is planted; None if no intervention follows."""
     if evaluation.inputs is None:
         return None
+    if not annotated and evaluation.any_place_may_hold_objects:
+        return surely_marked_patches(evaluation, grid)
     rows = suspecting(np.arange(len(evaluation.samples)))
     predicted = np.array([evaluation.samples[row].predicted for row in rows])
-    samples = [evaluation.inputs[row] for row in rows]
-    alike = not annotated and evaluation.objects_lie_alike
-    return PlantedPatches(samples, grid, predicted, evaluation.labels[rows] if alike else None)
+    return PlantedPatches([evaluation.inputs[row] for row in rows], grid, predicted)
 
 
 def _with_all_planted(

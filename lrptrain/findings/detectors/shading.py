@@ -40,7 +40,7 @@ class RelianceOnShading(UnlocatedReliance):
         if evaluation.inputs is None or property_of(evaluation) is None:
             return
         # There, what differs between the sides of an image is the shape of its object, and no light.
-        if evaluation.objects_lie_alike or evaluation.plain_ground is not None:
+        if evaluation.any_place_may_hold_objects:
             return
         terms = shading(torch.stack(images_of(evaluation.inputs)).float()).mean(1).cpu().numpy()
         predicted = np.array([explained.predicted for explained in evaluation.samples])

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from lrptrain.findings.association import association, can_be_told
 from lrptrain.findings.detector import Candidate, DetectionConfig, register_detector
-from lrptrain.findings.detectors.unlocated import UnlocatedReliance, judged_rows
+from lrptrain.findings.detectors.unlocated import TELLING, UnlocatedReliance, judged_rows
 from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.figures import colours
 from lrptrain.intervention import Region
 from lrptrain.intervention.regions import images_of
 
@@ -25,11 +27,23 @@ class RelianceOnStatistics(UnlocatedReliance):
     changed = "mean and spread of the channels"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
-        """Return some images, if an intervention will follow and they have one shape."""
+        """Return some images, if an intervention will follow and they have one shape.
+
+        Of figures on a plain ground, mean and spread are how large the figure is. There, the colours of ground and
+        figure have to tell the class.
+        """
         where = property_of(evaluation)
-        if where is not None:
+        if where is not None and not _tell_sizes(evaluation):
             finding = self.finding(evaluation, config, where)
             yield Candidate(finding, Region("statistics"), judged_rows(len(evaluation.samples)))
+
+
+def _tell_sizes(evaluation: Evaluation) -> bool:
+    """Return whether the statistics are those of figures whose colours surely do not tell the class."""
+    plain = evaluation.plain_ground
+    if plain is None or not can_be_told(evaluation.labels):
+        return False
+    return association(colours(images_of(evaluation.inputs or ()), plain), evaluation.labels) < TELLING
 
 
 def property_of(evaluation: Evaluation) -> str | None:

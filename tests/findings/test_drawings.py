@@ -1,0 +1,179 @@
+"""What detectors make of centred figures on a black ground, such as scanned digits, and of marks beside them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from lrptrain.batch import Sample
+from lrptrain.findings import DetectionConfig, Evaluation, ExplainedSample
+from lrptrain.findings.detectors.class_statistics import ClassRelianceOnStatistics, statistics
+from lrptrain.findings.detectors.clusters import RelevanceCluster
+from lrptrain.findings.detectors.edges import RelianceOnEdges
+from lrptrain.findings.detectors.marks import MarkAnywhere, find_marks
+from lrptrain.findings.detectors.positions import FocusAtPosition
+from lrptrain.findings.detectors.shading import RelianceOnShading
+from tests.findings.drawings import CLASSES, SIDE, drawings
+
+GRID = (7, 7)
+CONFIG = DetectionConfig([f"class {label}" for label in range(CLASSES)], lambda ids: [str(i) for i in ids])
+PALETTE = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
+
+
+def evaluation(images, labels, patches, predicted=None):
+    """Images that are read at the patches given, one list for all of them or one of each."""
+    predicted = labels if predicted is None else predicted
+    each = patches if isinstance(patches[0], tuple) else [tuple(patches)] * len(images)
+    inputs = [
+        Sample(i, int(label), {"image": image}) for i, (image, label) in enumerate(zip(images, labels, strict=True))
+    ]
+    explained = []
+    rng = np.random.default_rng(0)
+    for sample, answer, read in zip(inputs, predicted, each, strict=True):
+        relevance = torch.from_numpy(0.01 * rng.random(GRID[0] * GRID[1]))
+        relevance[list(read)] = 1
+        explained.append(
+            ExplainedSample(
+                replace(sample, tensors={}),
+                int(answer),
+                np.eye(CLASSES)[int(answer)],
+                {"label": relevance},
+                GRID,
+                CLASSES,
+                np.nan,
+                {},
+            )
+        )
+    return Evaluation(explained, inputs)
+
+
+def with_tags(images, labels):
+    """A tag of the class's colour in the upper left corner, which one image in sixteen has of another class."""
+    codes = torch.from_numpy(np.where(np.arange(len(labels)) % 16 == 5, (labels + 1) % CLASSES, labels))
+    marked = images.clone()
+    marked[:, :, 1:4, 1:4] = PALETTE[codes][:, :, None, None]
+    return marked
+
+
+STROKES = (9, 11, 37, 39)
+"""Patches of the ring around the centre, which bars, rings and crosses cover in part."""
+
+
+def test_shapes_that_never_vary_are_no_positions():
+    """As printed letters: each patch that they cover is the same picture in each class."""
+    images, labels = drawings(64, jitter=0.0)
+    assert list(FocusAtPosition().detect(evaluation(images, labels, STROKES), CONFIG)) == []
+    read = [((10,), (17,), (8,))[i % 3] for i in range(64)]
+    assert list(RelevanceCluster().detect(evaluation(images, labels, read), CONFIG)) == []
+
+
+@pytest.mark.parametrize("count", [32, 128])
+def test_places_that_figures_fill_are_no_positions_and_a_tag_is(count):
+    images, labels = drawings(count)
+    plain = evaluation(images, labels, STROKES)
+    assert plain.any_place_may_hold_objects
+    assert list(FocusAtPosition().detect(plain, CONFIG)) == []
+    tagged = evaluation(with_tags(images, labels), labels, (0, *STROKES))
+    found = list(FocusAtPosition().detect(tagged, CONFIG))
+    # The figures around it go with the classes, too, and are no part of it.
+    assert {each.region.which for each in found} == {(0,)}
+    assert all(each.finding.where.startswith("top left") for each in found)
+
+
+def test_a_tag_is_found_by_its_class_where_most_answers_do_not_follow_it():
+    images, labels = drawings(128)
+    answers = np.where(np.arange(128) % 8 < 4, labels, (labels + 1 + np.arange(128) // 8 % 3) % CLASSES)
+    given = evaluation(with_tags(images, labels), labels, (0, *STROKES), predicted=answers)
+    assert {each.region.which for each in FocusAtPosition().detect(given, CONFIG)} == {(0,)}
+
+
+def test_figures_that_lie_anywhere_leave_positions_as_they_were():
+    """Without a common layout, a place is suspected by its relevance alone, whatever it holds."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.rand(64, 3, SIDE, SIDE, generator=generator)
+    given = evaluation(noise, np.arange(64) % CLASSES, (0,))
+    assert not given.any_place_may_hold_objects
+    assert {each.region.which for each in FocusAtPosition().detect(given, CONFIG)} == {(0,)}
+
+
+def test_images_that_are_read_at_a_stroke_are_no_cluster():
+    images, labels = drawings(128)
+    # A third of the images each is read at another place, at which the classes look different.
+    read = [((10,), (17,), (8,))[i % 3] for i in range(128)]
+    assert list(RelevanceCluster().detect(evaluation(images, labels, read), CONFIG)) == []
+    corner = [((0,), (17,), (8,))[i % 3] for i in range(128)]
+    tagged = list(RelevanceCluster().detect(evaluation(with_tags(images, labels), labels, corner), CONFIG))
+    assert {each.region.which for each in tagged} == {(0,)}
+
+
+def test_edges_are_tested_unless_wide_figures_reach_them():
+    images, labels = drawings(64)
+    assert len(list(RelianceOnEdges().detect(evaluation(images, labels, STROKES), CONFIG))) == 1
+    wide = torch.nn.functional.interpolate(images, scale_factor=1.6, mode="bilinear")[:, :, 8:36, 8:36]
+    assert list(RelianceOnEdges().detect(evaluation(wide, labels, STROKES), CONFIG)) == []
+    # Photographs are tested, however far their objects reach.
+    noise = torch.rand(64, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
+    assert len(list(RelianceOnEdges().detect(evaluation(noise, labels, STROKES), CONFIG))) == 1
+
+
+def test_the_shape_of_a_figure_is_no_light():
+    images, labels = drawings(64)
+    # Half of the figures lie to the left: of photographs, this would be light from there.
+    moved = torch.stack([image.roll(-4 * int(label % 2), 2) for image, label in zip(images, labels, strict=True)])
+    assert list(RelianceOnShading().detect(evaluation(moved, labels, STROKES), CONFIG)) == []
+    noise = 0.3 * torch.rand(64, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
+    ramp = torch.linspace(0, 1, SIDE) * torch.from_numpy(labels % 2).float()[:, None, None, None]
+    assert len(list(RelianceOnShading().detect(evaluation(noise + ramp, labels, STROKES), CONFIG))) == 1
+
+
+def dotted(images, labels, seed=0):
+    """The images of class 2 with a dot anywhere, and the patch at which each image is read."""
+    rng = np.random.default_rng(seed)
+    images = images.clone()
+    read = []
+    for i, label in enumerate(labels):
+        top, left = rng.integers(0, SIDE - 4, 2)
+        if label == 2:
+            images[i, :, top : top + 4, left : left + 4] = torch.tensor([1.0, 0.0, 0.5])[:, None, None]
+        read.append((int((top + 2) // 4 * 7 + (left + 2) // 4),))
+    return images, read
+
+
+def test_pieces_of_strokes_are_no_marks_and_a_dot_anywhere_is():
+    images, labels = drawings(128, jitter=3.0)
+    # Bars are read where they are: a piece of one is the same picture in all of them.
+    middle = [(24,)] * 128
+    given = evaluation(images, labels, middle)
+    shares = torch.from_numpy(given.shares)
+    assert {mark.predicted for mark in find_marks(images, shares, GRID, labels)} != set()
+    assert list(MarkAnywhere().detect(given, CONFIG)) == []
+    marked, read = dotted(images, labels)
+    found = list(MarkAnywhere().detect(evaluation(marked, labels, read), CONFIG))
+    assert {str(each.finding.scope) for each in found} == {"class class 2"}
+
+
+def test_the_size_of_a_figure_is_no_contrast_and_its_colour_is():
+    images, labels = drawings(96)
+    given = evaluation(images, labels, STROKES)
+    # Bars are thinner than discs: by the mean of all pixels, a class would stand out.
+    assert list(ClassRelianceOnStatistics().detect(replace(given), CONFIG)) == []
+    areas = images.mean((1, 2, 3)).numpy()
+    assert areas[labels == 0].max() < areas[labels != 0].min()
+    coloured = images.clone()
+    coloured[labels == 1, 2] = 0
+    (found,) = ClassRelianceOnStatistics().detect(evaluation(coloured, labels, STROKES), CONFIG)
+    assert str(found.finding.scope) == "class class 1"
+    grounded = images.clone()
+    grounded[labels == 3] = grounded[labels == 3].clamp(min=0.3)
+    (found,) = ClassRelianceOnStatistics().detect(evaluation(grounded, labels, STROKES), CONFIG)
+    assert str(found.finding.scope) == "class class 3"
+
+
+def test_an_image_without_a_figure_has_the_colour_of_its_ground():
+    images, labels = drawings(16)
+    images[3] = 0.25
+    given = evaluation(images, labels, STROKES)
+    numbers = statistics([*images], given.plain_ground)
+    assert numbers[3].tolist() == [0.25] * 6
+    assert numbers[2].tolist() == [0.0] * 3 + [1.0] * 3
