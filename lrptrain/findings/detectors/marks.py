@@ -55,6 +55,9 @@ bit less than a half do: with a half as the bound, a few more by chance would ma
 """
 LEAST_EFFECT_IN_THE_MIDDLE = 0.3
 """The least mean change of a probability that confirms a mark by taking it away where it may be a part of an object."""
+ABOUT_THERE = 1 / 8
+"""Where objects lie alike, a part of them is never farther from its usual place than by this part of the sides of an
+image, but for less than half of the images; a mark anywhere is, in most."""
 PIECE_OF_FIGURES = 0.75
 """On a plain ground, what goes on beyond the mark in so large a share of its images is a piece of a larger figure. A
 dot anywhere lies on the object in half of them or fewer."""
@@ -76,7 +79,8 @@ class MarkAnywhere(Detector):
     `SPLIT_FROM` samples on, one half suspects and the other half judges. The piece is as large as the picture around it
     is the same in these images: a word of several letters is pasted as a whole.
 
-    On a plain ground, a piece of a larger figure is no mark: a stroke of a digit looks the same in many of them.
+    Where objects lie alike, or on a plain ground, what always lies about there, and a piece of a larger figure, is no
+    mark: strokes of digits look the same in many of them.
 
     Where it lies in the middle of two thirds of its images, it may be printed on the object, as a logo is: for a person
     to judge. What lies at their edges, or all over them, is a fault.
@@ -108,10 +112,10 @@ class MarkAnywhere(Detector):
         suspects = suspecting(everyone)
         suspects = suspects[~np.isnan(shares[suspects]).any(1)]
         marks = find_marks(images[suspects], torch.from_numpy(shares[suspects]), grid, predicted[suspects])
-        plain = evaluation.plain_ground
-        if plain is not None:
-            figures = plain.figure[suspects]
-            marks = [mark for mark in marks if not _is_piece_of_figures(mark, images[suspects], figures, grid)]
+        if evaluation.any_place_may_hold_objects:
+            plain = evaluation.plain_ground
+            figures = None if plain is None else plain.figure[suspects]
+            marks = [mark for mark in marks if not _is_part_of_objects(mark, images[suspects], figures, grid)]
         for mark in marks[:MOST_MARKS]:
             judges = judging(everyone)
             others = judges[predicted[judges] != mark.predicted]
@@ -369,25 +373,29 @@ def mark_in(
     return boxes
 
 
-def _is_piece_of_figures(
+def _is_part_of_objects(
     mark: Mark,
     images: Float[Tensor, "n channels height width"],
-    figures: Bool[np.ndarray, "n height width"],
+    figures: Bool[np.ndarray, "n height width"] | None,
     grid: tuple[int, int],
 ) -> bool:
-    """Return whether a mark is a piece of a larger figure, such as of a stroke, in most of its images.
+    """Return whether a mark is a part of objects that lie alike: always about there, or a piece of a larger figure.
 
     Args:
         mark: The mark.
         images: The images that its members count.
-        figures: Where each of them shows something other than its plain ground.
+        figures: Where each of them shows something other than its ground; None where that is not plain.
         grid: Rows and columns of the patches.
     """
-    boxes = mark_in(images[torch.from_numpy(mark.members)], images[mark.image], mark, grid)
-    goes_on = [
-        goes_on_beyond(figure, box) for figure, box in zip(figures[mark.members], boxes, strict=True) if box is not None
-    ]
-    return sum(goes_on) >= PIECE_OF_FIGURES * len(goes_on)
+    found = mark_in(images[torch.from_numpy(mark.members)], images[mark.image], mark, grid)
+    boxes = {int(member): box for member, box in zip(mark.members, found, strict=True) if box is not None}
+    middles = np.array([[box.top + box.bottom, box.left + box.right] for box in boxes.values()]) / 2
+    away = np.abs(middles - np.median(middles, axis=0)) / [images.shape[2], images.shape[3]]
+    if (away.max(1) <= ABOUT_THERE).mean() > MOST_AT_ONE_PATCH:
+        return True
+    if figures is None:
+        return False
+    return float(np.mean([goes_on_beyond(figures[member], box) for member, box in boxes.items()])) >= PIECE_OF_FIGURES
 
 
 def _covered(
