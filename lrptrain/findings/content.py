@@ -125,8 +125,21 @@ def is_surely_planted(contents: Float[np.ndarray, "n values"], predicted: Int[np
         contents: As for `explained_by_class`.
         predicted: As for `explained_by_class`.
     """
+    return sure_share(contents, predicted) >= SURE_EXPLAINED_VARIANCE
+
+
+def sure_share(contents: Float[np.ndarray, "n values"], predicted: Int[np.ndarray, " n"]) -> float:
+    """Return the lower end of a one-sided interval of 95 % for the share that the class explains.
+
+    Args:
+        contents: As for `explained_by_class`.
+        predicted: As for `explained_by_class`.
+
+    Returns:
+        The lower end; nan where the share is not defined.
+    """
     share = explained_by_class(contents, predicted, least=np.inf).share
-    return share - SURE_DEVIATIONS * standard_error_of_share(contents, predicted) >= SURE_EXPLAINED_VARIANCE
+    return share - SURE_DEVIATIONS * standard_error_of_share(contents, predicted)
 
 
 def is_same_picture(contents: Float[np.ndarray, "n channels pixels"], predicted: Int[np.ndarray, " n"]) -> bool:
@@ -149,8 +162,7 @@ def is_same_picture(contents: Float[np.ndarray, "n channels pixels"], predicted:
     count = max(1, round(TELLING_PIXELS * contents.shape[2]))
     best = np.argsort(-_shares_between(contents, index), kind="stable")[:count]
     telling = contents[:, :, best].reshape(len(contents), -1)
-    lower = _explained_share(telling, index) - SURE_DEVIATIONS * standard_error_of_share(telling, predicted)
-    return lower >= SAME_PICTURE_VARIANCE
+    return sure_share(telling, predicted) >= SAME_PICTURE_VARIANCE
 
 
 def _shares_between(

@@ -5,7 +5,7 @@ from jaxtyping import Float
 
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.statistics import bootstrap_interval, fewest_for_a_flag
-from lrptrain.findings.verdicts import LEAST_EXCHANGE, MIN_TESTED_SAMPLES, demanded_effect
+from lrptrain.findings.verdicts import MIN_TESTED_SAMPLES, demanded_effect, demanded_exchange
 from lrptrain.intervention import Region
 
 
@@ -35,7 +35,6 @@ def is_in_doubt(
     differences = differences[~np.isnan(differences)]
     if len(differences) < max(MIN_TESTED_SAMPLES, fewest_for_a_flag(tests, confidence)):
         return False
-    least = demanded_effect(candidate, min_effect)
-    least = max(least, LEAST_EXCHANGE) if region.exchanged else least
+    least = (demanded_exchange if region.exchanged else demanded_effect)(candidate, min_effect)
     _, low, high = bootstrap_interval(differences, confidence)
     return low < least <= high

@@ -75,6 +75,7 @@ class Finding:
         annotated: Whether some of the samples that were looked at have an annotation.
         may_be_evidence: Whether the place may be what the samples are about: without annotations, the middle of images,
             and a mark that lies there in most of them.
+        beside_evidence: Whether all samples in which the place is tested have an annotation, and none of it there.
         strategy: What the intervention did to the place: `"swap"`, `"inpaint"`, `"fill"` or, to words, `"delete"`; to
             the image as a whole, `"statistics"`, `"detail"`, `"shading"` or `"edges"`; to the annotated object,
             `"location"` or `"size"`; to the text as a whole, `"length"`, or word by word `"words"`, `"punctuation"`,
@@ -107,6 +108,7 @@ class Finding:
     medium: Literal["image", "text", ""] = ""
     annotated: bool = False
     may_be_evidence: bool = False
+    beside_evidence: bool = False
     strategy: str = ""
     association: float | None = None
     excerpts: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.statistics import bootstrap_interval, fewest_for_a_flag, sign_flip_test
-from lrptrain.findings.verdicts import LEAST_EXCHANGE, MIN_TESTED_SAMPLES, demanded_effect, least_that_matters
+from lrptrain.findings.verdicts import MIN_TESTED_SAMPLES, demanded_effect, demanded_exchange, least_that_matters
 from lrptrain.intervention import Region
 
 
@@ -133,8 +133,7 @@ def is_settled(
         return len(differences) >= MIN_TESTED_SAMPLES and matters >= LARGE and bool((differences < matters).all())
     if bootstrap_interval(differences, max(CONFIDENCE, confidence)).high < matters:
         return True
-    least = demanded_effect(candidate, min_effect)
-    to_confirm = max(least, LEAST_EXCHANGE) if region.exchanged else least
+    to_confirm = (demanded_exchange if region.exchanged else demanded_effect)(candidate, min_effect)
     return _surely_matters(differences, to_confirm, tests, confidence)
 
 

@@ -7,7 +7,7 @@ from lrptrain.findings.detector import get_detector
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL
 from lrptrain.findings.statistics import bootstrap_interval, fewest_for_a_flag
-from lrptrain.findings.verdicts import LEAST_EXCHANGE, Effect, demanded_effect, differences_of
+from lrptrain.findings.verdicts import Effect, demanded_effect, demanded_exchange, differences_of
 
 WORTH_SAYING = 0.5
 """An effect of a smaller share of what confirms it is not told in words."""
@@ -77,5 +77,5 @@ def nearest_test(
     bounds = [demanded_effect(each, min_effect) for each in candidates]
     tests = [each for i, effect in enumerate(effects) for each in nearness(i, effect, bounds[i])]
     for i, effect in exchanges.items():
-        tests += nearness(i, effect, max(bounds[i], LEAST_EXCHANGE))
+        tests += nearness(i, effect, demanded_exchange(candidates[i], min_effect))
     return max(tests, key=lambda test: test.ratio, default=None)

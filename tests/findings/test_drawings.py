@@ -8,12 +8,16 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Evaluation, ExplainedSample
+from lrptrain.findings.content import is_same_picture, place_contents, sure_share
 from lrptrain.findings.detectors.class_statistics import ClassRelianceOnStatistics, statistics
 from lrptrain.findings.detectors.clusters import RelevanceCluster
 from lrptrain.findings.detectors.edges import RelianceOnEdges
 from lrptrain.findings.detectors.marks import MarkAnywhere, find_marks
 from lrptrain.findings.detectors.positions import FocusAtPosition
-from lrptrain.findings.detectors.shading import RelianceOnShading
+from lrptrain.findings.detectors.shading import RelianceOnShading, share_of_light
+from lrptrain.findings.extent import surely_marked_patches
+from lrptrain.intervention import Region
+from lrptrain.intervention.shading import _surfaces, shading
 from tests.findings.drawings import CLASSES, SIDE, drawings
 
 GRID = (7, 7)
@@ -58,6 +62,44 @@ def with_tags(images, labels):
 
 STROKES = (9, 11, 37, 39)
 """Patches of the ring around the centre, which bars, rings and crosses cover in part."""
+
+
+def lettered(images, labels, patch):
+    """A letter of the class at a patch, which lies a pixel lower in half of the images: few pixels are the same."""
+    letters = {0: "111100100", 1: "100100111", 2: "111101111", 3: "010111010"}
+    rng = np.random.default_rng(3)
+    marked = images.clone()
+    for image, label in zip(marked, labels, strict=True):
+        letter = torch.tensor([float(each) for each in letters[int(label)]]).view(3, 3)
+        top, left = 4 * np.array(divmod(patch, 7)) + [rng.integers(0, 2), 0]
+        image[:, top : top + 3, left : left + 3] = torch.maximum(image[:, top : top + 3, left : left + 3], letter)
+    return marked
+
+
+@pytest.mark.parametrize(("patch", "found"), [(6, True), (12, False)])
+def test_what_stands_out_at_the_very_edge_is_a_position_and_inside_it_may_be_evidence(patch, found):
+    images, labels = chests(128)
+    given = evaluation(lettered(images, labels, patch), labels, (patch,))
+    marked = surely_marked_patches(given, GRID)
+    inputs = given.inputs or ()
+    contents = place_contents(inputs, Region("patches", (patch,)), GRID)
+    assert contents is not None
+    assert not is_same_picture(contents.numpy(), labels)
+    assert sure_share(contents.flatten(1).numpy(), labels) > 0.12
+    assert (patch in marked) == found
+    candidates = list(FocusAtPosition().detect(given, CONFIG))
+    assert {each.region.which for each in candidates} == ({(patch,)} if found else set())
+
+
+def test_nothing_stands_out_where_most_places_go_with_the_classes():
+    images, labels = chests(128)
+    # Each image has a shade of its own, which the class shifts: half of its variance is the class's.
+    generator = torch.Generator().manual_seed(1)
+    shades = (torch.from_numpy(labels - 1.5).float() / 8 + 0.14 * torch.randn(128, generator=generator))[
+        :, None, None, None
+    ]
+    given = evaluation(lettered(images + shades, labels, 6), labels, (6,))
+    assert 6 not in surely_marked_patches(given, GRID)
 
 
 def test_shapes_that_never_vary_are_no_positions():
@@ -117,14 +159,57 @@ def test_edges_are_tested_unless_wide_figures_reach_them():
     assert len(list(RelianceOnEdges().detect(evaluation(noise, labels, STROKES), CONFIG))) == 1
 
 
+def chests(count, seed=0):
+    """Drawings that all have the same body and a spine, with noise: laid out alike, and on no plain ground."""
+    images, labels = drawings(count, seed=seed)
+    rows, columns = torch.meshgrid(torch.linspace(-1, 1, SIDE), torch.linspace(-1, 1, SIDE), indexing="ij")
+    body = 0.5 * (rows.hypot(1.2 * columns) < 1) + 0.3 * (columns.abs() < 0.1)
+    noise = 0.05 * torch.randn(count, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(seed))
+    return body + 0.1 * images + noise, labels
+
+
+RAMP = torch.linspace(-1, 1, SIDE)
+
+
 def test_the_shape_of_a_figure_is_no_light():
     images, labels = drawings(64)
     # Half of the figures lie to the left: of photographs, this would be light from there.
     moved = torch.stack([image.roll(-4 * int(label % 2), 2) for image, label in zip(images, labels, strict=True)])
     assert list(RelianceOnShading().detect(evaluation(moved, labels, STROKES), CONFIG)) == []
-    noise = 0.3 * torch.rand(64, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
-    ramp = torch.linspace(0, 1, SIDE) * torch.from_numpy(labels % 2).float()[:, None, None, None]
-    assert len(list(RelianceOnShading().detect(evaluation(noise + ramp, labels, STROKES), CONFIG))) == 1
+    assert share_of_light(moved, labels) < 0.5
+
+
+@pytest.mark.parametrize("count", [32, 128])
+def test_light_is_tested_where_images_are_laid_out_alike(count):
+    images, labels = chests(count)
+    lit = images + 0.15 * RAMP * torch.from_numpy(labels - 1.5).float()[:, None, None, None]
+    given = evaluation(lit, labels, STROKES)
+    assert given.any_place_may_hold_objects
+    assert given.plain_ground is None
+    assert len(list(RelianceOnShading().detect(given, CONFIG))) == 1
+
+
+def test_the_share_of_light_is_that_of_what_the_classes_differ_by():
+    """Of a ramp of mean square a and of cells of noise that is the same in a class, of b, it is a / (a + b)."""
+    labels = np.arange(96) % 4
+    generator = torch.Generator().manual_seed(0)
+    # Cells of noise less their own shading, so that nothing of them is light.
+    noise = torch.randn(4, 1, 8, 8, generator=generator)
+    noise = noise - noise.mean((2, 3), keepdim=True)
+    noise = noise - torch.einsum("bct,thw->bchw", shading(noise), _surfaces(noise))
+    noise = noise / noise.square().mean((1, 2, 3), keepdim=True).sqrt()
+    signs = torch.tensor([1.0, -1.0, 1.0, -1.0])[:, None, None, None]
+    ramp = torch.linspace(-1, 1, 8)
+    ramp = ramp / ramp.square().mean().sqrt()
+    for scale in (0.5, 1.0, 2.0):
+        patterns = signs * ramp + scale * signs * noise[:1]
+        images = patterns[torch.from_numpy(labels)]
+        assert share_of_light(images, labels) == pytest.approx(1 / (1 + scale**2), rel=1e-4)
+        # What differs within a class alone adds to neither: the mean over draws is the same.
+        drawn = [share_of_light(images + torch.randn(96, 1, 8, 8, generator=generator), labels) for _ in range(40)]
+        assert np.mean(drawn) == pytest.approx(1 / (1 + scale**2), abs=0.03)
+    assert share_of_light(torch.ones(8, 1, 8, 8), labels[:8]) == 0
+    assert share_of_light(torch.randn(3, 1, 8, 8), np.arange(3)) == 0  # one image of each class
 
 
 def dotted(images, labels, seed=0):
@@ -151,6 +236,23 @@ def test_pieces_of_strokes_are_no_marks_and_a_dot_anywhere_is():
     marked, read = dotted(images, labels)
     found = list(MarkAnywhere().detect(evaluation(marked, labels, read), CONFIG))
     assert {str(each.finding.scope) for each in found} == {"class class 2"}
+
+
+@pytest.mark.parametrize(("reach", "found"), [(2, False), (12, True)])
+def test_what_always_lies_about_there_is_a_part_of_objects_that_lie_alike(reach, found):
+    """A dot around the corner of four patches, so that no patch has most of it; or anywhere."""
+    images, labels = chests(128)
+    rng = np.random.default_rng(0)
+    read = []
+    for image, label in zip(images, labels, strict=True):
+        top, left = 12 + rng.integers(-reach, reach + 1, 2) - 2
+        if label == 2:
+            image[:, top : top + 4, left : left + 4] = torch.tensor([1.0, 0.0, 0.5])[:, None, None]
+        read.append((int((top + 2) // 4 * 7 + (left + 2) // 4),))
+    given = evaluation(images, labels, read)
+    assert given.plain_ground is None
+    assert {mark.predicted for mark in find_marks(images, torch.from_numpy(given.shares), GRID, labels)} == {2}
+    assert bool(list(MarkAnywhere().detect(given, CONFIG))) == found
 
 
 def test_the_size_of_a_figure_is_no_contrast_and_its_colour_is():

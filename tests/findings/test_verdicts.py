@@ -104,6 +104,21 @@ def test_only_a_swap_that_moves_nothing_refutes_a_place(removal, exchange, state
     assert by_swap.state == "refuted"
 
 
+@pytest.mark.parametrize(("mean", "state"), [(0.17, "confirmed"), (0.13, "suspected"), (0.0, "refuted")])
+def test_beside_annotated_evidence_an_exchange_takes_fifteen_points(mean, state):
+    beside = replace(SUSPECT, beside_evidence=True)
+    exchange = {0: exchanged(mean, spread=0.02)}
+    (judged,) = reach_verdicts([beside], [removed(0.0, spread=0.02)], 0.05, exchanges=exchange)
+    assert (judged.state, judged.strategy) == (state, "swap")
+    nearest = nearest_test([beside], [removed(-0.1, spread=0.02)], 0.05, exchanges=exchange)
+    if mean:
+        assert nearest is not None
+        assert nearest.bound == pytest.approx(0.15)
+    # Without annotations, it is what any place takes.
+    (judged,) = reach_verdicts([SUSPECT], [removed(0.0, spread=0.02)], 0.05, exchanges=exchange)
+    assert judged.state == ("suspected" if mean else "refuted")
+
+
 def test_an_exchange_counts_as_a_test_whether_it_was_made_or_not():
     # Signs of eight samples: the least p-value is 1/256, which Holm's correction multiplies by the number of tests.
     few = Effect(np.full(8, 0.4) + 0.01 * np.arange(8), np.zeros(8), "inpaint")

@@ -79,9 +79,13 @@ class FocusAtPosition(Detector):
                 reference=len(positions) / shares.shape[1],
                 p_value=p_value,
             )
-            doubtful = not annotated and lies_in_the_middle(positions, grid)
-            region = Region("patches", positions)
-            yield Candidate(replace(finding, may_be_evidence=doubtful), region, judges[free[judges]])
+            tested = judges[free[judges]]
+            finding = replace(
+                finding,
+                may_be_evidence=not annotated and lies_in_the_middle(positions, grid),
+                beside_evidence=all(evaluation.samples[row].annotated is not None for row in tested),
+            )
+            yield Candidate(finding, Region("patches", positions), tested)
 
 
 def _planted_patches(evaluation: Evaluation, grid: tuple[int, int], annotated: bool) -> PlantedPatches | None:

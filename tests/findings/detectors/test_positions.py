@@ -82,6 +82,23 @@ def test_images_whose_evidence_lies_at_the_place_do_not_judge_it():
     assert found.rows.tolist() == [i for i in range(64) if i % 4]
 
 
+@pytest.mark.parametrize(("annotated", "beside"), [(64, True), (32, False), (0, False)])
+def test_it_lies_beside_the_evidence_where_all_who_judge_it_are_annotated(annotated, beside):
+    rows = maps(64, p35=40)
+    inputs = [Sample(i, 0, {"image": torch.rand(3, 12, 12)}) for i in range(64)]
+    explained = [
+        ExplainedSample(
+            replace(each, tensors={}), 0, np.eye(2)[0], {"label": torch.from_numpy(row)}, GRID, 2, np.nan, {},
+            annotated=np.arange(36) == 14 if i < annotated else None,
+        )
+        for i, (each, row) in enumerate(zip(inputs, rows, strict=True))
+    ]  # fmt: skip
+    config = DetectionConfig(["a", "b"], lambda ids: [str(i) for i in ids])
+    (found,) = FocusAtPosition().detect(Evaluation(explained, inputs), config)
+    assert found.region.which == (35,)
+    assert found.finding.beside_evidence == beside
+
+
 def test_noise_and_the_centre_are_not():
     assert positions(maps()) == []
     assert positions(maps(p14=20, p15=20, p20=20, p21=20)) == []  # objects lie there
