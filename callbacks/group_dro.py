@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lrptrain.batch import BatchAdapter
 from lrptrain.callbacks.model_callback import ModelCallback
+from lrptrain.callbacks.relevance_guidance import RelevanceGuidance
 from lrptrain.guidance.group_dro import GroupDROTraining, GroupOf, SampleLoss
 from lrptrain.guidance.guided_step import Progress
 from lrptrain.trainers.processes import torch_processes
@@ -79,6 +80,12 @@ class GroupDRO(ModelCallback):
                 f"GroupDRO weights the loss that training_step returns, but {type(pl_module).__name__} optimises "
                 "manually and returns none to Lightning: set automatic_optimization = True, or use "
                 "lrptrain.GroupDROLoss in your own step"
+            )
+        before = trainer.callbacks[: trainer.callbacks.index(self)]  # type: ignore[attr-defined]
+        if any(isinstance(callback, RelevanceGuidance) for callback in before):
+            raise ValueError(
+                "GroupDRO weights the module's own loss, to which RelevanceGuidance adds: list GroupDRO first, as in "
+                "callbacks=[GroupDRO(...), RelevanceGuidance(...)]"
             )
         # A resumed run is past step 0 and keeps what its checkpoint said.
         if trainer.global_step == 0:

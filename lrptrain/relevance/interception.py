@@ -173,11 +173,13 @@ class _Listener:
         self.thread = threading.get_ident()
         self.beneath = vars(model).get("forward")  # of the instance: a patch, or another thread's listener
         self.forward = model.forward
+        # Where two listen, such as guidance and group DRO, the one on top learns names from the model's own forward.
+        self.signed: Callable[..., Any] = self.beneath.signed if isinstance(self.beneath, _Listener) else self.forward
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self.listens or threading.get_ident() != self.thread:
             return self.forward(*args, **kwargs)
-        arguments = _named(self.forward, args, kwargs)
+        arguments = _named(self.signed, args, kwargs)
         name = _explained_name(arguments)
         if self.calls or name is None or not torch.is_grad_enabled() or arguments[name].shape[:1] != (self.samples,):
             return self.forward(*args, **kwargs)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from guided import RATE, fit, sgd_module, weights
+from guided import RATE, annotated_data, explicit, fit, guidance, hand_loss, sgd_module, weights
 from guided_loops import Labelled, hugging_face_trainer
 from processes import one_and_two, result
 from setting import data, loader, trainer, vit
@@ -150,6 +150,25 @@ def test_manual_optimisation_is_refused(tmp_path):
     module.automatic_optimization = False
     with pytest.raises(ValueError, match="optimises manually"):
         fit(tmp_path, module, grouped_data(), GroupDRO(4))
+
+
+def test_guidance_adds_to_it_and_comes_after_it(tmp_path):
+    columns = annotated_data(6) | {"group": torch.arange(6) % 3}
+    module = sgd_module()
+    robust = GroupDRO(4, step_size=STEP)
+    fit(tmp_path, module, columns, robust, guidance("energy"))
+    net = explicit(vit().double())
+    losses = F.cross_entropy(net(columns["image"]), columns["label"], reduction="none")
+    means = torch.stack([losses[columns["group"] == group].mean() for group in range(3)])
+    shares = torch.cat([0.25 * (STEP * means.detach()).exp(), torch.tensor([0.25]).double()])
+    shares = shares / shares.sum()
+    loss = (shares[:3] * means).sum() + hand_loss(net, columns, "energy")
+    found = torch.autograd.grad(loss, list(net.parameters()), allow_unused=True)
+    pairs = zip(net.named_parameters(), found, strict=True)
+    assert_close(weights(module.net), {name: x.detach() - (0 if g is None else RATE * g) for (name, x), g in pairs})
+    assert robust.shares == pytest.approx(shares.tolist(), rel=1e-9)
+    with pytest.raises(ValueError, match="list GroupDRO first"):
+        fit(tmp_path, sgd_module(), columns, guidance("energy"), GroupDRO(4))
 
 
 def test_one_logit(tmp_path):

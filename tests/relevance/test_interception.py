@@ -139,6 +139,23 @@ def test_a_forward_of_its_own_comes_back_and_an_error_leaves_nothing():
     assert "forward" not in vars(model)
 
 
+@pytest.mark.parametrize("record", [True, False])
+def test_two_listen_at_a_time(record):
+    """As guidance and group DRO do: the one on top hears what the other has changed."""
+    model, x = vit(), images()
+    with (
+        intercepted(model, 4, record, change=lambda image: 2 * image) as beneath,
+        intercepted(model, 4, record=False) as on_top,
+    ):
+        found = model(x)
+    assert [len(calls) for calls in (beneath, on_top)] == [1, 1]
+    assert on_top[0].output is found
+    assert on_top[0].explained is x
+    assert beneath[0].original is x
+    torch.testing.assert_close(found, vit()(2 * x))
+    assert "forward" not in vars(model)
+
+
 def test_compiled_models_are_heard():
     model, x = vit(), images()
     compiled: Any = torch.compile(model, backend="aot_eager")
