@@ -25,13 +25,9 @@ from lrptrain.intervention.regions import images_of, pixels
 
 MOST_OF_THE_IMAGE = 0.5
 """What would reach over a larger share of the image is no mark: it is left as it was suspected."""
-
-
 MOST_PATCHES = 1 / 3
 """Where more of the patches hold all but the same picture in each class, the object itself looks the same in all of its
 images, as printed letters do, or the ground does: none of them is a place that tells anything."""
-
-
 STANDS_OUT = 2.0
 USUAL = 0.9
 """A patch stands out if its share exceeds that which USUAL of all patches stay below this many times. Of drawn chests
