@@ -126,3 +126,10 @@ def test_the_contents_of_a_place_are_its_pixels_in_every_image():
     assert torch.equal(contents, images[:, :, inside].float())
     small = Sample(2, 0, {"image": images[0, :, :4]})
     assert place_contents([*samples, small], Region("patches", (1, 3)), (2, 3)) is None
+
+
+def test_few_images_of_a_class_are_no_same_picture():
+    for each, found in ((4, False), (5, True)):
+        predicted = np.arange(4 * each) % 4
+        pictures = np.random.default_rng(0).normal(size=(4, 3, 16))[predicted]
+        assert is_same_picture(pictures, predicted) == found

@@ -12,9 +12,11 @@ from lrptrain.findings.content import is_same_picture, place_contents, sure_shar
 from lrptrain.findings.detectors.class_statistics import ClassRelianceOnStatistics, statistics
 from lrptrain.findings.detectors.clusters import RelevanceCluster
 from lrptrain.findings.detectors.edges import RelianceOnEdges
+from lrptrain.findings.detectors.fixed_marks import FixedMarkOfClass, find_fixed_marks
 from lrptrain.findings.detectors.marks import MarkAnywhere, find_marks
 from lrptrain.findings.detectors.positions import FocusAtPosition
 from lrptrain.findings.detectors.shading import RelianceOnShading, share_of_light
+from lrptrain.findings.detectors.statistics import RelianceOnStatistics
 from lrptrain.findings.extent import surely_marked_patches
 from lrptrain.intervention import Region
 from lrptrain.intervention.shading import _surfaces, shading
@@ -102,6 +104,27 @@ def test_nothing_stands_out_where_most_places_go_with_the_classes():
     assert 6 not in surely_marked_patches(given, GRID)
 
 
+def test_where_most_places_never_vary_within_a_class_none_is_a_position():
+    images, labels = chests(64)
+    patterns = torch.rand(CLASSES, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
+    few = images.clone()
+    few[:, :, :4, :16] += patterns[labels][:, :, :4, :16]  # 4 patches of 49
+    for given, found in ((few, True), (images + patterns[labels], False)):
+        held = evaluation(given, labels, (1,))
+        assert 1 in surely_marked_patches(held, GRID)
+        assert bool(list(FocusAtPosition().detect(held, CONFIG))) == found
+
+
+@pytest.mark.parametrize(("patch", "found"), [(0, True), (16, False)])
+def test_what_lies_in_the_middle_of_a_plain_ground_is_the_object(patch, found):
+    labels = np.arange(64) % CLASSES
+    images = torch.zeros(64, 3, SIDE, SIDE)
+    top, left = (4 * place for place in divmod(patch, 7))
+    images[:, :, top : top + 4, left : left + 4] = PALETTE[torch.from_numpy(labels)][:, :, None, None]
+    given = evaluation(images, labels, (patch,))
+    assert (patch in surely_marked_patches(given, GRID)) == found
+
+
 def test_shapes_that_never_vary_are_no_positions():
     """As printed letters: each patch that they cover is the same picture in each class."""
     images, labels = drawings(64, jitter=0.0)
@@ -147,6 +170,28 @@ def test_images_that_are_read_at_a_stroke_are_no_cluster():
     corner = [((0,), (17,), (8,))[i % 3] for i in range(128)]
     tagged = list(RelevanceCluster().detect(evaluation(with_tags(images, labels), labels, corner), CONFIG))
     assert {each.region.which for each in tagged} == {(0,)}
+
+
+def test_the_shape_of_one_class_is_no_mark_at_a_place_and_a_tag_is():
+    """Bars among discs: what bars have in common would be drawn on discs, and turn them into bars."""
+    drawn, kinds = drawings(192)
+    images = torch.cat([drawn[kinds == 0][:16], drawn[kinds == 2]])
+    labels = np.repeat(np.arange(CLASSES), 16)
+    assert [mark.label for mark in find_fixed_marks([*images], labels)] == [0]
+    assert list(FixedMarkOfClass().detect(evaluation(images, labels, STROKES), CONFIG)) == []
+    tagged = torch.cat([drawn[kinds == 2], drawn[kinds == 2][:16]])
+    tagged[:16, :, 1:5, 22:27] = PALETTE[0][:, None, None]
+    (found,) = FixedMarkOfClass().detect(evaluation(tagged, labels, STROKES), CONFIG)
+    assert str(found.finding.scope) == "class class 0"
+
+
+def test_classes_of_too_few_images_do_not_count_among_those_that_stand_out():
+    """Bars and rings among discs: two of the three classes that have enough images."""
+    drawn, kinds = drawings(192)
+    images = torch.cat([drawn[kinds == 0][:16], drawn[kinds == 1][:16], drawn[kinds == 2]])
+    labels = np.concatenate([np.repeat([0, 1], 16), np.full(34, 2), np.repeat(np.arange(3, 10), 2)])
+    assert len(labels) == len(images)
+    assert find_fixed_marks([*images], labels) == []
 
 
 def test_edges_are_tested_unless_wide_figures_reach_them():
@@ -206,8 +251,9 @@ def test_the_share_of_light_is_that_of_what_the_classes_differ_by():
         images = patterns[torch.from_numpy(labels)]
         assert share_of_light(images, labels) == pytest.approx(1 / (1 + scale**2), rel=1e-4)
         # What differs within a class alone adds to neither: the mean over draws is the same.
-        drawn = [share_of_light(images + torch.randn(96, 1, 8, 8, generator=generator), labels) for _ in range(40)]
-        assert np.mean(drawn) == pytest.approx(1 / (1 + scale**2), abs=0.03)
+        noises = [3 * torch.randn(96, 1, 8, 8, generator=generator) for _ in range(60)]
+        drawn = [share_of_light(images + noise_within, labels) for noise_within in noises]
+        assert np.mean(drawn) == pytest.approx(1 / (1 + scale**2), abs=0.05)
     assert share_of_light(torch.ones(8, 1, 8, 8), labels[:8]) == 0
     assert share_of_light(torch.randn(3, 1, 8, 8), np.arange(3)) == 0  # one image of each class
 
@@ -270,6 +316,19 @@ def test_the_size_of_a_figure_is_no_contrast_and_its_colour_is():
     grounded[labels == 3] = grounded[labels == 3].clamp(min=0.3)
     (found,) = ClassRelianceOnStatistics().detect(evaluation(grounded, labels, STROKES), CONFIG)
     assert str(found.finding.scope) == "class class 3"
+
+
+def test_contrast_is_tested_where_the_colours_of_figures_tell_the_class():
+    images, labels = drawings(96)
+
+    def tested(shown, count=96):
+        return len(list(RelianceOnStatistics().detect(evaluation(shown[:count], labels[:count], STROKES), CONFIG)))
+
+    assert tested(images) == 0
+    coloured = images * PALETTE[torch.from_numpy(labels)][:, :, None, None]
+    assert tested(coloured) == 1
+    # Of too few images nobody can say whether they do.
+    assert tested(images, 16) == 1
 
 
 def test_an_image_without_a_figure_has_the_colour_of_its_ground():

@@ -38,6 +38,18 @@ def test_centred_figures_are_alike_and_those_anywhere_are_not(count):
     assert not are_laid_out_alike(anywhere)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_light_from_one_side_and_a_frame_are_no_layout(axis):
+    noise = torch.rand(64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    ramp = 2 * torch.linspace(0, 1, 32)
+    lit = noise + (ramp[:, None] if axis == 0 else ramp) * (torch.arange(64) % 2)[:, None, None, None]
+    framed = noise.clone()
+    framed[:, :, :3] = framed[:, :, -3:] = framed[..., :3] = framed[..., -3:] = 3.0
+    # Of independent images, the share deviates by about 1 / 64 of the spread of a mean square over 576 cells.
+    assert abs(share_of_common_layout([*lit])) < 0.02
+    assert abs(share_of_common_layout([*framed])) < 0.02
+
+
 def test_large_images_are_compared_in_cells_and_images_of_one_colour_have_no_layout():
     centred, _ = drawings(32)
     large = torch.nn.functional.interpolate(centred, size=280, mode="nearest")
