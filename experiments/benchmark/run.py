@@ -10,6 +10,7 @@
     .venv/bin/python -m experiments.benchmark.run seventh --seeds 10        # a still later one, on others of those
     .venv/bin/python -m experiments.benchmark.run unseen-texts --seeds 10   # a still later one, on texts it never saw
     .venv/bin/python -m experiments.benchmark.run texts-later --seeds 5     # a still later one, on those texts
+    .venv/bin/python -m experiments.benchmark.run images-later --seeds 5    # a still later one, on those images
     .venv/bin/python -m experiments.benchmark.run tables                    # from what is saved
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
@@ -47,10 +48,11 @@ FIRST = {
     "seventh": 40 * SEEDS,
     "unseen-texts": 50 * SEEDS,
     "texts-later": 60 * SEEDS,
+    "images-later": 80 * SEEDS,
 }
 """The first round of every test: each has rounds of its own."""
 RESULTS = {name: HERE / "results" / f"{name.replace('-', '_')}.jsonl" for name in ("development", *FIRST)}
-ROUNDS = "rounds of 28 runs; of 16 in the tests on images, of 20 in the seventh test, of 12 in the two on unseen texts"
+ROUNDS = "rounds of 28 runs; of 16 in the tests on images, of 20 in the seventh test and its later one, of 12 in the two on texts"
 """What the command says of its option."""
 
 
@@ -88,6 +90,8 @@ def texts() -> dict[str, str]:
         written |= {f"unseen texts: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
     if runs := list(load(RESULTS["texts-later"]).values()):
         written |= {f"texts later: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
+    if runs := list(load(RESULTS["images-later"]).values()):
+        written |= {f"images later: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
     return written
 
 
@@ -113,8 +117,8 @@ def main() -> None:
             cases = planned_images(arguments.seeds, FIRST["images"])
         if arguments.step == "unseen":
             cases = planned_unseen(arguments.seeds, FIRST["unseen"])
-        if arguments.step == "seventh":
-            cases = planned_seventh(arguments.seeds, FIRST["seventh"])
+        if arguments.step in ("seventh", "images-later"):
+            cases = planned_seventh(arguments.seeds, FIRST[arguments.step])
         if arguments.step in ("unseen-texts", "texts-later"):
             cases = planned_unseen_texts(arguments.seeds, FIRST[arguments.step])
         complete(RESULTS[arguments.step], cases, arguments.minutes)
