@@ -52,7 +52,7 @@ FIRST = {
 }
 """The first round of every test: each has rounds of its own."""
 RESULTS = {name: HERE / "results" / f"{name.replace('-', '_')}.jsonl" for name in ("development", *FIRST)}
-ROUNDS = "rounds of 28 runs; of 16 in tests on images, 20 in the seventh and its later one, 12 in the two on unseen texts"
+ROUNDS = "rounds of 28 runs; 16 in tests on images, 20 in the seventh and its later one, 12 in the two on unseen texts"
 """What the command says of its option."""
 
 
