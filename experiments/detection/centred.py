@@ -221,19 +221,21 @@ def flags(runs: Sequence[Run]) -> str:
     return markdown(rows)
 
 
+def largest(confirmed: Sequence[dict[str, Any]]) -> str:
+    """The largest effect of each kind of finding, in words."""
+    effects: dict[str, float] = {}
+    for each in confirmed:
+        effects[each["kind"]] = max(each["effect"], effects.get(each["kind"], 0.0))
+    return ", ".join(f"`{kind}` {effect:.2f}" for kind, effect in effects.items()) or "nothing"
+
+
 def findings(runs: Sequence[Run]) -> str:
     """A row per run of the planted ones, and of the clean ones that are flagged."""
     rows = []
     for run in runs:
         if run["kind"] == CLEAN and not any(run["confirmed"].values()):
             continue
-        said = {
-            f"confirmed, {count} samples": ", ".join(
-                f"`{each['kind']}` {each['effect']:.2f}" for each in run["confirmed"][str(count)]
-            )
-            or "nothing"
-            for count in SAMPLES
-        }
+        said = {f"confirmed, {count} samples": largest(run["confirmed"][str(count)]) for count in SAMPLES}
         rows.append(
             {
                 "data": run["data"],
