@@ -387,8 +387,8 @@ def _is_part_of_objects(
         figures: Where each of them shows something other than its ground; None where that is not plain.
         grid: Rows and columns of the patches.
     """
-    found = mark_in(images[torch.from_numpy(mark.members)], images[mark.image], mark, grid)
-    boxes = {int(member): box for member, box in zip(mark.members, found, strict=True) if box is not None}
+    in_members = mark_in(images[torch.from_numpy(mark.members)], images[mark.image], mark, grid)
+    boxes = {int(member): box for member, box in zip(mark.members, in_members, strict=True) if box is not None}
     middles = np.array([[box.top + box.bottom, box.left + box.right] for box in boxes.values()]) / 2
     away = np.abs(middles - np.median(middles, axis=0)) / [images.shape[2], images.shape[3]]
     if (away.max(1) <= ABOUT_THERE).mean() > MOST_AT_ONE_PATCH:
