@@ -3,16 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lrptrain.batch import Sample
-from lrptrain.findings.figures import PlainGround, plain_ground
 from lrptrain.findings.layout import are_laid_out_alike
-from lrptrain.intervention.regions import images_of
+
+if TYPE_CHECKING:
+    from lrptrain.findings.figures import PlainGround
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,17 @@ class Evaluation:
         return grids.pop() if len(grids) == 1 else None
 
     @cached_property
-    def plain_ground(self) -> PlainGround | None:
+    def plain_ground(self) -> "PlainGround | None":
         """The ground and the figures of the images; None where it is not plain, of texts and without inputs."""
-        return plain_ground(images_of(self.inputs or ()))
+        # Not imported above: reading a record needs no images, and these load the parts that intervene on models.
+        figures = import_module("lrptrain.findings.figures")
+        ground: PlainGround | None = figures.plain_ground(self._images)
+        return ground
+
+    @property
+    def _images(self) -> list[Tensor]:
+        images: list[Tensor] = import_module("lrptrain.intervention.regions").images_of(self.inputs or ())
+        return images
 
     @cached_property
     def any_place_may_hold_objects(self) -> bool:
@@ -109,7 +119,7 @@ class Evaluation:
 
         There, a class explains what any place holds, and a model that reads an object reads a place.
         """
-        images = images_of(self.inputs or ())
+        images = self._images
         alike = len({image.shape for image in images}) == 1 and are_laid_out_alike(images)
         return alike or self.plain_ground is not None
 

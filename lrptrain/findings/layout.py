@@ -34,11 +34,11 @@ def share_of_common_layout(images: Sequence[Float[Tensor, "channels height width
     image is taken away first.
 
     Args:
-        images: The images, at least two, of one shape.
+        images: The images, of one shape.
 
     Returns:
-        The share; at most 1, and about 0 (also a little below) where images have nothing in common. 0 where no image
-        differs from place to place.
+        The share; at most 1, and about 0 (also a little below) where images have nothing in common. 0 of a single
+        image, and where no image differs from place to place.
     """
     factor = max(1, min(images[0].shape[1:]) // CELLS)
     cells = torch.stack([F.avg_pool2d(image.detach().cpu().float()[None], factor)[0] for image in images])
@@ -48,7 +48,7 @@ def share_of_common_layout(images: Sequence[Float[Tensor, "channels height width
     variance = float(cells.square().mean())
     # The square of a mean over independent images is 1 / n of their variance, even where they have nothing in common.
     common = float(cells.mean(0).square().mean()) - variance / number
-    return common / (variance * (1 - 1 / number)) if variance > 0 else 0.0
+    return common / (variance * (1 - 1 / number)) if variance > 0 and number > 1 else 0.0
 
 
 def _inner(side: int) -> slice:

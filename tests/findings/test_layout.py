@@ -56,4 +56,5 @@ def test_large_images_are_compared_in_cells_and_images_of_one_colour_have_no_lay
     # Cells of eight pixels straddle figures that are ten times as large: the shares are near, not equal.
     assert share_of_common_layout([*large]) == pytest.approx(share_of_common_layout([*centred]), abs=0.05)
     assert share_of_common_layout([*torch.ones(8, 3, 16, 16)]) == 0
+    assert share_of_common_layout([*centred[:1]]) == 0
     assert not are_laid_out_alike([*torch.full((8, 3, 16, 16), float("nan"))])
