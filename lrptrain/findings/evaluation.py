@@ -14,6 +14,7 @@ from lrptrain.batch import Sample
 from lrptrain.findings.layout import are_laid_out_alike
 
 if TYPE_CHECKING:
+    from lrptrain.findings.extent import MarkedPatches
     from lrptrain.findings.figures import PlainGround
 
 
@@ -108,9 +109,20 @@ class Evaluation:
         ground: PlainGround | None = figures.plain_ground(self._images)
         return ground
 
+    @cached_property
+    def marked_patches(self) -> "MarkedPatches | None":
+        """Where images hold marks, of which more is asked for where any place may hold objects; None elsewhere."""
+        grid = self.grid
+        if grid is None or not self.any_place_may_hold_objects:
+            return None
+        marked: MarkedPatches = import_module("lrptrain.findings.extent").MarkedPatches(self, grid)
+        return marked
+
     @property
     def _images(self) -> list[Tensor]:
-        images: list[Tensor] = import_module("lrptrain.intervention.regions").images_of(self.inputs or ())
+        # Without a grid, what is called an image may be a table or a series.
+        inputs = () if self.grid is None else self.inputs or ()
+        images: list[Tensor] = import_module("lrptrain.intervention.regions").images_of(inputs)
         return images
 
     @cached_property

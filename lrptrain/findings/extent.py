@@ -18,7 +18,7 @@ from lrptrain.findings.content import (
     sure_share,
 )
 from lrptrain.findings.evaluation import Evaluation
-from lrptrain.findings.figures import PlainGround, belongs_to_objects
+from lrptrain.findings.figures import belongs_to_objects
 from lrptrain.intervention import Region
 from lrptrain.intervention.boxes import Box
 from lrptrain.intervention.regions import images_of, pixels
@@ -45,45 +45,67 @@ class PlantedPatches:
         samples: The samples with their images.
         grid: Rows and columns of the patches.
         predicted: The predicted class of each sample.
-        labels: Where objects are expected at every place, the class of each sample. Then a patch has to hold all but
-            the same picture within each class, whether by these labels or as predicted: of a model that reads a mark
-            among other cues, many answers are not what the mark says. Or it lies at the very edge, and goes with the
-            labels far more surely than other patches. None where objects lie anywhere.
-        plain: The figures on a plain ground, if it is: what belongs to objects is no mark.
     """
 
-    def __init__(
-        self,
-        samples: Sequence[Sample],
-        grid: tuple[int, int],
-        predicted: Int[np.ndarray, " n"],
-        labels: Int[np.ndarray, " n"] | None = None,
-        plain: PlainGround | None = None,
-    ) -> None:
+    def __init__(self, samples: Sequence[Sample], grid: tuple[int, int], predicted: Int[np.ndarray, " n"]) -> None:
         self.samples = samples
         self.grid = grid
         self.predicted = predicted
-        self.labels = labels
-        self.plain = plain
         self._planted: dict[int, bool] = {}
 
     def __contains__(self, patch: int) -> bool:
         if patch not in self._planted:
-            self._planted[patch] = self._look_at(patch)
+            contents = place_contents(self.samples, Region("patches", (patch,)), self.grid)
+            self._planted[patch] = contents is not None and self._look_at(patch, contents)
         return self._planted[patch]
 
-    @property
-    def share(self) -> float:
-        """The share of all patches in which something is planted. It looks at all of them."""
+    def _look_at(self, patch: int, contents: Float[Tensor, "n channels pixels"]) -> bool:
+        detail = contents - contents.mean(2, keepdim=True)
+        return any(is_planted(values.flatten(1).numpy(), self.predicted) for values in (contents, detail))
+
+
+class MarkedPatches(PlantedPatches):
+    """Says of each patch whether it holds a mark where objects are expected at every place.
+
+    It has to hold all but the same picture within each class, whether by the labels or as predicted: of a model that
+    reads a mark among other cues, many answers are not what the mark says. Or it lies at the very edge, and goes with
+    the labels far more surely than other patches. What belongs to objects on a plain ground is no mark.
+
+    Args:
+        evaluation: An evaluation with inputs.
+        grid: Rows and columns of the patches.
+    """
+
+    def __init__(self, evaluation: Evaluation, grid: tuple[int, int]) -> None:
+        predicted = np.array([explained.predicted for explained in evaluation.samples])
+        super().__init__(evaluation.inputs or (), grid, predicted)
+        self.labels = evaluation.labels
+        self.plain = evaluation.plain_ground
+
+    def any_of(self, positions: Sequence[int]) -> bool:
+        """Return whether one of some patches holds a mark, and no more than `MOST_PATCHES` of all patches do."""
         count = self.grid[0] * self.grid[1]
-        return sum(patch in self for patch in range(count)) / count
+        return any(patch in self for patch in positions) and sum(each in self for each in range(count)) <= (
+            MOST_PATCHES * count
+        )
+
+    def _look_at(self, patch: int, contents: Float[Tensor, "n channels pixels"]) -> bool:
+        if self.plain is not None:
+            image = images_of(self.samples[:1])[0]
+            inside = pixels(Region("patches", (patch,)), {"image": image[None]}, self.grid)[0]
+            if belongs_to_objects(self.plain, inside.cpu().numpy()):
+                return False
+        same = any(is_same_picture(contents.numpy(), classes) for classes in (self.labels, self.predicted))
+        return same or self._stands_out(patch)
 
     def _stands_out(self, patch: int) -> bool:
         """Return whether a patch at the very edge goes with the classes far more surely than places elsewhere do."""
         row, column = divmod(patch, self.grid[1])
         at_the_edge = row in (0, self.grid[0] - 1) or column in (0, self.grid[1] - 1)
+        if not at_the_edge:
+            return False
         usual = float(np.quantile(self._sure_shares, USUAL))
-        return at_the_edge and self._sure_shares[patch] >= max(SURE_EXPLAINED_VARIANCE, STANDS_OUT * usual)
+        return bool(self._sure_shares[patch] >= max(SURE_EXPLAINED_VARIANCE, STANDS_OUT * usual))
 
     @cached_property
     def _sure_shares(self) -> Float[np.ndarray, " patches"]:
@@ -91,48 +113,9 @@ class PlantedPatches:
         shares = np.zeros(self.grid[0] * self.grid[1])
         for patch in range(len(shares)):
             contents = place_contents(self.samples, Region("patches", (patch,)), self.grid)
-            if contents is not None and self.labels is not None:
+            if contents is not None:
                 shares[patch] = sure_share(contents.flatten(1).numpy(), self.labels)
         return np.nan_to_num(shares)
-
-    def _look_at(self, patch: int) -> bool:
-        region = Region("patches", (patch,))
-        contents = place_contents(self.samples, region, self.grid)
-        if contents is None:
-            return False
-        if self.plain is not None:
-            inside = pixels(region, {"image": images_of(self.samples[:1])[0][None]}, self.grid)[0]
-            if belongs_to_objects(self.plain, inside.cpu().numpy()):
-                return False
-        if self.labels is not None:
-            same = any(is_same_picture(contents.numpy(), classes) for classes in (self.labels, self.predicted))
-            return same or self._stands_out(patch)
-        detail = contents - contents.mean(2, keepdim=True)
-        return any(is_planted(values.flatten(1).numpy(), self.predicted) for values in (contents, detail))
-
-
-def surely_marked_patches(evaluation: Evaluation, grid: tuple[int, int]) -> PlantedPatches:
-    """Return where images hold all but the same picture in each class: what is asked for where objects may lie there.
-
-    Args:
-        evaluation: An evaluation with inputs.
-        grid: Rows and columns of the patches.
-    """
-    predicted = np.array([explained.predicted for explained in evaluation.samples])
-    return PlantedPatches(evaluation.inputs or (), grid, predicted, evaluation.labels, evaluation.plain_ground)
-
-
-def holds_a_mark(positions: Sequence[int], marked: PlantedPatches) -> bool:
-    """Return whether a place holds a mark where objects may lie at any place.
-
-    Args:
-        positions: Indices of patches, row by row.
-        marked: Where images hold all but the same picture in each class; see `surely_marked_patches`.
-
-    Returns:
-        False also where more than `MOST_PATCHES` of all patches do.
-    """
-    return any(patch in marked for patch in positions) and marked.share <= MOST_PATCHES
 
 
 def reached_patches(positions: Sequence[int], planted: PlantedPatches) -> tuple[int, ...]:

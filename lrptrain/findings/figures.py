@@ -23,7 +23,10 @@ SIDE = 64
 CHANNELS = 8
 """Of more channels than these, the first ones tell which pixels have one colour."""
 TOLERANCE = 0.02
-"""A pixel is of the ground if no channel differs from it by more than this part of the range of all pixels."""
+"""A pixel is of the ground if no channel differs from it by more than this part of the range of pixels."""
+OUTLIERS = 0.01
+"""The range leaves out so many of the pixels at either end: a few that are far brighter than all others, as metal is in
+a scan, would make all else one ground."""
 PLAIN_FROM = 0.45
 """The ground is plain if it takes up so much of an image, in the median of all. Of scanned digits it is 0.83, of
 clothes 0.52, of drawn cells with noise 0.28, of photographs of things, pets and birds 0.07 at most."""
@@ -57,11 +60,10 @@ def plain_ground(images: Sequence[Float[Tensor, "channels height width"]]) -> Pl
     """Return the ground and the figures of images; None unless most of them have a plain ground, and all one shape."""
     if len({image.shape for image in images}) != 1:
         return None
-    # One by one: all images in 32 bits are hundreds of megabytes.
-    low = min(float(image.min()) for image in images)
-    spread = max(float(image.max()) for image in images) - low
+    low, spread = _usual_range(images)
     if not 0 < spread < float("inf"):  # images of one colour, or of nan
         return None
+    # One by one: all images in 32 bits are hundreds of megabytes.
     grounds = []
     figures = []
     for image in images:
@@ -72,6 +74,19 @@ def plain_ground(images: Sequence[Float[Tensor, "channels height width"]]) -> Pl
     figure = np.stack(figures)
     plain = bool(np.median(1 - figure.mean((1, 2))) >= PLAIN_FROM)
     return PlainGround(torch.stack(grounds), figure, np.stack([*_through_the_middle(figure)])) if plain else None
+
+
+def _usual_range(images: Sequence[Float[Tensor, "channels height width"]]) -> tuple[float, float]:
+    """Return the least value of pixels and how far they reach beyond it, without `OUTLIERS`."""
+    values = np.concatenate([_on_a_grid(image).flatten().detach().cpu().float().numpy() for image in images])
+    low, high = np.quantile(values, [OUTLIERS, 1 - OUTLIERS])
+    # Of thin strokes all may be outliers.
+    return (float(low), float(high - low)) if high > low else (float(values.min()), float(np.ptp(values)))
+
+
+def _on_a_grid(image: Float[Tensor, "channels height width"]) -> Float[Tensor, "channels rows columns"]:
+    step = max(1, min(image.shape[1:]) // SIDE)
+    return image[:, ::step, ::step]
 
 
 def colours(
@@ -89,9 +104,8 @@ def _commonest_colour(
     image: Float[Tensor, "channels height width"], low: float, spread: float
 ) -> Float[Tensor, " channels"]:
     """Return the median colour of the pixels whose levels are the commonest in the image."""
-    step = max(1, min(image.shape[1:]) // SIDE)
-    colours = image[:, ::step, ::step].flatten(1)  # [channels, pixels]
-    levels = ((colours[:CHANNELS] - low) / spread * LEVELS).long()
+    colours = _on_a_grid(image).flatten(1)  # [channels, pixels]
+    levels = ((colours[:CHANNELS] - low) / spread * LEVELS).long().clamp(0, LEVELS)
     _, group, count = np.unique(_number(levels).numpy(), return_inverse=True, return_counts=True)
     return colours[:, torch.from_numpy(group == count.argmax())].median(1).values
 

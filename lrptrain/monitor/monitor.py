@@ -128,6 +128,7 @@ class MonitorCore:
         self.evaluated_epoch: int | None = None
         self._findings: list[Finding] = []
         self._hints = ""
+        self._lie_alike = False
         self._skill = Skill()
         self._guided_by: Sequence[str] = ()
         self._method = self.config.method
@@ -456,6 +457,7 @@ class MonitorCore:
         self.scored = gathered.explained
         self._findings = record.findings
         self._hints = record.hints
+        self._lie_alike = evaluation.any_place_may_hold_objects
         self._evaluations += 1
         why = held_back(context.module)
         self._guided_by = guiding(context.module)
@@ -716,7 +718,9 @@ class MonitorCore:
 
     def _found_by(self) -> Power:
         is_tested = self.config.intervention is not None
-        return found_by(self.scored, self.config.bound, self.config.confidence, self._skill.text, is_tested)
+        return found_by(
+            self.scored, self.config.bound, self.config.confidence, self._skill.text, is_tested, self._lie_alike
+        )
 
     def _closing(self) -> str:
         assert self.evaluated_epoch is not None

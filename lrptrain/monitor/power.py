@@ -60,7 +60,12 @@ class Power(NamedTuple):
 
 
 def found_by(
-    scored: Sequence[ExplainedSample], bound: float | str, confidence: float, answer: str = "", is_tested: bool = True
+    scored: Sequence[ExplainedSample],
+    bound: float | str,
+    confidence: float,
+    answer: str = "",
+    is_tested: bool = True,
+    lie_alike: bool = False,
 ) -> Power:
     """Return what a shortcut would have been found by, for a run without any.
 
@@ -70,6 +75,7 @@ def found_by(
         confidence: As for `power_line`.
         answer: What is to be said of a model that gives one answer to nearly all samples; "" of any other.
         is_tested: Whether interventions test what is suspected: some of it is looked for only then.
+        lie_alike: Whether objects may lie at any place of the images, so that more was asked for.
     """
     if answer:
         return Power(False, answer)
@@ -91,7 +97,10 @@ def found_by(
         if is_tested:
             kinds = "words alike in its embedding, punctuation, links, numbers, capitals"
             places = f"single words, {kinds}, the length and the ends of texts"
-    return Power(True, f"Looked for without annotations: {places}.")
+    text = f"Looked for without annotations: {places}."
+    if lie_alike:
+        text += " Its objects lie alike or on a plain ground: only what surely is no part of them counted."
+    return Power(True, text)
 
 
 def _points(shortfall: float) -> str:

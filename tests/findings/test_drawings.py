@@ -17,7 +17,8 @@ from lrptrain.findings.detectors.marks import MarkAnywhere, find_marks
 from lrptrain.findings.detectors.positions import FocusAtPosition
 from lrptrain.findings.detectors.shading import RelianceOnShading, share_of_light
 from lrptrain.findings.detectors.statistics import RelianceOnStatistics
-from lrptrain.findings.extent import surely_marked_patches
+from lrptrain.findings.extent import MarkedPatches
+from lrptrain.findings.plain_features import remark
 from lrptrain.intervention import Region
 from lrptrain.intervention.shading import _surfaces, shading
 from tests.findings.drawings import CLASSES, SIDE, drawings
@@ -54,6 +55,12 @@ def evaluation(images, labels, patches, predicted=None):
     return Evaluation(explained, inputs)
 
 
+def marked_patches(given) -> MarkedPatches:
+    assert given.marked_patches is not None
+    assert given.marked_patches is given.marked_patches  # all detectors ask the same
+    return given.marked_patches
+
+
 def with_tags(images, labels):
     """A tag of the class's colour in the upper left corner, which one image in sixteen has of another class."""
     codes = torch.from_numpy(np.where(np.arange(len(labels)) % 16 == 5, (labels + 1) % CLASSES, labels))
@@ -82,7 +89,7 @@ def lettered(images, labels, patch):
 def test_what_stands_out_at_the_very_edge_is_a_position_and_inside_it_may_be_evidence(patch, found):
     images, labels = chests(128)
     given = evaluation(lettered(images, labels, patch), labels, (patch,))
-    marked = surely_marked_patches(given, GRID)
+    marked = marked_patches(given)
     inputs = given.inputs or ()
     contents = place_contents(inputs, Region("patches", (patch,)), GRID)
     assert contents is not None
@@ -101,7 +108,7 @@ def test_nothing_stands_out_where_most_places_go_with_the_classes():
         :, None, None, None
     ]
     given = evaluation(lettered(images + shades, labels, 6), labels, (6,))
-    assert 6 not in surely_marked_patches(given, GRID)
+    assert 6 not in marked_patches(given)
 
 
 def test_where_most_places_never_vary_within_a_class_none_is_a_position():
@@ -111,7 +118,7 @@ def test_where_most_places_never_vary_within_a_class_none_is_a_position():
     few[:, :, :4, :16] += patterns[labels][:, :, :4, :16]  # 4 patches of 49
     for given, found in ((few, True), (images + patterns[labels], False)):
         held = evaluation(given, labels, (1,))
-        assert 1 in surely_marked_patches(held, GRID)
+        assert 1 in marked_patches(held)
         assert bool(list(FocusAtPosition().detect(held, CONFIG))) == found
 
 
@@ -122,7 +129,7 @@ def test_what_lies_in_the_middle_of_a_plain_ground_is_the_object(patch, found):
     top, left = (4 * place for place in divmod(patch, 7))
     images[:, :, top : top + 4, left : left + 4] = PALETTE[torch.from_numpy(labels)][:, :, None, None]
     given = evaluation(images, labels, (patch,))
-    assert (patch in surely_marked_patches(given, GRID)) == found
+    assert (patch in marked_patches(given)) == found
 
 
 def test_shapes_that_never_vary_are_no_positions():
@@ -329,6 +336,13 @@ def test_contrast_is_tested_where_the_colours_of_figures_tell_the_class():
     assert tested(coloured) == 1
     # Of too few images nobody can say whether they do.
     assert tested(images, 16) == 1
+
+
+def test_a_thumbnail_that_foretells_the_answers_is_no_hint_where_it_is_the_object():
+    images, labels = drawings(64)
+    noise = torch.rand(64, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
+    assert remark(0.9, evaluation(images, labels, STROKES)) == ""
+    assert remark(0.9, evaluation(noise, labels, STROKES)) != ""
 
 
 def test_an_image_without_a_figure_has_the_colour_of_its_ground():

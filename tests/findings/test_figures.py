@@ -51,6 +51,19 @@ def test_photographs_have_no_plain_ground_nor_have_images_of_one_colour_or_of_se
     assert plain_ground([]) is None
 
 
+def test_a_few_pixels_far_brighter_than_all_others_make_no_ground():
+    """As metal in a scan: by the range of all pixels, all else would be of one colour."""
+    noise = torch.rand(16, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    noise[:, :, 3, 3] = 100.0
+    assert plain_ground([*noise]) is None
+
+
+def test_thin_strokes_are_figures_though_all_of_them_are_rare():
+    images = torch.zeros(16, 1, 64, 64)
+    images[:, :, 30, 20:30] = 1  # 10 of 4096 pixels
+    assert ground_of(images).figure.sum() == 160
+
+
 def test_most_images_have_to_have_one():
     noise = torch.rand(16, 3, 28, 28, generator=torch.Generator().manual_seed(0))
     white, _ = drawings(16)

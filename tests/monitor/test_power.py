@@ -1,6 +1,7 @@
 """What a sample can show: by the test itself, on drawn samples whose mean lies as far below as is said."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,3 +89,11 @@ def test_of_too_few_samples_nothing_is_said_to_be_absent(count, said):
     power = found_by(shares[:count], "chance", 0.95)
     assert power == (False, f"That says nothing: {said} too few to find anything; 5 can be enough.")
     assert found_by(shares, "chance", 0.95).tells
+
+
+def test_where_objects_lie_alike_it_is_said_that_more_was_asked_for():
+    without = [replace(scored(i % 2, 0.5 + i / 100), values={}, predicted=i % 2) for i in range(32)]
+    told = [found_by(without, "chance", 0.95, lie_alike=each) for each in (False, True)]
+    assert all(power.tells for power in told)
+    assert "only what surely is no part of them counted" not in told[0].text
+    assert told[1].text.endswith("only what surely is no part of them counted.")

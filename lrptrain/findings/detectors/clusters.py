@@ -13,7 +13,6 @@ from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, reg
 from lrptrain.findings.detectors.positions import describe, lies_in_the_middle, part_of_image
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation
-from lrptrain.findings.extent import holds_a_mark, surely_marked_patches
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL
 from lrptrain.intervention import Region
@@ -59,7 +58,7 @@ class RelevanceCluster(Detector):
             return
         shares = evaluation.shares
         predicted = np.array([explained.predicted for explained in evaluation.samples])
-        marked = surely_marked_patches(evaluation, grid)
+        marked = evaluation.marked_patches
         for cluster in relevance_clusters(shares):
             region = Region("patches", cluster.positions)
             # Of all images, not of the members: `explained_by_class` says why.
@@ -70,7 +69,7 @@ class RelevanceCluster(Detector):
             doubtful = lies_in_the_middle(cluster.positions, grid)
             if doubtful and not is_same_picture(contents.numpy(), predicted):
                 continue
-            if evaluation.any_place_may_hold_objects and not holds_a_mark(cluster.positions, marked):
+            if marked is not None and not marked.any_of(cluster.positions):
                 continue
             finding = high_share_finding(
                 self,

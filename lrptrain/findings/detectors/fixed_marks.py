@@ -19,7 +19,6 @@ from lrptrain.findings.detectors.positions import describe, lies_in_the_middle, 
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.detectors.unlocated import evenly
 from lrptrain.findings.evaluation import Evaluation
-from lrptrain.findings.extent import holds_a_mark, surely_marked_patches
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import Scope
 from lrptrain.findings.wording import intervention_sentence
@@ -92,10 +91,10 @@ class FixedMarkOfClass(Detector):
             return
         predicted = np.array([explained.predicted for explained in evaluation.samples])
         labels = evaluation.labels
-        marked = surely_marked_patches(evaluation, grid)
+        marked = evaluation.marked_patches
         for mark in find_fixed_marks(images, labels):
             patches = _patches(mark.cells, grid)
-            if evaluation.any_place_may_hold_objects and not holds_a_mark(patches, marked):
+            if marked is not None and not marked.any_of(patches):
                 continue
             rows = np.flatnonzero(labels == mark.label)
             finding = high_share_finding(

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation
-from lrptrain.findings.extent import PlantedPatches, holds_a_mark, reached_patches, surely_marked_patches
+from lrptrain.findings.extent import PlantedPatches, reached_patches
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.halves import judging, suspecting, suspecting_members
 from lrptrain.findings.scopes import OVERALL, ScopeMembers, split_into_scopes
@@ -57,13 +57,14 @@ class FocusAtPosition(Detector):
         on_evidence = np.array([no_evidence if x.annotated is None else x.annotated for x in evaluation.samples])
         scopes = {each.scope: each.member for each in split_into_scopes(evaluation.labels, config.class_names)}
         suspects = [ScopeMembers(scope, suspecting_members(member)) for scope, member in scopes.items()]
-        planted = _planted_patches(evaluation, grid, annotated)
+        marked = None if annotated else evaluation.marked_patches
+        planted = marked or _planted_patches(evaluation, grid)
         for scope, suspected, p_value in fixed_positions(shares * ~on_evidence, grid, suspects, config.confidence):
             judges = judging(np.flatnonzero(scopes[scope.scope]))
-            if planted is not None and planted.labels is not None:
-                if not holds_a_mark(suspected, planted):
+            if marked is not None:
+                if not marked.any_of(suspected):
                     continue
-                suspected = tuple(position for position in suspected if position in planted)
+                suspected = tuple(position for position in suspected if position in marked)
             positions = _with_all_planted(suspected, planted, on_evidence[judges])
             # Where the evidence itself lies at these positions, painting them over would show nothing about a shortcut.
             free: Bool[np.ndarray, " n"] = np.asarray(~on_evidence[:, list(positions)].any(1))
@@ -88,12 +89,10 @@ class FocusAtPosition(Detector):
             yield Candidate(finding, Region("patches", positions), tested)
 
 
-def _planted_patches(evaluation: Evaluation, grid: tuple[int, int], annotated: bool) -> PlantedPatches | None:
-    """Return where something is planted; None if no intervention follows."""
+def _planted_patches(evaluation: Evaluation, grid: tuple[int, int]) -> PlantedPatches | None:
+    """Return where something is planted, in the suspects' images; None if no intervention follows."""
     if evaluation.inputs is None:
         return None
-    if not annotated and evaluation.any_place_may_hold_objects:
-        return surely_marked_patches(evaluation, grid)
     rows = suspecting(np.arange(len(evaluation.samples)))
     predicted = np.array([evaluation.samples[row].predicted for row in rows])
     return PlantedPatches([evaluation.inputs[row] for row in rows], grid, predicted)
