@@ -13,9 +13,8 @@ from lrptrain.batch.task import Task, TaskName
 from lrptrain.callbacks.base import inform
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.guidance.guided_step import Progress
-from lrptrain.guidance.guided_training import GuidedTraining
+from lrptrain.guidance.guided_training import GuidedTraining, SwapOption
 from lrptrain.guidance.schedule import Decay
-from lrptrain.guidance.swaps import SwapName
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.trainers.processes import Processes
 from lrptrain.trainers.wrapping import wrap_method
@@ -89,7 +88,10 @@ class RelevanceGuidance(ModelCallback):
             needed: for a reliance on colour and contrast, such as a tint; or "outside+statistics", both, for a model
             that would go over from the one to the other; or "detail", how strong fine detail is, for a reliance
             on sharpness, noise or texture; or "shading", how light falls across the image; or "edges", what lies along
-            its edges.
+            its edges. Or, without annotations, what findings name: those of an earlier run (`swap=monitor.findings`),
+            of which the confirmed ones count; or "findings", what the run's own `RelevanceMonitor` confirms, from then
+            on, but for what a person has to judge. Places, words and properties of images can be swapped so; batches
+            are guided as if all else were annotated as evidence, and annotations are not read.
         warmup_steps: Optimizer steps in which the weight rises from 0.
         decay: How the weight falls after that, to 0 at the end of training: "none", "linear" or "cosine".
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.
@@ -128,7 +130,7 @@ class RelevanceGuidance(ModelCallback):
         every_n_batches: int = 1,
         max_samples: int | None = None,
         margin: int | None = None,
-        swap: SwapName = "outside",
+        swap: SwapOption = "outside",
         warmup_steps: int = 0,
         decay: Decay = "none",
         adaptive: bool = False,

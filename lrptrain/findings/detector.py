@@ -170,7 +170,7 @@ def detect_candidates(
     config: DetectionConfig,
     on_failure: Callable[[str, Exception], None] | None = None,
 ) -> list[Candidate]:
-    """Return the candidates of all detectors, whose findings say what the samples are.
+    """Return the candidates of all detectors, whose findings say what the samples are, and which part of them it is.
 
     Args:
         evaluation: The explained samples. With `inputs`, there will be an intervention: then places are candidates,
@@ -191,5 +191,15 @@ def detect_candidates(
             if on_failure is None:
                 raise
             on_failure(detector.kind, error)
-    medium = evaluation.medium
-    return [each._replace(finding=replace(each.finding, medium=medium)) for each in candidates]
+    return [each._replace(finding=_complete(each, evaluation)) for each in candidates]
+
+
+def _complete(candidate: Candidate, evaluation: "Evaluation") -> "Finding":
+    """Return the finding of a candidate with what every detector would say alike."""
+    # Not imported above: reading a record needs no intervention.
+    from lrptrain.intervention.parts import part_of
+
+    finding = candidate.finding
+    name = get_detector(finding.kind).place(finding)
+    part = part_of(candidate.region, name, evaluation.grid, evaluation.inputs or ())
+    return replace(finding, medium=evaluation.medium, part=part)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from lrptrain.batch.parts import InputPart
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.markup import finding_html
 from lrptrain.findings.proof import Proof
@@ -82,6 +83,7 @@ class Finding:
             `"markers"` or `"case"`; with a mark, `"paste"` or `"common"`; "" where it is not known.
         association: How well the property that it is about tells the class of the samples, from 0 (guessing) to 1; None
             where that was not measured. See `lrptrain.findings.association`.
+        part: Which part of every input the place is, so that guidance can swap it; None if it is none that all have.
         excerpts: Of texts, the words of the worst samples that show it, in their order.
         also: The further findings of the same fact, in classes and groups and for other targets; see
             `lrptrain.findings.facts`. None of them has any of its own.
@@ -111,6 +113,7 @@ class Finding:
     beside_evidence: bool = False
     strategy: str = ""
     association: float | None = None
+    part: InputPart | None = None
     excerpts: tuple[str, ...] = ()
     also: tuple["Finding", ...] = ()
     proof: Proof | None = field(default=None, compare=False)
@@ -199,6 +202,7 @@ class Finding:
         for name in ("worst_samples", "history", "states", "excerpts"):
             fields[name] = tuple(values.get(name, ()))
         fields["proof"] = Proof.from_dict(values["proof"]) if values.get("proof") else None
+        fields["part"] = InputPart.from_dict(values["part"]) if values.get("part") else None
         fields["also"] = tuple(cls.from_dict(each) for each in values.get("also", ()))
         return cls(**fields)
 

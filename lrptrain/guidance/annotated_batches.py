@@ -12,6 +12,7 @@ from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.guidance.evidence import evidence, guidable_samples, in_annotated_fraction, without_annotation
+from lrptrain.guidance.named_parts import NamedParts
 from lrptrain.terminal import WrappedWarning
 from lrptrain.trainers.failures import Failures
 
@@ -28,6 +29,7 @@ class AnnotatedBatches:
         batch_adapter: Brings a batch of another form to the contract's names.
         seed: The seed of the draw of the fraction.
         failed: Counts batches that cannot be read.
+        named: What findings name: all else is the evidence then, and annotations are not read. None without findings.
 
     Attributes:
         left_out: How often a sample went unguided for its values.
@@ -46,6 +48,7 @@ class AnnotatedBatches:
         batch_adapter: BatchAdapter | None,
         seed: int,
         failed: Failures,
+        named: NamedParts | None = None,
     ) -> None:
         self.needs_label = needs_label
         self.needs_annotation = needs_annotation
@@ -55,6 +58,7 @@ class AnnotatedBatches:
         self.batch_adapter = batch_adapter
         self.seed = seed
         self.failed = failed
+        self.named = named
         self.start_over()
 
     def start_over(self) -> None:
@@ -75,9 +79,9 @@ class AnnotatedBatches:
         """
         try:
             columns: dict[str, Any] = read_batch(batch, self.batch_adapter, task)
-            if not self.needs_annotation:
+            if not self.needs_annotation or self.named is not None:
                 columns = {name: x for name, x in columns.items() if name not in ANNOTATIONS}
-                columns["mask"] = _all_evidence(columns)
+                columns = _all_evidence(columns) if self.named is None else self.named.annotated(columns)
             if (self.sparse or worked) and not columns.keys() & set(ANNOTATIONS):
                 return columns, _none()  # None for every sample of this batch
             self._png_masks.add(columns)
@@ -122,8 +126,8 @@ class AnnotatedBatches:
         return without_annotation(columns, problems) if problems else columns
 
 
-def _all_evidence(columns: dict[str, Any]) -> Tensor:
-    """Return masks by which all of every image counts; samples that cannot be used are taken out as ever.
+def _all_evidence(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return a batch with masks by which all of every image counts; what cannot be used is taken out as ever.
 
     Raises:
         ValueError: If there are no images.
@@ -131,7 +135,8 @@ def _all_evidence(columns: dict[str, Any]) -> Tensor:
     image = next((columns[name] for name in IMAGES if name in columns), None)
     if image is None:
         raise ValueError(f"swap='statistics' is one of images, and the batch has {sorted(columns)}")
-    return torch.ones((len(image), *image.shape[-2:]), dtype=torch.uint8, device=image.device)
+    mask = torch.ones((len(image), *image.shape[-2:]), dtype=torch.uint8, device=image.device)
+    return {**columns, "mask": mask}
 
 
 def _none() -> Tensor:

@@ -1,24 +1,30 @@
 """Guidance of a training, whoever runs its loop: what a trainer hands in is each step, and where it stands."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import BatchAdapter
+from lrptrain.batch.parts import InputPart
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.guidance.annotated_batches import AnnotatedBatches
 from lrptrain.guidance.guided_step import GuidedStep, Progress
+from lrptrain.guidance.named_parts import NamedParts, names_of, parts_of, swap_of
 from lrptrain.guidance.objective import SWAP, Objective, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule
 from lrptrain.guidance.strength import Strength
-from lrptrain.guidance.swaps import SwapName
+from lrptrain.guidance.swaps import FINDINGS, SwapName
+from lrptrain.intervention.parts import parts_noted_of
 from lrptrain.intervention.swap import LARGE_RING, ring_share
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.messages import inform
 from lrptrain.trainers.processes import Processes
+
+SwapOption = SwapName | Literal["findings"] | Sequence[Any]
+"""What users say that is swapped: its name, or findings."""
 
 
 class GuidedTraining:
@@ -32,6 +38,8 @@ class GuidedTraining:
 
     Attributes:
         objective: The losses.
+        named: What findings name, where that is swapped; None else.
+        follows_monitor: Whether that is what the run's own monitor confirms.
         task: What the user says that the model's output means.
         schedule: How the weight rises and falls.
         strength: What scales the guidance.
@@ -66,7 +74,7 @@ class GuidedTraining:
         every_n_batches: int = 1,
         max_samples: int | None = None,
         margin: int | None = None,
-        swap: SwapName = "outside",
+        swap: SwapOption = "outside",
         warmup_steps: int = 0,
         decay: Decay = "none",
         adaptive: bool = False,
@@ -84,8 +92,11 @@ class GuidedTraining:
         if adaptive and not weights:
             raise ValueError(f"adaptive=True scales losses, and {SWAP} has none: leave it out")
         options = dict(method_options or {})
+        self.follows_monitor = isinstance(swap, str) and swap == FINDINGS
+        self.named = _named_parts(swap)
+        swapped = cast(SwapName, swap) if self.named is None else swap_of(self.named)
         self.objective = Objective(
-            weights, method, options, target, first_order, margin, find_task(task), swapped_share, swap
+            weights, method, options, target, first_order, margin, find_task(task), swapped_share, swapped
         )
         self.task = task
         self.schedule = Schedule(warmup_steps, decay)
@@ -107,13 +118,16 @@ class GuidedTraining:
         self.batches = AnnotatedBatches(
             needs_label=self.objective.needs_label,
             needs_annotation=self.objective.needs_annotation,
-            sparse=sparse or annotated_fraction < 1,
+            # Not every batch has what findings name, and none has it before the first finding.
+            sparse=sparse or annotated_fraction < 1 or self.named is not None,
             annotated_fraction=annotated_fraction,
             max_samples=max_samples,
             batch_adapter=batch_adapter,
             seed=seed,
             failed=self.failed,
+            named=self.named,
         )
+        self._parts_at_first = () if self.named is None else self.named.parts
         self.start_over()
 
     @property
@@ -144,6 +158,8 @@ class GuidedTraining:
         self.strength.start_over()
         self.batches.start_over()
         self._guided = False
+        if self.named is not None:
+            self.named.parts = self._parts_at_first
 
     def begin(
         self, model: nn.Module, trained: nn.Module, batch: Any, progress: Progress, processes: Processes
@@ -161,8 +177,12 @@ class GuidedTraining:
         # guided and compared follows the batch index and the state, which are the same in all of them.
         if progress.batch % self.every_n_batches:
             return None
+        if self.follows_monitor:
+            self._follow(trained)
         if not (self.worked or self._asked):
             self._asked = True
+            if self.named is not None and not self.follows_monitor:
+                self.inform(f"{self.name}: samples swap what the findings name: {names_of(self.named.parts)}")
             # A model may say that it is none of classes. Only before its first step: those of transformers note in
             # their first forward pass with labels what the labels look like.
             find_task(self.task, model)
@@ -170,6 +190,16 @@ class GuidedTraining:
         if len(rows) and not self.worked:
             self._mention_margin(columns["evidence"][rows.to(columns["evidence"].device)])
         return GuidedStep(self, model, trained, batch, columns, rows, progress, processes)
+
+    def _follow(self, trained: nn.Module) -> None:
+        """Swap what the run's own monitor has confirmed by now, too, and say so.
+
+        All processes of a monitor come to the same findings, so that they swap alike.
+        """
+        assert self.named is not None
+        new = self.named.add(parts_noted_of(trained))
+        if new:
+            self.inform(f"{self.name}: from here on, samples swap what the monitor has confirmed: {names_of(new)}")
 
     def _mention_margin(self, annotation: Tensor) -> None:
         """Say so once if the margin of the swaps keeps much of the surroundings of the first guided images."""
@@ -211,6 +241,7 @@ class GuidedTraining:
             "skipped": self.skipped,
             "failures": self.failures,
             "worked": self.worked,
+            "parts": [part.to_dict() for part in ([] if self.named is None else self.named.parts)],
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -219,6 +250,15 @@ class GuidedTraining:
         self.skipped = state_dict["skipped"]
         self.worked = state_dict["worked"]
         self.failed.count = state_dict["failures"]
+        if self.named is not None:  # checkpoints of earlier versions have none
+            self.named.add(InputPart.from_dict(values) for values in state_dict.get("parts", ()))
+
+
+def _named_parts(swap: SwapOption) -> NamedParts | None:
+    """Return what findings name; None for a swap of another kind."""
+    if isinstance(swap, str):
+        return NamedParts() if swap == FINDINGS else None
+    return NamedParts(parts_of(swap))
 
 
 def _all_finite(gradients: list[Tensor]) -> bool:

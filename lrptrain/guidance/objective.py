@@ -11,7 +11,7 @@ from torch import Tensor
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.guidance.losses import LOSSES, GuidedBatch, LossSum, MapSettings, Needs
-from lrptrain.guidance.swaps import OUTSIDE, SWAPS, Swap, SwapName
+from lrptrain.guidance.swaps import FINDINGS, OUTSIDE, SWAPS, Swap, SwapName
 from lrptrain.relevance import UnsupportedMethodError
 from lrptrain.relevance.default import GUIDANCE_METHODS, check_method
 from lrptrain.relevance.interception import InterceptedForward
@@ -32,7 +32,7 @@ class Objective:
         weights: The weight by name of the loss, of `lrptrain.guidance.LOSSES`.
         swapped_share: The share of the samples that the step sees swapped, above 0 and up to 1; None for a step that
             sees its batch as it is.
-        swap: What is swapped, a name of `lrptrain.guidance.swaps.SWAPS`.
+        swap: What is swapped: a name of `lrptrain.guidance.swaps.SWAPS`, or a swap of what findings name.
         method: The relevance method of the maps that losses on maps judge; None for the first of
             `lrptrain.relevance.default.GUIDANCE_METHODS` that can serve the model.
         options: The options of the method.
@@ -54,14 +54,15 @@ class Objective:
     margin: int | None = None
     task: Task = CLASSES
     swapped_share: float | None = None
-    swap: SwapName = "outside"
+    swap: SwapName | Swap = "outside"
 
     def __post_init__(self) -> None:
-        if self.swap not in SWAPS:
-            raise ValueError(unknown_name("swap", self.swap, list(SWAPS)))
-        if self.margin is not None and not self.swap_kind.needs_annotation:
+        if isinstance(self.swap, str) and self.swap not in SWAPS:
+            raise ValueError(unknown_name("swap", self.swap, [*SWAPS, FINDINGS]))
+        goes_by_evidence = isinstance(self.swap, str) and self.swap_kind.needs_annotation
+        if self.margin is not None and not goes_by_evidence:
             raise ValueError(
-                f"margin is one around the evidence, which swap={self.swap!r} does not go by: leave it out"
+                f"margin is one around the evidence, which swap={self._swap_name} does not go by: leave it out"
             )
         if self.swapped_share is not None and not 0 < self.swapped_share <= 1:
             raise ValueError(
@@ -76,7 +77,7 @@ class Objective:
                 raise ValueError(f"the weight of {name} must be positive and finite, not {weight}")
         if self.swap != OUTSIDE and not self.swaps and not self._takes_second_pass:
             raise ValueError(
-                f"swap={self.swap!r} says what {SWAP} and consistency swap, and {', '.join(self.weights)} swaps "
+                f"swap={self._swap_name} says what {SWAP} and consistency swap, and {', '.join(self.weights)} swaps "
                 "nothing: leave it out"
             )
         if self.margin is not None and self.margin < 0:
@@ -103,7 +104,12 @@ class Objective:
     @property
     def swap_kind(self) -> Swap:
         """What carries out the swaps."""
-        return SWAPS[self.swap]
+        return SWAPS[self.swap] if isinstance(self.swap, str) else self.swap
+
+    @property
+    def _swap_name(self) -> str:
+        """How the user names the swap, in messages."""
+        return repr(self.swap if isinstance(self.swap, str) else FINDINGS)
 
     @property
     def needs_annotation(self) -> bool:

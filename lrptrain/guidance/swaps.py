@@ -17,6 +17,8 @@ from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_
 from lrptrain.intervention.swap import outside_evidence, random_cycle, swap_surroundings
 
 OUTSIDE = "outside"
+FINDINGS = "findings"
+"""What users call that which the monitor of the same run has confirmed; see `lrptrain.guidance.named_parts`."""
 SwapName = Literal["outside", "statistics", "outside+statistics", "detail", "shading", "edges"]
 
 

@@ -18,12 +18,14 @@ from torch import Tensor
 
 from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
+from lrptrain.batch.parts import InputPart
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, find_task
-from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
+from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce, unfold
 from lrptrain.findings.wording import percent
 from lrptrain.intervention import KeptChanges
 from lrptrain.intervention.confidence import sharpness
 from lrptrain.intervention.effects import model_output
+from lrptrain.intervention.parts import note_parts
 from lrptrain.intervention.regions import kept_by_margin
 from lrptrain.intervention.swap import LARGE_RING
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
@@ -64,6 +66,12 @@ from lrptrain.trainers.held_back import guiding, held_back
 from lrptrain.trainers.hyperparameters import find_hyperparameters
 from lrptrain.trainers.processes import gather
 from lrptrain.trainers.progress import no_bar
+
+
+def _parts_at_fault(findings: Sequence[Finding]) -> list[InputPart]:
+    """Return the parts of inputs that confirmed findings name, without those that a person has to judge."""
+    confirmed = [each for each in unfold(findings) if each.state == "confirmed" and each.is_fault]
+    return [each.part for each in confirmed if each.part is not None]
 
 
 def _are_signs(label: Tensor | None) -> bool:
@@ -456,6 +464,7 @@ class MonitorCore:
         changes = gather_changes(kept_changes, record.findings, candidate_of(candidates))
         self.scored = gathered.explained
         self._findings = record.findings
+        note_parts(context.module, _parts_at_fault(record.findings))
         self._hints = record.hints
         self._lie_alike = evaluation.any_place_may_hold_objects
         self._evaluations += 1

@@ -1,0 +1,231 @@
+"""Swaps of what a monitor has confirmed: a place, words, a property; no annotation says what is evidence.
+
+All that no finding names counts as evidence then. So a batch that nobody has annotated can be guided as an annotated
+one is: what the findings name is what lies outside.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from jaxtyping import Bool, Int, Shaped
+from torch import Tensor
+
+from lrptrain.batch import IMAGES
+from lrptrain.batch.annotations import IGNORED
+from lrptrain.batch.content import content_tokens
+from lrptrain.batch.parts import InputPart, check_medium
+from lrptrain.guidance.swaps import FINDINGS, SWAPS, Swap
+from lrptrain.intervention.swap import places_in_order, random_cycle, random_places, swap_places
+
+
+class NamesPart(Protocol):
+    """A finding, as far as guidance goes by it."""
+
+    state: str
+    is_fault: bool
+    title: str
+    part: InputPart | None
+    also: tuple[Any, ...]
+
+
+class NamedParts:
+    """What findings name, which may become more while a model is trained.
+
+    Args:
+        parts: What is named from the beginning.
+
+    Attributes:
+        parts: What is named by now, none within another.
+    """
+
+    def __init__(self, parts: Iterable[InputPart] = ()) -> None:
+        self.parts: tuple[InputPart, ...] = ()
+        self.add(parts)
+
+    def add(self, parts: Iterable[InputPart]) -> list[InputPart]:
+        """Add what is not among the parts yet, and return that: what was swapped once is swapped to the end.
+
+        A model that is no longer trained on swaps would take up again what it has just lost.
+        """
+        before = len(self.parts)
+        for part in parts:
+            if not any(part.lies_within(each) for each in self.parts):
+                self.parts = (*self.parts, part)
+        return list(self.parts[before:])
+
+    def annotated(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a batch with an annotation by which all is evidence but what is named; without parts, with none.
+
+        Args:
+            batch: A batch in the contract's form, without annotations.
+
+        Raises:
+            ValueError: If a part is one of texts and the batch has images, or the other way round.
+        """
+        if not self.parts:
+            return dict(batch)
+        check_medium(self.parts, batch)
+        named = [part.lies_at(batch) for part in self.parts if not part.is_property]
+        image = next((batch[name] for name in IMAGES if name in batch), None)
+        if image is not None:
+            mask = torch.ones((len(image), *image.shape[-2:]), dtype=torch.uint8, device=image.device)
+            return {**batch, "mask": _without(mask, named)}
+        # Special tokens and padding are no evidence, and nothing that could be swapped.
+        rationale = torch.where(content_tokens(batch), 1, IGNORED).to(torch.uint8)
+        return {**batch, "rationale": _without(rationale, named)}
+
+    def swap(
+        self,
+        explained: Tensor,
+        annotation: Shaped[Tensor, " batch *area"],
+        margin: int | None,
+        generator: torch.Generator | None,
+        without_evidence: bool,
+        donors: Int[Tensor, " batch"] | None,
+    ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
+        """Give every sample what another one has of all that is named; see `Swap`.
+
+        A sample without takes it from one with it, too: what stands in one class alone would tell it by its absence.
+        """
+        properties = [part.kind for part in self.parts if part.is_property]
+        changed = explained
+        swapped = torch.zeros(len(explained), dtype=torch.bool, device=explained.device)
+        for kind in dict.fromkeys(properties):
+            changed, has_changed = SWAPS[kind](changed, annotation, None, generator, without_evidence, donors)
+            swapped |= has_changed.to(swapped.device)
+        if len(properties) == len(self.parts):
+            return changed, swapped
+        # Places come from samples as they were: one in other colours could bring an image its own tint back.
+        if explained.ndim == 4:
+            moved, has_moved = _swap_pixels(changed, explained, annotation, generator, donors)
+        else:
+            moved, has_moved = _swap_words(explained, annotation, generator, donors)
+        return moved, swapped | has_moved
+
+
+def swap_of(parts: NamedParts) -> Swap:
+    """Return the swap of what findings name."""
+    return Swap(parts.swap, needs_annotation=True)
+
+
+def names_of(parts: Iterable[InputPart]) -> str:
+    """Return what people call some parts, in one line."""
+    return ", ".join(dict.fromkeys(part.name for part in parts))
+
+
+def parts_of(findings: Any) -> list[InputPart]:
+    """Return what confirmed findings name.
+
+    Args:
+        findings: Findings of a monitor, of which those that are faults for sure count; or one of them, that a person
+            has judged.
+
+    Raises:
+        ValueError: If these are none, or if nothing that they have confirmed can be swapped.
+    """
+    several = list(findings) if isinstance(findings, Iterable) else [findings]
+    strangers = [each for each in several if not all(hasattr(each, name) for name in ("state", "part", "also"))]
+    if strangers:
+        raise ValueError(
+            f"swap takes one of {', '.join(SWAPS)}, {FINDINGS!r}, or findings such as monitor.findings, not "
+            f"{type(strangers[0]).__name__}"
+        )
+    every: list[NamesPart] = [each for finding in several for each in (finding, *finding.also)]
+    confirmed = [each for each in every if each.state == "confirmed"]
+    if not confirmed:
+        raise ValueError(f"none of these {len(several)} findings is confirmed: there is nothing to swap")
+    chosen = confirmed if len(several) == 1 else [each for each in confirmed if each.is_fault]
+    parts = [each.part for each in chosen if each.part is not None]
+    if parts:
+        return parts
+    titles = "; ".join(dict.fromkeys(each.title for each in confirmed))
+    if chosen or len(several) == 1:
+        raise ValueError(f"no swap takes away what was confirmed ({titles}): each finding says what mends it")
+    raise ValueError(
+        f"what was confirmed is for a person to judge ({titles}): to swap it, hand in that finding by itself, as in "
+        "swap=monitor.findings[0]"
+    )
+
+
+def _without(annotation: Tensor, named: Sequence[Bool[Tensor, " batch *area"]]) -> Tensor:
+    """Return an annotation by which nothing that is named is evidence."""
+    for inside in named:
+        annotation = annotation.masked_fill(inside & (annotation == 1), 0)
+    return annotation
+
+
+def _donors(usable: Bool[Tensor, " batch"], generator: torch.Generator | None) -> Int[Tensor, " batch"]:
+    """Return for every usable sample another one, each once; the others have themselves."""
+    donors = torch.arange(len(usable), device=usable.device)
+    givers = usable.nonzero().flatten()
+    donors[givers] = givers[random_cycle(len(givers), generator).to(usable.device)]
+    return donors
+
+
+def _swap_pixels(
+    images: Tensor,
+    originals: Tensor,
+    mask: Shaped[Tensor, "batch height width"],
+    generator: torch.Generator | None,
+    donors: Int[Tensor, " batch"] | None,
+) -> tuple[Tensor, Bool[Tensor, " batch"]]:
+    """Replace what is named, in an image or in its donor, by what the donor has there.
+
+    Raises:
+        ValueError: If the sizes differ.
+    """
+    if mask.shape != (images.shape[0], *images.shape[2:]):
+        raise ValueError(
+            f"mask {tuple(mask.shape)} must be [batch, height, width] of the images, which are {tuple(images.shape)}"
+        )
+    mask = mask.to(images.device)
+    usable = (mask != IGNORED).flatten(1).any(1)
+    donor = _donors(usable, generator) if donors is None else donors.to(images.device)
+    named = mask == 0
+    region = (named | named[donor]) & (usable & (usable.sum() > 1))[:, None, None]
+    return torch.where(region[:, None], originals[donor], images), region.flatten(1).any(1)
+
+
+def _swap_words(
+    texts: Tensor,
+    rationale: Shaped[Tensor, "batch tokens"],
+    generator: torch.Generator | None,
+    donors: Int[Tensor, " batch"] | None,
+) -> tuple[Tensor, Bool[Tensor, " batch"]]:
+    """Replace the named tokens of a text by those of its donor; lengths stay.
+
+    A donor without any gives other tokens in their place. A text without any takes those of its donor where they stand
+    there, or, if it has no such place, at a random one.
+
+    Raises:
+        ValueError: If the shapes differ.
+    """
+    if rationale.shape != texts.shape[:2]:
+        raise ValueError(f"rationale {tuple(rationale.shape)} must be [batch, tokens] of {tuple(texts.shape)}")
+    rationale = rationale.to(texts.device)
+    usable = rationale != IGNORED
+    has_text = usable.any(1)
+    donor = _donors(has_text, generator) if donors is None else donors.to(texts.device)
+    named = rationale == 0
+    gives = named[donor]
+    has_named = named.any(1, keepdim=True)
+    available = torch.where(gives.any(1, keepdim=True), gives, usable[donor])
+    there = gives & usable
+    anywhere = _one_of(usable, generator) & gives.any(1, keepdim=True)
+    taken_up = torch.where(there.any(1, keepdim=True), there, anywhere)
+    takes = (has_text & (has_text.sum() > 1))[:, None]
+    region = torch.where(has_named, named, taken_up) & takes
+    keys = torch.arange(texts.shape[1], device=texts.device).expand(usable.shape).float()
+    # In their order, as the tokens of a word belong together; of a donor without any, random ones.
+    named_places = places_in_order(region, gives, keys)
+    others = random_places(torch.where(takes, available, True), generator).to(texts.device)
+    places = torch.where(gives.any(1, keepdim=True), named_places, others)
+    return swap_places(texts, region, texts[donor], places), region.any(1)
+
+
+def _one_of(usable: Bool[Tensor, "batch tokens"], generator: torch.Generator | None) -> Bool[Tensor, "batch tokens"]:
+    """Return a random usable token of every text; none of a text without any."""
+    keys = torch.rand(usable.shape, generator=generator).to(usable.device)
+    first = torch.where(usable, keys, -1.0).argmax(1, keepdim=True)
+    return torch.zeros_like(usable).scatter(1, first, True) & usable
