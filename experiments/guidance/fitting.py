@@ -4,6 +4,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import pytorch_lightning as pl
@@ -16,12 +17,15 @@ from torchvision.transforms import ColorJitter
 import lrptrain
 from experiments.guidance.arms import Arm
 from experiments.vision import MEAN, STD
-from lrptrain.callbacks import GroupDRO, RelevanceGuidance
+from lrptrain.callbacks import GroupDRO, RelevanceGuidance, RelevanceMonitor
+from lrptrain.findings import Finding
 from lrptrain.guidance import swap_outside, swap_tokens
 from lrptrain.guidance.evidence import evidence
 
 Batch = dict[str, Tensor]
 Precision = Literal["32-true", "bf16-mixed"]
+LOOKS = 8
+"""So often a monitor looks in a run that swaps what it confirms."""
 GROUPS = 2
 """With another class's shortcut, and with that of the own."""
 
@@ -47,6 +51,9 @@ class Trained(pl.LightningModule):
             batch = {**batch, "image": jittered(batch["image"])}
         output = self.net(**self.inputs(batch))
         return F.cross_entropy(getattr(output, "logits", output), batch["label"])
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        self.net(**self.inputs(batch))
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.arm.weight_decay)
@@ -87,6 +94,55 @@ def fit(module: Trained, loader: DataLoader, steps: int, weight: float, seed: in
     return time.monotonic() - started
 
 
+def fit_watched(module: Trained, loader: DataLoader, validation: DataLoader, steps: int, seed: int) -> list[str]:
+    """Train for so many steps under a monitor, which looks several times; samples swap what it confirms.
+
+    Returns:
+        What is swapped at the end, in words.
+    """
+    every = max(1, steps // LOOKS)
+    swap = RelevanceGuidance("swap", swap="findings", compare_every_n_batches=0, seed=seed)
+    with TemporaryDirectory() as folder:
+        trainer = quiet_trainer(steps, [_monitor(), swap], module.trained_in, folder, every)
+        trainer.fit(module, loader, validation)
+    module.eval()
+    assert swap.guidance.named is not None
+    return [part.name for part in swap.guidance.named.parts]
+
+
+def fit_on_findings(
+    module: Trained, loader: DataLoader, findings: Sequence[Finding], steps: int, seed: int
+) -> list[str]:
+    """Train for so many steps; samples swap what a monitor has confirmed of another model.
+
+    Returns:
+        What is swapped, in words; nothing if nothing was confirmed that can be swapped.
+    """
+    try:
+        swap = RelevanceGuidance("swap", swap=findings, compare_every_n_batches=0, seed=seed)
+    except ValueError:
+        quiet_trainer(steps, [], module.trained_in).fit(module, loader)
+        module.eval()
+        return []
+    quiet_trainer(steps, [swap], module.trained_in).fit(module, loader)
+    module.eval()
+    assert swap.guidance.named is not None
+    return [part.name for part in swap.guidance.named.parts]
+
+
+def findings_of(module: Trained, validation: DataLoader) -> list[Finding]:
+    """What a monitor says of a trained model, all defaults."""
+    monitor = _monitor()
+    with TemporaryDirectory() as folder:
+        quiet_trainer(1, [monitor], folder=folder).validate(module, validation, verbose=False)
+        return monitor.findings
+
+
+def _monitor() -> RelevanceMonitor:
+    """One that looks in full each time: a run of a minute does not pay for it by its twentieth."""
+    return RelevanceMonitor(budget=None, max_pictures=0, progress_bar=False)
+
+
 def repair_last_layer(net: nn.Module, arm: Arm, columns: Batch, batch_size: int, seed: int) -> None:
     """Train the last layer anew on held-out samples, if the arm says so."""
     if arm.repair is None:
@@ -96,8 +152,14 @@ def repair_last_layer(net: nn.Module, arm: Arm, columns: Batch, batch_size: int,
     repaired.apply(net)
 
 
-def quiet_trainer(steps: int, callbacks: Sequence[pl.Callback], precision: Precision = "32-true") -> pl.Trainer:
-    """On one core; gradient norm 1."""
+def quiet_trainer(
+    steps: int,
+    callbacks: Sequence[pl.Callback],
+    precision: Precision = "32-true",
+    folder: str | None = None,
+    validate_every: int | None = None,
+) -> pl.Trainer:
+    """On one core; gradient norm 1. With validations after so many steps where that is said."""
     for name in ("pytorch_lightning", "pytorch_lightning.utilities.rank_zero"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
@@ -109,7 +171,11 @@ def quiet_trainer(steps: int, callbacks: Sequence[pl.Callback], precision: Preci
         "enable_model_summary": False,
     }
     limits = {"max_steps": steps, "max_epochs": -1, "gradient_clip_val": 1.0, "precision": precision}
-    return pl.Trainer(accelerator="cpu", devices=1, callbacks=list(callbacks), **limits, **quiet)
+    if validate_every is not None:
+        limits |= {"val_check_interval": validate_every, "check_val_every_n_epoch": None, "num_sanity_val_steps": 0}
+    return pl.Trainer(
+        accelerator="cpu", devices=1, callbacks=list(callbacks), default_root_dir=folder, **limits, **quiet
+    )
 
 
 def guidance(arguments: dict[str, Any], weight: float, seed: int) -> RelevanceGuidance:

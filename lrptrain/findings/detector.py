@@ -201,5 +201,5 @@ def _complete(candidate: Candidate, evaluation: "Evaluation") -> "Finding":
 
     finding = candidate.finding
     name = get_detector(finding.kind).place(finding)
-    part = part_of(candidate.region, name, evaluation.grid, evaluation.inputs or ())
+    part = finding.part or part_of(candidate.region, name, evaluation.grid, evaluation.inputs or ())
     return replace(finding, medium=evaluation.medium, part=part)

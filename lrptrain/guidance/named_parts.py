@@ -14,8 +14,9 @@ from torch import Tensor
 from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.content import content_tokens
-from lrptrain.batch.parts import InputPart, check_medium
+from lrptrain.batch.parts import InputPart
 from lrptrain.guidance.swaps import FINDINGS, SWAPS, Swap
+from lrptrain.intervention.parts import check_medium, where_it_lies
 from lrptrain.intervention.swap import places_in_order, random_cycle, random_places, swap_places
 
 
@@ -66,7 +67,7 @@ class NamedParts:
         if not self.parts:
             return dict(batch)
         check_medium(self.parts, batch)
-        named = [part.lies_at(batch) for part in self.parts if not part.is_property]
+        named = [where_it_lies(part, batch) for part in self.parts if not part.is_property]
         image = next((batch[name] for name in IMAGES if name in batch), None)
         if image is not None:
             mask = torch.ones((len(image), *image.shape[-2:]), dtype=torch.uint8, device=image.device)

@@ -1,17 +1,22 @@
-"""From the region of some samples to the part that others have, too, and who is told of it.
+"""Where the part of inputs that a finding names lies in other samples, and who is told of it.
 
 A `Region` is about the samples of one evaluation. A part says as much of any other ones: so what a monitor has
 confirmed can be swapped in training.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from torch import nn
+import torch
+from jaxtyping import Bool
+from torch import Tensor, nn
 
-from lrptrain.batch import Sample
+from lrptrain.batch import IMAGES, Sample
+from lrptrain.batch.content import content_tokens
 from lrptrain.batch.parts import PROPERTIES, InputPart, Word
-from lrptrain.intervention.regions import Region
+from lrptrain.intervention.pieces import inside_marks
+from lrptrain.intervention.regions import Region, image_of, pixels, tokens
 from lrptrain.intervention.words import TextWords
 
 
@@ -44,6 +49,41 @@ def part_of(region: Region, name: str, grid: tuple[int, int] | None, samples: Se
     return None
 
 
+def where_it_lies(part: InputPart, batch: Mapping[str, Tensor]) -> Bool[Tensor, " batch *area"]:
+    """Return where a part lies in other samples: `[batch, height, width]` of images, `[batch, tokens]` of texts.
+
+    Args:
+        part: A part that lies somewhere: no property.
+        batch: A batch in the contract's form, of images for a part of images, of texts for one of texts.
+    """
+    assert not part.is_property
+    if part.kind == "mark":
+        assert part.mark is not None
+        return inside_marks(image_of(batch)[1], part.mark)
+    if part.kind == "patches":
+        return pixels(Region("patches", part.patches), batch, part.grid)
+    if part.kind == "place":
+        return tokens(Region("place", part.place), batch)
+    content = content_tokens(batch)
+    inside = torch.zeros_like(content)
+    for word in part.words:
+        inside |= _occurrences(batch["input_ids"], content, word)
+    return inside
+
+
+def check_medium(parts: Sequence[InputPart], batch: Mapping[str, Any]) -> None:
+    """Reject parts of texts in a batch of images, and the other way round.
+
+    Raises:
+        ValueError: With what they are of.
+    """
+    has_images = any(name in batch for name in IMAGES)
+    for part in parts:
+        if part.is_of_texts == has_images:
+            medium = "texts" if part.is_of_texts else "images"
+            raise ValueError(f"{part.name} is a part of {medium}, and the batch has {sorted(batch)}")
+
+
 def _words_of(region: Region, samples: Sequence[Sample]) -> tuple[Word, ...]:
     """Return the words that a region is made of in its samples, each once."""
     words: set[Word] = set()
@@ -52,6 +92,21 @@ def _words_of(region: Region, samples: Sequence[Sample]) -> tuple[Word, ...]:
         ids = sample.tensors["input_ids"].tolist()
         words |= {tuple(ids[slice(*span)]) for span in text.chosen}
     return tuple(sorted(words))
+
+
+def _occurrences(token_ids: Tensor, content: Bool[Tensor, "batch tokens"], word: Word) -> Bool[Tensor, "batch tokens"]:
+    """Return all tokens of a word wherever it stands among the content tokens."""
+    inside = torch.zeros_like(content)
+    places = token_ids.shape[1] - len(word) + 1
+    if places < 1:
+        return inside
+    starts = torch.ones_like(content[:, :places])
+    for offset, token in enumerate(word):
+        window = slice(offset, offset + places)
+        starts &= content[:, window] & (token_ids[:, window] == token)
+    for offset in range(len(word)):
+        inside[:, offset : offset + places] |= starts
+    return inside
 
 
 _noted: WeakKeyDictionary[nn.Module, tuple[InputPart, ...]] = WeakKeyDictionary()

@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 from lrptrain.batch.content import content_tokens
-from lrptrain.batch.parts import inside_patches, places_in_text
 from lrptrain.intervention.boxes import Box
 from lrptrain.intervention.casing import CasedText
 from lrptrain.intervention.lengths import inner_tokens
@@ -142,7 +141,9 @@ def pixels(
         return pixels(Region("patches", tuple(chosen)), batch, (rows, columns))
     if region.kind == "patches":
         assert isinstance(region.which, tuple)
-        return inside_patches(region.which, grid, images)
+        cells = torch.zeros(grid[0] * grid[1], device=images.device)
+        cells[list(region.which)] = 1
+        return _enlarged(cells.view(1, 1, *grid), size)[:, 0].expand(len(images), -1, -1)
     values = _annotation(batch, size, region.which if region.kind == "named" else 0)
     if region.kind == "outside":
         return outside_evidence(values, margin)
@@ -189,7 +190,11 @@ def tokens(region: Region, batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch t
         return content & (batch["input_ids"] == region.which)
     if region.kind == "place":
         assert isinstance(region.which, int)
-        return content & (places_in_text(content, from_end=region.which < 0) == region.which)
+        # e.g. content 0 1 1 1 0 counts -1 0 1 2 2 from the front and, less its length of 3, -4 -3 -2 -1 -1 from the
+        # back.
+        forward = content.cumsum(1) - 1
+        place = forward if region.which >= 0 else forward - content.sum(1, keepdim=True)
+        return content & (place == region.which)
     if "rationale" not in batch:
         return torch.zeros_like(content)
     # A text in which nothing is evidence has no outside: swapping it all would leave no text to judge.

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from lrptrain.batch import Sample
+from lrptrain.batch.parts import InputPart, MarkPicture
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.positions import lies_in_the_middle
 from lrptrain.findings.detectors.shares import high_share_finding
@@ -23,18 +23,11 @@ from lrptrain.findings.halves import judging, suspecting
 from lrptrain.findings.scopes import Scope
 from lrptrain.intervention import Region
 from lrptrain.intervention.boxes import Box
+from lrptrain.intervention.pieces import CELL, SIDE, TOLERANCE, Reduced, factors, places_of, reduced, within
 from lrptrain.intervention.regions import images_of
 
 PEAKS = 2
 """Pieces are taken at so many of the most relevant patches of every image."""
-CELL = 4
-"""Images are made smaller until a patch has about so many pixels: then pieces of all models are alike in cost."""
-SIDE = 3
-"""The side of a piece in these pixels: what is a little smaller than a patch fits in whole, wherever it lies."""
-ROUND = ((0, 1), (1, 0), (1, 1), (1, 2), (2, 1))
-"""Row and column of the pixels of a piece that are compared: without its corners, in which a round dot has none."""
-TOLERANCE = 0.15
-"""Two pieces are the same picture if they differ by so many standard deviations of the pixels (root mean square)."""
 MIN_LEAD = 0.5
 """A piece is suspect if it is in so much larger a share of its class's images than of the others. In development runs,
 planted dots have 0.8 and more in three of four classes, and 1.0 in three of five of other images; of clean photographs
@@ -131,6 +124,10 @@ class MarkAnywhere(Detector):
                 reference=float(mark.covered.mean()),
             )
             finding = replace(finding, may_be_evidence=lies_in_the_middle(mark.patches, grid, MOSTLY_IN_THE_MIDDLE))
+            source = images[suspects[mark.image]][None]
+            named = f"{finding.where} in {finding.scope}"
+            seen = picture_of(mark, torch.cat([source, images[suspects]]), grid)
+            finding = replace(finding, part=InputPart("mark", named, mark=seen))
             region = Region("mark", (int(suspects[mark.image]), *mark.box))
             yield Candidate(finding, region, others[evenly(len(others), MOST_JUDGES)])
             members = judges[predicted[judges] == mark.predicted]
@@ -209,7 +206,7 @@ def find_marks(
     if len(images) < 2 * MIN_MEMBERS:
         return []
     marks: list[Mark] = []
-    for factor in _factors((images.shape[2], images.shape[3]), grid):
+    for factor in factors((images.shape[2], images.shape[3]), grid):
         # A piece of half the size fits into a mark that is smaller than a piece. Whatever is larger was found before.
         marks += _marks_at(factor, images, shares, grid, predicted, {mark.predicted for mark in marks})
     return sorted(marks, key=lambda mark: -mark.lead)
@@ -224,7 +221,7 @@ def _marks_at(
     marked: Collection[int],
 ) -> list[Mark]:
     """Find at most one mark of each predicted class that has none yet, by pieces of one size; see `find_marks`."""
-    picture = _reduced(images.float(), factor, grid)
+    picture = reduced(images.float(), factor, grid)
     if min(picture.places) < 3:
         return []
     corners = _corners(shares, grid, picture)
@@ -256,50 +253,6 @@ def _marks_at(
     return marks
 
 
-class _Reduced(NamedTuple):
-    """Images of fewer pixels, each the mean of a square of theirs, at every half of its side.
-
-    A mark looks the same in two images only where these squares lie alike on it.
-
-    Attributes:
-        pixels: The smaller images, in standard deviations of their pixels.
-        factor: By how much they are smaller: a square has so many pixels a side.
-        cell: So many squares side by side reach over a patch, or nearly.
-        stride: So many pixels of the images lie between two of these.
-        step: So many of these lie side by side in a square, and so between two pixels of a piece.
-    """
-
-    pixels: Float[Tensor, "n channels height width"]
-    factor: int
-    cell: int
-    stride: int
-    step: int
-
-    @property
-    def places(self) -> tuple[int, int]:
-        """Return in how many rows and columns a piece can start."""
-        reach = (SIDE - 1) * self.step
-        return self.pixels.shape[2] - reach, self.pixels.shape[3] - reach
-
-    def every_piece(self) -> Float[Tensor, "n values places"]:
-        """Return the pieces at all places, these row by row; of a piece the pixels of `ROUND`, in all channels."""
-        rows, columns = self.places
-        parts = [
-            self.pixels[..., down * self.step :, across * self.step :][..., :rows, :columns] for down, across in ROUND
-        ]
-        return torch.stack(parts, 2).flatten(1, 2).flatten(2)
-
-
-def _reduced(images: Float[Tensor, "n channels height width"], factor: int, grid: tuple[int, int]) -> _Reduced:
-    """Return images of fewer pixels, each the mean of `factor` x `factor` of theirs."""
-    stride = max(1, factor // 2)
-    small = F.avg_pool2d(images, factor, stride)
-    spread = small.std((0, 2, 3), keepdim=True)
-    coarsest = _factors((images.shape[2], images.shape[3]), grid)[0]
-    cell = CELL * coarsest // factor
-    return _Reduced(small / torch.where(spread > 0, spread, 1.0), factor, cell, stride, factor // stride)
-
-
 def _leads(has_it: Bool[Tensor, "pieces n"], of_class: Bool[np.ndarray, " n"], image: int) -> Float[Tensor, " pieces"]:
     """Return by how much the share of the class's other images that have a piece exceeds that of other classes."""
     others = torch.from_numpy(of_class & (np.arange(len(of_class)) != image))
@@ -307,7 +260,7 @@ def _leads(has_it: Bool[Tensor, "pieces n"], of_class: Bool[np.ndarray, " n"], i
 
 
 def _mark_anywhere(
-    picture: _Reduced,
+    picture: Reduced,
     shares: Float[Tensor, "n tokens"],
     of_class: Bool[np.ndarray, " n"],
     image: int,
@@ -355,22 +308,36 @@ def mark_in(
         mark: The mark.
         grid: Rows and columns of the patches.
     """
-    size = (images.shape[2], images.shape[3])
-    picture = _reduced(torch.cat([source[None], images]).float(), mark.factor, grid)
-    columns = picture.places[1]
-    every = picture.every_piece()  # [1 + n, values, places]
+    return places_of(images, picture_of(mark, torch.cat([source[None], images]), grid))
+
+
+def picture_of(mark: Mark, images: Float[Tensor, "n channels height width"], grid: tuple[int, int]) -> MarkPicture:
+    """Return how a mark looks.
+
+    Args:
+        mark: The mark.
+        images: The image that it is taken from, and others, by which pixels are measured.
+        grid: Rows and columns of the patches.
+    """
+    picture = reduced(images.float(), mark.factor, grid)
     top, left = mark.piece
-    piece = every[0, :, top * columns + left]
-    nearest, place = (every[1:] - piece[:, None]).square().mean(1).sqrt().min(1)
-    boxes: list[Box | None] = []
-    for distance, index in zip(nearest.tolist(), place.tolist(), strict=True):
-        down = (index // columns - top) * picture.stride
-        across = (index % columns - left) * picture.stride
-        box = _within(
-            Box(mark.box.top + down, mark.box.left + across, mark.box.bottom + down, mark.box.right + across), size
-        )
-        boxes.append(box if distance <= TOLERANCE else None)
-    return boxes
+    piece = picture.every_piece()[0, :, top * picture.places[1] + left]
+    corner = (top * picture.stride, left * picture.stride)
+    reach = (
+        mark.box.top - corner[0],
+        mark.box.left - corner[1],
+        mark.box.bottom - corner[0],
+        mark.box.right - corner[1],
+    )
+    return MarkPicture(
+        tuple(piece.tolist()),
+        tuple(picture.spread.tolist()),
+        picture.factor,
+        picture.stride,
+        picture.step,
+        reach,
+        (images.shape[2], images.shape[3]),
+    )
 
 
 def _is_part_of_objects(
@@ -412,13 +379,13 @@ def _covered(
     return np.asarray((down[:, :, None] & across[:, None]).reshape(len(shifts), -1))
 
 
-def _offsets(picture: _Reduced) -> Int[Tensor, "pieces 2"]:
+def _offsets(picture: Reduced) -> Int[Tensor, "pieces 2"]:
     """Return where the pieces that overlap a patch start, in pixels of the picture from its top left corner."""
     steps = torch.arange(1 - SIDE * picture.step, picture.cell * picture.step)
     return torch.cartesian_prod(steps, steps)
 
 
-def _corners(shares: Float[Tensor, "n tokens"], grid: tuple[int, int], picture: _Reduced) -> Int[Tensor, "n pieces 2"]:
+def _corners(shares: Float[Tensor, "n tokens"], grid: tuple[int, int], picture: Reduced) -> Int[Tensor, "n pieces 2"]:
     """Return the top left corner of every piece.
 
     All pieces that overlap one of the most relevant patches are taken, as a mark need not lie within the patch.
@@ -430,29 +397,18 @@ def _corners(shares: Float[Tensor, "n tokens"], grid: tuple[int, int], picture: 
     return torch.minimum((start[:, :, None] + _offsets(picture)).clamp(min=0), last).flatten(1, 2)
 
 
-def _pieces(picture: _Reduced, corners: Int[Tensor, "n pieces 2"]) -> Float[Tensor, "n pieces values"]:
+def _pieces(picture: Reduced, corners: Int[Tensor, "n pieces 2"]) -> Float[Tensor, "n pieces values"]:
     """Return the pixels of the pieces, those of all channels in a row."""
     every = picture.every_piece().transpose(1, 2)  # [n, places, values]
     place = corners[..., 0] * picture.places[1] + corners[..., 1]
     return every.gather(1, place[..., None].expand(-1, -1, every.shape[2]))
 
 
-def _with_rim(mark: Box, picture: _Reduced, size: tuple[int, int]) -> Box:
+def _with_rim(mark: Box, picture: Reduced, size: tuple[int, int]) -> Box:
     """Return a box of smaller pixels in pixels of the images, with a rim of a square: a mark's edge is a part of it."""
     top, left = ((start - picture.step) * picture.stride for start in mark[:2])
     bottom, right = ((end + picture.step) * picture.stride for end in mark[2:])
-    return _within(Box(top, left, bottom, right), size)
-
-
-def _within(box: Box, size: tuple[int, int]) -> Box:
-    """Return the part of a box that lies in images of a size."""
-    return Box(max(0, box.top), max(0, box.left), min(size[0], box.bottom), min(size[1], box.right))
-
-
-def _factors(size: tuple[int, int], grid: tuple[int, int]) -> list[int]:
-    """Return by how much images are made smaller: until a patch has about `CELL` pixels a side, and half of that."""
-    coarse = max(1, min(size[0] // grid[0], size[1] // grid[1]) // CELL)
-    return [coarse, coarse // 2] if coarse > 1 else [coarse]
+    return within(Box(top, left, bottom, right), size)
 
 
 def _lies_at_one_patch(patches: Int[np.ndarray, " members"]) -> bool:
