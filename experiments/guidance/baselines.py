@@ -44,6 +44,7 @@ GUIDED = {"tweets": "consistency + energy", "digits": "consistency", "things": "
 """The best guidance of each table above, whose weight is chosen once more, by the worst class; things as digits."""
 SWAP, FEW = "swap", "swap, 5 % annotated, drawn half of the time"
 FOUND, FOUND_ANEW = "swap of what the monitor confirms, same run", "swap of what the monitor confirmed, trained anew"
+FOUND_CLEAN = "swap of what the monitor confirms, nothing planted"
 SWAPPED = "swapped cross-entropy"
 DFR, SURROUNDINGS = "last layer anew, groups alike (DFR)", "last layer anew, other surroundings"
 FEW_GUIDED = "consistency + energy, 5 % annotated, drawn half of the time"
@@ -156,11 +157,12 @@ def _few(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Mod
 
 def _found(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
     """A monitor looks at validation samples without annotations, several times; what it confirms is swapped then."""
-    columns = benchmark.columns("train", benchmark.setting["correlation"], task.seed)
+    agreeing = None if task.arm == FOUND_CLEAN else benchmark.setting["correlation"]
+    columns = benchmark.columns("train", agreeing, task.seed)
     module = benchmark.module(task.seed, Arm())
     batches = benchmark.batches(columns, draw_weights(columns, Arm()), task.seed)
     started = time.monotonic()
-    swapped = fit_watched(module, batches, _unannotated(benchmark, task), benchmark.steps, task.seed)
+    swapped = fit_watched(module, batches, _unannotated(benchmark, agreeing, task.seed), benchmark.steps, task.seed)
     return {"seconds": time.monotonic() - started, "swapped": swapped}, module.net
 
 
@@ -169,8 +171,9 @@ def _found_anew(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch
     found, net = _plain(benchmark, task)
     first = benchmark.module(task.seed, Arm())
     first.net = net
-    findings = findings_of(first, _unannotated(benchmark, task))
-    columns = benchmark.columns("train", benchmark.setting["correlation"], task.seed)
+    agreeing = benchmark.setting["correlation"]
+    findings = findings_of(first, _unannotated(benchmark, agreeing, task.seed))
+    columns = benchmark.columns("train", agreeing, task.seed)
     module = benchmark.module(task.seed, Arm())
     batches = benchmark.batches(columns, draw_weights(columns, Arm()), task.seed)
     started = time.monotonic()
@@ -178,10 +181,9 @@ def _found_anew(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch
     return {"seconds": found["seconds"] + time.monotonic() - started, "swapped": swapped}, module.net
 
 
-def _unannotated(benchmark: Benchmark, task: Task) -> DataLoader:
+def _unannotated(benchmark: Benchmark, agreeing: float | None, seed: int) -> DataLoader:
     """Batches of validation samples that have the shortcut as training has it, and no annotation."""
-    batches = model_columns(benchmark.columns("val", benchmark.setting["correlation"], task.seed))
-    return DataLoader(cast(Dataset, batches), batch_size=None)
+    return DataLoader(cast(Dataset, model_columns(benchmark.columns("val", agreeing, seed))), batch_size=None)
 
 
 def _rr_clarc(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
@@ -245,6 +247,7 @@ ARMS: dict[str, Callable[[Benchmark, Task], tuple[dict[str, Any], torch.nn.Modul
     FEW: _few,
     FEW_GUIDED: _few_guided,
     FOUND: _found,
+    FOUND_CLEAN: _found,
     FOUND_ANEW: _found_anew,
     RR_CLARC: _rr_clarc,
     **dict.fromkeys(GUIDED.values(), _guided),
@@ -260,6 +263,7 @@ LABELS = {
     FEW: "5 % annotated",
     FEW_GUIDED: "5 % annotated",
     FOUND: "none",
+    FOUND_CLEAN: "none",
     FOUND_ANEW: "none",
     RR_CLARC: "5 % annotated",
     PLAIN: "none",
