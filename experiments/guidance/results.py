@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from experiments import parallel
 from experiments.guidance.arms import Task
@@ -13,16 +14,16 @@ TOLERATED = 0.02
 
 
 def complete(
-    path: Path, tasks: Sequence[Task], train: Callable[[Task], dict[str, float]], workers: int
+    path: Path, tasks: Sequence[Task], train: Callable[[Task], dict[str, Any]], workers: int
 ) -> dict[str, Run]:
     """Train what is missing, a line of the file each; returns all runs."""
     return parallel.complete(path, tasks, partial(_run, train), workers)
 
 
-def _run(train: Callable[[Task], dict[str, float]], task: Task) -> Run:
+def _run(train: Callable[[Task], dict[str, Any]], task: Task) -> Run:
     """What is saved of a task."""
     run = {"arm": task.arm, "seed": task.seed, **task.setting, "weight": task.weight, "choosing": task.choosing}
-    return run | {name: round(x, 5) for name, x in train(task).items()}
+    return run | {name: round(x, 5) if isinstance(x, float) else x for name, x in train(task).items()}
 
 
 def least_reliance(runs: Sequence[Run]) -> Run:
