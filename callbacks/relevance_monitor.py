@@ -262,6 +262,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         # Drawn anew in any case: the trainer may come with other data.
         self.core.start_draw()
         if stage == "fit":
+            self.core.watch(pl_module)
             self._check_validation(trainer)
 
     def _check_validation(self, trainer: "pl.Trainer") -> None:

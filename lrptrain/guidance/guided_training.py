@@ -195,9 +195,18 @@ class GuidedTraining:
         """Swap what the run's own monitor has confirmed by now, too, and say so.
 
         All processes of a monitor come to the same findings, so that they swap alike.
+
+        Raises:
+            ValueError: If no monitor watches the model.
         """
         assert self.named is not None
-        new = self.named.add(parts_noted_of(trained))
+        parts = parts_noted_of(trained)
+        if parts is None:
+            raise ValueError(
+                f"swap={FINDINGS!r} swaps what a monitor of the same run confirms, and none watches this model: add "
+                "RelevanceMonitor() (or lrptrain.Monitor, before the first step), or pass findings of an earlier run"
+            )
+        new = self.named.add(parts)
         if new:
             self.inform(f"{self.name}: from here on, samples swap what the monitor has confirmed: {names_of(new)}")
 

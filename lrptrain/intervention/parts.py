@@ -122,8 +122,9 @@ def note_parts(module: nn.Module, parts: Sequence[InputPart]) -> None:
     _noted[module] = tuple(parts)
 
 
-def parts_noted_of(module: nn.Module) -> tuple[InputPart, ...]:
-    """Return what was noted of a module, or of a part of it; nothing where no monitor has noted anything."""
+def parts_noted_of(module: nn.Module) -> tuple[InputPart, ...] | None:
+    """Return what was noted of a module, or of a part of it; None where no monitor notes anything."""
     if not _noted:
-        return ()
-    return tuple(part for each in module.modules() if each in _noted for part in _noted[each])
+        return None
+    watched = [each for each in module.modules() if each in _noted]
+    return tuple(part for each in watched for part in _noted[each]) if watched else None

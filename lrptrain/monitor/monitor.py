@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
@@ -152,6 +152,10 @@ class MonitorCore:
         self._extent = self.config.extent
         self._skipped: EvaluationKey | None = None
 
+    def watch(self, module: nn.Module) -> None:
+        """Tell whoever trains a module that it is watched, and what has been confirmed of it so far."""
+        note_parts(module, _parts_at_fault(self._findings))
+
     def start_draw(self) -> None:
         """Draw the sample anew, as the trainer may come with other data."""
         self.reader.start()
@@ -258,6 +262,7 @@ class MonitorCore:
             sources = context.name_sources
             record = self._builder.build(evaluation, sources, self._candidates(evaluation, context))
             self._builder.draw(record, evaluation.samples[: min(1, self.config.max_pictures)], sources)
+        self.watch(context.module)
         self.reader.limit_classes(max(evaluation.samples[0].num_logits, 1))
         self.reader.check_values(contract_batch)  # labels beyond the first rows, now that the classes are known
         self.reader.start()
@@ -464,7 +469,7 @@ class MonitorCore:
         changes = gather_changes(kept_changes, record.findings, candidate_of(candidates))
         self.scored = gathered.explained
         self._findings = record.findings
-        note_parts(context.module, _parts_at_fault(record.findings))
+        self.watch(context.module)
         self._hints = record.hints
         self._lie_alike = evaluation.any_place_may_hold_objects
         self._evaluations += 1
