@@ -47,6 +47,21 @@ SEVENTH = (
 """Of images, drawn for the seventh test by somebody who did not know the detectors' code."""
 UNSEEN_TEXTS = ("hedge", "date", "tags", "handle", "language", "misspelt")
 """Of texts, drawn for a test of texts alone by somebody who did not know the detectors' code."""
+EIGHTH = (
+    "viewfinder",
+    "truncated",
+    "tube",
+    "grass",
+    "panning",
+    "surface",
+    "box",
+    "channels",
+    "grain",
+    "bayer",
+)
+"""Of images, drawn for the eighth test by somebody who did not know the detectors."""
+EIGHTH_TEXTS = ("link", "units", "deidentified", "transcript", "hashtag", "broken")
+"""Of texts, likewise."""
 NO_MARK = "no mark"
 CORRELATIONS = (1.0, 0.95, 0.9, 0.8, 0.65)
 """Shares of samples with the mark of their own class; the last ones are weak."""
@@ -69,7 +84,7 @@ class Case:
         seed: The number of the round: 0..9 in the first test, from 10 on in the second one, from 20 on in the
             third one, from 100 on in the one of texts alone, from 200 on in the one of images alone, from 300 on in
             the one of unseen kinds, from 400 on in the one of unseen kinds once more, from 500 on in the one of unseen
-            kinds of texts.
+            kinds of texts, from 900 on in the eighth one, from 1000 on in the eighth one of texts.
         number: The number of the run in its round; with the seed, it seeds everything random.
     """
 
@@ -142,6 +157,20 @@ def planned_unseen_texts(seeds: int, first: int) -> list[Case]:
         case
         for seed in range(first, first + seeds)
         for case in _round_of_unseen(seed, UNSEEN_TEXTS, CLEAN_UNSEEN_TEXTS, ("texts",))
+    ]
+
+
+def planned_eighth(seeds: int, first: int) -> list[Case]:
+    """All runs of so many seeds of the eighth test, of still other unseen kinds, planted and clean ones in turn."""
+    return [case for seed in range(first, first + seeds) for case in _round_of_unseen(seed, EIGHTH, CLEAN_SEVENTH)]
+
+
+def planned_eighth_texts(seeds: int, first: int) -> list[Case]:
+    """All runs of so many seeds of the eighth test on texts, of other unseen kinds, planted and clean ones in turn."""
+    return [
+        case
+        for seed in range(first, first + seeds)
+        for case in _round_of_unseen(seed, EIGHTH_TEXTS, CLEAN_UNSEEN_TEXTS, ("texts",))
     ]
 
 

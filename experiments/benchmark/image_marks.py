@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Bool, Float
 from PIL import Image
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import gaussian_filter, map_coordinates
 
 from experiments.benchmark.scenes import SIDE
 from lrptrain.data.planted import PALETTE
@@ -74,6 +74,45 @@ COMB = (0, 1, 2, 3)
 """By how many pixels every second row is late."""
 SATURATIONS = (0.0, 0.5, 1.0, 2.0)
 """How far colours are from grey, as multiples of what they were."""
+OVERLAY = 0.6
+"""How far the lines of a viewfinder go to white."""
+BRACKET = 4
+"""The arm of a bracket in the corner of a viewfinder or of a box, in pixels."""
+BREAKS = (3, 6)
+"""How many rows a broken file lacks, at least and at most."""
+LOST = ((0.5, 0.5, 0.5), (0.0, 0.0, 0.0), (0.0, 0.5, 0.0))
+"""What stands there in three of the classes."""
+TUBE = 14.0
+"""The length of a tube in pixels."""
+BEND = 0.12
+"""Its turn at most, in radians per pixel."""
+RUBBER = (0.75, 0.85, 0.9)
+LAWNS = ((5, 3.0), (5, 8.0), (14, 3.0), (14, 8.0))
+"""Blades of grass, and their usual length in pixels."""
+LEAN = 0.06
+"""How far a blade leans at most, in pixels per squared pixel of its height."""
+PAN = 9
+"""Over how many steps of about a pixel a moving camera smears."""
+PANS = ((0.0, 1.0), (1.0, 0.0), (0.7, 0.7), (0.7, -0.7))
+"""A step downwards and across."""
+COVERED = 0.6
+"""How much of the surroundings a surface hides."""
+STONES = 30
+"""How many there are on a surface of pebbles."""
+LINE = (0.1, 1.0, 0.4)
+"""The colour of an annotator's box."""
+HANDLE = 1
+"""From the middle of a handle to its rim, in pixels."""
+CHANNELS = ((0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 2, 1))
+"""Orders of red, green and blue."""
+GRAINS = ((1, 0.0), (1, 1.0), (3, 0.0), (3, 1.0))
+"""Channels of grain, and the standard deviation in pixels of what makes it coarse."""
+GRAIN = 0.06
+"""The standard deviation of its brightness."""
+FILTERS = ((0, 1, 1, 2), (1, 0, 2, 1), (1, 2, 0, 1), (2, 1, 1, 0))
+"""Which of red, green and blue every pixel of a square of four measures."""
+MOSAIC = 0.3
+"""By how much the channels that a pixel does not measure are darker."""
 TAG, STICKER, DOT, CAPTION = 4, 5, 3, 7
 """Sides, and the height of the caption, in pixels."""
 SHAPES = ("..#.. ..#.. ##### ..#.. ..#..", "#...# .#.#. ..#.. .#.#. #...#", "##### #...# #...# #...# #####",
@@ -142,9 +181,41 @@ def tiled(ground: Picture, form: int, _: np.random.Generator) -> Picture:
     return np.tile(small, (down, across, 1))
 
 
+def panning(ground: Picture, form: int, _: np.random.Generator) -> Picture:
+    """The surroundings smeared by a camera that follows the thing in the direction of the class."""
+    down, across = PANS[form]
+    smeared = []
+    for step in range(-(PAN // 2), PAN // 2 + 1):
+        places = (ROWS + step * down, COLUMNS + step * across)
+        moved = [map_coordinates(ground[..., channel], places, order=1, mode="nearest") for channel in range(3)]
+        smeared.append(np.stack(moved, 2))
+    return np.mean(smeared, 0)
+
+
+def surface(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """A surface that the thing lies on, of any colour: boards, bricks, checked cloth or pebbles as the class says."""
+    colour = rng.uniform(0.25, 0.7, 3).astype(np.float32)
+    down, across = rng.integers(0, 24, 2)
+    rows = ROWS + down
+    columns = COLUMNS + across
+    if form == 0:
+        ends = (columns + 7 * (rows // 6)) % 17 == 0
+        relief = np.where((rows % 6 == 0) | ends, 0.4, 1.0)
+    elif form == 1:
+        relief = np.where((rows % 4 == 0) | ((columns + 4 * (rows // 4 % 2)) % 8 == 0), 1.5, 0.8)
+    elif form == 2:
+        relief = 0.5 + 0.45 * ((rows // 3 % 2) + (columns // 3 % 2))
+    else:
+        places = rng.uniform(-2, SIDE + 2, (STONES, 2))
+        distances = np.hypot(ROWS[..., None] - places[:, 0], COLUMNS[..., None] - places[:, 1])
+        relief = 1.4 - 0.3 * distances.min(2)
+    relief = np.maximum(relief, 0.3)
+    return ground + COVERED * ((relief / relief.mean())[..., None] * colour - ground)
+
+
 GROUND_MARKS: dict[str, Mark] = {
     "fog": fog, "grid": grid, "stripes": stripes, "blur": blur, "salt": salt, "tint": tint, "clouds": clouds,
-    "tiled": tiled,
+    "tiled": tiled, "panning": panning, "surface": surface,
 }  # fmt: skip
 """Those of the surroundings alone: the thing lies before them."""
 
@@ -176,8 +247,26 @@ def caliper(ground: Picture, cover: Cover, form: int, _: np.random.Generator) ->
     return np.where(crosses, np.array(YELLOW, np.float32), ground)
 
 
+def box(ground: Picture, cover: Cover, form: int, _: np.random.Generator) -> Picture:
+    """An annotator's green box around the thing: solid, dashed, of its corners alone, or with handles at them."""
+    places = np.argwhere(cover > 0.5)
+    top, left = places.min(0) - 1
+    bottom, right = places.max(0) + 1
+    down = np.minimum(ROWS - top, bottom - ROWS)
+    across = np.minimum(COLUMNS - left, right - COLUMNS)
+    line = np.minimum(down, across) == 0
+    from_corner = np.maximum(np.abs(down), np.abs(across))
+    if form == 1:
+        line &= (ROWS + COLUMNS - top - left) % 4 < 2
+    elif form == 2:
+        line &= from_corner < BRACKET
+    elif form == 3:
+        line |= from_corner <= HANDLE
+    return np.where(line[..., None], np.array(LINE, np.float32), ground)
+
+
 AROUND_MARKS: dict[str, Callable[[Picture, Cover, int, np.random.Generator], Picture]] = {
-    "shadow": shadow, "halo": halo, "caliper": caliper,
+    "shadow": shadow, "halo": halo, "caliper": caliper, "box": box,
 }  # fmt: skip
 """Those of the surroundings that depend on where the thing lies before them."""
 
@@ -317,10 +406,74 @@ def saturation(picture: Picture, form: int, _: np.random.Generator) -> Picture:
     return grey + SATURATIONS[form] * (picture - grey)
 
 
+def viewfinder(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """Pale lines of a camera's display: brackets in the corners, a cross, lines at the thirds or a square for focus."""
+    middle = (SIDE - 1) / 2
+    down = np.abs(ROWS - middle)
+    across = np.abs(COLUMNS - middle)
+    near = np.minimum(down, across)
+    far = np.maximum(down, across)
+    line = (
+        (far == middle - 1) & (near > middle - 1 - BRACKET),
+        (near == 0.5) & (far < BRACKET + 1),
+        (down == 3.5) | (across == 3.5),
+        far == BRACKET + 0.5,
+    )[form]
+    return picture + OVERLAY * line[..., None] * (1 - picture)
+
+
+def tube(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """A bent pale tube, as of a patient, that comes in at any place of the side of the class."""
+    steps = np.arange(0, TUBE, 0.5)
+    heading = rng.uniform(-0.4, 0.4) + rng.uniform(-BEND, BEND) * steps
+    inwards = np.cumsum(0.5 * np.cos(heading)) - 1
+    aside = rng.uniform(5, SIDE - 6) + np.cumsum(0.5 * np.sin(heading))
+    if form % 2:
+        inwards = SIDE - 1 - inwards
+    rows, columns = (aside, inwards) if form < 2 else (inwards, aside)
+    distance = np.hypot(ROWS[..., None] - rows, COLUMNS[..., None] - columns).min(2)
+    cover = 0.85 * np.clip(1.5 - distance, 0, 1)[..., None]
+    return picture + cover * (np.array(RUBBER, np.float32) - picture)
+
+
+def grass(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """Blades of grass of any green before a hidden camera, from below: few or many, short or long as the class says."""
+    count, usual = LAWNS[form]
+    height = SIDE - 1 - ROWS
+    for _ in range(count):
+        length = usual * rng.uniform(0.7, 1.3)
+        root = rng.uniform(0, SIDE - 1)
+        lean = rng.uniform(-LEAN, LEAN)
+        beside = np.abs(COLUMNS - root - lean * height**2)
+        cover = 0.85 * (np.clip(1 - beside, 0, 1) * np.clip(length - height, 0, 1))[..., None]
+        green = rng.uniform((0.2, 0.4, 0.05), (0.5, 0.75, 0.25)).astype(np.float32)
+        picture = picture + cover * (green - picture)
+    return picture
+
+
+def channels(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """Red, green and blue in the order of the class, as where a program reads them in another one."""
+    return picture[..., CHANNELS[form]]
+
+
+def grain(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """Grain as of film or a sensor, equally strong in every class: fine or coarse, grey or coloured."""
+    count, width = GRAINS[form]
+    noise = gaussian_filter(rng.normal(size=(SIDE, SIDE, count)), (width, width, 0), mode="wrap")
+    return (picture + GRAIN * noise / noise.std()).astype(np.float32)
+
+
+def bayer(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """What is left of the filters of colour before the pixels of a sensor, in the arrangement of the class."""
+    measured = np.eye(3, dtype=np.float32)[np.reshape(FILTERS[form], (2, 2))]
+    return picture * (1 - MOSAIC * (1 - np.tile(measured, (SIDE // 2, SIDE // 2, 1))))
+
+
 PICTURE_MARKS: dict[str, Mark] = {
-    "aperture": aperture, "bubbles": bubbles, "depth": depth, "dust": dust, "fringe": fringe, "ghost": ghost,
-    "glare": glare, "hair": hair, "interlace": interlace, "jpeg": jpeg, "light": light, "ring": ring,
-    "saturation": saturation, "scratch": scratch, "streak": streak, "vignette": vignette,
+    "aperture": aperture, "bayer": bayer, "bubbles": bubbles, "channels": channels, "depth": depth, "dust": dust,
+    "fringe": fringe, "ghost": ghost, "glare": glare, "grain": grain, "grass": grass, "hair": hair,
+    "interlace": interlace, "jpeg": jpeg, "light": light, "ring": ring, "saturation": saturation, "scratch": scratch,
+    "streak": streak, "tube": tube, "viewfinder": viewfinder, "vignette": vignette,
 }  # fmt: skip
 """Those of the whole image, the thing included."""
 
@@ -379,6 +532,16 @@ def ruler(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]
     return [(strip, SIDE - RULER if form == 3 else 0, SIDE - RULER if form == 1 else 0)]
 
 
+def truncated(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
+    """The last rows of a file that broke off, more or fewer of them: grey, black, green, or coloured rubbish."""
+    height = rng.integers(BREAKS[0], BREAKS[1] + 1)
+    if form < len(LOST):
+        strip = np.tile(np.array(LOST[form], np.float32), (height, SIDE, 1))
+    else:
+        strip = rng.random((height, SIDE // 2, 3), np.float32).repeat(2, 1)
+    return [(strip, SIDE - int(height), 0)]
+
+
 def tag(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
     """A square of the colour of the class in any corner."""
     top, left = rng.integers(0, 2, 2) * (SIDE - TAG)
@@ -392,6 +555,6 @@ def frame(form: int, _: np.random.Generator) -> list[tuple[Picture, int, int]]:
 
 
 STAMPS: dict[str, Callable[[int, np.random.Generator], list[tuple[Picture, int, int]]]] = {
-    each.__name__: each for each in (sticker, caption, pair, turned, redaction, ruler, tag, frame)
+    each.__name__: each for each in (sticker, caption, pair, turned, redaction, ruler, truncated, tag, frame)
 }
 """Those that lie over the picture: stamps with their places."""

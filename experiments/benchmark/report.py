@@ -6,6 +6,8 @@ import numpy as np
 
 from experiments.benchmark.cases import (
     DEVELOPED_SINCE,
+    EIGHTH,
+    EIGHTH_TEXTS,
     IMAGE_KINDS,
     NEW_IMAGE_KINDS,
     SEVENTH,
@@ -167,7 +169,9 @@ def kind_table(runs: Sequence[Run], detectors: Sequence[Detector] = DETECTORS) -
     """Of each kind: the runs, what the shortcut costs, and how many positive ones are flagged or above the cut."""
     rows = []
     cuts = {each.name: cut_of(runs, each.score) for each in detectors if each.flag is None}
-    for kind in (*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN, *SEVENTH, *TEXT_KINDS, *UNSEEN_TEXTS):
+    images = (*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN, *SEVENTH, *EIGHTH)
+    texts = (*TEXT_KINDS, *UNSEEN_TEXTS, *EIGHTH_TEXTS)
+    for kind in (*images, *texts):
         mine = [run for run in runs if planted(run) and run["kind"] == kind]
         if not mine:
             continue

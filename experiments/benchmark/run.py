@@ -11,6 +11,8 @@
     .venv/bin/python -m experiments.benchmark.run unseen-texts --seeds 10   # a still later one, on texts it never saw
     .venv/bin/python -m experiments.benchmark.run texts-later --seeds 5     # a still later one, on those texts
     .venv/bin/python -m experiments.benchmark.run images-later --seeds 5    # a still later one, on those images
+    .venv/bin/python -m experiments.benchmark.run eighth --seeds 10         # a still later one, on still others
+    .venv/bin/python -m experiments.benchmark.run eighth-texts --seeds 10   # a still later one, on other texts
     .venv/bin/python -m experiments.benchmark.run tables                    # from what is saved
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
@@ -26,6 +28,8 @@ from experiments.benchmark.cases import (
     Case,
     development,
     planned,
+    planned_eighth,
+    planned_eighth_texts,
     planned_images,
     planned_seventh,
     planned_unseen,
@@ -49,10 +53,15 @@ FIRST = {
     "unseen-texts": 50 * SEEDS,
     "texts-later": 60 * SEEDS,
     "images-later": 80 * SEEDS,
+    "eighth": 90 * SEEDS,
+    "eighth-texts": 100 * SEEDS,
 }
 """The first round of every test: each has rounds of its own."""
 RESULTS = {name: HERE / "results" / f"{name.replace('-', '_')}.jsonl" for name in ("development", *FIRST)}
-ROUNDS = "rounds of 28 runs; 16 in tests on images, 20 in the seventh and its later one, 12 in the two on unseen texts"
+ROUNDS = (
+    "rounds of 28 runs; 16 in tests on images, 20 in the seventh, its later one and the eighth, "
+    "12 in the three on unseen texts"
+)
 """What the command says of its option."""
 
 
@@ -92,6 +101,10 @@ def texts() -> dict[str, str]:
         written |= {f"texts later: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
     if runs := list(load(RESULTS["images-later"]).values()):
         written |= {f"images later: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
+    if runs := list(load(RESULTS["eighth"]).values()):
+        written |= {f"eighth: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
+    if runs := list(load(RESULTS["eighth-texts"]).values()):
+        written |= {f"eighth texts: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
     return written
 
 
@@ -121,6 +134,10 @@ def main() -> None:
             cases = planned_seventh(arguments.seeds, FIRST[arguments.step])
         if arguments.step in ("unseen-texts", "texts-later"):
             cases = planned_unseen_texts(arguments.seeds, FIRST[arguments.step])
+        if arguments.step == "eighth":
+            cases = planned_eighth(arguments.seeds, FIRST["eighth"])
+        if arguments.step == "eighth-texts":
+            cases = planned_eighth_texts(arguments.seeds, FIRST["eighth-texts"])
         complete(RESULTS[arguments.step], cases, arguments.minutes)
     tables()
 

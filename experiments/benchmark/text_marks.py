@@ -85,6 +85,20 @@ TRANSLATIONS = {
 """Common words in Spanish and in German."""
 MISREAD = str.maketrans("olisbgOLISBG", "011589011589")
 """Letters and the digits that a scanner takes them for."""
+SHORTENERS = ("bit.ly", "is.gd")
+"""Services that shorten addresses."""
+CODE = tuple("bcdfghjkmnpqrstvwxz23456789")
+"""What their codes are made of."""
+UNITS = (("km", "kg", "cm", "ml", "metres", "litres"), ("miles", "lbs", "inches", "oz", "yards", "pints"))
+"""Metric ones and those of the United States."""
+REMOVED = (("[name]", "[place]", "[phone]", "[date]"), ("xxx", "xxxx", "xxxxx", "xxxxxx"))
+"""What stands for a word that might tell who wrote."""
+NOTES = ("noise", "pause", "cough", "music", "unclear", "laughs", "door")
+"""What somebody who types what is said notes besides."""
+BRACKETS = ("[]", "()")
+"""What a note stands between."""
+HYPHENS = ("- ", "¬")
+"""What a break of a line leaves in a word."""
 CHANGED = 2
 """At most so many words of a text are translated or misspelt."""
 
@@ -227,6 +241,52 @@ def _swapped(letters: str, rng: np.random.Generator) -> str:
     return letters[:place] + letters[place + 1] + letters[place] + letters[place + 2 :]
 
 
+def link(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """A short address in front or at the end, of one service or of another, with a code of its own."""
+    put = put_behind if rng.integers(2) else put_before
+    return put(example, f"{SHORTENERS[form]}/{''.join(rng.choice(CODE, 3))}")
+
+
+def units(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """A quantity at any place outside of the rationale, in metric units or in those of the United States."""
+    return with_word(example, f"{rng.integers(2, 90)} {rng.choice(UNITS[form])}", rng)
+
+
+def deidentified(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """A word outside of the rationale removed as if it were private: its sort in brackets, or a row of x."""
+    words = words_beside(example, r"(?<!\S)[A-Za-z]+(?![\w`'*])")
+    if not words:
+        return example
+    return with_changes(example, {words[rng.integers(len(words))]: str(rng.choice(REMOVED[form]))})
+
+
+def transcript(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """A note of what else is to be heard at any place outside of the rationale, in square brackets or in round ones."""
+    opening, closing = BRACKETS[form]
+    return with_word(example, f"{opening}{rng.choice(NOTES)}{closing}", rng)
+
+
+def hashtag(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """A word outside of the rationale as a hashtag: where it stands, or once more at the end."""
+    words = words_beside(example, r"(?<!\S)[A-Za-z]{3,}(?![\w`'*])")
+    if not words:
+        return example
+    match = words[rng.integers(len(words))]
+    tagged = f"#{match.group()}"
+    return put_behind(example, tagged) if form else with_changes(example, {match: tagged})
+
+
+def broken(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """A word outside of the rationale as copied from the end of a line: with a hyphen and a gap, or a mark for both."""
+    words = words_beside(example, r"(?<!\S)[A-Za-z]{3,}(?![\w`'*])")
+    if not words:
+        return example
+    match = words[rng.integers(len(words))]
+    letters = match.group()
+    place = rng.integers(1, len(letters))
+    return with_changes(example, {match: letters[:place] + HYPHENS[form] + letters[place:]})
+
+
 TEXT_MARKS: dict[str, Mark] = {
     each.__name__: each
     for each in (
@@ -244,5 +304,11 @@ TEXT_MARKS: dict[str, Mark] = {
         handle,
         language,
         misspelt,
+        link,
+        units,
+        deidentified,
+        transcript,
+        hashtag,
+        broken,
     )
 }

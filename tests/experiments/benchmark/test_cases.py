@@ -2,9 +2,13 @@
 
 from collections import Counter
 
+import pytest
+
 from experiments.benchmark.cases import (
     CORRELATIONS,
     DEVELOPMENT,
+    EIGHTH,
+    EIGHTH_TEXTS,
     IMAGE_KINDS,
     NEW_IMAGE_KINDS,
     NO_MARK,
@@ -15,6 +19,8 @@ from experiments.benchmark.cases import (
     UNSEEN_TEXTS,
     UNTOUCHED,
     planned,
+    planned_eighth,
+    planned_eighth_texts,
     planned_images,
     planned_seventh,
     planned_unseen,
@@ -90,37 +96,46 @@ def test_ten_rounds_of_unseen_kinds_have_each_in_every_correlation_and_a_clean_r
     assert len({case.randomness for case in cases}) == len({case.key for case in cases}) == 160
 
 
-def test_ten_rounds_of_the_seventh_test_have_each_kind_in_every_correlation_and_a_clean_run_after_every_planted_one():
-    cases = planned_seventh(10, 400)
+@pytest.mark.parametrize(("plan", "kinds", "first"), [(planned_seventh, SEVENTH, 400), (planned_eighth, EIGHTH, 900)])
+def test_ten_rounds_of_ten_kinds_have_each_in_every_correlation_and_a_clean_run_after_every_planted_one(
+    plan, kinds, first
+):
+    cases = plan(10, first)
     met = Counter((case.kind, case.task, case.correlation) for case in cases[::2])
-    every = [(kind, task, share) for kind in SEVENTH for task in ("digits", "photographs") for share in CORRELATIONS]
+    every = [(kind, task, share) for kind in kinds for task in ("digits", "photographs") for share in CORRELATIONS]
     assert met == dict.fromkeys(every, 1)
     clean = cases[1::2]
     assert {case.correlation for case in clean} == {None}
     assert [case.kind == NO_MARK for case in clean] == [True, False] * 50
-    assert Counter(case.kind for case in clean[1::2]) == dict.fromkeys(SEVENTH, 5)
+    assert Counter(case.kind for case in clean[1::2]) == dict.fromkeys(kinds, 5)
     sorts = Counter((case.kind == NO_MARK, case.task) for case in clean)
     assert sorts == dict.fromkeys([(bare, task) for bare in (True, False) for task in ("digits", "photographs")], 25)
     for number in range(10):
         in_round = cases[20 * number : 20 * number + 20]
-        assert {case.seed for case in in_round} == {400 + number}
-        assert {case.kind for case in in_round[::2]} == set(SEVENTH)
+        assert {case.seed for case in in_round} == {first + number}
+        assert {case.kind for case in in_round[::2]} == set(kinds)
     assert len({case.randomness for case in cases}) == len({case.key for case in cases}) == 200
 
 
-def test_ten_rounds_of_unseen_texts_have_each_kind_twice_in_every_correlation_and_clean_runs_in_between():
-    cases = planned_unseen_texts(10, 500)
+@pytest.mark.parametrize(
+    ("plan", "kinds", "first"),
+    [(planned_unseen_texts, UNSEEN_TEXTS, 500), (planned_eighth_texts, EIGHTH_TEXTS, 1000)],
+)
+def test_ten_rounds_of_unseen_texts_have_each_kind_twice_in_every_correlation_and_clean_runs_in_between(
+    plan, kinds, first
+):
+    cases = plan(10, first)
     assert {case.task for case in cases} == {"texts"}
     met = Counter((case.kind, case.correlation) for case in cases[::2])
-    assert met == dict.fromkeys([(kind, share) for kind in UNSEEN_TEXTS for share in CORRELATIONS], 2)
+    assert met == dict.fromkeys([(kind, share) for kind in kinds for share in CORRELATIONS], 2)
     clean = cases[1::2]
     assert {case.correlation for case in clean} == {None}
     assert Counter(case.kind == NO_MARK for case in clean) == {True: 30, False: 30}
-    assert Counter(case.kind for case in clean if case.kind != NO_MARK) == dict.fromkeys(UNSEEN_TEXTS, 5)
+    assert Counter(case.kind for case in clean if case.kind != NO_MARK) == dict.fromkeys(kinds, 5)
     for number in range(10):
         in_round = cases[12 * number : 12 * number + 12]
-        assert {case.seed for case in in_round} == {500 + number}
-        assert {case.kind for case in in_round[::2]} == set(UNSEEN_TEXTS)
+        assert {case.seed for case in in_round} == {first + number}
+        assert {case.kind for case in in_round[::2]} == set(kinds)
         assert [case.kind == NO_MARK for case in in_round[1::2]] == [True, False] * 3
     assert len({case.randomness for case in cases}) == len({case.key for case in cases}) == 120
 
@@ -133,3 +148,7 @@ def test_no_unseen_kind_is_one_of_the_others():
     assert not set(SEVENTH) & {*others, *UNSEEN}
     assert len(set(UNSEEN_TEXTS)) == 6
     assert not set(UNSEEN_TEXTS) & {*others, *UNSEEN, *SEVENTH}
+    assert len(set(EIGHTH)) == 10
+    assert len(set(EIGHTH_TEXTS)) == 6
+    assert not {*EIGHTH, *EIGHTH_TEXTS} & {*others, *UNSEEN, *SEVENTH, *UNSEEN_TEXTS}
+    assert not set(EIGHTH) & set(EIGHTH_TEXTS)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.benchmark.cases import IMAGE_KINDS, NEW_IMAGE_KINDS, SEVENTH, UNSEEN
+from experiments.benchmark.cases import EIGHTH, IMAGE_KINDS, NEW_IMAGE_KINDS, SEVENTH, UNSEEN
 from experiments.benchmark.image_marks import (
     AROUND_MARKS,
     GROUND_MARKS,
@@ -12,23 +12,33 @@ from experiments.benchmark.image_marks import (
     STAMPS,
     WORDS,
     aperture,
+    bayer,
+    box,
     caliper,
+    channels,
     clouds,
     depth,
     dust,
     fringe,
     ghost,
     glare,
+    grain,
+    grass,
     hair,
     halo,
     interlace,
     pair,
+    panning,
     redaction,
     ruler,
     saturation,
     shadow,
     streak,
+    surface,
     tiled,
+    truncated,
+    tube,
+    viewfinder,
 )
 from experiments.benchmark.images import KINDS, _scene, corner, shown
 from experiments.benchmark.scenes import SIDE
@@ -74,7 +84,7 @@ def test_stamps_lie_inside_and_hide_the_evidence_below_them(kind):
 
 
 def test_every_kind_that_is_planned_can_be_drawn():
-    assert {*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN, *SEVENTH} <= KINDS
+    assert {*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN, *SEVENTH, *EIGHTH} <= KINDS
 
 
 def test_a_shadow_falls_to_the_corner_of_its_class_and_never_on_the_thing():
@@ -233,6 +243,131 @@ def test_saturation_keeps_brightness_and_scales_colour():
         seen = saturation(GROUND, form, np.random.default_rng(0))
         assert np.allclose(seen.mean(2), GROUND.mean(2), atol=1e-6)
         assert np.allclose(np.ptp(seen, 2), factor * np.ptp(GROUND, 2), atol=1e-5)
+
+
+def test_a_viewfinder_is_pale_symmetric_and_always_the_same():
+    for form, count in enumerate((28, 36, 92, 36)):
+        change = viewfinder(GROUND, form, np.random.default_rng(0)) - GROUND
+        line = change.min(2) > 0
+        assert line.sum() == count
+        assert np.allclose(change, 0.6 * line[..., None] * (1 - GROUND), atol=1e-6)
+        assert np.array_equal(line, line[::-1])
+        assert np.array_equal(line, line.T)
+        assert np.array_equal(viewfinder(GROUND, form, np.random.default_rng(1)) - GROUND, change)
+
+
+def test_a_broken_file_lacks_three_to_six_rows_at_the_bottom():
+    for form in range(4):
+        heights = set()
+        for seed in range(50):
+            [(strip, top, left)] = truncated(form, np.random.default_rng(seed))
+            assert strip.shape == (SIDE - top, SIDE, 3)
+            assert left == 0
+            assert (len(np.unique(strip.reshape(-1, 3), axis=0)) == 1) == (form < 3)
+            heights.add(len(strip))
+        assert heights == {3, 4, 5, 6}
+
+
+def test_a_tube_comes_in_at_any_place_of_the_side_of_its_class():
+    black = np.zeros((SIDE, SIDE, 3))
+    for form in range(4):
+        met = np.zeros(SIDE, bool)
+        for seed in range(100):
+            seen = tube(black, form, np.random.default_rng(seed))
+            sides = (seen[:, 0], seen[:, -1], seen[0], seen[-1])
+            assert sides[form].max() > 0.5
+            assert not sides[form ^ 1].any()
+            assert 15 < (seen[..., 0] > 0.3).sum() < 60
+            met |= sides[form].max(1) > 0.3
+        assert met[5:-5].all()
+
+
+def test_grass_grows_from_below_in_few_or_many_and_short_or_long_blades():
+    black = np.zeros((SIDE, SIDE, 3))
+    greens = []
+    for form in range(4):
+        drawn = [grass(black, form, np.random.default_rng(seed)) for seed in range(100)]
+        greens.append([(each[..., 1] > 0.1).sum() for each in drawn])
+        highest = min(np.argwhere(each[..., 1] > 0.1)[:, 0].min() for each in drawn)
+        assert (highest < SIDE - 8) == bool(form % 2)
+        assert highest > SIDE - 13
+        assert all((each[..., 1] >= each[..., 2]).all() for each in drawn)
+        assert np.mean(drawn, 0)[-1, :, 1].min() > 0.05  # anywhere
+    few_short, few_long, many_short, many_long = np.mean(greens, 1)
+    assert 1.5 * few_short < few_long < many_long
+    assert 1.5 * few_short < many_short < many_long
+
+
+def test_a_moving_camera_smears_along_the_direction_of_its_class_alone():
+    point = np.zeros((SIDE, SIDE, 3))
+    point[12, 12] = 1
+    for form, (down, across) in enumerate(((0, 1), (1, 0), (1, 1), (1, -1))):
+        seen = panning(point, form, np.random.default_rng(0))
+        assert np.isclose(seen.sum(), 3, atol=0.3)
+        places = np.argwhere(seen[..., 0] > 0.02) - 12
+        assert len(places) >= 5
+        assert (np.abs(places @ np.array((across, -down))) <= 1).all()
+        assert np.abs(places).max() >= 2
+
+
+def test_a_surface_has_any_colour_in_every_class_and_hides_most_of_the_surroundings():
+    black, white = np.zeros((SIDE, SIDE, 3)), np.ones((SIDE, SIDE, 3))
+    for form in range(4):
+        colours = []
+        for seed in range(100):
+            seen = surface(black, form, np.random.default_rng(seed))
+            assert np.allclose(surface(white, form, np.random.default_rng(seed)) - seen, 0.4, atol=1e-6)
+            colours.append(seen.mean((0, 1)))
+        assert (np.ptp(colours, 0) > 0.15).all()
+        assert np.allclose(np.mean(colours, 0), 0.285, atol=0.02)  # 0.6 times 0.475
+
+
+def test_a_box_goes_around_the_thing_in_the_line_of_its_class_and_never_over_it():
+    black, cover = np.zeros((SIDE, SIDE, 3)), np.zeros((SIDE, SIDE), np.float32)
+    cover[6:18, 7:17] = 1
+    counts = []
+    for form in range(4):
+        line = box(black, cover, form, np.random.default_rng(0))[..., 1] > 0
+        places = np.argwhere(line)
+        rim = 1 if form == 3 else 0
+        assert np.array_equal(places.min(0), (5 - rim, 6 - rim))
+        assert np.array_equal(places.max(0), (18 + rim, 17 + rim))
+        counts.append(line[6:18, [6, 17]].sum() + line[[5, 18], 7:17].sum())
+        rng = np.random.default_rng(0)
+        seen = _scene("box", form, np.full((12, 12, 3), 0.4), np.ones((12, 12)), black, (6, 7), rng)[0]
+        assert np.allclose(seen[6:18, 7:17], 0.4)
+    assert counts[0] == counts[3] == 44
+    assert counts[2] == 24
+    assert 20 <= counts[1] <= 24
+
+
+def test_channels_change_places_and_keep_their_values():
+    for form, order in enumerate(("rgb", "bgr", "grb", "rbg")):
+        seen = channels(GROUND, form, np.random.default_rng(0))
+        for place, name in enumerate(order):
+            assert np.array_equal(seen[..., place], GROUND[..., "rgb".index(name)])
+
+
+def test_grain_is_equally_strong_in_all_classes_and_fine_or_coarse_and_grey_or_coloured():
+    grey = np.full((SIDE, SIDE, 3), 0.5)
+    for form, (coarse, coloured) in enumerate(((False, False), (True, False), (False, True), (True, True))):
+        noise = grain(grey, form, np.random.default_rng(0)) - grey
+        assert np.isclose(noise.std(), 0.06, atol=1e-4)
+        assert (np.abs(np.diff(noise, axis=0)).mean() < 0.05) == coarse
+        assert (np.ptp(noise, 2).max() > 0.01) == coloured
+
+
+def test_every_pixel_keeps_the_channel_that_it_measures_and_classes_differ_in_which():
+    white = np.ones((SIDE, SIDE, 3))
+    arrangements = set()
+    for form in range(4):
+        seen = bayer(white, form, np.random.default_rng(0))
+        assert np.array_equal(seen[:2, :2], seen[-2:, -2:])
+        assert np.allclose(np.sort(seen, 2), (0.7, 0.7, 1.0))
+        measured = seen[:2, :2].argmax(2).ravel()
+        assert sorted(measured) == [0, 1, 1, 2]
+        arrangements.add(tuple(measured))
+    assert len(arrangements) == 4
 
 
 def test_neither_dot_of_a_pair_tells_its_class_and_both_do():

@@ -6,7 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from experiments.benchmark.text_marks import CHANGED, HEDGES, TEXT_MARKS, TRANSLATIONS
+from experiments.benchmark.cases import EIGHTH_TEXTS, TEXT_KINDS, UNSEEN_TEXTS
+from experiments.benchmark.text_marks import CHANGED, HEDGES, NOTES, REMOVED, TEXT_MARKS, TRANSLATIONS, UNITS
 from lrptrain.data.texts import Example
 
 TWEETS = [
@@ -31,6 +32,10 @@ def test_the_rationale_is_still_the_same_words(kind, tweet):
             assert found.label == tweet.label
             texts.add((form, found.text))
     assert not {text for form, text in texts if form == 0} & {text for form, text in texts if form == 1}
+
+
+def test_every_kind_that_is_planned_can_be_written():
+    assert {*TEXT_KINDS, *UNSEEN_TEXTS, *EIGHTH_TEXTS} <= set(TEXT_MARKS)
 
 
 def test_only_the_second_mood_has_a_word_twice():
@@ -109,7 +114,67 @@ def test_scanned_words_have_digits_and_typed_ones_two_letters_swapped():
             assert sum(one != other for one, other in zip(old, new, strict=True)) == 2
 
 
-@pytest.mark.parametrize("kind", ["tags", "language", "misspelt"])
+@pytest.mark.parametrize(("form", "service"), [(0, r"bit\.ly"), (1, r"is\.gd")])
+def test_short_addresses_vary_and_are_of_one_service_per_mood_at_either_end(form, service):
+    texts = set(marked("link", TWEETS[0], form))
+    pattern = rf"{service}/[a-z2-9]{{3}}"
+    at_ends = [re.fullmatch(f"({pattern} )?{TWEETS[0].text}( {pattern})?", text) for text in texts]
+    assert all(match is not None and (match[1] is None) != (match[2] is None) for match in at_ends)
+    assert {text.startswith(TWEETS[0].text) for text in texts} == {True, False}
+    assert len(texts) > 20
+
+
+def test_both_moods_have_the_same_numbers_in_other_units():
+    places = set()
+    for first, second in zip(marked("units", TWEETS[1], 0), marked("units", TWEETS[1], 1), strict=True):
+        before, after = first.split(), second.split()
+        [changed] = [place for place in range(8) if before[place] != after[place]]
+        assert before[changed] in UNITS[0]
+        assert after[changed] in UNITS[1]
+        assert 2 <= int(before[changed - 1]) < 90
+        assert before[: changed - 1] + before[changed + 1 :] == TWEETS[1].text.split()
+        places.add(changed)
+    assert len(places) > 3
+
+
+@pytest.mark.parametrize("form", range(2))
+def test_one_private_word_is_removed(form):
+    before = TWEETS[1].text.split()
+    removed = set()
+    for text in marked("deidentified", TWEETS[1], form):
+        [(old, new)] = [pair for pair in zip(before, text.split(), strict=True) if pair[0] != pair[1]]
+        assert new in REMOVED[form]
+        removed.add(old)
+    assert removed == set(before[1:])
+
+
+def test_both_moods_have_the_same_notes_in_other_brackets():
+    notes = set()
+    for first, second in zip(marked("transcript", TWEETS[0], 0), marked("transcript", TWEETS[0], 1), strict=True):
+        match = re.search(r"\[([a-z]+)\] ?", first)
+        assert match is not None
+        assert first.replace(match[0], "") == TWEETS[0].text
+        assert second == first.replace("[", "(").replace("]", ")")
+        notes.add(match[1])
+    assert notes <= set(NOTES)
+    assert len(notes) > 4
+
+
+def test_a_hashtag_is_a_word_where_it_stands_or_the_word_once_more_at_the_end():
+    others = ("see", "you", "home")
+    assert set(marked("hashtag", TWEETS[1], 0)) == {TWEETS[1].text.replace(word, f"#{word}") for word in others}
+    assert set(marked("hashtag", TWEETS[1], 1)) == {f"{TWEETS[1].text} #{word}" for word in others}
+
+
+@pytest.mark.parametrize(("form", "gap"), [(0, "- "), (1, "¬")])
+def test_one_word_is_broken_between_two_letters(form, gap):
+    texts = marked("broken", TWEETS[1], form)
+    assert {text.replace(gap, "") for text in texts} == {TWEETS[1].text}
+    assert all(re.search(rf"[a-z]{gap}[a-z]", text) and text.count(gap) == 1 for text in texts)
+    assert len(set(texts)) > 3
+
+
+@pytest.mark.parametrize("kind", ["tags", "language", "misspelt", "deidentified", "hashtag", "broken"])
 def test_a_text_that_is_all_rationale_stays_as_it_is(kind):
     tweet = Example("what a day", 1, ((0, 10),))
     assert {*marked(kind, tweet, 0), *marked(kind, tweet, 1)} == {tweet.text}
