@@ -7,23 +7,22 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import BatchAdapter
-from lrptrain.batch.parts import InputPart
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.guidance.annotated_batches import AnnotatedBatches
 from lrptrain.guidance.guided_step import GuidedStep, Progress
-from lrptrain.guidance.named_parts import NamedParts, names_of, parts_of, swap_of
+from lrptrain.guidance.named_parts import FollowedParts, NamedParts, NamesPart, names_of, parts_of, swap_of
 from lrptrain.guidance.objective import SWAP, Objective, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule
 from lrptrain.guidance.strength import Strength
 from lrptrain.guidance.swaps import FINDINGS, SwapName
-from lrptrain.intervention.parts import parts_noted_of
+from lrptrain.intervention.parts import confirmed_of
 from lrptrain.intervention.swap import LARGE_RING, ring_share
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.messages import inform
 from lrptrain.trainers.processes import Processes
 
-SwapOption = SwapName | Literal["findings"] | Sequence[Any]
+SwapOption = SwapName | Literal["findings"] | NamesPart | Sequence[NamesPart]
 """What users say that is swapped: its name, or findings."""
 
 
@@ -39,7 +38,6 @@ class GuidedTraining:
     Attributes:
         objective: The losses.
         named: What findings name, where that is swapped; None else.
-        follows_monitor: Whether that is what the run's own monitor confirms.
         task: What the user says that the model's output means.
         schedule: How the weight rises and falls.
         strength: What scales the guidance.
@@ -92,7 +90,6 @@ class GuidedTraining:
         if adaptive and not weights:
             raise ValueError(f"adaptive=True scales losses, and {SWAP} has none: leave it out")
         options = dict(method_options or {})
-        self.follows_monitor = isinstance(swap, str) and swap == FINDINGS
         self.named = _named_parts(swap)
         swapped = cast(SwapName, swap) if self.named is None else swap_of(self.named)
         self.objective = Objective(
@@ -127,7 +124,6 @@ class GuidedTraining:
             failed=self.failed,
             named=self.named,
         )
-        self._parts_at_first = () if self.named is None else self.named.parts
         self.start_over()
 
     @property
@@ -158,8 +154,8 @@ class GuidedTraining:
         self.strength.start_over()
         self.batches.start_over()
         self._guided = False
-        if self.named is not None:
-            self.named.parts = self._parts_at_first
+        if isinstance(self.named, FollowedParts):
+            self.named.start_over()
 
     def begin(
         self, model: nn.Module, trained: nn.Module, batch: Any, progress: Progress, processes: Processes
@@ -177,11 +173,11 @@ class GuidedTraining:
         # guided and compared follows the batch index and the state, which are the same in all of them.
         if progress.batch % self.every_n_batches:
             return None
-        if self.follows_monitor:
-            self._follow(trained)
+        if isinstance(self.named, FollowedParts):
+            self._follow(self.named, trained)
         if not (self.worked or self._asked):
             self._asked = True
-            if self.named is not None and not self.follows_monitor:
+            if self.named is not None and not isinstance(self.named, FollowedParts):
                 self.inform(f"{self.name}: samples swap what the findings name: {names_of(self.named.parts)}")
             # A model may say that it is none of classes. Only before its first step: those of transformers note in
             # their first forward pass with labels what the labels look like.
@@ -191,7 +187,7 @@ class GuidedTraining:
             self._mention_margin(columns["evidence"][rows.to(columns["evidence"].device)])
         return GuidedStep(self, model, trained, batch, columns, rows, progress, processes)
 
-    def _follow(self, trained: nn.Module) -> None:
+    def _follow(self, followed: FollowedParts, trained: nn.Module) -> None:
         """Swap what the run's own monitor has confirmed by now, too, and say so.
 
         All processes of a monitor come to the same findings, so that they swap alike.
@@ -199,16 +195,15 @@ class GuidedTraining:
         Raises:
             ValueError: If no monitor watches the model.
         """
-        assert self.named is not None
-        parts = parts_noted_of(trained)
-        if parts is None:
+        confirmed = confirmed_of(trained)
+        if confirmed is None:
             raise ValueError(
                 f"swap={FINDINGS!r} swaps what a monitor of the same run confirms, and none watches this model: add "
                 "RelevanceMonitor() (or lrptrain.Monitor, before the first step), or pass findings of an earlier run"
             )
-        new = self.named.add(parts)
-        if new:
-            self.inform(f"{self.name}: from here on, samples swap what the monitor has confirmed: {names_of(new)}")
+        news = followed.follow(confirmed)
+        if news:
+            self.inform(f"{self.name}: {news}")
 
     def _mention_margin(self, annotation: Tensor) -> None:
         """Say so once if the margin of the swaps keeps much of the surroundings of the first guided images."""
@@ -250,7 +245,7 @@ class GuidedTraining:
             "skipped": self.skipped,
             "failures": self.failures,
             "worked": self.worked,
-            "parts": [part.to_dict() for part in ([] if self.named is None else self.named.parts)],
+            "named": self.named.state_dict() if isinstance(self.named, FollowedParts) else None,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -259,14 +254,15 @@ class GuidedTraining:
         self.skipped = state_dict["skipped"]
         self.worked = state_dict["worked"]
         self.failed.count = state_dict["failures"]
-        if self.named is not None:  # checkpoints of earlier versions have none
-            self.named.add(InputPart.from_dict(values) for values in state_dict.get("parts", ()))
+        named = state_dict.get("named")  # checkpoints of earlier versions have none
+        if named is not None and isinstance(self.named, FollowedParts):
+            self.named.load_state_dict(named)
 
 
 def _named_parts(swap: SwapOption) -> NamedParts | None:
     """Return what findings name; None for a swap of another kind."""
     if isinstance(swap, str):
-        return NamedParts() if swap == FINDINGS else None
+        return FollowedParts() if swap == FINDINGS else None
     return NamedParts(parts_of(swap))
 
 

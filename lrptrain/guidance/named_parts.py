@@ -16,18 +16,40 @@ from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.parts import InputPart
 from lrptrain.guidance.swaps import FINDINGS, SWAPS, Swap
-from lrptrain.intervention.parts import check_medium, where_it_lies
+from lrptrain.intervention.parts import Confirmed, check_medium, where_it_lies
 from lrptrain.intervention.swap import places_in_order, random_cycle, random_places, swap_places
+
+PATIENCE = 3
+"""Evaluations. A model that has lost a shortcut may be at chance for one or two, before it learns what is harder."""
 
 
 class NamesPart(Protocol):
-    """A finding, as far as guidance goes by it."""
+    """A finding, as far as guidance goes by it; see `lrptrain.findings.Finding`."""
 
-    state: str
-    is_fault: bool
-    title: str
-    part: InputPart | None
-    also: tuple[Any, ...]
+    @property
+    def state(self) -> str:
+        """What an intervention says of it, such as "confirmed"."""
+        ...
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether it is a fault for sure, and not for a person to judge."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What it says, in a few words."""
+        ...
+
+    @property
+    def part(self) -> InputPart | None:
+        """What it names; None if that is nothing that all samples have."""
+        ...
+
+    @property
+    def also(self) -> tuple[Any, ...]:
+        """The further findings that are folded into it."""
+        ...
 
 
 class NamedParts:
@@ -105,6 +127,76 @@ class NamedParts:
         return moved, swapped | has_moved
 
 
+class FollowedParts(NamedParts):
+    """What the monitor of the same run confirms, from then on: but for what the model cannot do without.
+
+    A monitor can be wrong: a sign that looks the same wherever it stands may be what the images are about. A model that
+    is trained on swaps of that learns nothing more. So where its answers are no better than chance for `PATIENCE`
+    evaluations, what came to be swapped last is swapped no more.
+
+    Attributes:
+        dropped: What is swapped no more.
+    """
+
+    dropped: tuple[InputPart, ...]
+    _additions: list[list[InputPart]]
+    _evaluations: int
+    _at_chance: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Forget an earlier training."""
+        self.parts = ()
+        self.dropped = ()
+        self._additions = []
+        self._evaluations = 0
+        self._at_chance = 0
+
+    def follow(self, confirmed: Confirmed) -> str:
+        """Take what a monitor has confirmed by now into account, and return what is to be said of it; "" if nothing is.
+
+        Args:
+            confirmed: What it noted after its last evaluation.
+        """
+        if confirmed.evaluations == self._evaluations:
+            return ""
+        self._evaluations = confirmed.evaluations
+        self._at_chance = self._at_chance + 1 if confirmed.is_at_chance else 0
+        if self._additions and self._at_chance >= PATIENCE:
+            self._at_chance = 0
+            last = self._additions.pop()
+            self.dropped = (*self.dropped, *last)
+            self.parts = tuple(part for part in self.parts if part not in last)
+            return (
+                f"the answers were no better than chance in {PATIENCE} evaluations: {names_of(last)} may be what the "
+                "samples are about, and is swapped no more"
+            )
+        new = self.add(part for part in confirmed.parts if not self._is_dropped(part))
+        if not new:
+            return ""
+        self._additions.append(new)
+        return f"from here on, samples swap what the monitor has confirmed: {names_of(new)}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run continues."""
+        return {
+            "parts": [part.to_dict() for part in self.parts],
+            "dropped": [part.to_dict() for part in self.dropped],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue a run; see `state_dict`."""
+        self.dropped = tuple(InputPart.from_dict(values) for values in state["dropped"])
+        self._additions = [self.add(InputPart.from_dict(values) for values in state["parts"])]
+
+    def _is_dropped(self, part: InputPart) -> bool:
+        """Return whether a part is one of those that were dropped; of marks each picture is another one."""
+        return any(part.kind == each.kind and (part.kind == "mark" or part.lies_within(each)) for each in self.dropped)
+
+
 def swap_of(parts: NamedParts) -> Swap:
     """Return the swap of what findings name."""
     return Swap(parts.swap, needs_annotation=True)
@@ -115,11 +207,11 @@ def names_of(parts: Iterable[InputPart]) -> str:
     return ", ".join(dict.fromkeys(part.name for part in parts))
 
 
-def parts_of(findings: Any) -> list[InputPart]:
+def parts_of(findings: NamesPart | Iterable[NamesPart]) -> list[InputPart]:
     """Return what confirmed findings name.
 
     Args:
-        findings: Findings of a monitor, of which those that are faults for sure count; or one of them, that a person
+        findings: Findings of a monitor, of which those count that are faults for sure; or a single one, that a person
             has judged.
 
     Raises:
@@ -136,7 +228,7 @@ def parts_of(findings: Any) -> list[InputPart]:
     confirmed = [each for each in every if each.state == "confirmed"]
     if not confirmed:
         raise ValueError(f"none of these {len(several)} findings is confirmed: there is nothing to swap")
-    chosen = confirmed if len(several) == 1 else [each for each in confirmed if each.is_fault]
+    chosen = confirmed if len(several) == 1 else [each for each in confirmed if _is_sure(each)]
     parts = [each.part for each in chosen if each.part is not None]
     if parts:
         return parts
@@ -147,6 +239,11 @@ def parts_of(findings: Any) -> list[InputPart]:
         f"what was confirmed is for a person to judge ({titles}): to swap it, hand in that finding by itself, as in "
         "swap=monitor.findings[0]"
     )
+
+
+def _is_sure(finding: NamesPart) -> bool:
+    """Return whether nobody has to judge first whether what a finding names is what the samples are about."""
+    return finding.is_fault and not (finding.part is not None and finding.part.may_be_the_object)
 
 
 def _without(annotation: Tensor, named: Sequence[Bool[Tensor, " batch *area"]]) -> Tensor:

@@ -5,7 +5,7 @@ confirmed can be swapped in training.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -109,22 +109,37 @@ def _occurrences(token_ids: Tensor, content: Bool[Tensor, "batch tokens"], word:
     return inside
 
 
-_noted: WeakKeyDictionary[nn.Module, tuple[InputPart, ...]] = WeakKeyDictionary()
+class Confirmed(NamedTuple):
+    """What a monitor has confirmed of a model, for whoever trains it.
+
+    Attributes:
+        parts: What it relies on and should not, as of the last evaluation.
+        evaluations: How many evaluations there were.
+        is_at_chance: Whether the model told classes apart in one of them, and in the last one did not.
+    """
+
+    parts: tuple[InputPart, ...] = ()
+    evaluations: int = 0
+    is_at_chance: bool = False
 
 
-def note_parts(module: nn.Module, parts: Sequence[InputPart]) -> None:
-    """Note what a monitor has confirmed that a model relies on, for whoever trains it.
+_noted: WeakKeyDictionary[nn.Module, Confirmed] = WeakKeyDictionary()
+
+
+def note_confirmed(module: nn.Module, confirmed: Confirmed) -> None:
+    """Note what a monitor has confirmed of a module, in place of what was noted before.
 
     Args:
         module: The module that is trained, without wrappers.
-        parts: What was confirmed; it takes the place of what was noted before.
+        confirmed: What was confirmed.
     """
-    _noted[module] = tuple(parts)
+    _noted[module] = confirmed
 
 
-def parts_noted_of(module: nn.Module) -> tuple[InputPart, ...] | None:
-    """Return what was noted of a module, or of a part of it; None where no monitor notes anything."""
-    if not _noted:
+def confirmed_of(module: nn.Module) -> Confirmed | None:
+    """Return what was noted of a module, or of parts of it; None where no monitor notes anything."""
+    watched = [_noted[each] for each in module.modules() if each in _noted] if _noted else []
+    if not watched:
         return None
-    watched = [each for each in module.modules() if each in _noted]
-    return tuple(part for each in watched for part in _noted[each]) if watched else None
+    parts = tuple(part for each in watched for part in each.parts)
+    return Confirmed(parts, sum(each.evaluations for each in watched), any(each.is_at_chance for each in watched))

@@ -25,7 +25,7 @@ from lrptrain.findings.wording import percent
 from lrptrain.intervention import KeptChanges
 from lrptrain.intervention.confidence import sharpness
 from lrptrain.intervention.effects import model_output
-from lrptrain.intervention.parts import note_parts
+from lrptrain.intervention.parts import Confirmed, note_confirmed
 from lrptrain.intervention.regions import kept_by_margin
 from lrptrain.intervention.swap import LARGE_RING
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
@@ -68,10 +68,10 @@ from lrptrain.trainers.processes import gather
 from lrptrain.trainers.progress import no_bar
 
 
-def _parts_at_fault(findings: Sequence[Finding]) -> list[InputPart]:
+def _parts_at_fault(findings: Sequence[Finding]) -> tuple[InputPart, ...]:
     """Return the parts of inputs that confirmed findings name, without those that a person has to judge."""
     confirmed = [each for each in unfold(findings) if each.state == "confirmed" and each.is_fault]
-    return [each.part for each in confirmed if each.part is not None]
+    return tuple(each.part for each in confirmed if each.part is not None and not each.part.may_be_the_object)
 
 
 def _are_signs(label: Tensor | None) -> bool:
@@ -154,7 +154,8 @@ class MonitorCore:
 
     def watch(self, module: nn.Module) -> None:
         """Tell whoever trains a module that it is watched, and what has been confirmed of it so far."""
-        note_parts(module, _parts_at_fault(self._findings))
+        parts = _parts_at_fault(self._findings)
+        note_confirmed(module, Confirmed(parts, self._evaluations, self._skill.is_at_chance))
 
     def start_draw(self) -> None:
         """Draw the sample anew, as the trainer may come with other data."""
@@ -469,7 +470,6 @@ class MonitorCore:
         changes = gather_changes(kept_changes, record.findings, candidate_of(candidates))
         self.scored = gathered.explained
         self._findings = record.findings
-        self.watch(context.module)
         self._hints = record.hints
         self._lie_alike = evaluation.any_place_may_hold_objects
         self._evaluations += 1
@@ -477,6 +477,7 @@ class MonitorCore:
         self._guided_by = guiding(context.module)
         if self._skill.update(evaluation, record.class_names, self.config.confidence, why):
             self.inform(f"{self.config.title}: {self._skill.text}")
+        self.watch(context.module)
         with self.failures.caught("computing maps of many classes"):
             record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
         # What follows (drawing and writing) is part of the next point's cost: this one's is written with the record.

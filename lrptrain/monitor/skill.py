@@ -19,10 +19,12 @@ class Skill:
         learned: Whether it told classes apart in some evaluation.
         answer: The single answer that it gave in the last one, in words; "" if there was none.
         held_back: Why it does not learn, where its training says so and its answers bear it out; "" else.
+        is_at_chance: Whether it told classes apart in some evaluation, and in the last one did not.
     """
 
     def __init__(self) -> None:
         self.learned = False
+        self.is_at_chance = False
         self.answer = ""
         self.held_back = ""
 
@@ -65,6 +67,8 @@ class Skill:
         # Labels of one class, or none, say nothing about that.
         labels = {each.sample.label for each in evaluation.samples if each.sample.label >= 0}
         self.learned |= len(labels) > 1 and tells_classes_apart(evaluation, max(SURELY_LEARNED, confidence))
+        tells_apart = tells_classes_apart(evaluation, confidence)
+        self.is_at_chance = self.learned and not tells_apart
         # The training has said so itself: it is not said twice, but kept for the page and the end of the run.
-        self.held_back = "" if tells_classes_apart(evaluation, confidence) else held_back
+        self.held_back = "" if tells_apart else held_back
         return self._has_lost and not before
