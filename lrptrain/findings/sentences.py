@@ -51,6 +51,7 @@ _REMEDIES = {
     True: 'data without it, or guidance by "swap": docs/tutorials/mend.md',
     False: "data without it, or annotate and guide: docs/tutorials/mend.md",
 }
+_REMEDY_BY_ITSELF = 'data without it, or guidance by swap="findings": docs/tutorials/mend.md'
 _REMEDY_OF_DOUBT = "if it is {evidence}, annotate and guide: docs/tutorials/mend.md"
 
 
@@ -101,7 +102,10 @@ def _remedy(finding: "Finding") -> str:
     """Return what to try first against what is confirmed."""
     if finding.may_be_evidence:
         return _REMEDY_OF_DOUBT.format(evidence="no evidence" if finding.medium == "text" else "not the object")
-    return get_detector(finding.kind).remedy or _REMEDIES[finding.annotated]
+    own = get_detector(finding.kind).remedy
+    if own or finding.annotated or finding.part is None or finding.part.may_be_the_object:
+        return own or _REMEDIES[finding.annotated]
+    return _REMEDY_BY_ITSELF
 
 
 def counted(count: int, noun: str) -> str:

@@ -94,7 +94,8 @@ class Objective:
     @property
     def names(self) -> list[str]:
         """The names of all that is asked for."""
-        return [*([SWAP] if self.swaps else []), *self.weights]
+        swap = SWAP if isinstance(self.swap, str) else f"{SWAP} of {FINDINGS}"
+        return [*([swap] if self.swaps else []), *self.weights]
 
     @property
     def swaps(self) -> bool:

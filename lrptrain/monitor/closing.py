@@ -55,6 +55,8 @@ def _not_removed(gravest: Finding, guided_by: Sequence[str]) -> str:
     remedy = get_detector(gravest.kind).remedy
     if remedy:
         way_out = f"try: {remedy}"
+    elif any(name.startswith("swap of") for name in guided_by):
+        way_out = 'train longer, or annotate and guide by "swap" (docs/tutorials/mend.md)'
     elif "swap" in guided_by:
         way_out = 'train longer, or try swap="outside+statistics"'
     else:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from examples import finding
 
+from lrptrain.batch.parts import InputPart, MarkPicture
 from lrptrain.findings import OVERALL, Evidence, Scope, announce, fold
 from lrptrain.findings.detector import detectors
 from lrptrain.terminal import WIDTH
@@ -32,8 +33,17 @@ def test_what_is_wrong_comes_first_then_the_evidence_then_what_to_do():
     (text,) = announce([replace(CONFIRMED, annotated=True)])
     remedy = text.splitlines()[-1]
     assert remedy == '  Mend: data without it, or guidance by "swap": docs/tutorials/mend.md'
+    (text_of_part,) = announce([replace(POSITION, part=InputPart("patches", "the corner", (6, 6), (0,)))])
+    by_itself = text_of_part.splitlines()[-1]
+    assert by_itself == '  Mend: data without it, or guidance by swap="findings": docs/tutorials/mend.md'
+    # With annotations these say what is evidence; what may be the object is for a person.
+    (annotated,) = announce([replace(POSITION, annotated=True, part=InputPart("patches", "the corner", (6, 6), (0,)))])
+    assert annotated.splitlines()[-1] == remedy
+    large = MarkPicture((0.0,), (1.0,), 1, 1, 1, (0, 0, 12, 12), (32, 32))
+    (doubtful,) = announce([replace(POSITION, part=InputPart("mark", "a mark", mark=large))])
+    assert "annotate and guide" in doubtful.splitlines()[-1]
     remedies = [f"  Mend: {detector.remedy}" for detector in detectors()]
-    assert max(map(len, [remedy, *remedies])) <= WIDTH
+    assert max(map(len, [remedy, by_itself, *remedies])) <= WIDTH
     assert text.splitlines()[:4] == [
         "SHORTCUT confirmed, all classes: the model relies on what lies outside the",
         "  annotation.",

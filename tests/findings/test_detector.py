@@ -6,6 +6,7 @@ import torch
 from examples import finding
 
 from lrptrain.batch import Sample
+from lrptrain.batch.parts import InputPart
 from lrptrain.findings import (
     OVERALL,
     Candidate,
@@ -127,6 +128,7 @@ def test_a_corner_in_every_image_is_suspected_without_annotations():
     assert (found.finding.kind, found.finding.scope) == ("focus_at_position", OVERALL)
     assert found.finding.where == "bottom right (1 of 36 patches)"
     assert found.region == Region("patches", (35,))
+    assert found.finding.part == InputPart("patches", "the image's bottom right corner", GRID, (35,))
     assert found.finding.effect == pytest.approx(30 / 66.75, rel=0.02)
     assert reference(found) == 1 / 36
 

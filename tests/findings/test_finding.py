@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from examples import finding
 
+from lrptrain.batch.parts import InputPart, MarkPicture
 from lrptrain.findings import OVERALL, Evidence, Finding, Scope, worst_severity
 from lrptrain.findings.detectors.focus import focus_findings
 
@@ -31,7 +32,21 @@ def test_the_trend_is_the_change_per_evaluation():
     assert replace(CLASS, history=(0.1, 0.5, 0.3)).trend == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize("one", [CLASS, CONFIRMED, replace(CONFIRMED, relevance=None, note="so", history=(0.1, 0.2))])
+PARTS = [
+    InputPart("words", "the token 'so'", words=((7, 8), (9,))),
+    InputPart("mark", "a mark", mark=MarkPicture((0.5,), (0.25,), 2, 1, 2, (-1, -1, 5, 5), (16, 24))),
+]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        CLASS,
+        CONFIRMED,
+        replace(CONFIRMED, relevance=None, note="so", history=(0.1, 0.2)),
+        *[replace(CONFIRMED, part=part) for part in PARTS],
+    ],
+)
 def test_a_finding_survives_json(one):
     told = json.loads(json.dumps(one.to_dict()))
     assert Finding.from_dict(told) == one

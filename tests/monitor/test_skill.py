@@ -62,6 +62,14 @@ def test_a_lucky_guess_is_no_skill_that_could_be_lost():
     assert not skill.collapsed
 
 
+def test_a_model_is_at_chance_again_only_once_it_told_classes_apart():
+    skill = Skill()
+    guessing = evaluation(ALTERNATING, [0, 0, 1, 1] * 10)
+    for answers, is_at_chance in ((guessing, False), (evaluation(ALTERNATING, ALTERNATING), False), (guessing, True)):
+        skill.update(answers, NAMES, 0.95)
+        assert skill.is_at_chance == is_at_chance
+
+
 def test_only_a_model_that_told_classes_apart_can_collapse():
     guessing, knowing = evaluation(ALTERNATING, [1] * 40), evaluation(ALTERNATING, ALTERNATING)
     skill = Skill()

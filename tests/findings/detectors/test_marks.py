@@ -12,6 +12,7 @@ from lrptrain.findings.detectors.marks import MOST_JUDGES, MarkAnywhere, MarkOfC
 from lrptrain.findings.facts import fact_of
 from lrptrain.findings.halves import SPLIT_FROM
 from lrptrain.findings.verdicts import demanded_effect
+from lrptrain.intervention.parts import where_it_lies
 
 CONFIG = DetectionConfig(["cat", "dog"], lambda ids: [str(i) for i in ids])
 GRID = (6, 6)
@@ -187,6 +188,13 @@ def test_of_many_images_half_suspects_and_the_other_half_judges_in_other_classes
     assert found.finding.relevance.effect > 0.5
     # A dot of the size of a patch lies on up to four of them.
     assert 1 / 36 < found.finding.relevance.reference <= 4 / 36
+    # By its picture it is found in images of nobody's evaluation.
+    assert found.finding.part == taken_away.finding.part
+    assert found.finding.part is not None
+    assert found.finding.part.name == f"{found.finding.where} in class dog"
+    images, labels, _ = planted(40)
+    lies_there = where_it_lies(found.finding.part, {"image": images}).flatten(1).any(1)
+    assert np.array_equal(lies_there.numpy(), labels == 1)
 
 
 def test_a_mark_in_the_middle_may_be_a_logo_on_the_object_and_is_for_a_person_to_judge():
