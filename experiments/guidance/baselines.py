@@ -6,30 +6,20 @@
 import argparse
 import copy
 import statistics
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
 
 import lrptrain
 from experiments.guidance import afr, report, rr_clarc
 from experiments.guidance.arms import PLAIN, UPPER, WEIGHTS, Arm, Task
-from experiments.guidance.benchmarks import Benchmark, benchmarks, model_columns, with_few_annotations
-from experiments.guidance.fitting import (
-    Trained,
-    draw_weights,
-    findings_of,
-    fit,
-    fit_on_findings,
-    fit_watched,
-    repair_last_layer,
-)
+from experiments.guidance.benchmarks import Benchmark, benchmarks, with_few_annotations
+from experiments.guidance.fitting import Trained, draw_weights, fit, repair_last_layer
 from experiments.guidance.results import CHOOSING_SEED, choices, complete
 from experiments.guidance.results import RULES as RULES_ABOVE
 from experiments.parallel import Run, load
@@ -43,8 +33,6 @@ AFR, JTT, GROUP_DRO, RR_CLARC = "AFR", "JTT", "group DRO, tuned", "RR-ClArC at e
 GUIDED = {"tweets": "consistency + energy", "digits": "consistency", "things": "consistency"}
 """The best guidance of each table above, whose weight is chosen once more, by the worst class; things as digits."""
 SWAP, FEW = "swap", "swap, 5 % annotated, drawn half of the time"
-FOUND, FOUND_ANEW = "swap of what the monitor confirms, same run", "swap of what the monitor confirmed, trained anew"
-FOUND_CLEAN = "swap of what the monitor confirms, nothing planted"
 SWAPPED = "swapped cross-entropy"
 DFR, SURROUNDINGS = "last layer anew, groups alike (DFR)", "last layer anew, other surroundings"
 FEW_GUIDED = "consistency + energy, 5 % annotated, drawn half of the time"
@@ -155,37 +143,6 @@ def _few(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Mod
     return _fitted(benchmark, task, Arm({"loss": "swap"}), columns, weights)
 
 
-def _found(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
-    """A monitor looks at validation samples without annotations, several times; what it confirms is swapped then."""
-    agreeing = None if task.arm == FOUND_CLEAN else benchmark.setting["correlation"]
-    columns = benchmark.columns("train", agreeing, task.seed)
-    module = benchmark.module(task.seed, Arm())
-    batches = benchmark.batches(columns, draw_weights(columns, Arm()), task.seed)
-    started = time.monotonic()
-    swapped = fit_watched(module, batches, _unannotated(benchmark, agreeing, task.seed), benchmark.steps, task.seed)
-    return {"seconds": time.monotonic() - started, "swapped": swapped}, module.net
-
-
-def _found_anew(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
-    """A monitor looks at the plainly trained model, likewise; another one is trained on swaps of what it confirms."""
-    found, net = _plain(benchmark, task)
-    first = benchmark.module(task.seed, Arm())
-    first.net = net
-    agreeing = benchmark.setting["correlation"]
-    findings = findings_of(first, _unannotated(benchmark, agreeing, task.seed))
-    columns = benchmark.columns("train", agreeing, task.seed)
-    module = benchmark.module(task.seed, Arm())
-    batches = benchmark.batches(columns, draw_weights(columns, Arm()), task.seed)
-    started = time.monotonic()
-    swapped = fit_on_findings(module, batches, findings, benchmark.steps, task.seed)
-    return {"seconds": found["seconds"] + time.monotonic() - started, "swapped": swapped}, module.net
-
-
-def _unannotated(benchmark: Benchmark, agreeing: float | None, seed: int) -> DataLoader:
-    """Batches of validation samples that have the shortcut as training has it, and no annotation."""
-    return DataLoader(cast(Dataset, model_columns(benchmark.columns("val", agreeing, seed))), batch_size=None)
-
-
 def _rr_clarc(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
     """Plain training, then no gradient along the shortcut's directions, which the annotated samples tell."""
     found, net = _plain(benchmark, task)
@@ -246,9 +203,6 @@ ARMS: dict[str, Callable[[Benchmark, Task], tuple[dict[str, Any], torch.nn.Modul
     GROUP_DRO: _group_dro,
     FEW: _few,
     FEW_GUIDED: _few_guided,
-    FOUND: _found,
-    FOUND_CLEAN: _found,
-    FOUND_ANEW: _found_anew,
     RR_CLARC: _rr_clarc,
     **dict.fromkeys(GUIDED.values(), _guided),
     PLAIN: _plain,
@@ -262,9 +216,6 @@ LABELS = {
     GROUP_DRO: "groups of all",
     FEW: "5 % annotated",
     FEW_GUIDED: "5 % annotated",
-    FOUND: "none",
-    FOUND_CLEAN: "none",
-    FOUND_ANEW: "none",
     RR_CLARC: "5 % annotated",
     PLAIN: "none",
     UPPER: "",

@@ -17,6 +17,7 @@ from torchvision.transforms import ColorJitter
 import lrptrain
 from experiments.guidance.arms import Arm
 from experiments.vision import MEAN, STD
+from lrptrain.batch.parts import InputPart
 from lrptrain.callbacks import GroupDRO, RelevanceGuidance, RelevanceMonitor
 from lrptrain.findings import Finding
 from lrptrain.guidance import swap_outside, swap_tokens
@@ -94,11 +95,13 @@ def fit(module: Trained, loader: DataLoader, steps: int, weight: float, seed: in
     return time.monotonic() - started
 
 
-def fit_watched(module: Trained, loader: DataLoader, validation: DataLoader, steps: int, seed: int) -> list[str]:
+def fit_watched(
+    module: Trained, loader: DataLoader, validation: DataLoader, steps: int, seed: int
+) -> Sequence[InputPart]:
     """Train for so many steps under a monitor, which looks several times; samples swap what it confirms.
 
     Returns:
-        What is swapped at the end, in words.
+        What is swapped at the end.
     """
     every = max(1, steps // LOOKS)
     swap = RelevanceGuidance("swap", swap="findings", compare_every_n_batches=0, seed=seed)
@@ -107,27 +110,14 @@ def fit_watched(module: Trained, loader: DataLoader, validation: DataLoader, ste
         trainer.fit(module, loader, validation)
     module.eval()
     assert swap.guidance.named is not None
-    return [part.name for part in swap.guidance.named.parts]
+    return swap.guidance.named.parts
 
 
-def fit_on_findings(
-    module: Trained, loader: DataLoader, findings: Sequence[Finding], steps: int, seed: int
-) -> list[str]:
-    """Train for so many steps; samples swap what a monitor has confirmed of another model.
-
-    Returns:
-        What is swapped, in words; nothing if nothing was confirmed that can be swapped.
-    """
-    try:
-        swap = RelevanceGuidance("swap", swap=findings, compare_every_n_batches=0, seed=seed)
-    except ValueError:
-        quiet_trainer(steps, [], module.trained_in).fit(module, loader)
-        module.eval()
-        return []
-    quiet_trainer(steps, [swap], module.trained_in).fit(module, loader)
+def fit_on_findings(module: Trained, loader: DataLoader, findings: Sequence[Finding], steps: int, seed: int) -> None:
+    """Train for so many steps; samples swap what findings of other models have confirmed, if there are any findings."""
+    swap = [RelevanceGuidance("swap", swap=findings, compare_every_n_batches=0, seed=seed)] if findings else []
+    quiet_trainer(steps, swap, module.trained_in).fit(module, loader)
     module.eval()
-    assert swap.guidance.named is not None
-    return [part.name for part in swap.guidance.named.parts]
 
 
 def findings_of(module: Trained, validation: DataLoader) -> list[Finding]:

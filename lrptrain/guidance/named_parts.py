@@ -212,12 +212,13 @@ def parts_of(findings: NamesPart | Iterable[NamesPart]) -> list[InputPart]:
     """Return what confirmed findings name.
 
     Args:
-        findings: Findings of a monitor, of which those count that are faults for sure; or a single one, that a person
-            has judged.
+        findings: Findings of a monitor, of which those count that are faults for sure; or a single one in no list,
+            which a person has judged.
 
     Raises:
         ValueError: If these are none, or if nothing that they have confirmed can be swapped.
     """
+    is_judged = not isinstance(findings, Iterable)
     several = list(findings) if isinstance(findings, Iterable) else [findings]
     strangers = [each for each in several if not all(hasattr(each, name) for name in ("state", "part", "also"))]
     if strangers:
@@ -229,12 +230,12 @@ def parts_of(findings: NamesPart | Iterable[NamesPart]) -> list[InputPart]:
     confirmed = [each for each in every if each.state == "confirmed"]
     if not confirmed:
         raise ValueError(f"none of these {len(several)} findings is confirmed: there is nothing to swap")
-    chosen = confirmed if len(several) == 1 else [each for each in confirmed if _is_sure(each)]
+    chosen = confirmed if is_judged else [each for each in confirmed if _is_sure(each)]
     parts = [each.part for each in chosen if each.part is not None]
     if parts:
         return parts
     titles = "; ".join(dict.fromkeys(each.title for each in confirmed))
-    if chosen or len(several) == 1:
+    if chosen:
         raise ValueError(f"no swap takes away what was confirmed ({titles}): each finding says what mends it")
     raise ValueError(
         f"what was confirmed is for a person to judge ({titles}): to swap it, hand in that finding by itself, as in "

@@ -226,10 +226,12 @@ def test_confirmed_faults_are_swapped_and_what_is_folded_into_them():
 
 
 def test_what_a_person_has_to_judge_is_swapped_if_it_is_handed_in_by_itself():
-    assert parts_of(TO_JUDGE) == parts_of([TO_JUDGE]) == [COLOUR]
+    assert parts_of(TO_JUDGE) == [COLOUR]
     other = replace(TO_JUDGE, kind="reliance_on_detail")
-    with pytest.raises(ValueError, match=r"for a person to judge .*hand in that finding by itself"):
-        parts_of([TO_JUDGE, other])
+    # A list of one is what a monitor has that found nothing else.
+    for findings in ([TO_JUDGE], [TO_JUDGE, other]):
+        with pytest.raises(ValueError, match=r"for a person to judge .*hand in that finding by itself"):
+            parts_of(findings)
 
 
 @pytest.mark.parametrize(
