@@ -56,7 +56,7 @@ def _not_removed(gravest: Finding, guided_by: Sequence[str]) -> str:
     if remedy:
         way_out = f"try: {remedy}"
     elif any(name.startswith("swap of") for name in guided_by):
-        way_out = 'train longer, or annotate and guide by "swap" (docs/tutorials/mend.md)'
+        way_out = "train longer, or anew on this finding, too (docs/how-to/guidance.md)"
     elif "swap" in guided_by:
         way_out = 'train longer, or try swap="outside+statistics"'
     else:

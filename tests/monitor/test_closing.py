@@ -48,6 +48,6 @@ def test_a_guidance_that_has_not_removed_it_is_told_with_what_to_try():
     assert 'The guidance (consistency) has not removed it: try "swap"' in guided("focus_at_position", "consistency")
     assert 'has not removed it: train longer, or try swap="outside+statistics"' in guided("focus_at_position", "swap")
     by_findings = guided("focus_at_position", "swap of findings")
-    assert "The guidance (swap of findings) has not removed it: train longer, or annotate and guide" in by_findings
+    assert "The guidance (swap of findings) has not removed it: train longer, or anew on this finding" in by_findings
     assert 'guidance by "swap", swap="statistics"' in guided("reliance_on_statistics", "swap")
     assert "has not removed it" not in guided("focus_at_position")
