@@ -81,7 +81,11 @@ class AnnotatedBatches:
             columns: dict[str, Any] = read_batch(batch, self.batch_adapter, task)
             if not self.needs_annotation or self.named is not None:
                 columns = {name: x for name, x in columns.items() if name not in ANNOTATIONS}
-                columns = _all_evidence(columns) if self.named is None else self.named.annotated(columns)
+                columns = (
+                    _all_evidence(columns)
+                    if self.named is None
+                    else self.named.annotated(columns, rehearses=not worked)
+                )
             if (self.sparse or worked) and not columns.keys() & set(ANNOTATIONS):
                 return columns, _none()  # None for every sample of this batch
             self._png_masks.add(columns)

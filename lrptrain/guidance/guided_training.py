@@ -173,8 +173,6 @@ class GuidedTraining:
         # guided and compared follows the batch index and the state, which are the same in all of them.
         if progress.batch % self.every_n_batches:
             return None
-        if isinstance(self.named, FollowedParts):
-            self._follow(self.named, trained)
         if not (self.worked or self._asked):
             self._asked = True
             if self.named is not None and not isinstance(self.named, FollowedParts):
@@ -182,6 +180,8 @@ class GuidedTraining:
             # A model may say that it is none of classes. Only before its first step: those of transformers note in
             # their first forward pass with labels what the labels look like.
             find_task(self.task, model)
+        if isinstance(self.named, FollowedParts):
+            self._follow(self.named, trained)
         columns, rows = self.batches.read(batch, self.worked, self.objective.task)
         if len(rows) and not self.worked:
             self._mention_margin(columns["evidence"][rows.to(columns["evidence"].device)])

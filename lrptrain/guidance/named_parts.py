@@ -77,16 +77,18 @@ class NamedParts:
                 self.parts = (*self.parts, part)
         return list(self.parts[before:])
 
-    def annotated(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+    def annotated(self, batch: Mapping[str, Any], rehearses: bool = False) -> dict[str, Any]:
         """Return a batch with an annotation by which all is evidence but what is named; without parts, with none.
 
         Args:
             batch: A batch in the contract's form, without annotations.
+            rehearses: Whether a batch without parts is annotated, too, as evidence throughout: a step that could not be
+                guided once there are parts is refused before the first one then.
 
         Raises:
             ValueError: If a part is one of texts and the batch has images, or the other way round.
         """
-        if not self.parts:
+        if not self.parts and not rehearses:
             return dict(batch)
         check_medium(self.parts, batch)
         named = [where_it_lies(part, batch) for part in self.parts if not part.is_property]

@@ -107,6 +107,48 @@ def test_a_resumed_run_swaps_what_was_confirmed_before(tmp_path):
     lrptrain.Guidance("swap", swap="findings").load_state_dict(older)
 
 
+def test_what_cannot_be_swapped_amid_a_run_is_a_warning_and_does_not_end_it(tmp_path):
+    """A step that flips its images moves them away from where the batch has them."""
+    pl_module = sgd_module()
+    note_confirmed(pl_module, Confirmed((), 1))
+
+    def flipping(batch, batch_idx):
+        images = batch["image"].flip(-1) if batch_idx or flips_at_once else batch["image"]
+        if batch_idx == 1:
+            note_confirmed(pl_module, Confirmed((CORNER,), 2))
+        return F.cross_entropy(pl_module(images), batch["label"])
+
+    pl_module.training_step = flipping
+    guidance = RelevanceGuidance("swap", swap="findings")
+    flips_at_once = False
+    with pytest.warns(UserWarning, match="flipped, cropped or otherwise moved"):
+        fit(tmp_path, pl_module, unannotated(), guidance, batch_size=2, max_epochs=2)
+    assert guidance.failures > 0
+    # What shows in the first batch is refused before the first step, though nothing is swapped yet.
+    flips_at_once = True
+    for swap in ("findings", [CONFIRMED]):
+        note_confirmed(pl_module, Confirmed((), 1))
+        with pytest.raises(ValueError, match="flipped, cropped or otherwise moved"):
+            fit(tmp_path, pl_module, unannotated(), RelevanceGuidance("swap", swap=swap))
+
+
+@pytest.mark.parametrize("loss", ["swap", "consistency"])
+def test_a_step_that_no_guidance_could_listen_to_is_refused_before_anything_is_found(loss, tmp_path):
+    pl_module = sgd_module()
+    pl_module.training_step = lambda batch, batch_idx: F.cross_entropy(pl_module.net(batch["image"]), batch["label"])
+    note_confirmed(pl_module, Confirmed((), 1))
+    with pytest.raises(ValueError, match="say which module it calls with them, model='net'"):
+        fit(tmp_path, pl_module, unannotated(), RelevanceGuidance(loss, swap="findings"))
+
+
+def test_a_loss_may_wait_for_the_first_finding(tmp_path):
+    pl_module = sgd_module()
+    note_confirmed(pl_module, Confirmed((), 1))
+    guidance = RelevanceGuidance("consistency", swap="findings", on_error="raise")
+    fit(tmp_path, pl_module, unannotated(), guidance)
+    assert guidance.failures == 0
+
+
 def test_a_batch_of_another_kind_than_the_findings_is_refused_before_the_first_step(tmp_path):
     word = replace(CONFIRMED, part=InputPart("words", "the token 'so'", words=((7,),)))
     with pytest.raises(ValueError, match="the token 'so' is a part of texts, and the batch has"):
