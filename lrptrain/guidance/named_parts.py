@@ -253,7 +253,7 @@ def _is_sure(finding: NamesPart) -> bool:
 def _without(annotation: Tensor, named: Sequence[Bool[Tensor, " batch *area"]]) -> Tensor:
     """Return an annotation by which nothing that is named is evidence."""
     for inside in named:
-        annotation = annotation.masked_fill(inside & (annotation == 1), 0)
+        annotation = annotation.masked_fill(inside, 0)
     return annotation
 
 

@@ -171,6 +171,13 @@ def test_a_text_without_takes_the_word_where_it_stands_in_its_donor_and_gives_an
     assert changed[0, [0, 1, 3, 4]].tolist() == [1, 5, 6, 2]
 
 
+def test_a_donor_without_gives_a_word_of_its_own_however_short_it_is():
+    batch = texts([5, 6, 3, 4, 7], [11])
+    for seed in range(20):
+        changed, _ = swapped([WORDS], batch["input_ids"], batch, EACH_OTHER, seed)
+        assert changed[0].tolist() == [1, 5, 6, 3, 4, 11, 2]
+
+
 def test_a_text_that_is_too_short_for_the_place_takes_the_word_at_another():
     batch = texts([5, 6, 3, 7], [4])
     changed, _ = swapped([WORDS], batch["input_ids"], batch, EACH_OTHER)

@@ -38,8 +38,8 @@ def test_patches_lie_at_their_pixels_in_images_of_any_size():
 
 
 def test_what_classes_have_in_common_lies_in_cells_of_its_own():
-    part = part_of(Region("common", (3, 2, 2, 1)), "the top right", (8, 8), ())
-    assert part == InputPart("patches", "the top right", (2, 2), (1,))
+    part = part_of(Region("common", (3, 2, 4, 1)), "at the top", (8, 8), ())
+    assert part == InputPart("patches", "at the top", (2, 4), (1,))
 
 
 def test_words_lie_wherever_all_their_tokens_stand_in_a_row():
