@@ -15,7 +15,7 @@ from lrptrain.guidance.objective import SWAP, Objective, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule
 from lrptrain.guidance.strength import Strength
 from lrptrain.guidance.swaps import FINDINGS, SwapName
-from lrptrain.intervention.parts import confirmed_of
+from lrptrain.intervention.parts import follow_confirmed
 from lrptrain.intervention.swap import LARGE_RING, ring_share
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
@@ -195,7 +195,7 @@ class GuidedTraining:
         Raises:
             ValueError: If no monitor watches the model.
         """
-        confirmed = confirmed_of(trained)
+        confirmed = follow_confirmed(trained)
         if confirmed is None:
             raise ValueError(
                 f"swap={FINDINGS!r} swaps what a monitor of the same run confirms, and none watches this model: add "

@@ -6,7 +6,7 @@ confirmed can be swapped in training.
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from jaxtyping import Bool
@@ -124,6 +124,7 @@ class Confirmed(NamedTuple):
 
 
 _noted: WeakKeyDictionary[nn.Module, Confirmed] = WeakKeyDictionary()
+_followed: WeakSet[nn.Module] = WeakSet()
 
 
 def note_confirmed(module: nn.Module, confirmed: Confirmed) -> None:
@@ -136,10 +137,21 @@ def note_confirmed(module: nn.Module, confirmed: Confirmed) -> None:
     _noted[module] = confirmed
 
 
-def confirmed_of(module: nn.Module) -> Confirmed | None:
-    """Return what was noted of a module, or of parts of it; None where no monitor notes anything."""
-    watched = [_noted[each] for each in module.modules() if each in _noted] if _noted else []
+def follow_confirmed(module: nn.Module) -> Confirmed | None:
+    """Return what was noted of a module, or of parts of it, and note that its training goes by that.
+
+    Returns:
+        None where no monitor notes anything.
+    """
+    watched = [each for each in module.modules() if each in _noted] if _noted else []
     if not watched:
         return None
-    parts = tuple(part for each in watched for part in each.parts)
-    return Confirmed(parts, sum(each.evaluations for each in watched), any(each.is_at_chance for each in watched))
+    _followed.update(watched)
+    noted = [_noted[each] for each in watched]
+    parts = tuple(part for each in noted for part in each.parts)
+    return Confirmed(parts, sum(each.evaluations for each in noted), any(each.is_at_chance for each in noted))
+
+
+def is_followed(module: nn.Module) -> bool:
+    """Return whether a training goes by what is noted of a module."""
+    return module in _followed

@@ -25,7 +25,7 @@ from lrptrain.findings.wording import percent
 from lrptrain.intervention import KeptChanges
 from lrptrain.intervention.confidence import sharpness
 from lrptrain.intervention.effects import model_output
-from lrptrain.intervention.parts import Confirmed, note_confirmed
+from lrptrain.intervention.parts import Confirmed, is_followed, note_confirmed
 from lrptrain.intervention.regions import kept_by_margin
 from lrptrain.intervention.swap import LARGE_RING
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
@@ -388,6 +388,8 @@ class MonitorCore:
         """Return how much is evaluated, as the first process plans it; None if nothing is."""
         if self._budget is None or not context.is_training:
             return self.config.extent
+        if is_followed(context.module):
+            self.evaluate_in_every_validation()
         return gather(self._budget.plan(self.clock.elapsed, context.share_done))[0]
 
     def _mention_wait(self) -> None:

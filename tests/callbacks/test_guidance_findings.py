@@ -18,6 +18,7 @@ from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
 from lrptrain.findings import OVERALL, Evidence, Finding
 from lrptrain.guidance.named_parts import NamedParts
 from lrptrain.intervention.parts import Confirmed, note_confirmed
+from lrptrain.loggers import read_events
 
 SEED = hash((0, 0, 0, 1)) % 2**63
 CORNER = InputPart("patches", "the image's top left corner", (4, 4), (0,))
@@ -31,6 +32,10 @@ def unannotated() -> dict[str, Tensor]:
     columns = annotated_data()
     del columns["mask"]
     return columns
+
+
+def unannotated_pairs() -> dict[str, Tensor]:
+    return {name: values for name, values in data().items() if name != "mask"}
 
 
 def step_by_hand(columns: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -184,6 +189,19 @@ def fitted(folder: Any, epochs: int, *callbacks: Any) -> tuple[float, RelevanceM
     with torch.no_grad():
         right = net.eval()(turned["image"]).argmax(1) == turned["label"]
     return float(right.float().mean()), monitor
+
+
+def test_what_a_training_goes_by_is_evaluated_in_every_validation(tmp_path):
+    """By its budget a monitor would look at the final weights alone, when it is too late for the training."""
+    epochs = []
+    for callbacks in ([], [RelevanceGuidance("swap", swap="findings")]):
+        monitor = RelevanceMonitor(budget=0.001, max_pictures=0)
+        fit_options: dict[str, Any] = {"max_epochs": 3, "num_sanity_val_steps": 0}
+        runner = trainer(tmp_path / str(len(callbacks)), monitor, *callbacks, **fit_options)
+        runner.fit(module(), loader(unannotated_pairs()), loader(unannotated_pairs()))
+        assert monitor.core.folder is not None
+        epochs.append([event["epoch"] for event in read_events(monitor.core.folder)])
+    assert epochs == [[2], [0, 1, 2]]
 
 
 def test_a_run_mends_what_its_own_monitor_confirms(tmp_path):

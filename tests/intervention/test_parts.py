@@ -12,7 +12,8 @@ from lrptrain.intervention import Region
 from lrptrain.intervention.parts import (
     Confirmed,
     check_medium,
-    confirmed_of,
+    follow_confirmed,
+    is_followed,
     note_confirmed,
     part_of,
     where_it_lies,
@@ -96,17 +97,20 @@ def test_a_part_of_texts_is_none_of_images():
 def test_what_a_monitor_notes_is_known_of_the_module_and_what_holds_it_and_goes_with_it():
     module = nn.Linear(2, 2)
     whole = nn.Sequential(module, nn.ReLU())
-    assert confirmed_of(whole) is None
+    assert follow_confirmed(whole) is None
     note_confirmed(module, Confirmed())
-    assert confirmed_of(whole) == ((), 0, False)
+    assert not is_followed(module)
+    assert follow_confirmed(whole) == ((), 0, False)
+    assert is_followed(module)
+    assert not is_followed(whole)
     edges = InputPart("edges")
     note_confirmed(module, Confirmed((edges,), 2, True))
-    assert confirmed_of(whole) == confirmed_of(module) == ((edges,), 2, True)
-    assert confirmed_of(nn.Linear(2, 2)) is None
+    assert follow_confirmed(whole) == follow_confirmed(module) == ((edges,), 2, True)
+    assert follow_confirmed(nn.Linear(2, 2)) is None
     # Two monitors, each of a part of the module.
     other = nn.Linear(2, 2)
     note_confirmed(other, Confirmed((InputPart("detail"),), 1))
-    assert confirmed_of(nn.Sequential(whole, other)) == ((edges, InputPart("detail")), 3, True)
+    assert follow_confirmed(nn.Sequential(whole, other)) == ((edges, InputPart("detail")), 3, True)
     del module, whole
     gc.collect()
-    assert confirmed_of(nn.Linear(2, 2)) is None
+    assert follow_confirmed(nn.Linear(2, 2)) is None
