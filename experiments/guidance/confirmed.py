@@ -16,14 +16,11 @@ from torch.utils.data import DataLoader, Dataset
 from experiments.guidance.arms import PLAIN, UPPER, Arm, Task
 from experiments.guidance.baselines import IN_DISTRIBUTION_GOAL, WORST_GROUP_GOAL
 from experiments.guidance.benchmarks import Benchmark, benchmarks, model_columns
-from experiments.guidance.fitting import draw_weights, findings_of, fit, fit_on_findings, fit_watched
+from experiments.guidance.fitting import draw_weights, fit, fit_watched, trained_anew
 from experiments.guidance.report import held_to, shown
 from experiments.guidance.results import complete
 from experiments.parallel import Run, load
 from experiments.table import markdown, write_between
-from lrptrain.batch.parts import InputPart
-from lrptrain.findings import Finding
-from lrptrain.guidance.named_parts import NamedParts, parts_of
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "confirmed.jsonl"
@@ -46,8 +43,6 @@ RIVAL = {
     "digits": {"step": 0.01, "decay": 1.0},
 }
 """The setting of group DRO that is the rival in "What users would try first"."""
-MOST_ROUNDS = 3
-"""So often at most another model is trained on swaps of all that was confirmed of those before it."""
 COLUMNS = ("accuracy", "accuracy without", "worst group")
 
 
@@ -89,27 +84,14 @@ def _anew(benchmark: Benchmark, task: Task) -> tuple[nn.Module, list[str]]:
     """The monitor looks at the trained model, another one is trained on swaps, and so on until it finds nothing new."""
     agreeing = benchmark.setting["correlation"]
     columns = benchmark.columns("train", agreeing, task.seed)
-    validation = _unannotated(benchmark, agreeing, task.seed)
-    findings: list[Finding] = []
-    named = NamedParts()
-    for rounds in range(MOST_ROUNDS + 1):
-        module = benchmark.module(task.seed, Arm())
-        batches = _batches(benchmark, columns, Arm(), task.seed)
-        fit_on_findings(module, batches, findings if named.parts else [], benchmark.steps, task.seed)
-        if rounds == MOST_ROUNDS:
-            break
-        findings += findings_of(module, validation)
-        if not named.add(_swappable(findings)):
-            break
-    return module.net, [part.name for part in named.parts]
-
-
-def _swappable(findings: Sequence[Finding]) -> list[InputPart]:
-    """What findings name that can be swapped; nothing where they are refused for that."""
-    try:
-        return parts_of(findings)
-    except ValueError:
-        return []
+    module, parts = trained_anew(
+        lambda: benchmark.module(task.seed, Arm()),
+        lambda: _batches(benchmark, columns, Arm(), task.seed),
+        _unannotated(benchmark, agreeing, task.seed),
+        benchmark.steps,
+        task.seed,
+    )
+    return module.net, [part.name for part in parts]
 
 
 def _batches(benchmark: Benchmark, columns: Any, arm: Arm, seed: int) -> DataLoader:

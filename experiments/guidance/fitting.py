@@ -22,11 +22,14 @@ from lrptrain.callbacks import GroupDRO, RelevanceGuidance, RelevanceMonitor
 from lrptrain.findings import Finding
 from lrptrain.guidance import swap_outside, swap_tokens
 from lrptrain.guidance.evidence import evidence
+from lrptrain.guidance.named_parts import NamedParts, parts_of
 
 Batch = dict[str, Tensor]
 Precision = Literal["32-true", "bf16-mixed"]
 LOOKS = 8
 """So often a monitor looks in a run that swaps what it confirms."""
+MOST_ROUNDS = 3
+"""So often at most another model is trained on swaps of all that was confirmed of those before it."""
 GROUPS = 2
 """With another class's shortcut, and with that of the own."""
 
@@ -118,6 +121,48 @@ def fit_on_findings(module: Trained, loader: DataLoader, findings: Sequence[Find
     swap = [RelevanceGuidance("swap", swap=findings, compare_every_n_batches=0, seed=seed)] if findings else []
     quiet_trainer(steps, swap, module.trained_in).fit(module, loader)
     module.eval()
+
+
+def trained_anew(
+    new_module: Callable[[], Trained],
+    new_batches: Callable[[], DataLoader],
+    validation: DataLoader,
+    steps: int,
+    seed: int,
+    judge: Callable[[Finding], Finding] = lambda finding: finding,
+) -> tuple[Trained, Sequence[InputPart]]:
+    """Train, let a monitor look, train another one on swaps of what was confirmed so far, until nothing new is.
+
+    Args:
+        new_module: Makes the model, with the same weights each time.
+        new_batches: Makes the batches, in the same order each time.
+        validation: What the monitor looks at, without annotations.
+        steps: Those of each training.
+        seed: That of the swaps.
+        judge: What a person says of each finding.
+
+    Returns:
+        The last model, and what its samples swapped.
+    """
+    findings: list[Finding] = []
+    named = NamedParts()
+    for rounds in range(MOST_ROUNDS + 1):
+        module = new_module()
+        fit_on_findings(module, new_batches(), findings if named.parts else [], steps, seed)
+        if rounds == MOST_ROUNDS:
+            break
+        findings += map(judge, findings_of(module, validation))
+        if not named.add(_swappable(findings)):
+            break
+    return module, named.parts
+
+
+def _swappable(findings: Sequence[Finding]) -> list[InputPart]:
+    """What findings name that can be swapped; nothing where they are refused for that."""
+    try:
+        return parts_of(findings)
+    except ValueError:
+        return []
 
 
 def findings_of(module: Trained, validation: DataLoader) -> list[Finding]:

@@ -5,22 +5,26 @@
 After Li et al. 2023, "A Whac-A-Mole dilemma: shortcuts come in multiples where mitigating one amplifies others".
 """
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch.utils.data import DataLoader, Dataset
 
 from experiments.command import no_options
 from experiments.guidance import images
 from experiments.guidance.arms import PLAIN, UPPER, Arm, Task
-from experiments.guidance.fitting import Trained, draw_weights, fit
+from experiments.guidance.benchmarks import model_columns
+from experiments.guidance.fitting import Trained, draw_weights, fit, trained_anew
 from experiments.guidance.marked import SHUFFLED, marked_digits
 from experiments.guidance.measures import accuracy, logits
 from experiments.guidance.report import held_to, shown
 from experiments.guidance.results import complete
 from experiments.parallel import Run, load
 from experiments.table import markdown, write_between
+from lrptrain.findings import Finding
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "two_shortcuts.jsonl"
@@ -29,6 +33,9 @@ STEPS, SEEDS = 160, (0, 1, 2, 3, 4)
 SHORTCUTS = {"tag": 0.95, "tint": 0.95}
 BOTH, TWICE = "swap of surroundings (masks) and statistics", ", twice the steps"
 """What mends both; how the name of an arm ends that gets more compute."""
+CONFIRMED, COLOUR = "swap of what the monitor confirmed, trained anew", ", colour judged a fault"
+"""Without annotations; how the name of an arm ends in which a person says that the classes do not differ in colour."""
+OF_COLOUR = ("reliance_on_statistics", "class_reliance_on_statistics", "statistics_of_class")
 WORSE_GOAL = 0.01
 """How much more than in plain training a shortcut may cost when it is shuffled."""
 ARMS = {
@@ -40,6 +47,8 @@ ARMS = {
     BOTH + TWICE: Arm({"loss": "swap", "swap": "outside+statistics"}),
     "group DRO, told the tag's groups": Arm(rule="group_dro"),
     "colour jitter": Arm(rule="jitter"),
+    CONFIRMED: Arm(),
+    CONFIRMED + COLOUR: Arm(),
     UPPER: Arm(clean=True),
 }
 TESTS = {
@@ -57,14 +66,39 @@ def train(task: Task) -> dict[str, Any]:
     columns = marked_digits(
         "train", dict.fromkeys(SHORTCUTS, SHUFFLED) if arm.clean else SHORTCUTS, images.SIZE, task.seed
     )
-    module = Trained(images.network(task.seed), lambda batch: {"x": batch["image"]}, arm, images.LR)
-    loader = images.batches(columns, draw_weights(columns, arm), task.seed)
     steps = STEPS * (2 if task.arm.endswith(TWICE) else 1)
-    measured: dict[str, Any] = {"seconds": fit(module, loader, steps, task.weight, task.seed)}
+
+    def new_module() -> Trained:
+        return Trained(images.network(task.seed), lambda batch: {"x": batch["image"]}, arm, images.LR)
+
+    def new_batches() -> DataLoader:
+        return images.batches(columns, draw_weights(columns, arm), task.seed)
+
+    started = time.monotonic()
+    measured: dict[str, Any] = {}
+    if task.arm.startswith(CONFIRMED):
+        seen = model_columns(marked_digits("val", SHORTCUTS, images.SIZE, task.seed))
+        validation = DataLoader(cast(Dataset, seen), batch_size=None)
+        judge = _judge_colour if COLOUR in task.arm else _judge_nothing
+        module, parts = trained_anew(new_module, new_batches, validation, steps, task.seed, judge)
+        measured["swapped"] = [part.name for part in parts]
+    else:
+        module = new_module()
+        fit(module, new_batches(), steps, task.weight, task.seed)
+    measured["seconds"] = time.monotonic() - started
     for name, correlations in TESTS.items():
         data = marked_digits("test", correlations, images.SIZE, task.seed)
         measured[name] = accuracy(logits(module.net, data["image"]), data["label"])
     return measured
+
+
+def _judge_nothing(finding: Finding) -> Finding:
+    return finding
+
+
+def _judge_colour(finding: Finding) -> Finding:
+    """What a person says who knows that no digit has a colour of its own."""
+    return finding.as_fault() if finding.kind in OF_COLOUR else finding
 
 
 def change(shortcut: str, run: Run) -> float:

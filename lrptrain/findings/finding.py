@@ -84,6 +84,7 @@ class Finding:
         association: How well the property that it is about tells the class of the samples, from 0 (guessing) to 1; None
             where that was not measured. See `lrptrain.findings.association`.
         part: Which part of every input the place is, so that guidance can swap it; None if it is none that all have.
+        judged: Whether a person has judged that it is a fault; see `as_fault`.
         excerpts: Of texts, the words of the worst samples that show it, in their order.
         also: The further findings of the same fact, in classes and groups and for other targets; see
             `lrptrain.findings.facts`. None of them has any of its own.
@@ -114,6 +115,7 @@ class Finding:
     strategy: str = ""
     association: float | None = None
     part: InputPart | None = None
+    judged: bool = False
     excerpts: tuple[str, ...] = ()
     also: tuple["Finding", ...] = ()
     proof: Proof | None = field(default=None, compare=False)
@@ -153,7 +155,11 @@ class Finding:
     @property
     def is_fault(self) -> bool:
         """Whether it is a fault for sure once it is confirmed: others are for a person to judge, not for a gate."""
-        return get_detector(self.kind).is_fault and not self.may_be_evidence
+        return self.judged or (get_detector(self.kind).is_fault and not self.may_be_evidence)
+
+    def as_fault(self) -> "Finding":
+        """Return the same finding as one that a person has judged to be a fault: so guidance swaps what it names."""
+        return replace(self, judged=True)
 
     @property
     def severity(self) -> float:

@@ -37,6 +37,11 @@ class NamesPart(Protocol):
         ...
 
     @property
+    def judged(self) -> bool:
+        """Whether a person has judged that it is one."""
+        ...
+
+    @property
     def title(self) -> str:
         """What it says, in a few words."""
         ...
@@ -214,8 +219,8 @@ def parts_of(findings: NamesPart | Iterable[NamesPart]) -> list[InputPart]:
     """Return what confirmed findings name.
 
     Args:
-        findings: Findings of a monitor, of which those count that are faults for sure; or a single one in no list,
-            which a person has judged.
+        findings: Findings of a monitor, of which those count that are faults for sure or were judged to be; or a single
+            one in no list, which a person has judged.
 
     Raises:
         ValueError: If these are none, or if nothing that they have confirmed can be swapped.
@@ -240,14 +245,15 @@ def parts_of(findings: NamesPart | Iterable[NamesPart]) -> list[InputPart]:
     if chosen:
         raise ValueError(f"no swap takes away what was confirmed ({titles}): each finding says what mends it")
     raise ValueError(
-        f"what was confirmed is for a person to judge ({titles}): to swap it, hand in that finding by itself, as in "
-        "swap=monitor.findings[0]"
+        f"what was confirmed is for a person to judge ({titles}): to swap it, hand in that finding as a fault, as in "
+        "swap=[monitor.findings[0].as_fault()]"
     )
 
 
 def _is_sure(finding: NamesPart) -> bool:
     """Return whether nobody has to judge first whether what a finding names is what the samples are about."""
-    return finding.is_fault and not (finding.part is not None and finding.part.may_be_the_object)
+    may_be_the_object = finding.part is not None and finding.part.may_be_the_object
+    return finding.judged or (finding.is_fault and not may_be_the_object)
 
 
 def _without(annotation: Tensor, named: Sequence[Bool[Tensor, " batch *area"]]) -> Tensor:

@@ -26,6 +26,14 @@ def test_only_what_is_confirmed_is_severe():
     assert worst_severity([]) == 0
 
 
+def test_what_a_person_has_judged_to_be_a_fault_is_one():
+    to_judge = replace(CONFIRMED, may_be_evidence=True)
+    assert not to_judge.is_fault
+    assert to_judge.as_fault().is_fault
+    assert (to_judge.severity, to_judge.as_fault().severity) == (0, 0.4)
+    assert Finding.from_dict(json.loads(json.dumps(to_judge.as_fault().to_dict()))).is_fault
+
+
 def test_the_trend_is_the_change_per_evaluation():
     assert CLASS.trend == 0
     assert replace(CLASS, history=(0.1,)).trend == 0

@@ -230,6 +230,7 @@ def test_confirmed_faults_are_swapped_and_what_is_folded_into_them():
     large = replace(dot, part=replace(DOT, mark=replace(DOT.mark, reach=(0, 0, 12, 12))))
     assert parts_of([CONFIRMED, dot, large]) == [CORNER, DOT]
     assert parts_of(large) == [large.part]
+    assert parts_of([dot, large.as_fault()]) == [DOT, large.part]
 
 
 def test_what_a_person_has_to_judge_is_swapped_if_it_is_handed_in_by_itself():
@@ -237,8 +238,10 @@ def test_what_a_person_has_to_judge_is_swapped_if_it_is_handed_in_by_itself():
     other = replace(TO_JUDGE, kind="reliance_on_detail")
     # A list of one is what a monitor has that found nothing else.
     for findings in ([TO_JUDGE], [TO_JUDGE, other]):
-        with pytest.raises(ValueError, match=r"for a person to judge .*hand in that finding by itself"):
+        with pytest.raises(ValueError, match=r"for a person to judge .*hand in that finding as a fault"):
             parts_of(findings)
+    assert parts_of([CONFIRMED, TO_JUDGE.as_fault(), other]) == [CORNER, COLOUR]
+    assert parts_of([TO_JUDGE.as_fault()]) == [COLOUR]
 
 
 @pytest.mark.parametrize(
