@@ -186,6 +186,7 @@ class FollowedParts(NamedParts):
         if not new:
             return ""
         self._additions.append(new)
+        self._at_chance = 0  # what came before says nothing of these
         return f"from here on, samples swap what the monitor has confirmed: {names_of(new)}"
 
     def state_dict(self) -> dict[str, Any]:
@@ -198,7 +199,8 @@ class FollowedParts(NamedParts):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue a run; see `state_dict`."""
         self.dropped = tuple(InputPart.from_dict(values) for values in state["dropped"])
-        self._additions = [self.add(InputPart.from_dict(values) for values in state["parts"])]
+        restored = self.add(InputPart.from_dict(values) for values in state["parts"])
+        self._additions = [restored] if restored else []
 
     def _is_dropped(self, part: InputPart) -> bool:
         """Return whether a part is one of those that were dropped; of marks each picture is another one."""

@@ -300,6 +300,24 @@ def test_what_the_model_cannot_do_without_is_swapped_no_more():
         assert resumed.follow(Confirmed((), evaluation, True)) == ""
 
 
+def test_what_came_before_does_not_count_against_what_is_swapped():
+    followed = FollowedParts()
+    for evaluation in (1, 2):
+        followed.follow(Confirmed((), evaluation, True))
+    followed.follow(Confirmed((CORNER,), 3, True))
+    for evaluation in (4, 5):
+        assert followed.follow(Confirmed((), evaluation, True)) == ""
+    assert "without the corner" in followed.follow(Confirmed((), 6, True))
+
+
+def test_a_run_that_is_resumed_before_anything_is_found_has_nothing_to_drop():
+    resumed = FollowedParts()
+    resumed.load_state_dict(FollowedParts().state_dict())
+    for evaluation in (1, 2, 3, 4):
+        assert resumed.follow(Confirmed((), evaluation, True)) == ""
+    assert resumed.dropped == ()
+
+
 def test_a_mark_that_was_dropped_does_not_come_back_in_another_picture():
     followed = FollowedParts()
     followed.follow(Confirmed((DOT,), 1))
