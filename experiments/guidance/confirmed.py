@@ -112,7 +112,7 @@ ARMS: dict[str, Callable[[Benchmark, Task], tuple[nn.Module, list[str]]]] = {
 
 
 def table(runs: Sequence[Run], name: str) -> str:
-    """A row per arm: accuracies, and how many parts each seed swapped, and what is beside the rival and the upper bound."""
+    """A row per arm: accuracies, how many parts each seed swapped, and both beside the rival and the upper bound."""
     own = {arm: {run["seed"]: run for run in runs if run["task"] == name and run["arm"] == arm} for arm in ARMS}
     rows = []
     for arm in (arm for arm in ARMS if own[arm]):
