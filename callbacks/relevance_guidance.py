@@ -16,6 +16,7 @@ from lrptrain.guidance.guided_step import Progress
 from lrptrain.guidance.guided_training import GuidedTraining, SwapOption
 from lrptrain.guidance.schedule import Decay
 from lrptrain.relevance.tape.tape import Tape
+from lrptrain.trainers.naming import name_sources
 from lrptrain.trainers.processes import Processes
 from lrptrain.trainers.wrapping import wrap_method
 
@@ -88,10 +89,10 @@ class RelevanceGuidance(ModelCallback):
             needed: for a reliance on colour and contrast, such as a tint; or "outside+statistics", both, for a model
             that would go over from the one to the other; or "detail", how strong fine detail is, for a reliance
             on sharpness, noise or texture; or "shading", how light falls across the image; or "edges", what lies along
-            its edges. Or, without annotations, what findings name: those of an earlier run (`swap=monitor.findings`),
+            its edges; or of texts "length", "punctuation", "markers" (links, names of users, numbers) or "case". Or, without annotations, what findings name: those of an earlier run (`swap=monitor.findings`),
             of which the confirmed ones count; or "findings", what the run's own `RelevanceMonitor` confirms, from then
-            on, but for what a person has to judge. Places, words and properties of images can be swapped so; batches
-            are guided as if all else were annotated as evidence, and annotations are not read.
+            on, but for what a person has to judge. Places, words and such properties can be swapped so; batches are
+            guided as if all else were annotated as evidence, and annotations are not read.
         warmup_steps: Optimizer steps in which the weight rises from 0.
         decay: How the weight falls after that, to 0 at the end of training: "none", "linear" or "cosine".
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.
@@ -105,6 +106,8 @@ class RelevanceGuidance(ModelCallback):
         on_error: "warn": a failure after the first guided batch is reported once, counted, and the batch goes unguided;
             "raise": it ends training.
         seed: The seed of the draw and the swaps.
+        tokenizer: What reads texts where "punctuation", "markers" or "case" are swapped: a tokenizer, its name or its
+            folder. By default it is looked for in the datamodule, the dataset, the module and beside the weights.
 
     Attributes:
         failures: How often the guidance failed.
@@ -140,6 +143,7 @@ class RelevanceGuidance(ModelCallback):
         compare_every_n_batches: int = 50,
         on_error: Literal["warn", "raise"] = "warn",
         seed: int = 0,
+        tokenizer: Any = None,
     ) -> None:
         super().__init__()
         self.guidance = GuidedTraining(
@@ -163,6 +167,7 @@ class RelevanceGuidance(ModelCallback):
             compare_every_n_batches=compare_every_n_batches,
             on_error=on_error,
             seed=seed,
+            tokenizer=tokenizer,
             name="RelevanceGuidance",
             inform=inform,
         )
@@ -217,6 +222,7 @@ class RelevanceGuidance(ModelCallback):
     def on_fit_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Find the model, and the end of training where the schedule needs it."""
         super().on_fit_start(trainer, pl_module)
+        self.guidance.sources = name_sources(trainer, pl_module)
         needs_end = self.guidance.schedule.needs_end
         self._steps = trainer.estimated_stepping_batches if needs_end else float("inf")
         if needs_end and self._steps in (-1, float("inf")):

@@ -46,7 +46,7 @@ LAYERS = {
     "files": set(),
     "batch": {"relevance"},
     "metrics": {"batch", "relevance"},
-    "intervention": {"batch", "metrics", "relevance"},
+    "intervention": {"batch", "metrics", "relevance", "render"},
     "guidance": {"batch", "intervention", "metrics", "relevance", "trainers", "extras"},
     "findings": {"batch", "extras", "intervention", "render"},
     "render": {"extras"},

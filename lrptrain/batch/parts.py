@@ -10,6 +10,9 @@ from typing import Any, Literal, get_args
 Property = Literal["statistics", "detail", "shading", "edges"]
 PROPERTIES: tuple[Property, ...] = get_args(Property)
 """What images have as a whole, or along their edges, and can take from each other."""
+TextProperty = Literal["length", "punctuation", "markers", "case"]
+TEXT_PROPERTIES: tuple[TextProperty, ...] = get_args(TextProperty)
+"""What texts have as a whole, and can take from each other: see `lrptrain.intervention.rewriting`."""
 LARGEST_MARK = 0.08
 """A mark that covers a larger share of the image, with its rim, is swapped only if a person says so. Those of
 experiments/guidance cover up to 0.04; a square of 10 of 32 pixels that was all there was to see covered 0.14."""
@@ -60,7 +63,8 @@ class InputPart:
 
     Attributes:
         kind: `"patches"` of an image, a `"mark"` wherever it lies, `"words"` of a text wherever they stand, a `"place"`
-            in a text, or a property of images: `"statistics"`, `"detail"`, `"shading"` or `"edges"`.
+            in a text; a property of images: `"statistics"`, `"detail"`, `"shading"` or `"edges"`; or one of texts:
+            `"length"`, `"punctuation"`, `"markers"` (links, numbers and the like) or `"case"`.
         name: What a person calls it, such as `the image's top left corner`.
         grid: For `"patches"` the rows and columns of all patches; (0, 0) else.
         patches: For `"patches"` the indices of those that are meant, row by row.
@@ -69,7 +73,7 @@ class InputPart:
         place: For `"place"` 0 for the first content token, -1 for the last, and so on.
     """
 
-    kind: Literal["patches", "mark", "words", "place", Property]
+    kind: Literal["patches", "mark", "words", "place", Property, TextProperty]
     name: str = ""
     grid: tuple[int, int] = (0, 0)
     patches: tuple[int, ...] = ()
@@ -80,7 +84,7 @@ class InputPart:
     @property
     def is_property(self) -> bool:
         """Whether it lies nowhere in particular."""
-        return self.kind in PROPERTIES
+        return self.kind in (*PROPERTIES, *TEXT_PROPERTIES)
 
     @property
     def may_be_the_object(self) -> bool:
@@ -90,7 +94,7 @@ class InputPart:
     @property
     def is_of_texts(self) -> bool:
         """Whether it is a part of texts, and not of images."""
-        return self.kind in ("words", "place")
+        return self.kind in ("words", "place", *TEXT_PROPERTIES)
 
     def lies_within(self, other: "InputPart") -> bool:
         """Return whether another part is as much or more of every input, whatever either is called."""

@@ -7,7 +7,10 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch import IMAGES, BatchAdapter, read_batch
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.checks import Limits, unusable
+from lrptrain.batch.content import content_tokens
+from lrptrain.batch.parts import TEXT_PROPERTIES
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import CLASSES, Task
@@ -30,6 +33,7 @@ class AnnotatedBatches:
         seed: The seed of the draw of the fraction.
         failed: Counts batches that cannot be read.
         named: What findings name: all else is the evidence then, and annotations are not read. None without findings.
+        swap: What users call that which is swapped, in messages.
 
     Attributes:
         left_out: How often a sample went unguided for its values.
@@ -49,6 +53,7 @@ class AnnotatedBatches:
         seed: int,
         failed: Failures,
         named: NamedParts | None = None,
+        swap: str = "statistics",
     ) -> None:
         self.needs_label = needs_label
         self.needs_annotation = needs_annotation
@@ -59,6 +64,7 @@ class AnnotatedBatches:
         self.seed = seed
         self.failed = failed
         self.named = named
+        self.swap = swap
         self.start_over()
 
     def start_over(self) -> None:
@@ -82,7 +88,7 @@ class AnnotatedBatches:
             if not self.needs_annotation or self.named is not None:
                 columns = {name: x for name, x in columns.items() if name not in ANNOTATIONS}
                 columns = (
-                    _all_evidence(columns)
+                    _all_evidence(columns, self.swap)
                     if self.named is None
                     else self.named.annotated(columns, rehearses=not worked)
                 )
@@ -130,15 +136,23 @@ class AnnotatedBatches:
         return without_annotation(columns, problems) if problems else columns
 
 
-def _all_evidence(columns: dict[str, Any]) -> dict[str, Any]:
-    """Return a batch with masks by which all of every image counts; what cannot be used is taken out as ever.
+def _all_evidence(columns: dict[str, Any], swap: str) -> dict[str, Any]:
+    """Return a batch with annotations by which all of every sample counts; what cannot be used is taken out as ever.
+
+    Args:
+        columns: The batch in the contract's form.
+        swap: What users call that which is swapped.
 
     Raises:
-        ValueError: If there are no images.
+        ValueError: If there are no images, or no texts, as the swap is one of these.
     """
     image = next((columns[name] for name in IMAGES if name in columns), None)
+    if swap in TEXT_PROPERTIES:
+        if image is not None or "input_ids" not in columns:
+            raise ValueError(f"swap={swap!r} is one of texts, and the batch has {sorted(columns)}")
+        return {**columns, "rationale": torch.where(content_tokens(columns), 1, IGNORED).to(torch.uint8)}
     if image is None:
-        raise ValueError(f"swap='statistics' is one of images, and the batch has {sorted(columns)}")
+        raise ValueError(f"swap={swap!r} is one of images, and the batch has {sorted(columns)}")
     mask = torch.ones((len(image), *image.shape[-2:]), dtype=torch.uint8, device=image.device)
     return {**columns, "mask": mask}
 

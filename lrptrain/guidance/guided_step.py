@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, batch_length
@@ -21,6 +22,8 @@ from lrptrain.guidance.guesses import loss_of_guesses
 from lrptrain.guidance.losses import LossSum
 from lrptrain.guidance.places import displaced_samples, moved_samples
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
+from lrptrain.guidance.swaps import Swapped
+from lrptrain.intervention.rewriting import widened
 from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.outputs import has_one_logit
 from lrptrain.relevance.preserve import unwrap
@@ -135,7 +138,7 @@ class GuidedStep:
         hook = unwrap(self.model).register_forward_pre_hook(self._note_whole_batch, with_kwargs=True)
         try:
             objective = self._training.objective
-            change = self._with_swapped_surroundings if objective.swaps else None
+            change = self._with_swapped_samples if objective.swaps else None
             records = objective.records(guided, samples)
             with intercepted(self.model, samples, records, change, objective.keeps_maps) as forwards:
                 self._forwards = forwards
@@ -259,14 +262,19 @@ class GuidedStep:
             f"samples of its batch: say which module it calls with them, {choice_of_parts(self.model)}"
         )
 
-    def _with_swapped_surroundings(self, explained: Tensor) -> Tensor:
+    def _with_swapped_samples(self, arguments: Mapping[str, Any], name: str) -> dict[str, Tensor]:
         """Return what the model is given in place of the input of the user's step.
+
+        Args:
+            arguments: The arguments of the user's step.
+            name: The one that is explained.
 
         Raises:
             ValueError: If this is the first guided batch, and it cannot be swapped.
         """
         training = self._training
         objective = training.objective
+        explained: Tensor = arguments[name]
         try:
             self._match_evidence(explained)
             if len(explained) == 1 and not training.worked:
@@ -276,23 +284,27 @@ class GuidedStep:
                 )
             # The swap distance of the same step swaps by the first stream: it is to measure other swaps than these.
             generator = self._generator(stream=1)
-            swapped, changed = objective.swap_kind(
-                explained, swap_evidence(self.batch), objective.margin, generator, without_evidence=True
+            swapped = objective.swap_kind(
+                explained,
+                swap_evidence(self.batch),
+                objective.margin,
+                generator,
+                without_evidence=True,
+                arguments=arguments,
             )
             share = (objective.swapped_share or 0.0) * training.schedule(self._progress.step, self._progress.steps)
             chosen = torch.zeros(len(explained), dtype=torch.bool)
             # Of the guided samples alone, and drawn on the CPU: other devices draw other numbers from the same seed.
             chosen[self._rows.cpu()] = torch.rand(len(self._rows), generator=generator) < share
-            chosen &= changed.cpu()
+            chosen &= swapped.rows.cpu()
+            changed = _given_to(chosen, swapped, arguments, name)
         except Exception as error:
             if not training.worked:
                 raise
             training.failed.note("swapping surroundings", error)
-            return explained
+            return {}
         self._swapped = int(chosen.sum())
-        # [batch, 1, ...] beside [batch, ...]: a sample is swapped as a whole, or not at all.
-        per_sample = chosen.to(explained.device).view(-1, *[1] * (explained.ndim - 1))
-        return torch.where(per_sample, swapped, explained)
+        return changed
 
     def _match_evidence(self, explained: Tensor) -> None:
         """Bring the evidence to the input of the user's step, once; reject a step that leaves the evidence behind."""
@@ -510,6 +522,28 @@ class _Stopwatch:
     def seconds(self) -> list[float]:
         """The seconds of every lap."""
         return [after - before for before, after in zip(self.times, self.times[1:], strict=False)]
+
+
+def _given_to(
+    chosen: Bool[Tensor, " batch"], swapped: Swapped, arguments: Mapping[str, Any], name: str
+) -> dict[str, Tensor]:
+    """Return the changed arguments of a step in which some samples are swapped, each as a whole.
+
+    Args:
+        chosen: Which samples.
+        swapped: All samples, swapped.
+        arguments: The arguments of the user's step.
+        name: The one that is explained.
+    """
+    after = {name: swapped.explained, **swapped.arguments}
+    before = {each: arguments[each] for each in after}
+    if swapped.arguments:
+        width = swapped.explained.shape[1]
+        texts = widened({"input_ids": before[name], **{each: before[each] for each in swapped.arguments}}, width)
+        before = {name: texts["input_ids"], **{each: texts[each] for each in swapped.arguments}}
+    # [batch, 1, ...] beside [batch, ...]
+    rows = {each: chosen.to(values.device).view(-1, *[1] * (values.ndim - 1)) for each, values in after.items()}
+    return {each: torch.where(rows[each], values, before[each]) for each, values in after.items()}
 
 
 def _reentrant(forward: InterceptedForward) -> bool:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import BatchAdapter
+from lrptrain.batch.parts import TEXT_PROPERTIES
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.guidance.annotated_batches import AnnotatedBatches
 from lrptrain.guidance.guided_step import GuidedStep, Progress
@@ -14,12 +15,14 @@ from lrptrain.guidance.named_parts import FollowedParts, NamedParts, NamesPart, 
 from lrptrain.guidance.objective import SWAP, Objective, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule
 from lrptrain.guidance.strength import Strength
-from lrptrain.guidance.swaps import FINDINGS, SwapName
+from lrptrain.guidance.swaps import FINDINGS, Swap, SwapName
+from lrptrain.guidance.text_swaps import TextReader, text_swap
 from lrptrain.intervention.parts import follow_confirmed
 from lrptrain.intervention.swap import LARGE_RING, ring_share
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.messages import inform
+from lrptrain.trainers.naming import NameSources, find_tokenizer
 from lrptrain.trainers.processes import Processes
 
 SwapOption = SwapName | Literal["findings"] | NamesPart | Sequence[NamesPart]
@@ -39,6 +42,8 @@ class GuidedTraining:
         objective: The losses.
         named: What findings name, where that is swapped; None else.
         task: What the user says that the model's output means.
+        tokenizer: What the user says that reads the texts.
+        sources: Who is asked for the tokenizer beside the model, where the user names none.
         schedule: How the weight rises and falls.
         strength: What scales the guidance.
         values: The values of the last guided batch, by the names that they are logged under.
@@ -57,6 +62,7 @@ class GuidedTraining:
     looked_up: int
     unmatched: bool
     _asked: bool
+    _sought_tokenizer: bool
     _guided: bool
 
     def __init__(
@@ -81,6 +87,7 @@ class GuidedTraining:
         compare_every_n_batches: int = 50,
         on_error: Literal["warn", "raise"] = "warn",
         seed: int = 0,
+        tokenizer: Any = None,
         name: str = "Guidance",
         inform: Callable[[str], None] = inform,
     ) -> None:
@@ -91,11 +98,15 @@ class GuidedTraining:
             raise ValueError(f"adaptive=True scales losses, and {SWAP} has none: leave it out")
         options = dict(method_options or {})
         self.named = _named_parts(swap)
-        swapped = cast(SwapName, swap) if self.named is None else swap_of(self.named)
+        reader = TextReader() if self.named is None else self.named.reader
+        swapped = _swap_by(swap, reader) if self.named is None else swap_of(self.named)
         self.objective = Objective(
             weights, method, options, target, first_order, margin, find_task(task), swapped_share, swapped
         )
         self.task = task
+        self.tokenizer = tokenizer
+        self.sources: NameSources = ()
+        self._reader = reader
         self.schedule = Schedule(warmup_steps, decay)
         check_counts(every_n_batches=every_n_batches, max_samples=1 if max_samples is None else max_samples)
         if not 0 < annotated_fraction <= 1:
@@ -123,6 +134,7 @@ class GuidedTraining:
             seed=seed,
             failed=self.failed,
             named=self.named,
+            swap=self.objective.swap_kind.name,
         )
         self.start_over()
 
@@ -147,6 +159,7 @@ class GuidedTraining:
         self.skipped = 0
         self.worked = False
         self._asked = False
+        self._sought_tokenizer = False
         self._margin_seen = False
         self.looked_up = 0
         self.unmatched = False
@@ -180,6 +193,9 @@ class GuidedTraining:
             # A model may say that it is none of classes. Only before its first step: those of transformers note in
             # their first forward pass with labels what the labels look like.
             find_task(self.task, model)
+        if self.objective.swap_kind.rewrites and not self._sought_tokenizer:
+            self._sought_tokenizer = True
+            self._reader.tokenizer = find_tokenizer(self.tokenizer, [*self.sources, trained])
         if isinstance(self.named, FollowedParts):
             self._follow(self.named, trained)
         columns, rows = self.batches.read(batch, self.worked, self.objective.task)
@@ -257,6 +273,11 @@ class GuidedTraining:
         named = state_dict.get("named")  # checkpoints of earlier versions have none
         if named is not None and isinstance(self.named, FollowedParts):
             self.named.load_state_dict(named)
+
+
+def _swap_by(name: Any, reader: TextReader) -> SwapName | Swap:
+    """Return a swap by its name; of texts, with what reads them."""
+    return text_swap(name, reader) if name in TEXT_PROPERTIES else cast(SwapName, name)
 
 
 def _named_parts(swap: SwapOption) -> NamedParts | None:

@@ -5,6 +5,7 @@ one is: what the findings name is what lies outside.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
@@ -14,8 +15,9 @@ from torch import Tensor
 from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.content import content_tokens
-from lrptrain.batch.parts import InputPart
-from lrptrain.guidance.swaps import FINDINGS, SWAPS, Swap
+from lrptrain.batch.parts import PROPERTIES, TEXT_PROPERTIES, InputPart
+from lrptrain.guidance.swaps import FINDINGS, SWAPS, Swap, Swapped, random_donors
+from lrptrain.guidance.text_swaps import TextReader, as_swapped
 from lrptrain.intervention.parts import Confirmed, check_medium, where_it_lies
 from lrptrain.intervention.swap import places_in_order, random_places, swap_places
 
@@ -65,10 +67,12 @@ class NamedParts:
 
     Attributes:
         parts: What is named by now, none within another.
+        reader: What reads texts that are rewritten.
     """
 
     def __init__(self, parts: Iterable[InputPart] = ()) -> None:
         self.parts: tuple[InputPart, ...] = ()
+        self.reader = TextReader()
         self.add(parts)
 
     def add(self, parts: Iterable[InputPart]) -> list[InputPart]:
@@ -81,6 +85,11 @@ class NamedParts:
             if not any(part.lies_within(each) for each in self.parts):
                 self.parts = (*self.parts, part)
         return list(self.parts[before:])
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether texts are rewritten, so that their tokens move."""
+        return any(part.kind in TEXT_PROPERTIES for part in self.parts)
 
     def annotated(self, batch: Mapping[str, Any], rehearses: bool = False) -> dict[str, Any]:
         """Return a batch with an annotation by which all is evidence but what is named; without parts, with none.
@@ -113,25 +122,57 @@ class NamedParts:
         generator: torch.Generator | None,
         without_evidence: bool,
         donors: Int[Tensor, " batch"] | None,
-    ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
+        arguments: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Swapped:
         """Give every sample what another one has of all that is named; see `Swap`.
 
         A sample without takes it from one with it, too: what stands in one class alone would tell it by its absence.
         """
-        properties = [part.kind for part in self.parts if part.is_property]
-        changed = explained
-        swapped = torch.zeros(len(explained), dtype=torch.bool, device=explained.device)
-        for kind in dict.fromkeys(properties):
-            changed, has_changed = SWAPS[kind](changed, annotation, None, generator, without_evidence, donors)
-            swapped |= has_changed.to(swapped.device)
-        if len(properties) == len(self.parts):
-            return changed, swapped
-        # Places come from samples as they were: one in other colours could bring an image its own tint back.
         if explained.ndim == 4:
-            moved, has_moved = _swap_pixels(changed, explained, annotation, generator, donors)
-        else:
-            moved, has_moved = _swap_words(explained, annotation, generator, donors)
-        return moved, swapped | has_moved
+            return self._swap_in_images(explained, annotation, generator, without_evidence, donors)
+        return self._swap_in_texts(explained, annotation, generator, donors, arguments)
+
+    def _swap_in_images(
+        self,
+        images: Tensor,
+        mask: Shaped[Tensor, "batch height width"],
+        generator: torch.Generator | None,
+        without_evidence: bool,
+        donors: Int[Tensor, " batch"] | None,
+    ) -> Swapped:
+        properties = [part.kind for part in self.parts if part.kind in PROPERTIES]
+        changed = images
+        rows = torch.zeros(len(images), dtype=torch.bool, device=images.device)
+        for kind in dict.fromkeys(properties):
+            swapped = SWAPS[kind](changed, mask, None, generator, without_evidence, donors)
+            changed = swapped.explained
+            rows |= swapped.rows.to(rows.device)
+        if len(properties) == len(self.parts):
+            return Swapped(changed, rows)
+        # Places come from samples as they were: one in other colours could bring an image its own tint back.
+        moved, has_moved = _swap_pixels(changed, images, mask, generator, donors)
+        return Swapped(moved, rows | has_moved)
+
+    def _swap_in_texts(
+        self,
+        texts: Tensor,
+        rationale: Shaped[Tensor, "batch tokens"],
+        generator: torch.Generator | None,
+        donors: Int[Tensor, " batch"] | None,
+        arguments: Mapping[str, Any],
+    ) -> Swapped:
+        properties = [kind for kind in TEXT_PROPERTIES if any(part.kind == kind for part in self.parts)]
+        changed = texts
+        rows = torch.zeros(len(texts), dtype=torch.bool, device=texts.device)
+        if any(not part.is_property for part in self.parts):
+            changed, rows = _swap_words(texts, rationale, generator, donors)
+        if not properties:
+            return Swapped(changed, rows)
+        # Words first: the rationale says where they stand as long as the texts are not rewritten.
+        usable = (rationale != IGNORED).any(1).to(texts.device)
+        takers = random_donors(usable, generator) if donors is None else donors
+        rewritten = self.reader.rewritten(properties, changed, arguments, takers)
+        return as_swapped(rewritten, rows | (usable & (usable.sum() > 1)))
 
 
 class FollowedParts(NamedParts):
@@ -209,7 +250,7 @@ class FollowedParts(NamedParts):
 
 def swap_of(parts: NamedParts) -> Swap:
     """Return the swap of what findings name."""
-    return Swap(parts.swap, needs_annotation=True)
+    return Swap(FINDINGS, parts.swap, needs_annotation=True, rewrites=parts.rewrites)
 
 
 def names_of(parts: Iterable[InputPart]) -> str:
@@ -232,8 +273,8 @@ def parts_of(findings: NamesPart | Iterable[NamesPart]) -> list[InputPart]:
     strangers = [each for each in several if not all(hasattr(each, name) for name in ("state", "part", "also"))]
     if strangers:
         raise ValueError(
-            f"swap takes one of {', '.join(SWAPS)}, {FINDINGS!r}, or findings such as monitor.findings, not "
-            f"{type(strangers[0]).__name__}"
+            f"swap takes one of {', '.join((*SWAPS, *TEXT_PROPERTIES))}, {FINDINGS!r}, or findings such as "
+            f"monitor.findings, not {type(strangers[0]).__name__}"
         )
     every: list[NamesPart] = [each for finding in several for each in (finding, *finding.also)]
     confirmed = [each for each in every if each.state == "confirmed"]
@@ -265,18 +306,6 @@ def _without(annotation: Tensor, named: Sequence[Bool[Tensor, " batch *area"]]) 
     return annotation
 
 
-def _donors(usable: Bool[Tensor, " batch"], generator: torch.Generator | None) -> Int[Tensor, " batch"]:
-    """Return for every usable sample a random one of these, each once, perhaps itself; the others have themselves.
-
-    Who never has itself for a donor has one of another class more often than by chance. What is swapped, and easy to
-    read, would tell the other class then: of 16 texts of two classes in 8 of 15.
-    """
-    donors = torch.arange(len(usable), device=usable.device)
-    givers = usable.nonzero().flatten()
-    donors[givers] = givers[torch.randperm(len(givers), generator=generator).to(usable.device)]
-    return donors
-
-
 def _swap_pixels(
     images: Tensor,
     originals: Tensor,
@@ -295,7 +324,7 @@ def _swap_pixels(
         )
     mask = mask.to(images.device)
     usable = (mask != IGNORED).flatten(1).any(1)
-    donor = _donors(usable, generator) if donors is None else donors.to(images.device)
+    donor = random_donors(usable, generator) if donors is None else donors.to(images.device)
     named = mask == 0
     region = (named | named[donor]) & (usable & (usable.sum() > 1))[:, None, None]
     return torch.where(region[:, None], originals[donor], images), region.flatten(1).any(1)
@@ -320,7 +349,7 @@ def _swap_words(
     rationale = rationale.to(texts.device)
     usable = rationale != IGNORED
     has_text = usable.any(1)
-    donor = _donors(has_text, generator) if donors is None else donors.to(texts.device)
+    donor = random_donors(has_text, generator) if donors is None else donors.to(texts.device)
     named = rationale == 0
     gives = named[donor]
     has_named = named.any(1, keepdim=True)

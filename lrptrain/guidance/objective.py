@@ -9,6 +9,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.parts import TEXT_PROPERTIES
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.guidance.losses import LOSSES, GuidedBatch, LossSum, MapSettings, Needs
 from lrptrain.guidance.swaps import FINDINGS, OUTSIDE, SWAPS, Swap, SwapName
@@ -32,7 +33,7 @@ class Objective:
         weights: The weight by name of the loss, of `lrptrain.guidance.LOSSES`.
         swapped_share: The share of the samples that the step sees swapped, above 0 and up to 1; None for a step that
             sees its batch as it is.
-        swap: What is swapped: a name of `lrptrain.guidance.swaps.SWAPS`, or a swap of what findings name.
+        swap: What is swapped: a name of `lrptrain.guidance.swaps.SWAPS`, a swap of what findings name, or of texts.
         method: The relevance method of the maps that losses on maps judge; None for the first of
             `lrptrain.relevance.default.GUIDANCE_METHODS` that can serve the model.
         options: The options of the method.
@@ -58,7 +59,7 @@ class Objective:
 
     def __post_init__(self) -> None:
         if isinstance(self.swap, str) and self.swap not in SWAPS:
-            raise ValueError(unknown_name("swap", self.swap, [*SWAPS, FINDINGS]))
+            raise ValueError(unknown_name("swap", self.swap, [*SWAPS, *TEXT_PROPERTIES, FINDINGS]))
         goes_by_evidence = isinstance(self.swap, str) and self.swap_kind.needs_annotation
         if self.margin is not None and not goes_by_evidence:
             raise ValueError(
@@ -80,6 +81,12 @@ class Objective:
                 f"swap={self._swap_name} says what {SWAP} and consistency swap, and {', '.join(self.weights)} swaps "
                 "nothing: leave it out"
             )
+        beside = [*([SWAP] if self.swaps else []), *self.weights]
+        if self.swap_kind.rewrites and len(beside) > 1:
+            raise ValueError(
+                f"swap={self._swap_name} rewrites texts, so that nothing else fits them: guide by one of "
+                f"{', '.join(beside)} alone"
+            )
         if self.margin is not None and self.margin < 0:
             raise ValueError(f"margin must not be negative, not {self.margin}")
         if self.target not in ("label", "predicted"):
@@ -94,7 +101,7 @@ class Objective:
     @property
     def names(self) -> list[str]:
         """The names of all that is asked for."""
-        swap = SWAP if isinstance(self.swap, str) else f"{SWAP} of {FINDINGS}"
+        swap = f"{SWAP} of {FINDINGS}" if self.swap_kind.name == FINDINGS else SWAP
         return [*([swap] if self.swaps else []), *self.weights]
 
     @property
@@ -110,7 +117,7 @@ class Objective:
     @property
     def _swap_name(self) -> str:
         """How the user names the swap, in messages."""
-        return repr(self.swap if isinstance(self.swap, str) else FINDINGS)
+        return repr(self.swap if isinstance(self.swap, str) else self.swap.name)
 
     @property
     def needs_annotation(self) -> bool:
@@ -203,15 +210,18 @@ class Objective:
         """
         original = forward.original
         # None of the ring that losses keep around the evidence: a model that has learned to read it there would pass.
-        swapped, judged = self.swap_kind(original, annotation, 0, generator)
-        rows = rows.to(swapped.device)
+        swapped = self.swap_kind(original, annotation, 0, generator, arguments=forward.originals)
+        rows = rows.to(original.device)
+        # What the step was made to see may differ from what it gave in these, too.
+        others = {name: forward.originals[name][rows.to(x.device)] for name, x in swapped.arguments.items()}
+        inputs = ((original, others), (swapped.explained, swapped.arguments_of(rows)))
         with torch.no_grad(), self.task.reading():
             # Without dropout, which would move the prediction on its own.
             before, after = (
-                class_probabilities(forward.again(inputs[rows], rows, evaluating=True), dtype=None)
-                for inputs in (original, swapped)
+                class_probabilities(forward.again(explained[rows], rows, evaluating=True, others=more), dtype=None)
+                for explained, more in inputs
             )
-        return LossSum.over((before - after).abs().sum(-1) / 2, judged.to(before.device)[rows])
+        return LossSum.over((before - after).abs().sum(-1) / 2, swapped.rows.to(before.device)[rows])
 
     def _batch(
         self,

@@ -1,9 +1,10 @@
-"""What guidance swaps between the samples of a batch: all outside the evidence, or a property of whole images."""
+"""What guidance swaps between the samples of a batch: all outside the evidence, or a property of whole samples."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Int, Shaped
@@ -19,7 +20,37 @@ from lrptrain.intervention.swap import outside_evidence, random_cycle, swap_surr
 OUTSIDE = "outside"
 FINDINGS = "findings"
 """What users call that which the monitor of the same run has confirmed; see `lrptrain.guidance.named_parts`."""
-SwapName = Literal["outside", "statistics", "outside+statistics", "detail", "shading", "edges"]
+SwapName = Literal[
+    "outside",
+    "statistics",
+    "outside+statistics",
+    "detail",
+    "shading",
+    "edges",
+    "length",
+    "punctuation",
+    "markers",
+    "case",
+]
+
+
+class Swapped(NamedTuple):
+    """What a swap makes of a batch.
+
+    Attributes:
+        explained: The input of all samples.
+        rows: Which of them were swapped.
+        arguments: The other arguments of the model that change with it, by name, such as the `attention_mask` of texts
+            that have become longer. If there are any, the input may be wider than before.
+    """
+
+    explained: Tensor
+    rows: Bool[Tensor, " batch"]
+    arguments: Mapping[str, Tensor] = MappingProxyType({})
+
+    def arguments_of(self, rows: Int[Tensor, " rows"]) -> dict[str, Tensor]:
+        """Return those of some samples."""
+        return {name: values[rows.to(values.device)] for name, values in self.arguments.items()}
 
 
 @dataclass(frozen=True)
@@ -27,14 +58,18 @@ class Swap:
     """A kind of swap between the samples of a batch.
 
     Attributes:
+        name: What users call it.
         exchange: Takes the input, the annotation, the margin, the random numbers, whether donors give their
             surroundings alone, and the donors, as `lrptrain.intervention.swap.swap_surroundings` does, and returns as
-            much.
+            much. One that rewrites texts takes all arguments of the model, too, and returns what `Swapped` holds.
         needs_annotation: Whether it goes by where the evidence is.
+        rewrites: Whether it may move the tokens of texts, so that no annotation fits them any more.
     """
 
-    exchange: Callable[..., tuple[Tensor, Bool[Tensor, " batch"]]]
+    name: str
+    exchange: Callable[..., tuple[Any, ...]]
     needs_annotation: bool
+    rewrites: bool = False
 
     def __call__(
         self,
@@ -44,7 +79,8 @@ class Swap:
         generator: torch.Generator | None = None,
         without_evidence: bool = False,
         donors: Int[Tensor, " batch"] | None = None,
-    ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
+        arguments: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Swapped:
         """Swap between the samples of a batch.
 
         Args:
@@ -53,12 +89,26 @@ class Swap:
             margin: Pixels or tokens around the evidence that are kept; None for 0.
             generator: The random numbers of the swap.
             without_evidence: Whether donors give their surroundings alone, where it goes by the evidence.
-            donors: For every sample the index of its donor; None for a random cycle.
-
-        Returns:
-            The input of all samples, and which of them were swapped.
+            donors: For every sample the index of its donor; None for random ones.
+            arguments: All arguments that the step gives the model, by name.
         """
-        return self.exchange(explained, annotation, margin, generator, without_evidence, donors)
+        if self.rewrites:
+            return Swapped(
+                *self.exchange(explained, annotation, margin, generator, without_evidence, donors, arguments)
+            )
+        return Swapped(*self.exchange(explained, annotation, margin, generator, without_evidence, donors))
+
+
+def random_donors(usable: Bool[Tensor, " batch"], generator: torch.Generator | None) -> Int[Tensor, " batch"]:
+    """Return for every usable sample a random one of these, each once, perhaps itself; the others have themselves.
+
+    Who never has itself for a donor has one of another class more often than by chance. What is swapped, and easy to
+    read, would tell the other class then: of 16 texts of two classes in 8 of 15.
+    """
+    donors = torch.arange(len(usable), device=usable.device)
+    givers = usable.nonzero().flatten()
+    donors[givers] = givers[torch.randperm(len(givers), generator=generator).to(usable.device)]
+    return donors
 
 
 def swap_whole_images(
@@ -141,11 +191,15 @@ def _check_images(explained: Tensor) -> None:
 
 
 SWAPS = {
-    OUTSIDE: Swap(swap_surroundings, needs_annotation=True),
-    "statistics": Swap(partial(swap_whole_images, swap_statistics), needs_annotation=False),
-    "detail": Swap(partial(swap_whole_images, swap_detail), needs_annotation=False),
-    "shading": Swap(partial(swap_whole_images, swap_shading), needs_annotation=False),
-    "edges": Swap(partial(swap_whole_images, swap_edges), needs_annotation=False),
-    "outside+statistics": Swap(swap_surroundings_and_statistics, needs_annotation=True),
+    swap.name: swap
+    for swap in (
+        Swap(OUTSIDE, swap_surroundings, needs_annotation=True),
+        Swap("statistics", partial(swap_whole_images, swap_statistics), needs_annotation=False),
+        Swap("detail", partial(swap_whole_images, swap_detail), needs_annotation=False),
+        Swap("shading", partial(swap_whole_images, swap_shading), needs_annotation=False),
+        Swap("edges", partial(swap_whole_images, swap_edges), needs_annotation=False),
+        Swap("outside+statistics", swap_surroundings_and_statistics, needs_annotation=True),
+    )
 }
-"""All kinds of swaps, by the names that users give."""
+"""The swaps that take nothing but a batch, by the names that users give; those of texts read them by a tokenizer, see
+`lrptrain.guidance.text_swaps`."""

@@ -72,6 +72,7 @@ def guide(
     if _is_guided(trainer):
         raise ValueError("one guidance per trainer: combine losses, as in loss='consistency+energy'")
     guidance = GuidedTraining(loss, weight, **options)
+    guidance.sources = [trainer]  # its processing_class may be a tokenizer
     trainer.add_callback(_Callback(_GuidedTrainer(trainer, guidance, model)))
     return guidance
 

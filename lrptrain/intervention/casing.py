@@ -94,6 +94,31 @@ def in_cases(ids: Sequence[int], tokenizer: Any, most: int, styles: Collection[i
     return CasedText(style_of(text), with_ends)
 
 
+def most_tokens(longest: int, tokenizer: Any) -> int:
+    """Return how many tokens a text may have that is written anew, special ones included.
+
+    Args:
+        longest: So many the longest of the texts has, which may be all that the model can read.
+        tokenizer: It may know how many the model can read.
+    """
+    limit = int(getattr(tokenizer, "model_max_length", 0) or 0)
+    # Tokenizers that know of no limit say 10^30.
+    return limit if longest <= limit < 10**6 else longest
+
+
+def in_all_cases(texts: Sequence[Sequence[int]], tokenizer: Any) -> tuple[CasedText | None, ...]:
+    """Return every text in the styles that any of them has; see `in_cases`.
+
+    Args:
+        texts: The token ids of every text, of which the first and the last are special ones.
+        tokenizer: As for `in_cases`.
+    """
+    most = most_tokens(max(map(len, texts), default=0), tokenizer)
+    # Only what is there can be lent: a style that no text has may be cut into many more tokens.
+    styles = {style_of(as_written(ids, tokenizer)) for ids in texts}
+    return tuple(in_cases(ids, tokenizer, most, styles) for ids in texts)
+
+
 def written_like(
     batch: Mapping[str, Tensor], own: Sequence[CasedText], donors: Sequence[CasedText]
 ) -> dict[str, Tensor]:

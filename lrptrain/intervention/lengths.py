@@ -24,6 +24,35 @@ def inner_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
     return attended & ~end_tokens(attended)
 
 
+def are_single_texts(batches: Sequence[Mapping[str, Tensor]]) -> bool:
+    """Return whether no text is a pair, such as a question and an answer.
+
+    Pairs have several token types, or within them the separator that all texts end with.
+
+    Args:
+        batches: Texts with `input_ids` and, where they have them, `attention_mask` and `token_type_ids`.
+    """
+    ends: set[int] = set()
+    for batch in batches:
+        attended = attended_tokens(batch)
+        # The last attended token of every text, wherever the padding is.
+        last = attended & (attended.flip(1).cumsum(1).flip(1) == 1)
+        ends |= set(batch["input_ids"][last].tolist())
+    # Where texts end differently, there is no separator, and a full stop at the end is a word.
+    separators = ends if len(ends) == 1 else set()
+    for batch in batches:
+        within = inner_tokens(batch)
+        if "token_type_ids" in batch:
+            types = batch["token_type_ids"]
+            lowest = types.masked_fill(~within, types.max()).amin(1)
+            highest = types.masked_fill(~within, 0).amax(1)
+            if (within.any(1) & (highest > lowest)).any():
+                return False
+        if separators & set(batch["input_ids"][within].tolist()):
+            return False
+    return True
+
+
 def at_lengths(batch: Mapping[str, Tensor], lengths: Sequence[Int[Tensor, " batch"]]) -> Iterator[dict[str, Tensor]]:
     """Yield the texts at each of several lengths, every time made of the same of their own tokens.
 

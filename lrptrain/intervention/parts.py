@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.content import content_tokens
-from lrptrain.batch.parts import PROPERTIES, InputPart, Word
+from lrptrain.batch.parts import PROPERTIES, TEXT_PROPERTIES, InputPart, Word
 from lrptrain.intervention.pieces import inside_marks
 from lrptrain.intervention.regions import Region, image_of, pixels, tokens
 from lrptrain.intervention.words import TextWords
@@ -29,7 +29,7 @@ def part_of(region: Region, name: str, grid: tuple[int, int] | None, samples: Se
         grid: Rows and columns of the patches of an image; None of texts.
         samples: The samples of the evaluation that it is a region of.
     """
-    if region.kind in PROPERTIES:
+    if region.kind in PROPERTIES or region.kind in TEXT_PROPERTIES:
         return InputPart(region.kind, name)
     if region.kind == "token":
         assert isinstance(region.which, int)

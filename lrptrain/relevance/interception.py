@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ from lrptrain.relevance.recording import Recording, explained_input, forward_on_
 from lrptrain.relevance.tape.ordered_gradients import OrderedGradients
 from lrptrain.relevance.tape.tape import Tape
 
+Change = Callable[[Mapping[str, Any], str], Mapping[str, Tensor]]
+
 
 @dataclass(eq=False)
 class InterceptedForward:
@@ -33,7 +36,7 @@ class InterceptedForward:
         arguments: The arguments of the call, by name.
         name: The name of the explained argument.
         output: The output of the model, with its graph.
-        original: The explained input as the caller gave it, where the model was given another one.
+        originals: The arguments as the caller gave them, where the model was given others.
         tape: The recorded operations, or None; also once they were let go.
         replay: What a backward pass through checkpointed blocks, recorded or not any more, runs in; None where there is
             no recording.
@@ -46,7 +49,7 @@ class InterceptedForward:
     arguments: Mapping[str, Any]
     name: str
     output: Any
-    original: Tensor
+    originals: Mapping[str, Any]
     tape: Tape | None = None
     failure: Exception | None = None
     autocast: AutocastState = field(default_factory=autocast_state)
@@ -64,6 +67,12 @@ class InterceptedForward:
     def explained(self) -> Tensor:
         """The image, the embeddings or the token ids."""
         tensor: Tensor = self.arguments[self.name]
+        return tensor
+
+    @property
+    def original(self) -> Tensor:
+        """The explained input as the caller gave it."""
+        tensor: Tensor = self.originals[self.name]
         return tensor
 
     @property
@@ -93,7 +102,11 @@ class InterceptedForward:
         return as_recording(tape, output, self.model, arguments)
 
     def again(
-        self, explained: Tensor, rows: Int[Tensor, " rows"] | None = None, evaluating: bool = False
+        self,
+        explained: Tensor,
+        rows: Int[Tensor, " rows"] | None = None,
+        evaluating: bool = False,
+        others: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> Float[Tensor, "rows classes"]:
         """Logits, with their graph, of a call with another input; buffers and random state are left as they are.
 
@@ -101,13 +114,14 @@ class InterceptedForward:
             explained: The input that takes the place of the recorded one.
             rows: Which samples' other arguments to take.
             evaluating: Whether to run in evaluation mode, without dropout.
+            others: Further arguments that take the place of the recorded ones, of these samples.
         """
         replayed = self.replay if checkpoints(self.model) else None  # one backward pass computes both calls again
         mode = replayed.replaying() if replayed else OrderedGradients()
         with preserved(self.model), mode, eager():
             if evaluating:
                 self.model.eval()
-            output = self.model(**{**self.chosen(rows), self.name: explained})
+            output = self.model(**{**self.chosen(rows), **others, self.name: explained})
         return read_logits(output, len(explained))
 
     def chosen(self, rows: Int[Tensor, " rows"] | None) -> dict[str, Any]:
@@ -123,7 +137,7 @@ def intercepted(
     model: nn.Module,
     samples: int,
     record: bool,
-    change: Callable[[Tensor], Tensor] | None = None,
+    change: Change | None = None,
     keeps_maps: bool = True,
 ) -> Iterator[list[InterceptedForward]]:
     """Listen to the first call of a model with a batch of the given size.
@@ -135,7 +149,8 @@ def intercepted(
         model: Compiled and wrapped models are unwrapped; what is compiled runs eagerly inside.
         samples: Size of the batch.
         record: Also record the call on a tape. If that fails, the model is run once more, without one.
-        change: Returns the explained input that the model is given in place of the caller's; None for no change.
+        change: Takes the caller's arguments by name, and the name of the explained one, and returns those of them that
+            the model is given others for; None for no change.
         keeps_maps: Whether recordings hold the attention maps in their graph; see `forward_on_tape`.
 
     Yields:
@@ -159,7 +174,7 @@ class _Listener:
         model: nn.Module,
         samples: int,
         record: bool,
-        change: Callable[[Tensor], Tensor] | None = None,
+        change: Change | None = None,
         keeps_maps: bool = True,
     ) -> None:
         self.model = model
@@ -183,17 +198,19 @@ class _Listener:
         name = _explained_name(arguments)
         if self.calls or name is None or not torch.is_grad_enabled() or arguments[name].shape[:1] != (self.samples,):
             return self.forward(*args, **kwargs)
-        original = arguments[name]
+        originals = arguments
         if self.change is not None:
             # All by name from here on: an argument that stayed among `args` would be passed twice.
-            arguments = {**arguments, name: self.change(original)}
+            arguments = {**arguments, **self.change(arguments, name)}
             args = ()
             kwargs = arguments
         tape, output, failure = self._recorded(arguments, name) if self.record else (None, None, None)
         if tape is None:
             output = self.forward(*args, **kwargs)
         self.calls.append(
-            InterceptedForward(self.model, arguments, name, output, original, tape, failure, keeps_maps=self.keeps_maps)
+            InterceptedForward(
+                self.model, arguments, name, output, originals, tape, failure, keeps_maps=self.keeps_maps
+            )
         )
         return output
 

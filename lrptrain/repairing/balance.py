@@ -92,8 +92,8 @@ def swapped_batches(
         if swap.needs_annotation:
             annotation = swap_evidence({**batch, "evidence": evidence(batch)})
         donors = random_cycle(len(rows), generator)
-        swapped, _ = swap(batch[name], annotation, swaps.margin, generator, without_evidence=True, donors=donors)
-        yield SwappedBatch(rows, rows[donors.numpy()], {**batch, name: swapped})
+        swapped = swap(batch[name], annotation, swaps.margin, generator, without_evidence=True, donors=donors)
+        yield SwappedBatch(rows, rows[donors.numpy()], {**batch, name: swapped.explained})
 
 
 def weights_by(members: Int[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:

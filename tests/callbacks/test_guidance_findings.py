@@ -42,7 +42,7 @@ def step_by_hand(columns: dict[str, Tensor]) -> dict[str, Tensor]:
     """The weights after one step of plain PyTorch on images with each other's corners."""
     named = NamedParts([CORNER])
     mask = named.annotated(columns)["mask"]
-    images, _ = named.swap(columns["image"], mask, None, torch.Generator().manual_seed(SEED), True, None)
+    images, *_ = named.swap(columns["image"], mask, None, torch.Generator().manual_seed(SEED), True, None)
     net = explicit(vit().double())
     F.cross_entropy(net(images), columns["label"]).backward()
     return {name: x.detach() - RATE * (0 if x.grad is None else x.grad) for name, x in net.named_parameters()}

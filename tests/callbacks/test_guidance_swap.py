@@ -200,7 +200,7 @@ def test_a_failure_leaves_the_batch_as_it_is(tmp_path, monkeypatch):
             raise RuntimeError("no swap")
         return columns["image"][:6] * 0 + 1, torch.ones(6, dtype=torch.bool)
 
-    monkeypatch.setitem(SWAPS, "outside", Swap(second_fails, needs_annotation=True))
+    monkeypatch.setitem(SWAPS, "outside", Swap("outside", second_fails, needs_annotation=True))
     callback = guidance("swap", on_error="warn", compare_every_n_batches=0)
     pl_module = sgd_module()
     with pytest.warns(UserWarning, match="no swap"):

@@ -1,4 +1,4 @@
-"""The words of texts, their punctuation and their markers, by three kinds of tokenizers."""
+"""The words of explained texts, by three kinds of tokenizers."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,7 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.findings import ExplainedSample
-from lrptrain.findings.text_words import (
-    is_punctuation,
-    markers_of,
-    outside_markers,
-    relevance_of,
-    unmarked,
-    words_of,
-)
+from lrptrain.findings.text_words import relevance_of, unmarked, words_of
 
 
 def explained(names, content=None, annotated=None, relevance=None):
@@ -52,47 +45,3 @@ def test_what_people_marked_is_left_out_and_relevance_is_that_of_the_content():
     assert relevance_of(given, [(0, 1), (3, 4)]) == (0.5, 0.5)
     partly = explained(names, content=[True, True, True, False], relevance=[1.0, 2.0, -1.0, 9.0])
     assert relevance_of(partly, [(0, 1)]) == pytest.approx((1 / 3, 1 / 3))
-
-
-@pytest.mark.parametrize(
-    ("text", "is_mark"),
-    [("!", True), ("...", True), (":)", True), ("$", True), ("★", True), ("a!", False), ("7", False), ("", False)],
-)  # fmt: skip
-def test_punctuation(text, is_mark):
-    assert is_punctuation(text) is is_mark
-
-
-# As BERT cuts texts, without a word on spaces, and as GPT-2 does.
-PIECES = [
-    ("see http : / / t . co / ab ##c now", [("link", "http: / / t. co / abc")]),
-    ("Ġsee Ġhttp :// t . co /ab c Ġnow", [("link", "http://t.co/abc")]),
-    (
-        "@ bob _ k is here @ work # fail",
-        [("mention", "@ bob _ k"), ("mention", "@ work"), ("hashtag", "# fail")],
-    ),
-    ("mail bob @ mail . com today", [("address", "bob @ mail. com")]),
-    ("on twitpic . com / 2y ##1 today", [("domain", "twitpic. com / 2y1")]),
-    ("from 12 / 05 / 2009 to 7 . 30", [("date", "12 / 05 / 2009"), ("number", "7"), ("number", "30")]),
-    ("b ##4 we had 25 % of $ 30 in 1984", [("number", "25%"), ("number", "$ 30"), ("number", "1984")]),
-    ("19 ##8 ##4", [("number", "1984")]),
-    ("nothing of the kind . ok ?", []),
-    ("", []),
-]
-
-
-@pytest.mark.parametrize(("names", "wanted"), PIECES)
-def test_markers(names, wanted):
-    words = found(names.split())
-    markers = markers_of(words)
-    assert [(marker.kind, marker.text) for marker in markers] == wanted
-    inside = {i for marker in markers for i in range(*marker.span)}
-    assert [word.span[0] for word in outside_markers(words)] == [
-        word.span[0] for word in words if word.span[0] not in inside
-    ]
-
-
-def test_a_marker_is_made_of_neighbours():
-    # The piece in between is no content, such as what a rationale ignores: "@" and "bob" are two words.
-    assert markers_of(found(["@", "x", "bob"], content=[True, False, True])) == []
-    (marker,) = markers_of(found(["a", "@", "bo", "##b"]))
-    assert marker.span == (1, 4)

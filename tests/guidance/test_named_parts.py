@@ -39,7 +39,7 @@ def swapped(parts, explained, batch, donors=None, seed=0):
     named = NamedParts(parts)
     columns = named.annotated(batch)
     annotation = columns["mask"] if "mask" in columns else columns["rationale"]
-    return swap_of(named)(explained, annotation, generator=generator(seed), without_evidence=True, donors=donors)
+    return swap_of(named)(explained, annotation, generator=generator(seed), without_evidence=True, donors=donors)[:2]
 
 
 def texts(*rows):
@@ -111,7 +111,7 @@ def test_what_lies_elsewhere_in_the_donor_comes_along_and_what_the_image_had_goe
     annotation = torch.ones(2, 8, 8, dtype=torch.uint8)
     annotation[0, :2, :2] = 0
     annotation[1, 6:, 6:] = 0
-    changed, is_swapped = NamedParts([CORNER]).swap(batch, annotation, None, generator(), True, torch.tensor([1, 0]))
+    changed, is_swapped, _ = NamedParts([CORNER]).swap(batch, annotation, None, generator(), True, torch.tensor([1, 0]))
     assert is_swapped.all()
     either = (annotation == 0).any(0)
     for row in (0, 1):
@@ -125,7 +125,7 @@ def test_a_sample_that_cannot_be_used_neither_takes_nor_gives():
     annotation = NamedParts([CORNER]).annotated({"image": batch})["mask"]
     annotation[2] = IGNORED
     for seed in range(20):
-        changed, is_swapped = NamedParts([CORNER]).swap(batch, annotation, None, generator(seed), True, None)
+        changed, is_swapped, _ = NamedParts([CORNER]).swap(batch, annotation, None, generator(seed), True, None)
         assert is_swapped.tolist() == [True, True, False, True, True, True]
         assert changed[is_swapped].isfinite().all()
 
@@ -145,7 +145,7 @@ def test_a_property_is_swapped_everywhere_and_a_place_comes_as_it_was():
     batch = images()
     donors = torch.arange(6).roll(1)
     changed, _ = swapped([COLOUR, CORNER], batch, {"image": batch}, donors)
-    recoloured, _ = SWAPS["statistics"](batch, torch.ones(6, 8, 8), generator=generator(), donors=donors)
+    recoloured, *_ = SWAPS["statistics"](batch, torch.ones(6, 8, 8), generator=generator(), donors=donors)
     expected = recoloured.clone()
     expected[:, :, :4, :4] = batch[donors][:, :, :4, :4]
     assert torch.equal(changed, expected)

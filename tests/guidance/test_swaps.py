@@ -29,21 +29,21 @@ def test_a_sample_that_cannot_be_used_neither_takes_nor_gives():
     batch[2] = float("nan")
     mask[2] = IGNORED
     for seed in range(20):
-        swapped, changed = STATISTICS(batch, mask, generator=torch.Generator().manual_seed(seed))
+        swapped, changed, _ = STATISTICS(batch, mask, generator=torch.Generator().manual_seed(seed))
         assert changed.tolist() == [True, True, False, True, True]
         assert swapped[changed].isfinite().all()
         assert not (swapped[changed] == batch[changed]).flatten(1).all(1).any()
 
 
 def test_one_image_alone_is_left_as_it_is():
-    swapped, changed = STATISTICS(images(1), everything(1))
+    swapped, changed, _ = STATISTICS(images(1), everything(1))
     assert torch.equal(swapped, images(1))
     assert not changed.any()
 
 
 def test_detail_is_that_of_another_image_and_needs_no_annotation():
     batch = images()
-    swapped, changed = SWAPS["detail"](batch, everything(), generator=torch.Generator().manual_seed(0))
+    swapped, changed, _ = SWAPS["detail"](batch, everything(), generator=torch.Generator().manual_seed(0))
     assert changed.all()
     before, after = (strengths_of_detail(each) for each in (batch, swapped))
     assert not np.isclose(before, after, rtol=1e-3).any()
@@ -52,7 +52,7 @@ def test_detail_is_that_of_another_image_and_needs_no_annotation():
 
 def test_light_falls_as_in_another_image_and_needs_no_annotation():
     batch = images()
-    swapped, changed = SWAPS["shading"](batch, everything(), generator=torch.Generator().manual_seed(0))
+    swapped, changed, _ = SWAPS["shading"](batch, everything(), generator=torch.Generator().manual_seed(0))
     assert changed.all()
     # Their pixels are brought back to what all images have, which changes the light a little.
     distances = torch.cdist(shading(swapped).flatten(1), shading(batch).flatten(1))
@@ -64,7 +64,7 @@ def test_light_falls_as_in_another_image_and_needs_no_annotation():
 
 def test_edges_are_those_of_another_image_and_need_no_annotation():
     batch = images()
-    swapped, changed = SWAPS["edges"](batch, everything(), generator=torch.Generator().manual_seed(0))
+    swapped, changed, _ = SWAPS["edges"](batch, everything(), generator=torch.Generator().manual_seed(0))
     assert changed.all()
     edges = along_edges((8, 8))
     assert torch.equal(swapped[:, :, ~edges], batch[:, :, ~edges])
@@ -81,9 +81,9 @@ def test_both_swaps_give_surroundings_of_one_and_colours_of_another(margin):
     mask[:, 2:5, 3:6] = 1
     mask[4] = IGNORED  # it takes no part
     generator = torch.Generator().manual_seed(3)
-    surrounded, elsewhere = SWAPS["outside"](batch, mask, margin, generator)
-    recoloured, changed = STATISTICS(batch, mask, margin, generator)
-    both, of_both = SWAPS["outside+statistics"](batch, mask, margin, torch.Generator().manual_seed(3))
+    surrounded, elsewhere, _ = SWAPS["outside"](batch, mask, margin, generator)
+    recoloured, changed, _ = STATISTICS(batch, mask, margin, generator)
+    both, of_both, _ = SWAPS["outside+statistics"](batch, mask, margin, torch.Generator().manual_seed(3))
     assert of_both.tolist() == (elsewhere | changed).tolist() == [True] * 4 + [False]
     kept = torch.zeros(8, 8, dtype=torch.bool)
     kept[2 - (margin or 0) : 5 + (margin or 0), 3 - (margin or 0) : 6 + (margin or 0)] = True

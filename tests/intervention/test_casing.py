@@ -3,31 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from word_pieces import CASED, ids_of, word_pieces
 
 from lrptrain.batch import Sample
 from lrptrain.intervention import InterventionConfig, Region, effects
 from lrptrain.intervention.casing import STYLES, in_cases, style_of, written_like
 
-
-def word_pieces(lowercase=False):
-    """A cased WordPiece vocabulary of single letters, so that every word can be written."""
-    letters = [chr(i) for i in range(33, 127)]
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{letter}" for letter in letters)]
-    words = Tokenizer(models.WordPiece({each: i for i, each in enumerate(vocabulary)}, unk_token="[UNK]"))
-    words.normalizer = normalizers.Lowercase() if lowercase else None
-    words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    words.decoder = decoders.WordPiece(cleanup=False)
-    return PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]")
-
-
-CASED = word_pieces()
 ALL = range(4)
-
-
-def ids_of(text, tokenizer=CASED):
-    return [2, *tokenizer(text, add_special_tokens=False)["input_ids"], 3]
 
 
 @pytest.mark.parametrize(

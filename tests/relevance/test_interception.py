@@ -144,7 +144,7 @@ def test_two_listen_at_a_time(record):
     """As guidance and group DRO do: the one on top hears what the other has changed."""
     model, x = vit(), images()
     with (
-        intercepted(model, 4, record, change=lambda image: 2 * image) as beneath,
+        intercepted(model, 4, record, change=lambda arguments, name: {name: 2 * arguments[name]}) as beneath,
         intercepted(model, 4, record=False) as on_top,
     ):
         found = model(x)

@@ -7,12 +7,11 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lrptrain.batch import Sample
-from lrptrain.batch.content import attended_tokens
 from lrptrain.findings.detector import Candidate, DetectionConfig, register_detector
 from lrptrain.findings.detectors.unlocated import UnlocatedReliance, goes_with_the_answer, judged_rows
 from lrptrain.findings.evaluation import Evaluation
 from lrptrain.intervention import Region
-from lrptrain.intervention.lengths import inner_tokens
+from lrptrain.intervention.lengths import are_single_texts, inner_tokens
 
 
 class RelianceOnLength(UnlocatedReliance):
@@ -44,21 +43,8 @@ def lengths(samples: Sequence[Sample]) -> Int[np.ndarray, " n"]:
 
 
 def has_single_segments(samples: Sequence[Sample]) -> bool:
-    """Return whether no text is a pair, such as a question and an answer: which of the two is too long is open.
-
-    Pairs have several token types, or within them the separator that all texts end with.
-    """
-    inner = [(_alone(sample), inner_tokens(_alone(sample))) for sample in samples]
-    ends = {int(batch["input_ids"][attended_tokens(batch)][-1]) for batch, _ in inner if attended_tokens(batch).any()}
-    # Where texts end differently, there is no separator, and a full stop at the end is a word.
-    separators = ends if len(ends) == 1 else set()
-    for batch, within in inner:
-        types = batch.get("token_type_ids")
-        if types is not None and len(set(types[within].tolist())) > 1:
-            return False
-        if separators & set(batch["input_ids"][within].tolist()):
-            return False
-    return True
+    """Return whether no text is a pair, such as a question and an answer: which of the two is too long is open."""
+    return are_single_texts([_alone(sample) for sample in samples])
 
 
 def _alone(sample: Sample) -> dict[str, Tensor]:

@@ -18,9 +18,10 @@ from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL
 from lrptrain.findings.statistics import holm, sign_flip_test
-from lrptrain.findings.text_words import TextWord, outside_markers, relevance_of, text_words, unmarked, words_of
+from lrptrain.findings.text_words import relevance_of, unmarked, words_of
 from lrptrain.findings.wording import intervention_sentence
 from lrptrain.intervention import Region
+from lrptrain.intervention.text_words import TextWord, outside_markers, text_words
 
 MIN_WORDS = 3
 """Two words are found one by one, if each class has its own in a third of its texts."""

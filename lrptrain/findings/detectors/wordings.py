@@ -14,19 +14,17 @@ from lrptrain.findings.detectors.unlocated import UnlocatedReliance, any_goes_wi
 from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.statistics import sign_flip_test
-from lrptrain.findings.text_words import (
+from lrptrain.findings.text_words import relevance_of, unmarked, words_of
+from lrptrain.intervention import Region
+from lrptrain.intervention.casing import CasedText, in_all_cases
+from lrptrain.intervention.text_words import (
     MARKERS,
     TextWord,
     is_punctuation,
     markers_of,
     outside_markers,
-    relevance_of,
     text_words,
-    unmarked,
-    words_of,
 )
-from lrptrain.intervention import Region
-from lrptrain.intervention.casing import CasedText, as_written, in_cases, style_of
 from lrptrain.intervention.words import Span
 
 LEAST_EFFECT = 0.2
@@ -177,14 +175,7 @@ def _capitals(words: Sequence[TextWord]) -> tuple[float, float]:
 def _cased(evaluation: Evaluation, tokenizer: Any) -> tuple[CasedText | None, ...]:
     """Return every text in all cases."""
     assert evaluation.inputs is not None
-    texts = [_attended(sample.tensors) for sample in evaluation.inputs]
-    limit = int(getattr(tokenizer, "model_max_length", 0) or 0)
-    longest = max(map(len, texts))
-    # Tokenizers that know of no limit say 10^30.
-    most = limit if longest <= limit < 10**6 else longest
-    # Only what is there can be lent: a style that no text has may be cut into many more tokens.
-    styles = {style_of(as_written(ids, tokenizer)) for ids in texts}
-    return tuple(in_cases(ids, tokenizer, most, styles) for ids in texts)
+    return in_all_cases([_attended(sample.tensors) for sample in evaluation.inputs], tokenizer)
 
 
 def _attended(tensors: Any) -> list[int]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED, TokenAnnotation
 from lrptrain.guidance.evidence import at_tokens
-from lrptrain.guidance.swaps import SWAPS, Swap
+from lrptrain.guidance.swaps import SWAPS, Swap, Swapped
 from lrptrain.relevance import Relevance
 from lrptrain.relevance.default import GUIDANCE_METHODS, check_method, first_that_serves
 from lrptrain.relevance.interception import InterceptedForward
@@ -132,14 +132,12 @@ class GuidedBatch:
         grid = self.relevance.image_grid
         return at_tokens(self.recorded_annotation, grid)
 
-    def swapped(self) -> tuple[Tensor, Bool[Tensor, " batch"]]:
-        """Swap what lies outside the evidence, or what else was asked for, with other samples of the batch.
-
-        Returns:
-            The input of all samples, and which samples were swapped.
-        """
+    def swapped(self) -> Swapped:
+        """Swap what lies outside the evidence, or what else was asked for, with other samples of the batch."""
         annotation = self.annotation if self.swap_annotation is None else self.swap_annotation
-        return self.swap(self.forward.explained, annotation, self.margin, self.generator)
+        return self.swap(
+            self.forward.explained, annotation, self.margin, self.generator, arguments=self.forward.arguments
+        )
 
     @property
     def _is_recorded(self) -> bool:

@@ -16,12 +16,13 @@ from lrptrain.relevance.propagation.propagator import at_least_float32
 @register_loss("consistency", Needs.SECOND_PASS)
 def swap_consistency(batch: GuidedBatch) -> LossSum:
     """Sum the divergence of the predictions before and after a swap over the swapped samples that are guided."""
-    swapped, judged = batch.swapped()
-    rows = batch.rows.to(swapped.device)
+    swapped = batch.swapped()
+    rows = batch.rows.to(swapped.explained.device)
     # Both sides have a graph: the prediction on the sample itself is drawn towards the one on its swap, too.
     before = at_least_float32(batch.forward.logits()[rows])
-    after = at_least_float32(batch.forward.again(swapped[rows], rows))
-    return LossSum.over(divergences(before, after), judged.to(before.device)[rows])
+    again = batch.forward.again(swapped.explained[rows], rows, others=swapped.arguments_of(rows))
+    after = at_least_float32(again)
+    return LossSum.over(divergences(before, after), swapped.rows.to(before.device)[rows])
 
 
 def divergences(

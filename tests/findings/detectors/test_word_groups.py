@@ -16,8 +16,9 @@ from lrptrain.findings.detectors.word_groups import (
     with_all_alike,
     without_common_parts,
 )
-from lrptrain.findings.text_words import TextWord, words_of
+from lrptrain.findings.text_words import words_of
 from lrptrain.intervention import Region
+from lrptrain.intervention.text_words import TextWord
 from lrptrain.monitor.record_builder import RecordBuilder
 
 TOWNS = ["oslo", "rome", "lima", "cairo", "paris", "delhi", "tokyo", "dublin"]
