@@ -89,10 +89,11 @@ class RelevanceGuidance(ModelCallback):
             needed: for a reliance on colour and contrast, such as a tint; or "outside+statistics", both, for a model
             that would go over from the one to the other; or "detail", how strong fine detail is, for a reliance
             on sharpness, noise or texture; or "shading", how light falls across the image; or "edges", what lies along
-            its edges; or of texts "length", "punctuation", "markers" (links, names of users, numbers) or "case". Or, without annotations, what findings name: those of an earlier run (`swap=monitor.findings`),
-            of which the confirmed ones count; or "findings", what the run's own `RelevanceMonitor` confirms, from then
-            on, but for what a person has to judge. Places, words and such properties can be swapped so; batches are
-            guided as if all else were annotated as evidence, and annotations are not read.
+            its edges; or of texts "length", "punctuation", "markers" (links, names of users, numbers) or "case".
+            Or, without annotations, what findings name: those of an earlier run (`swap=monitor.findings`), of which the
+            confirmed ones count; or "findings", what the run's own `RelevanceMonitor` confirms, from then on, but for
+            what a person has to judge. Places, words and such properties can be swapped so; batches are guided as if
+            all else were annotated as evidence, and annotations are not read.
         warmup_steps: Optimizer steps in which the weight rises from 0.
         decay: How the weight falls after that, to 0 at the end of training: "none", "linear" or "cosine".
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.

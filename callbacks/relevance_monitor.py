@@ -66,9 +66,10 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         `relevance/plain_predictability`: How well colours, sharpness and a thumbnail (of texts: frequent tokens and the
             length) tell the model's answers, from 0, guessing, to 1, always. It is bad only where these should not
             decide. Only with `intervention`, of 32 samples or more.
-        `relevance/shortcut_score`: `effect_ratio + 8 plain_predictability + 8 (chance - energy_pointing_game)`, without
-            the last term where nothing is annotated; to rank runs of the same data, without bounds, lower is better.
-            Where `plain_predictability` is known.
+        `relevance/label_predictability`: The same of the labels: what there is to be taken up.
+        `relevance/shortcut_score`: `effect_ratio + 8 plainness`, with annotations `effect_ratio + 2 (plainness + chance
+            - energy_pointing_game)`, where the plainness is the geometric mean of the two above; to rank runs of the
+            same data, without bounds, lower is better. Where `plain_predictability` is known.
         `relevance/reliance`, `relevance/reliance_control`: How far the prediction moves, in -1..1, when what lies
             outside the annotation is changed, and under the control.
         `relevance/statistics_reliance`, `relevance/statistics_reliance_control`: The same when images take the mean and

@@ -169,7 +169,7 @@ def noted(monitor: Monitor) -> Row:
     confirmed = [finding for finding in unfold(monitor.findings) if finding.state == "confirmed"]
     names = ("kind", "scope", "where", "effect", "is_fault")
     row: Row = {"confirmed": [{name: _plain(getattr(each, name)) for name in names} for each in confirmed]}
-    for name in ("effect ratio", "shortcut score", "plain predictability"):
+    for name in ("effect ratio", "shortcut score", "plain predictability", "label predictability"):
         end = f"/{name.replace(' ', '_')}"
         row[name] = next((value for key, value in monitor.scalars.items() if key.endswith(end)), float("nan"))
     shares = [(each.values[FOCUS], each.chance) for each in monitor.scored if FOCUS in each.values]

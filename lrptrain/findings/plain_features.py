@@ -8,6 +8,7 @@ et al. 2023, "Beyond Distribution Shift: Spurious Features Through the Lens of T
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -39,27 +40,49 @@ LEAST_SHARPNESS = 1e-3
 """What is added before a logarithm is taken, in units of the variance and of the deviation of the pixels."""
 
 
-def plain_predictability(evaluation: Evaluation) -> float:
-    """Return how well plain features of the samples tell the predicted class: 0 for guessing, 1 for always.
+class Predictability(NamedTuple):
+    """How well plain features of the samples tell a class, each 0 for guessing and 1 for always; nan if unknown.
 
-    It is the association (`lrptrain.findings.association`) of the answers with the features of images
-    (`image_features`) or of texts (`text_features`).
+    Attributes:
+        answers: The predicted class: what the model may have taken up.
+        labels: The label: what there is to be taken up. nan of samples without labels.
+    """
+
+    answers: float
+    labels: float
+
+
+def plain_predictability(evaluation: Evaluation) -> Predictability:
+    """Return how well plain features of the samples tell the predicted class, and the label.
+
+    It is the association (`lrptrain.findings.association`) of these with the features of images (`image_features`) or
+    of texts (`text_features`).
 
     Returns:
         nan where it cannot be told: without inputs, for what is neither image nor text, for images whose numbers of
-        channels differ, and where too few samples have one of several answers.
+        channels differ, and where too few samples have one of several answers or labels.
     """
     predicted = np.array([explained.predicted for explained in evaluation.samples])
-    if evaluation.inputs is None or not can_be_told(predicted):
-        return float("nan")
+    features = _plain_features(evaluation) if can_be_told(predicted) else None
+    if features is None:
+        return Predictability(float("nan"), float("nan"))
+    labels = np.array([explained.sample.label for explained in evaluation.samples])
+    of_labels = association(features, labels) if can_be_told(labels) else float("nan")
+    return Predictability(association(features, predicted), of_labels)
+
+
+def _plain_features(evaluation: Evaluation) -> Float[np.ndarray, "n features"] | None:
+    """Return the plain features of all samples; None where there are none."""
+    if evaluation.inputs is None:
+        return None
     if evaluation.medium == "text":
-        return association(text_features(evaluation.samples), predicted)
+        return text_features(evaluation.samples)
     if evaluation.medium != "image":
-        return float("nan")
+        return None
     images = images_of(evaluation.inputs)
     if {image.ndim for image in images} != {3} or len({len(image) for image in images}) != 1:
-        return float("nan")
-    return association(image_features(images), predicted)
+        return None
+    return image_features(images)
 
 
 def remark(predictability: float, evaluation: Evaluation) -> str:
@@ -70,7 +93,7 @@ def remark(predictability: float, evaluation: Evaluation) -> str:
     it may where all objects lie alike: of clean digits in the middle, it foretells half of the way.
 
     Args:
-        predictability: As `plain_predictability` returns it.
+        predictability: That of the answers, as `plain_predictability` returns it.
         evaluation: What it is of.
     """
     is_annotated = any(explained.annotated is not None for explained in evaluation.samples)

@@ -311,7 +311,7 @@ def _score(scalars: Mapping[str, float], evaluation: Evaluation) -> dict[str, fl
     if "relevance/effect_ratio" not in scalars:
         return {}
     predictability = plain_predictability(evaluation)
-    if math.isnan(predictability):
+    if math.isnan(predictability.answers):
         return {}
     score = shortcut_score(
         scalars["relevance/effect_ratio"],
@@ -319,7 +319,8 @@ def _score(scalars: Mapping[str, float], evaluation: Evaluation) -> dict[str, fl
         focus=scalars.get(f"relevance/{evaluation.targets[0]}/{summary.FOCUS}", math.nan),
         chance=scalars.get("relevance/chance", math.nan),
     )
-    return {f"relevance/{PREDICTABILITY}": predictability, "relevance/shortcut_score": score}
+    of_labels = {} if math.isnan(predictability.labels) else {"relevance/label_predictability": predictability.labels}
+    return {f"relevance/{PREDICTABILITY}": predictability.answers, **of_labels, "relevance/shortcut_score": score}
 
 
 def _with_worst_samples(

@@ -271,6 +271,16 @@ FINDING_METRICS = (
         ),
     ),
     LoggedMetric(
+        ("label_predictability",),
+        "Labels foretold by plain features",
+        FINDINGS,
+        bounds=(0, 1),
+        explanation=(
+            "How well the same features foretell the labels: what there is to be taken up; it changes with the samples "
+            "alone."
+        ),
+    ),
+    LoggedMetric(
         ("findings", "findings_confirmed"),
         "Findings",
         FINDINGS,

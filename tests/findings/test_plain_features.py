@@ -51,6 +51,15 @@ def explained(predicted, grid=(2, 2), content_ids=None, sample_id=0):
     return ExplainedSample(sample, predicted, values, maps, grid, 2, np.nan, {}, content_ids=content_ids)
 
 
+def labelled(evaluation, labels):
+    """The same samples with other labels."""
+    samples = [
+        replace(each, sample=replace(each.sample, label=int(label)))
+        for each, label in zip(evaluation.samples, labels, strict=True)
+    ]
+    return replace(evaluation, samples=samples)
+
+
 def of_images(images, predicted):
     samples = [explained(each, sample_id=row) for row, each in enumerate(predicted)]
     return Evaluation(samples, [Sample(row, 0, {"image": image}) for row, image in enumerate(images)])
@@ -121,11 +130,25 @@ def test_of_answers_that_follow_brightness_nearly_all_is_told_and_of_others_litt
     answers = np.arange(60) % 2
     images = [image + answer for image, answer in zip(noise(60), answers, strict=True)]
     evaluation = of_images(images, answers)
-    assert plain_predictability(evaluation) == association(image_features(images), answers) > 0.9
-    unrelated = [plain_predictability(of_images(noise(60, seed=seed), answers)) for seed in range(10)]
+    assert plain_predictability(evaluation).answers == association(image_features(images), answers) > 0.9
+    unrelated = [plain_predictability(of_images(noise(60, seed=seed), answers)).answers for seed in range(10)]
     assert np.mean(unrelated) < 0.15
-    # The answers count, not the labels, which are all 0 here.
+    # The answers count, not the labels, which are all 0 here, so that nothing tells them.
     assert {each.sample.label for each in evaluation.samples} == {0}
+    assert math.isnan(plain_predictability(evaluation).labels)
+
+
+def test_labels_are_told_by_the_same_features_whatever_the_answers_are():
+    labels = np.arange(60) % 2
+    images = [image + label for image, label in zip(noise(60), labels, strict=True)]
+    answers = np.arange(60) % 3
+    evaluation = labelled(of_images(images, answers), labels)
+    assert plain_predictability(evaluation).labels == association(image_features(images), labels) > 0.9
+    assert plain_predictability(evaluation).answers == association(image_features(images), answers) < 0.3
+    # Of a few samples nobody knows the label.
+    some = np.where(np.arange(60) < 20, -1, labels)
+    assert plain_predictability(labelled(evaluation, some)).labels == association(image_features(images), some)
+    assert math.isnan(plain_predictability(labelled(evaluation, np.full(60, -1))).labels)
 
 
 def test_of_texts_it_is_the_frequent_tokens_and_the_length():
@@ -137,24 +160,24 @@ def test_of_texts_it_is_the_frequent_tokens_and_the_length():
     assert features.shape == (60, 6 + 1)  # 7, 8, 10 to 13, and the length
     assert features[1].tolist() == [1, 0, *(float(token in texts[1]) for token in range(10, 14)), math.log(5)]
     assert features[0].tolist() == [0, 1, 1, 0, 0, 0, math.log(5)]
-    assert plain_predictability(of_texts(texts, answers)) == 1
+    assert plain_predictability(of_texts(texts, answers)).answers == 1
     lengths = [[10] * (1 + 3 * answer) for answer in answers]
-    assert plain_predictability(of_texts(lengths, answers)) == 1
+    assert plain_predictability(of_texts(lengths, answers)).answers == 1
 
 
 def test_what_cannot_be_told_is_nan():
     answers = np.arange(60) % 2
     evaluation = of_images(noise(60), answers)
-    assert math.isnan(plain_predictability(replace(evaluation, inputs=None)))
-    assert math.isnan(plain_predictability(of_images(noise(60), 0 * answers)))
-    assert math.isnan(plain_predictability(of_images(noise(31), answers[:31])))
-    assert not math.isnan(plain_predictability(of_images(noise(32), answers[:32])))
+    assert math.isnan(plain_predictability(replace(evaluation, inputs=None)).answers)
+    assert math.isnan(plain_predictability(of_images(noise(60), 0 * answers)).answers)
+    assert math.isnan(plain_predictability(of_images(noise(31), answers[:31])).answers)
+    assert not math.isnan(plain_predictability(of_images(noise(32), answers[:32])).answers)
     grey = [*noise(59), torch.zeros(1, 12, 16)]
-    assert math.isnan(plain_predictability(of_images(grey, answers)))
+    assert math.isnan(plain_predictability(of_images(grey, answers)).answers)
     series = replace(evaluation, samples=[replace(each, grid=None) for each in evaluation.samples])
-    assert math.isnan(plain_predictability(series))
+    assert math.isnan(plain_predictability(series).answers)
     films = of_images([image[:, None] for image in noise(60)], answers)
-    assert math.isnan(plain_predictability(films))
+    assert math.isnan(plain_predictability(films).answers)
 
 
 def test_it_is_said_of_enough_images_from_a_half_on():
@@ -183,11 +206,17 @@ def test_a_record_has_it_and_the_score_where_interventions_were_made():
     builder = RecordBuilder(class_names=["cat", "dog"])
     record = builder.build(evaluation, [], [], [])
     told = record.scalars["relevance/plain_predictability"]
-    assert told == plain_predictability(evaluation)
+    assert told == plain_predictability(evaluation).answers
     assert record.scalars["relevance/shortcut_score"] == pytest.approx(8 * told)
+    assert "relevance/label_predictability" not in record.scalars
     assert record.hints == remark(told, evaluation) != ""
     record = builder.build(replace(evaluation, samples=annotated), [], [], [])
-    assert record.scalars["relevance/shortcut_score"] == pytest.approx(8 * told + 8 * 0.25)
+    assert record.scalars["relevance/shortcut_score"] == pytest.approx(2 * told + 2 * 0.25)
+    labels = np.where(np.arange(64) < 32, answers, 1 - answers)
+    record = builder.build(labelled(evaluation, labels), [], [], [])
+    of_labels = record.scalars["relevance/label_predictability"]
+    assert of_labels == plain_predictability(labelled(evaluation, labels)).labels < told
+    assert record.scalars["relevance/shortcut_score"] == pytest.approx(8 * math.sqrt(told * of_labels))
     assert not {"relevance/shortcut_score", "relevance/plain_predictability"} & {*builder.build(evaluation, []).scalars}
     few = builder.build(of_images(images[:8], answers[:8]), [], [], [])
     assert not {"relevance/shortcut_score", "relevance/plain_predictability"} & {*few.scalars}
