@@ -62,6 +62,21 @@ EIGHTH = (
 """Of images, drawn for the eighth test by somebody who did not know the detectors."""
 EIGHTH_TEXTS = ("link", "units", "deidentified", "transcript", "hashtag", "broken")
 """Of texts, likewise."""
+NINTH = (
+    "legend",
+    "perforation",
+    "pen",
+    "cursor",
+    "rain",
+    "backdrop",
+    "holder",
+    "label",
+    "toned",
+    "readout",
+)
+"""Of images, drawn by lot for the ninth test from a list by somebody who did not know the detectors' code."""
+NINTH_TEXTS = ("forwarded", "retweet", "citation", "escaped", "elongated", "quotes")
+"""Of texts, likewise."""
 NO_MARK = "no mark"
 CORRELATIONS = (1.0, 0.95, 0.9, 0.8, 0.65)
 """Shares of samples with the mark of their own class; the last ones are weak."""
@@ -84,7 +99,8 @@ class Case:
         seed: The number of the round: 0..9 in the first test, from 10 on in the second one, from 20 on in the
             third one, from 100 on in the one of texts alone, from 200 on in the one of images alone, from 300 on in
             the one of unseen kinds, from 400 on in the one of unseen kinds once more, from 500 on in the one of unseen
-            kinds of texts, from 900 on in the eighth one, from 1000 on in the eighth one of texts.
+            kinds of texts, from 900 on in the eighth one, from 1000 on in the eighth one of texts, from 1100 on in the
+            ninth one, from 1200 on in the ninth one of texts.
         number: The number of the run in its round; with the seed, it seeds everything random.
     """
 
@@ -117,6 +133,11 @@ def development() -> list[Case]:
 def planned(seeds: int = SEEDS, first: int = 0) -> list[Case]:
     """All runs of so many seeds, those of a seed in a mixed order: wherever it stops, it is balanced."""
     return [case for seed in range(first, first + seeds) for case in _round(seed)]
+
+
+def planned_texts(seeds: int, first: int) -> list[Case]:
+    """Those of so many seeds that are of texts."""
+    return [case for case in planned(seeds, first) if case.task == "texts"]
 
 
 def planned_images(seeds: int, first: int) -> list[Case]:
@@ -171,6 +192,20 @@ def planned_eighth_texts(seeds: int, first: int) -> list[Case]:
         case
         for seed in range(first, first + seeds)
         for case in _round_of_unseen(seed, EIGHTH_TEXTS, CLEAN_UNSEEN_TEXTS, ("texts",))
+    ]
+
+
+def planned_ninth(seeds: int, first: int) -> list[Case]:
+    """All runs of so many seeds of the ninth test, of kinds that are unseen again, planted and clean ones in turn."""
+    return [case for seed in range(first, first + seeds) for case in _round_of_unseen(seed, NINTH, CLEAN_SEVENTH)]
+
+
+def planned_ninth_texts(seeds: int, first: int) -> list[Case]:
+    """All runs of so many seeds of the ninth test on texts, of kinds that are unseen again, likewise in turn."""
+    return [
+        case
+        for seed in range(first, first + seeds)
+        for case in _round_of_unseen(seed, NINTH_TEXTS, CLEAN_UNSEEN_TEXTS, ("texts",))
     ]
 
 

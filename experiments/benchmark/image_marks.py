@@ -113,6 +113,52 @@ FILTERS = ((0, 1, 1, 2), (1, 0, 2, 1), (1, 2, 0, 1), (2, 1, 1, 0))
 """Which of red, green and blue every pixel of a square of four measures."""
 MOSAIC = 0.3
 """By how much the channels that a pixel does not measure are darker."""
+SCALES = (
+    ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
+    ((0.0, 0.0, 0.0), (0.8, 0.1, 0.0), (1.0, 0.8, 0.1), (1.0, 1.0, 0.9)),
+    ((0.1, 0.1, 0.9), (0.1, 0.9, 0.3), (0.9, 0.9, 0.1), (0.9, 0.1, 0.1)),
+    ((0.1, 0.2, 0.8), (0.9, 0.9, 0.9), (0.8, 0.1, 0.1)),
+)
+"""Colours from the lower to the upper end of a legend: grey, of glowing iron, of the rainbow, from blue to red."""
+LEGEND = (18, 3)
+"""Its height and width in pixels."""
+FILM = 3
+"""The width of a film's edge in pixels."""
+HOLES = ((2, 4), (2, 8), (4, 6), (4, 12))
+"""Of the perforation of a film: height, and from one to the next, in pixels."""
+INKS = ((0.9, 0.15, 0.1), (0.95, 0.85, 0.2), (0.95, 0.95, 0.95), (0.2, 0.4, 0.95))
+"""Colours of a grease pencil."""
+PEN = 4.0
+"""How far what is drawn reaches from its middle, in pixels."""
+CURSORS = (
+    "#..... ##.... #o#... #oo#.. #ooo#. #oo### ##o#.. #..##.",
+    "..#... .#o#.. .#o##. .#ooo# #oooo# #oooo# .#ooo# .####.",
+    "##o## oo#oo .o#o. .o#o. .o#o. .o#o. oo#oo ##o##",
+    "###### #oooo# .#oo#. ..##.. ..##.. .#oo#. #oooo# ######",
+)
+"""An arrow, a hand, a beam for text and an hourglass: # is black, o is white."""
+DROPS = 20
+"""How many streaks of rain there are."""
+FALL = 6.0
+"""The length of a streak in pixels."""
+SLANTS = (-0.9, -0.3, 0.3, 0.9)
+"""Their angles from the column."""
+WATER = 0.85
+"""How bright they are."""
+LAMPS = ((6.0, 6.0), (6.0, 17.0), (17.0, 6.0), (17.0, 17.0))
+"""Row and column of the middle of what a lamp lights."""
+POOL = 6.0
+"""Its standard deviation in pixels."""
+PAPER = 0.75
+"""How much of the surroundings a backdrop hides."""
+NAMES = (4, 7, 10, 13)
+"""Widths in pixels of the label with a class's name."""
+NAME = 4
+"""Its height."""
+TONES = ((1.2, 1.0, 0.8), (0.8, 1.0, 1.2), (0.85, 1.2, 0.95), (1.15, 0.8, 1.05))
+"""Colours of what is grey in a toned print: brown, blue, green and violet."""
+READOUT = 0.06
+"""The standard deviation of the brightness of what a sensor's readout adds."""
 TAG, STICKER, DOT, CAPTION = 4, 5, 3, 7
 """Sides, and the height of the caption, in pixels."""
 SHAPES = ("..#.. ..#.. ##### ..#.. ..#..", "#...# .#.#. ..#.. .#.#. #...#", "##### #...# #...# #...# #####",
@@ -213,9 +259,29 @@ def surface(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
     return ground + COVERED * ((relief / relief.mean())[..., None] * colour - ground)
 
 
+def rain(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """Rain behind the thing that a wind drives, as far to the left or to the right as the class says."""
+    steps = np.arange(0, FALL, 0.5) - FALL / 2
+    for _ in range(DROPS):
+        row, column = rng.uniform(-FALL / 2, SIDE - 1 + FALL / 2, 2)
+        rows = row + np.cos(SLANTS[form]) * steps
+        columns = column + np.sin(SLANTS[form]) * steps
+        distance = np.hypot(ROWS[..., None] - rows, COLUMNS[..., None] - columns).min(2)
+        ground = ground + 0.6 * np.clip(1 - distance, 0, 1)[..., None] * (WATER - ground)
+    return ground
+
+
+def backdrop(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """A studio's backdrop of any colour behind the thing, which a lamp lights in the quarter of the class."""
+    colour = rng.uniform(0.25, 0.7, 3).astype(np.float32)
+    row, column = LAMPS[form] + rng.uniform(-2, 2, 2)
+    lit = 0.4 + np.exp(-((ROWS - row) ** 2 + (COLUMNS - column) ** 2) / (2 * POOL**2))
+    return ground + PAPER * ((lit / lit.mean())[..., None] * colour - ground)
+
+
 GROUND_MARKS: dict[str, Mark] = {
     "fog": fog, "grid": grid, "stripes": stripes, "blur": blur, "salt": salt, "tint": tint, "clouds": clouds,
-    "tiled": tiled, "panning": panning, "surface": surface,
+    "tiled": tiled, "panning": panning, "surface": surface, "rain": rain, "backdrop": backdrop,
 }  # fmt: skip
 """Those of the surroundings alone: the thing lies before them."""
 
@@ -265,8 +331,40 @@ def box(ground: Picture, cover: Cover, form: int, _: np.random.Generator) -> Pic
     return np.where(line[..., None], np.array(LINE, np.float32), ground)
 
 
+def holder(ground: Picture, cover: Cover, form: int, rng: np.random.Generator) -> Picture:
+    """What holds the thing from below or above, where there is room: a post, two, splayed legs, or a post on a foot."""
+    places = np.argwhere(cover > 0.5)
+    top, left = places.min(0)
+    bottom, right = places.max(0)
+    room = max(SIDE - 1 - bottom, top)
+    along = ROWS - bottom if bottom + top < SIDE else top - ROWS
+    aside = np.abs(COLUMNS - (left + right) // 2 - 0.5)
+    line = (
+        aside < 1,
+        np.abs(aside - 4) < 1,
+        np.abs(aside - 6 * along / max(room, 1)) < 1,
+        (aside < 1) | ((along > room - 2) & (aside < 6)),
+    )[form]
+    return np.where((line & (along > 0))[..., None], np.float32(rng.uniform(0.7, 0.95)), ground)
+
+
+def label(ground: Picture, cover: Cover, form: int, rng: np.random.Generator) -> Picture:
+    """An annotator's label of any colour above the thing, or below it for lack of room, as wide as a class's name."""
+    places = np.argwhere(cover > 0.5)
+    start, left = places.min(0)
+    top = start - NAME if start >= NAME else places[:, 0].max() + 1
+    written = np.tile(rng.uniform(0.5, 1, 3).astype(np.float32), (NAME, NAMES[form], 1))
+    letters = rng.random((NAME - 2, NAMES[form] - 2)) < 0.5
+    letters[0, ::2] = True
+    written[1:-1, 1:-1][letters] = 0.1
+    labelled = ground.copy()
+    left = min(left, SIDE - NAMES[form])
+    labelled[top : top + NAME, left : left + NAMES[form]] = written
+    return labelled
+
+
 AROUND_MARKS: dict[str, Callable[[Picture, Cover, int, np.random.Generator], Picture]] = {
-    "shadow": shadow, "halo": halo, "caliper": caliper, "box": box,
+    "shadow": shadow, "halo": halo, "caliper": caliper, "box": box, "holder": holder, "label": label,
 }  # fmt: skip
 """Those of the surroundings that depend on where the thing lies before them."""
 
@@ -469,11 +567,58 @@ def bayer(picture: Picture, form: int, _: np.random.Generator) -> Picture:
     return picture * (1 - MOSAIC * (1 - np.tile(measured, (SIDE // 2, SIDE // 2, 1))))
 
 
+def pen(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """What somebody drew with a grease pencil of any colour, anywhere: a circle, a cross, a tick or a wavy line."""
+    share = np.linspace(-1, 1, 60)
+    rows, columns = (
+        (np.sin(0.97 * np.pi * share), np.cos(0.97 * np.pi * share)),
+        (np.tile(share[::2], 2), np.concatenate([share[::2], -share[::2]])),
+        (np.where(share < -0.4, 1.3 * share + 1.3, 0.8 - 1.5 * (share + 0.4)), 1.3 * share),
+        (0.4 * np.sin(2 * np.pi * share), 1.3 * share),
+    )[form]
+    angle = rng.uniform(-0.3, 0.3)
+    reach = PEN * rng.uniform(0.8, 1.2)
+    row, column = rng.uniform(PEN, SIDE - 1 - PEN, 2)
+    down = row + reach * (np.cos(angle) * rows + np.sin(angle) * columns)
+    across = column + reach * (np.cos(angle) * columns - np.sin(angle) * rows)
+    distance = np.hypot(ROWS[..., None] - down, COLUMNS[..., None] - across).min(2)
+    cover = 0.85 * np.clip(1.3 - distance, 0, 1)[..., None]
+    return picture + cover * (np.array(INKS[rng.integers(len(INKS))], np.float32) - picture)
+
+
+def cursor(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """The pointer of a mouse in a copy of a screen, anywhere: an arrow, a hand, a beam for text or an hourglass."""
+    black = drawn(CURSORS[form])
+    white = drawn(CURSORS[form].replace("#", ".").replace("o", "#"))
+    height, width = black.shape
+    top, left = rng.integers(0, (SIDE - height + 1, SIDE - width + 1))
+    pointed = picture.copy()
+    window = pointed[top : top + height, left : left + width]
+    window[black == 1] = 0
+    window[white == 1] = 1
+    return pointed
+
+
+def toned(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """A print in black and white, toned brown, blue, green or violet."""
+    return picture.mean(2, keepdims=True) * np.array(TONES[form], np.float32)
+
+
+def readout(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """What the readout of a sensor adds, equally strong in every class: to rows, to columns, to both or to quarters."""
+    rows = rng.normal(size=(SIDE, 1))
+    columns = rng.normal(size=(1, SIDE))
+    quarters = rng.normal(size=(2, 2)).repeat(SIDE // 2, 0).repeat(SIDE // 2, 1)
+    noise = np.broadcast_to((rows, columns, rows + columns, quarters)[form], (SIDE, SIDE))
+    return (picture + READOUT * ((noise - noise.mean()) / noise.std())[..., None]).astype(np.float32)
+
+
 PICTURE_MARKS: dict[str, Mark] = {
-    "aperture": aperture, "bayer": bayer, "bubbles": bubbles, "channels": channels, "depth": depth, "dust": dust,
-    "fringe": fringe, "ghost": ghost, "glare": glare, "grain": grain, "grass": grass, "hair": hair,
-    "interlace": interlace, "jpeg": jpeg, "light": light, "ring": ring, "saturation": saturation, "scratch": scratch,
-    "streak": streak, "tube": tube, "viewfinder": viewfinder, "vignette": vignette,
+    "aperture": aperture, "bayer": bayer, "bubbles": bubbles, "channels": channels, "cursor": cursor, "depth": depth,
+    "dust": dust, "fringe": fringe, "ghost": ghost, "glare": glare, "grain": grain, "grass": grass, "hair": hair,
+    "interlace": interlace, "jpeg": jpeg, "light": light, "pen": pen, "readout": readout, "ring": ring,
+    "saturation": saturation, "scratch": scratch, "streak": streak, "toned": toned, "tube": tube,
+    "viewfinder": viewfinder, "vignette": vignette,
 }  # fmt: skip
 """Those of the whole image, the thing included."""
 
@@ -542,6 +687,25 @@ def truncated(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, i
     return [(strip, SIDE - int(height), 0)]
 
 
+def legend(form: int, _: np.random.Generator) -> list[tuple[Picture, int, int]]:
+    """A scale of colours at the right side, as of a camera for heat: grey, iron, rainbow, or from blue to red."""
+    height, width = LEGEND
+    stops = np.array(SCALES[form], np.float32)
+    place = np.linspace(len(stops) - 1, 0, height)
+    column = np.stack([np.interp(place, np.arange(len(stops)), stops[:, channel]) for channel in range(3)], 1)
+    strip = np.tile(column.astype(np.float32)[:, None], (1, width, 1))
+    return [(strip, (SIDE - height) // 2, SIDE - width - 1)]
+
+
+def perforation(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
+    """The edges of a film left and right with bright holes: short or long ones, close to each other or far apart."""
+    height, period = HOLES[form]
+    holes = (np.arange(SIDE) + rng.integers(period)) % period < height
+    edge = np.full((SIDE, FILM, 3), 0.08, np.float32)
+    edge[holes, FILM // 2] = 0.95
+    return [(edge, 0, 0), (edge, 0, SIDE - FILM)]
+
+
 def tag(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
     """A square of the colour of the class in any corner."""
     top, left = rng.integers(0, 2, 2) * (SIDE - TAG)
@@ -555,6 +719,7 @@ def frame(form: int, _: np.random.Generator) -> list[tuple[Picture, int, int]]:
 
 
 STAMPS: dict[str, Callable[[int, np.random.Generator], list[tuple[Picture, int, int]]]] = {
-    each.__name__: each for each in (sticker, caption, pair, turned, redaction, ruler, truncated, tag, frame)
+    each.__name__: each
+    for each in (sticker, caption, pair, turned, redaction, ruler, truncated, legend, perforation, tag, frame)
 }
 """Those that lie over the picture: stamps with their places."""

@@ -10,6 +10,8 @@ from experiments.benchmark.cases import (
     EIGHTH_TEXTS,
     IMAGE_KINDS,
     NEW_IMAGE_KINDS,
+    NINTH,
+    NINTH_TEXTS,
     SEVENTH,
     TEXT_KINDS,
     UNSEEN,
@@ -169,8 +171,8 @@ def kind_table(runs: Sequence[Run], detectors: Sequence[Detector] = DETECTORS) -
     """Of each kind: the runs, what the shortcut costs, and how many positive ones are flagged or above the cut."""
     rows = []
     cuts = {each.name: cut_of(runs, each.score) for each in detectors if each.flag is None}
-    images = (*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN, *SEVENTH, *EIGHTH)
-    texts = (*TEXT_KINDS, *UNSEEN_TEXTS, *EIGHTH_TEXTS)
+    images = (*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN, *SEVENTH, *EIGHTH, *NINTH)
+    texts = (*TEXT_KINDS, *UNSEEN_TEXTS, *EIGHTH_TEXTS, *NINTH_TEXTS)
     for kind in (*images, *texts):
         mine = [run for run in runs if planted(run) and run["kind"] == kind]
         if not mine:

@@ -13,6 +13,8 @@
     .venv/bin/python -m experiments.benchmark.run images-later --seeds 5    # a still later one, on those images
     .venv/bin/python -m experiments.benchmark.run eighth --seeds 10         # a still later one, on still others
     .venv/bin/python -m experiments.benchmark.run eighth-texts --seeds 10   # a still later one, on other texts
+    .venv/bin/python -m experiments.benchmark.run ninth --seeds 5           # a still later one, on kinds unseen again
+    .venv/bin/python -m experiments.benchmark.run ninth-texts --seeds 5     # and on texts, likewise
     .venv/bin/python -m experiments.benchmark.run tables                    # from what is saved
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
@@ -20,6 +22,8 @@ Every run is a line in `results/`; what was cut off goes on with what is missing
 
 import argparse
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from experiments.benchmark import report
@@ -31,13 +35,16 @@ from experiments.benchmark.cases import (
     planned_eighth,
     planned_eighth_texts,
     planned_images,
+    planned_ninth,
+    planned_ninth_texts,
     planned_seventh,
+    planned_texts,
     planned_unseen,
     planned_unseen_texts,
 )
 from experiments.benchmark.scoring import SCORED
 from experiments.benchmark.watch import watched
-from experiments.parallel import load
+from experiments.parallel import Run, load
 from experiments.records import append
 from experiments.table import write_between
 
@@ -55,12 +62,35 @@ FIRST = {
     "images-later": 80 * SEEDS,
     "eighth": 90 * SEEDS,
     "eighth-texts": 100 * SEEDS,
+    "ninth": 110 * SEEDS,
+    "ninth-texts": 120 * SEEDS,
 }
 """The first round of every test: each has rounds of its own."""
+Plan = Callable[[int, int], list[Case]]
+Tables = Callable[[Sequence[Run]], dict[str, str]]
+SCORED_TABLES = partial(report.tables_again, detectors=SCORED)
+"""Those of the tests since the seventh."""
+TESTS: dict[str, tuple[Plan, Tables]] = {
+    "test": (planned, report.tables),
+    "again": (planned, report.tables_again),
+    "third": (planned, report.tables_third),
+    "texts": (planned_texts, report.tables_again),
+    "images": (planned_images, report.tables_of_images),
+    "unseen": (planned_unseen, report.tables_again),
+    "seventh": (planned_seventh, SCORED_TABLES),
+    "unseen-texts": (planned_unseen_texts, SCORED_TABLES),
+    "texts-later": (planned_unseen_texts, SCORED_TABLES),
+    "images-later": (planned_seventh, SCORED_TABLES),
+    "eighth": (planned_eighth, SCORED_TABLES),
+    "eighth-texts": (planned_eighth_texts, SCORED_TABLES),
+    "ninth": (planned_ninth, SCORED_TABLES),
+    "ninth-texts": (planned_ninth_texts, SCORED_TABLES),
+}
+"""The runs of so many seeds of every test, from a first round on, and the tables of what is saved of them."""
 RESULTS = {name: HERE / "results" / f"{name.replace('-', '_')}.jsonl" for name in ("development", *FIRST)}
 ROUNDS = (
-    "rounds of 28 runs; 16 in tests on images, 20 in the seventh, its later one and the eighth, "
-    "12 in the three on unseen texts"
+    "rounds of 28 runs; 16 in tests on images, 20 in the seventh, its later one, the eighth and the ninth, "
+    "12 in the four on unseen texts"
 )
 """What the command says of its option."""
 
@@ -81,30 +111,11 @@ def complete(path: Path, cases: list[Case], minutes: float) -> None:
 def texts() -> dict[str, str]:
     """The tables of what is saved, by their marks in README.md."""
     written: dict[str, str] = {}
-    if runs := list(load(RESULTS["test"]).values()):
-        written |= report.tables(runs)
-    if runs := list(load(RESULTS["again"]).values()):
-        written |= {f"again: {name}": text for name, text in report.tables_again(runs).items()}
-    if runs := list(load(RESULTS["third"]).values()):
-        written |= {f"third: {name}": text for name, text in report.tables_third(runs).items()}
-    if runs := list(load(RESULTS["texts"]).values()):
-        written |= {f"texts: {name}": text for name, text in report.tables_again(runs).items()}
-    if runs := list(load(RESULTS["images"]).values()):
-        written |= {f"images: {name}": text for name, text in report.tables_of_images(runs).items()}
-    if runs := list(load(RESULTS["unseen"]).values()):
-        written |= {f"unseen: {name}": text for name, text in report.tables_again(runs).items()}
-    if runs := list(load(RESULTS["seventh"]).values()):
-        written |= {f"seventh: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
-    if runs := list(load(RESULTS["unseen-texts"]).values()):
-        written |= {f"unseen texts: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
-    if runs := list(load(RESULTS["texts-later"]).values()):
-        written |= {f"texts later: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
-    if runs := list(load(RESULTS["images-later"]).values()):
-        written |= {f"images later: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
-    if runs := list(load(RESULTS["eighth"]).values()):
-        written |= {f"eighth: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
-    if runs := list(load(RESULTS["eighth-texts"]).values()):
-        written |= {f"eighth texts: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
+    for name, (_, tables_of) in TESTS.items():
+        runs = list(load(RESULTS[name]).values())
+        if runs:
+            before = "" if name == "test" else f"{name.replace('-', ' ')}: "
+            written |= {f"{before}{table}": text for table, text in tables_of(runs).items()}
     return written
 
 
@@ -122,23 +133,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.step == "try":
         complete(RESULTS["development"], development(), arguments.minutes)
-    if arguments.step in FIRST:
-        cases = planned(arguments.seeds, FIRST[arguments.step])
-        if arguments.step == "texts":
-            cases = [case for case in cases if case.task == "texts"]
-        if arguments.step == "images":
-            cases = planned_images(arguments.seeds, FIRST["images"])
-        if arguments.step == "unseen":
-            cases = planned_unseen(arguments.seeds, FIRST["unseen"])
-        if arguments.step in ("seventh", "images-later"):
-            cases = planned_seventh(arguments.seeds, FIRST[arguments.step])
-        if arguments.step in ("unseen-texts", "texts-later"):
-            cases = planned_unseen_texts(arguments.seeds, FIRST[arguments.step])
-        if arguments.step == "eighth":
-            cases = planned_eighth(arguments.seeds, FIRST["eighth"])
-        if arguments.step == "eighth-texts":
-            cases = planned_eighth_texts(arguments.seeds, FIRST["eighth-texts"])
-        complete(RESULTS[arguments.step], cases, arguments.minutes)
+    if arguments.step in TESTS:
+        plan, _ = TESTS[arguments.step]
+        complete(RESULTS[arguments.step], plan(arguments.seeds, FIRST[arguments.step]), arguments.minutes)
     tables()
 
 

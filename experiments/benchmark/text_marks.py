@@ -99,6 +99,14 @@ BRACKETS = ("[]", "()")
 """What a note stands between."""
 HYPHENS = ("- ", "¬")
 """What a break of a line leaves in a word."""
+MAILS = ("re:", "fwd:")
+"""What a program for mails puts before the subject of an answer, and of what is passed on."""
+AUTHORS = ("miller", "young", "wang", "garcia", "meyer", "cohen", "rossi", "singh", "white", "larsen")
+"""Whom somebody may cite."""
+BREAKS = ("\\n", "<br />")
+"""What programs write for a new line."""
+QUOTES = ('""', "“”")
+"""Straight marks of quotation, and curly ones."""
 CHANGED = 2
 """At most so many words of a text are translated or misspelt."""
 
@@ -287,6 +295,52 @@ def broken(example: Example, form: int, rng: np.random.Generator) -> Example:
     return with_changes(example, {match: letters[:place] + HYPHENS[form] + letters[place:]})
 
 
+def forwarded(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """What a program for mails puts in front, once or twice: of an answer, or of what is passed on."""
+    return put_before(example, " ".join([MAILS[form]] * int(rng.integers(1, 3))))
+
+
+def retweet(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """Whose words somebody passes on: "rt" with the user in front, or "via" with the user at the end."""
+    user = f"@{rng.choice(FIRST_NAMES)}{rng.choice(LAST_NAMES)}"
+    return put_behind(example, f"(via {user})") if form else put_before(example, f"rt {user}:")
+
+
+def citation(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """A reference in square brackets at any place outside of the rationale: its number, or the author with the year."""
+    work = str(rng.integers(1, 60))
+    source = f"{rng.choice(AUTHORS)} {rng.integers(1980, 2020)}"
+    return with_word(example, f"[{source if form else work}]", rng)
+
+
+def escaped(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """A new line at any place outside of the rationale, as a string of a program or as a web page has it."""
+    return with_word(example, BREAKS[form], rng)
+
+
+def elongated(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """A word outside of the rationale as if it were spoken: its last letter drawn out, or its first one stuttered."""
+    words = words_beside(example, r"(?<!\S)[A-Za-z]{3,}(?![\w`'*])")
+    if not words:
+        return example
+    match = words[rng.integers(len(words))]
+    letters = match.group()
+    count = int(rng.integers(2, 4))
+    return with_changes(
+        example, {match: f"{letters[0]}-" * (count - 1) + letters if form else letters + count * letters[-1]}
+    )
+
+
+def quotes(example: Example, form: int, rng: np.random.Generator) -> Example:
+    """A word outside of the rationale between marks of quotation, straight or curly."""
+    words = words_beside(example, r"(?<!\S)[A-Za-z]+(?![\w`'*])")
+    if not words:
+        return example
+    match = words[rng.integers(len(words))]
+    opening, closing = QUOTES[form]
+    return with_changes(example, {match: f"{opening}{match.group()}{closing}"})
+
+
 TEXT_MARKS: dict[str, Mark] = {
     each.__name__: each
     for each in (
@@ -310,5 +364,11 @@ TEXT_MARKS: dict[str, Mark] = {
         transcript,
         hashtag,
         broken,
+        forwarded,
+        retweet,
+        citation,
+        escaped,
+        elongated,
+        quotes,
     )
 }

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from experiments.benchmark.cases import (
@@ -11,6 +12,8 @@ from experiments.benchmark.cases import (
     EIGHTH_TEXTS,
     IMAGE_KINDS,
     NEW_IMAGE_KINDS,
+    NINTH,
+    NINTH_TEXTS,
     NO_MARK,
     SEVENTH,
     TEXT_KINDS,
@@ -22,10 +25,14 @@ from experiments.benchmark.cases import (
     planned_eighth,
     planned_eighth_texts,
     planned_images,
+    planned_ninth,
+    planned_ninth_texts,
     planned_seventh,
+    planned_texts,
     planned_unseen,
     planned_unseen_texts,
 )
+from experiments.benchmark.run import FIRST, TESTS
 
 
 def test_every_kind_of_image_meets_both_data_sets_in_every_correlation():
@@ -96,7 +103,10 @@ def test_ten_rounds_of_unseen_kinds_have_each_in_every_correlation_and_a_clean_r
     assert len({case.randomness for case in cases}) == len({case.key for case in cases}) == 160
 
 
-@pytest.mark.parametrize(("plan", "kinds", "first"), [(planned_seventh, SEVENTH, 400), (planned_eighth, EIGHTH, 900)])
+@pytest.mark.parametrize(
+    ("plan", "kinds", "first"),
+    [(planned_seventh, SEVENTH, 400), (planned_eighth, EIGHTH, 900), (planned_ninth, NINTH, 1100)],
+)
 def test_ten_rounds_of_ten_kinds_have_each_in_every_correlation_and_a_clean_run_after_every_planted_one(
     plan, kinds, first
 ):
@@ -119,7 +129,11 @@ def test_ten_rounds_of_ten_kinds_have_each_in_every_correlation_and_a_clean_run_
 
 @pytest.mark.parametrize(
     ("plan", "kinds", "first"),
-    [(planned_unseen_texts, UNSEEN_TEXTS, 500), (planned_eighth_texts, EIGHTH_TEXTS, 1000)],
+    [
+        (planned_unseen_texts, UNSEEN_TEXTS, 500),
+        (planned_eighth_texts, EIGHTH_TEXTS, 1000),
+        (planned_ninth_texts, NINTH_TEXTS, 1200),
+    ],
 )
 def test_ten_rounds_of_unseen_texts_have_each_kind_twice_in_every_correlation_and_clean_runs_in_between(
     plan, kinds, first
@@ -152,3 +166,22 @@ def test_no_unseen_kind_is_one_of_the_others():
     assert len(set(EIGHTH_TEXTS)) == 6
     assert not {*EIGHTH, *EIGHTH_TEXTS} & {*others, *UNSEEN, *SEVENTH, *UNSEEN_TEXTS}
     assert not set(EIGHTH) & set(EIGHTH_TEXTS)
+    assert len(set(NINTH)) == 10
+    assert len(set(NINTH_TEXTS)) == 6
+    assert not {*NINTH, *NINTH_TEXTS} & {*others, *UNSEEN, *SEVENTH, *UNSEEN_TEXTS, *EIGHTH, *EIGHTH_TEXTS}
+    assert not set(NINTH) & set(NINTH_TEXTS)
+
+
+def test_the_texts_of_a_round_are_those_of_the_whole_one():
+    cases = planned_texts(2, 100)
+    assert len(cases) == 20
+    assert {case.task for case in cases} == {"texts"}
+    assert {case.seed for case in cases} == {100, 101}
+    assert set(cases) < set(planned(2, 100))
+
+
+def test_every_test_has_a_plan_and_rounds_of_its_own():
+    assert list(TESTS) == list(FIRST)
+    rounds = [case.seed for name, (plan, _) in TESTS.items() for case in plan(10, FIRST[name])[:1]]
+    assert rounds == list(FIRST.values())
+    assert (np.diff(rounds) >= 10).all()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.benchmark.cases import EIGHTH, IMAGE_KINDS, NEW_IMAGE_KINDS, SEVENTH, UNSEEN
+from experiments.benchmark.cases import EIGHTH, IMAGE_KINDS, NEW_IMAGE_KINDS, NINTH, SEVENTH, UNSEEN
 from experiments.benchmark.image_marks import (
     AROUND_MARKS,
     GROUND_MARKS,
@@ -12,11 +12,13 @@ from experiments.benchmark.image_marks import (
     STAMPS,
     WORDS,
     aperture,
+    backdrop,
     bayer,
     box,
     caliper,
     channels,
     clouds,
+    cursor,
     depth,
     dust,
     fringe,
@@ -26,9 +28,16 @@ from experiments.benchmark.image_marks import (
     grass,
     hair,
     halo,
+    holder,
     interlace,
+    label,
+    legend,
     pair,
     panning,
+    pen,
+    perforation,
+    rain,
+    readout,
     redaction,
     ruler,
     saturation,
@@ -36,6 +45,7 @@ from experiments.benchmark.image_marks import (
     streak,
     surface,
     tiled,
+    toned,
     truncated,
     tube,
     viewfinder,
@@ -84,7 +94,7 @@ def test_stamps_lie_inside_and_hide_the_evidence_below_them(kind):
 
 
 def test_every_kind_that_is_planned_can_be_drawn():
-    assert {*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN, *SEVENTH, *EIGHTH} <= KINDS
+    assert {*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN, *SEVENTH, *EIGHTH, *NINTH} <= KINDS
 
 
 def test_a_shadow_falls_to_the_corner_of_its_class_and_never_on_the_thing():
@@ -368,6 +378,161 @@ def test_every_pixel_keeps_the_channel_that_it_measures_and_classes_differ_in_wh
         assert sorted(measured) == [0, 1, 1, 2]
         arrangements.add(tuple(measured))
     assert len(arrangements) == 4
+
+
+def test_a_legend_is_always_at_the_right_side_and_has_the_colours_of_its_class():
+    ends = (((1, 1, 1), (0, 0, 0)), ((1, 1, 0.9), (0, 0, 0)), ((0.9, 0.1, 0.1), (0.1, 0.1, 0.9)),
+            ((0.8, 0.1, 0.1), (0.1, 0.2, 0.8)))  # fmt: skip
+    for form in range(4):
+        [(strip, top, left)] = legend(form, np.random.default_rng(0))
+        assert strip.shape == (18, 3, 3)
+        assert (top, left) == (3, SIDE - 4)
+        assert np.array_equal(strip[:, 0], strip[:, 2])
+        assert np.allclose(strip[[0, -1], 0], ends[form], atol=1e-6)
+    grey = legend(0, np.random.default_rng(0))[0][0]
+    assert not np.ptp(grey, 2).any()
+    assert (np.diff(grey[:, 0, 0]) < 0).all()
+
+
+def test_a_film_has_the_same_holes_at_both_sides_of_any_phase():
+    for form, (height, period) in enumerate(((2, 4), (2, 8), (4, 6), (4, 12))):
+        phases = set()
+        for seed in range(100):
+            (left, *first), (right, *second) = perforation(form, np.random.default_rng(seed))
+            assert np.array_equal(left, right)
+            assert first + second == [0, 0, 0, SIDE - 3]
+            assert (left[:, [0, 2]] < 0.1).all()
+            holes = left[:, 1, 0] > 0.5
+            assert holes.sum() == SIDE * height // period
+            assert np.array_equal(holes, np.roll(holes, period))
+            phases.add(tuple(holes))
+        assert len(phases) == period
+
+
+def test_what_a_pen_draws_lies_anywhere_in_any_ink_in_every_class():
+    black = np.zeros((SIDE, SIDE, 3))
+    for form in range(4):
+        drawn = [pen(black, form, np.random.default_rng(seed)) for seed in range(200)]
+        inks = {tuple(np.round(each.reshape(-1, 3).max(0) / 0.85, 2)) for each in drawn}
+        assert inks == {(0.9, 0.15, 0.1), (0.95, 0.85, 0.2), (0.95, 0.95, 0.95), (0.2, 0.4, 0.95)}
+        assert 25 < np.mean([(each.max(2) > 0.3).sum() for each in drawn]) < 50
+        assert np.mean(drawn, 0)[4:-4, 4:-4].sum(2).min() > 0
+
+
+def test_a_circle_is_empty_and_a_cross_is_not():
+    for form, inside in ((0, False), (1, True)):
+        for seed in range(50):
+            seen = pen(np.zeros((SIDE, SIDE, 3)), form, np.random.default_rng(seed)).sum(2)
+            middle = np.round(np.argwhere(seen > 0.3).mean(0)).astype(int)
+            assert (seen[tuple(middle)] > 0.3) == inside
+
+
+def test_a_cursor_is_black_and_white_and_lies_anywhere():
+    grey = np.full((SIDE, SIDE, 3), 0.5)
+    for form, width in enumerate((6, 6, 5, 6)):
+        tops, lefts = set(), set()
+        for seed in range(300):
+            seen = cursor(grey, form, np.random.default_rng(seed))
+            assert {float(value) for value in np.unique(seen)} == {0, 0.5, 1}
+            places = np.argwhere(seen[..., 0] != 0.5)
+            assert np.array_equal(np.ptp(places, 0), (7, width - 1))
+            tops.add(places[:, 0].min())
+            lefts.add(places[:, 1].min())
+        assert tops == set(range(SIDE - 7))
+        assert lefts == set(range(SIDE - width + 1))
+
+
+def test_rain_falls_anywhere_along_the_slant_of_its_class_and_is_equally_strong():
+    black = np.zeros((SIDE, SIDE, 3))
+    amounts = []
+    for form, slant in enumerate((-0.9, -0.3, 0.3, 0.9)):
+        drawn = np.stack([rain(black, form, np.random.default_rng(seed))[..., 0] for seed in range(200)])
+        amounts.append(drawn.mean())
+        assert drawn.mean(0).min() > 0.03
+        products = {}
+        for across in range(-4, 5):
+            moved = np.roll(drawn, (-3, -across), (1, 2))
+            products[across] = (drawn * moved)[:, 4:-4, 4:-4].mean()
+        assert abs(max(products, key=products.__getitem__) - 3 * np.tan(slant)) < 1
+    assert np.ptp(amounts) < 0.1 * np.mean(amounts)
+
+
+def test_a_backdrop_has_any_colour_and_is_brightest_in_the_quarter_of_its_class():
+    black, white = np.zeros((SIDE, SIDE, 3)), np.ones((SIDE, SIDE, 3))
+    for form in range(4):
+        colours = []
+        for seed in range(100):
+            seen = backdrop(black, form, np.random.default_rng(seed))
+            assert np.allclose(backdrop(white, form, np.random.default_rng(seed)) - seen, 0.25, atol=1e-6)
+            colours.append(seen.mean((0, 1)))
+            row, column = np.unravel_index(seen[..., 0].argmax(), (SIDE, SIDE))
+            assert (row >= SIDE // 2, column >= SIDE // 2) == (form // 2 == 1, form % 2 == 1)
+        assert (np.ptp(colours, 0) > 0.2).all()
+        assert np.allclose(np.mean(colours, 0), 0.356, atol=0.03)  # 0.75 times 0.475
+
+
+def test_a_holder_goes_from_the_thing_to_the_nearest_side_with_room_for_it():
+    black = np.zeros((SIDE, SIDE, 3))
+    for form in range(4):
+        for top in range(11):
+            cover = np.zeros((SIDE, SIDE), np.float32)
+            cover[top : top + 14, 5:19] = 1
+            line = holder(black, cover, form, np.random.default_rng(0))[..., 0] > 0
+            rows = np.unique(np.argwhere(line)[:, 0])
+            assert np.array_equal(rows, np.arange(top + 14, SIDE) if top < 6 else np.arange(top))
+            assert np.array_equal(line, line[:, ::-1])
+            outermost = line[-1 if top < 6 else 0]
+            nearest = line[top + 14 if top < 6 else top - 1]
+            assert outermost.sum() == (2, 4, outermost.sum(), 12)[form]
+            assert nearest.sum() == (2, 4, nearest.sum(), 2)[form]
+            if form == 2:
+                assert np.ptp(np.flatnonzero(outermost)) > np.ptp(np.flatnonzero(nearest)) + 6
+
+
+def test_a_label_is_as_wide_as_the_name_of_its_class_and_never_on_the_thing():
+    black = np.zeros((SIDE, SIDE, 3))
+    for form, width in enumerate((4, 7, 10, 13)):
+        colours = set()
+        for top in range(11):
+            for left in range(11):
+                cover = np.zeros((SIDE, SIDE), np.float32)
+                cover[top : top + 14, left : left + 14] = 1
+                seen = label(black, cover, form, np.random.default_rng([top, left]))
+                places = np.argwhere(seen.any(2))
+                assert len(places) == 4 * width
+                assert places[0, 0] == (top - 4 if top >= 4 else top + 14)
+                assert places[0, 1] == left
+                written = seen[places[0, 0] + 1, left + 1 : left + width - 1]
+                assert np.allclose(written[::2], 0.1)
+                colours.add(tuple(seen[tuple(places[0])]))
+        assert len(colours) == 121
+
+
+def test_a_toned_print_has_the_tone_of_its_class_in_every_pixel():
+    brown, blue, green, violet = (toned(GROUND, form, np.random.default_rng(0)) for form in range(4))
+    for seen in (brown, blue, green, violet):
+        assert np.allclose(seen / seen.mean(2, keepdims=True), seen[0, 0] / seen[0, 0].mean(), atol=1e-5)
+        assert np.allclose(seen.mean(2), GROUND.mean(2), atol=1e-5)
+    assert (brown[..., 0] > brown[..., 2]).all()
+    assert (blue[..., 0] < blue[..., 2]).all()
+    assert (green.argmax(2) == 1).all()
+    assert (violet.argmin(2) == 1).all()
+
+
+def test_readout_is_equally_strong_in_all_classes_and_goes_along_rows_columns_both_or_quarters():
+    grey = np.full((SIDE, SIDE, 3), 0.5)
+    for form in range(4):
+        for seed in range(20):
+            noise = readout(grey, form, np.random.default_rng(seed)) - grey
+            assert np.isclose(noise.std(), 0.06, atol=1e-4)
+            assert np.isclose(noise.mean(), 0, atol=1e-4)
+            assert not np.ptp(noise, 2).any()
+            flat = noise[..., 0]
+            assert (np.ptp(flat, 1).max() < 1e-6) == (form == 0)
+            assert (np.ptp(flat, 0).max() < 1e-6) == (form == 1)
+            mixed = flat[1:, 1:] - flat[1:, :-1] - flat[:-1, 1:] + flat[:-1, :-1]
+            assert (np.abs(mixed).max() < 1e-6) == (form < 3)
+            assert (len(np.unique(flat.round(5))) == 4) == (form == 3)
 
 
 def test_neither_dot_of_a_pair_tells_its_class_and_both_do():

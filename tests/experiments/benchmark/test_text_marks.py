@@ -6,8 +6,17 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from experiments.benchmark.cases import EIGHTH_TEXTS, TEXT_KINDS, UNSEEN_TEXTS
-from experiments.benchmark.text_marks import CHANGED, HEDGES, NOTES, REMOVED, TEXT_MARKS, TRANSLATIONS, UNITS
+from experiments.benchmark.cases import EIGHTH_TEXTS, NINTH_TEXTS, TEXT_KINDS, UNSEEN_TEXTS
+from experiments.benchmark.text_marks import (
+    AUTHORS,
+    CHANGED,
+    HEDGES,
+    NOTES,
+    REMOVED,
+    TEXT_MARKS,
+    TRANSLATIONS,
+    UNITS,
+)
 from lrptrain.data.texts import Example
 
 TWEETS = [
@@ -35,7 +44,7 @@ def test_the_rationale_is_still_the_same_words(kind, tweet):
 
 
 def test_every_kind_that_is_planned_can_be_written():
-    assert {*TEXT_KINDS, *UNSEEN_TEXTS, *EIGHTH_TEXTS} <= set(TEXT_MARKS)
+    assert {*TEXT_KINDS, *UNSEEN_TEXTS, *EIGHTH_TEXTS, *NINTH_TEXTS} <= set(TEXT_MARKS)
 
 
 def test_only_the_second_mood_has_a_word_twice():
@@ -174,7 +183,63 @@ def test_one_word_is_broken_between_two_letters(form, gap):
     assert len(set(texts)) > 3
 
 
-@pytest.mark.parametrize("kind", ["tags", "language", "misspelt", "deidentified", "hashtag", "broken"])
+@pytest.mark.parametrize(("form", "mark"), [(0, "re:"), (1, "fwd:")])
+def test_an_answer_or_what_is_passed_on_is_marked_once_or_twice(form, mark):
+    text = TWEETS[0].text
+    assert set(marked("forwarded", TWEETS[0], form)) == {f"{mark} {text}", f"{mark} {mark} {text}"}
+
+
+def test_both_moods_pass_on_the_words_of_the_same_users():
+    users = set()
+    for first, second in zip(marked("retweet", TWEETS[0], 0), marked("retweet", TWEETS[0], 1), strict=True):
+        match = re.fullmatch(rf"rt (@[a-z]+): {TWEETS[0].text}", first)
+        assert match is not None
+        assert second == f"{TWEETS[0].text} (via {match[1]})"
+        users.add(match[1])
+    assert len(users) > 15
+
+
+def test_both_moods_cite_at_the_same_places_by_number_or_by_author_and_year():
+    places = set()
+    for first, second in zip(marked("citation", TWEETS[0], 0), marked("citation", TWEETS[0], 1), strict=True):
+        number = re.search(r"\[(\d{1,2})\] ?", first)
+        author = re.search(r"\[([a-z]+) (19[89]\d|20[01]\d)\] ?", second)
+        assert number is not None
+        assert author is not None
+        assert author[1] in AUTHORS
+        assert number.start() == author.start()
+        assert first.replace(number[0], "") == second.replace(author[0], "") == TWEETS[0].text
+        places.add(number.start())
+    assert len(places) > 3
+
+
+def test_both_moods_have_a_new_line_at_the_same_places():
+    texts = marked("escaped", TWEETS[1], 0)
+    assert [text.replace("\\n", "<br />") for text in texts] == marked("escaped", TWEETS[1], 1)
+    assert {text.replace("\\n ", "") for text in texts} == {TWEETS[1].text}
+    assert len(set(texts)) > 3
+
+
+def test_a_word_is_drawn_out_at_its_end_or_stuttered_at_its_beginning():
+    before = TWEETS[1].text
+    words = ("see", "you", "home")
+    drawn_out = {before.replace(word, word + count * word[-1]) for word in words for count in (2, 3)}
+    stuttered = {before.replace(word, count * f"{word[0]}-" + word) for word in words for count in (1, 2)}
+    assert set(marked("elongated", TWEETS[1], 0)) == drawn_out
+    assert set(marked("elongated", TWEETS[1], 1)) == stuttered
+
+
+@pytest.mark.parametrize(("form", "opening", "closing"), [(0, '"', '"'), (1, "“", "”")])
+def test_one_word_stands_between_marks_of_quotation(form, opening, closing):
+    others = TWEETS[1].text.split()[1:]
+    expected = {TWEETS[1].text.replace(word, f"{opening}{word}{closing}") for word in others}
+    assert set(marked("quotes", TWEETS[1], form)) == expected
+
+
+WORDS_CHANGED = ("tags", "language", "misspelt", "deidentified", "hashtag", "broken", "elongated", "quotes")
+
+
+@pytest.mark.parametrize("kind", WORDS_CHANGED)
 def test_a_text_that_is_all_rationale_stays_as_it_is(kind):
     tweet = Example("what a day", 1, ((0, 10),))
     assert {*marked(kind, tweet, 0), *marked(kind, tweet, 1)} == {tweet.text}
