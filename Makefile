@@ -6,7 +6,7 @@ BIN := .venv/bin
 # One thread a process: the tests run in two processes.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint types format tables docs data fuzz notebooks
+.PHONY: demo test lint types format tables docs data rivals fuzz notebooks
 
 demo: .venv/.demo
 	$(BIN)/lrptrain demo
@@ -47,6 +47,10 @@ notebooks: .venv/.dev
 # Where the data of the experiments come from, and which of them are there.
 data: .venv/.dev
 	$(BIN)/python -m experiments.data
+
+# The code of others that experiments/benchmark compares with where it is asked to; some is built with a C++ compiler.
+rivals: .venv/.dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[rivals]'
 
 .venv/.venv: constraints.txt pyproject.toml
 	$(PYTHON) -m venv .venv

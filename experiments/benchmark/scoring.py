@@ -164,6 +164,9 @@ Accuracy is no detector but a warning: where a mark makes a task easier, whateve
 from clean ones.
 """
 
+WITH_OWN_CODE = (*SCORED, rival("cleanlab Datalab"), rival("corelay SpRAy"))
+"""Those of runs that were watched with the rivals' own code, too."""
+
 
 def told(runs: Sequence[Run], score: Score) -> tuple[np.ndarray, np.ndarray]:
     """The scores of the positive runs and of the clean ones, where there is one."""

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset
 
 from experiments.benchmark import images, texts
 from experiments.benchmark.cases import Case
 from experiments.benchmark.images import Columns
+from experiments.benchmark.own_code import datalab, require_packages, spray
 from experiments.benchmark.rivals import error_slice, image_properties, spectral_purity, spurious_correlation
 from experiments.vision import MEAN, STD
 from lrptrain.findings import unfold
@@ -75,8 +76,18 @@ def prepared(case: Case) -> Run:
     return Run(net, head, train, held_out(True), held_out(False), spare, look, task.LR, task.BATCH)
 
 
-def watched(case: Case) -> Row:
-    """Train, and return what all detectors say; on one thread."""
+def watched(case: Case, own_code: bool = False) -> Row:
+    """Train, and return what all detectors say; on one thread.
+
+    Args:
+        case: The run.
+        own_code: Whether cleanlab's and corelay's own code is among the rivals.
+
+    Raises:
+        SystemExit: If it is to be, and is not installed.
+    """
+    if own_code:
+        require_packages()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     started = time.monotonic()
@@ -89,7 +100,10 @@ def watched(case: Case) -> Row:
         for moment in MOMENTS:
             step(moment)
             evaluations.append({"step": moment, **_evaluated(run, monitors, moment)})
-        rivals = {"spectral clustering": purity(monitors[BARE].scored), **of_rivals(run)}
+        scored = monitors[BARE].scored
+        rivals = {"spectral clustering": purity(scored), **of_rivals(run)}
+        if own_code:
+            rivals |= of_own_code(run, scored)
     row = {"task": case.task, "kind": case.kind, "correlation": case.correlation, "seed": case.seed}
     row |= {"number": case.number, "seconds": time.monotonic() - started}
     return rounded({**row, "evaluations": evaluations, "rivals": rivals})
@@ -192,24 +206,39 @@ def of_rivals(run: Run) -> Row:
     row = {"error slice": error_slice(torch.cat(kept).numpy(), labels, probabilities)}
     correlation = float("nan")
     if "image" in run.train:
-        pictures = run.train["image"].permute(0, 2, 3, 1).numpy() * np.array(STD) + np.array(MEAN)
-        correlation = spurious_correlation(image_properties(pictures), run.train["label"].numpy())
+        correlation = spurious_correlation(image_properties(pictures(run.train)), run.train["label"].numpy())
     gap = (probabilities.argmax(1) == labels).mean() - right(run.net, run.spare).mean()
     return row | {"property correlation": correlation, "accuracy gap": float(gap)}
 
 
+def of_own_code(run: Run, scored: list[ExplainedSample]) -> Row:
+    """What cleanlab's and corelay's own code says of the data and the maps; nan where it reads images alone."""
+    correlation = datalab(pictures(run.train), run.train["label"].numpy()) if "image" in run.train else float("nan")
+    return {"cleanlab Datalab": correlation, "corelay SpRAy": spray(*maps_and_answers(scored))}
+
+
+def pictures(columns: Columns) -> Float[np.ndarray, "n side side 3"]:
+    """The images of some samples as they were before they were normalised, RGB in 0..1."""
+    return columns["image"].permute(0, 2, 3, 1).numpy() * np.array(STD) + np.array(MEAN)
+
+
 def purity(scored: list[ExplainedSample]) -> float:
-    """Of the maps of the predicted class: places of an image, words of a text."""
-    found = np.array([sample.predicted for sample in scored])
+    """Of the maps of the predicted class."""
+    return spectral_purity(*maps_and_answers(scored))
+
+
+def maps_and_answers(scored: list[ExplainedSample]) -> tuple[Float[np.ndarray, "n features"], Int[np.ndarray, " n"]]:
+    """The maps of the predicted class and that class: of places of an image, of words of a text."""
+    predicted = np.array([sample.predicted for sample in scored])
     maps = [sample.maps["predicted"].clamp(min=0).double().numpy() for sample in scored]
     if scored[0].content_ids is None:
-        return spectral_purity(np.stack(maps), found)
+        return np.stack(maps), predicted
     known = sorted({int(each) for sample in scored for each in _content(sample) if each >= 0})
     bags = np.zeros((len(maps), len(known)))
     for bag, row, sample in zip(bags, maps, scored, strict=True):
         content = _content(sample)
         np.add.at(bag, np.searchsorted(known, content[content >= 0]), row[content >= 0])
-    return spectral_purity(bags, found)
+    return bags, predicted
 
 
 def _content(sample: ExplainedSample) -> np.ndarray:
