@@ -42,7 +42,8 @@ from experiments.benchmark.cases import (
     planned_unseen,
     planned_unseen_texts,
 )
-from experiments.benchmark.scoring import SCORED
+from experiments.benchmark.own_code import require_packages
+from experiments.benchmark.scoring import SCORED, WITH_OWN_CODE
 from experiments.benchmark.watch import watched
 from experiments.parallel import Run, load
 from experiments.records import append
@@ -70,6 +71,8 @@ Plan = Callable[[int, int], list[Case]]
 Tables = Callable[[Sequence[Run]], dict[str, str]]
 SCORED_TABLES = partial(report.tables_again, detectors=SCORED)
 """Those of the tests since the seventh."""
+OWN_CODE_TABLES = partial(report.tables_again, detectors=WITH_OWN_CODE)
+"""Those of the tests with the rivals' own code."""
 TESTS: dict[str, tuple[Plan, Tables]] = {
     "test": (planned, report.tables),
     "again": (planned, report.tables_again),
@@ -83,8 +86,8 @@ TESTS: dict[str, tuple[Plan, Tables]] = {
     "images-later": (planned_seventh, SCORED_TABLES),
     "eighth": (planned_eighth, SCORED_TABLES),
     "eighth-texts": (planned_eighth_texts, SCORED_TABLES),
-    "ninth": (planned_ninth, SCORED_TABLES),
-    "ninth-texts": (planned_ninth_texts, SCORED_TABLES),
+    "ninth": (planned_ninth, OWN_CODE_TABLES),
+    "ninth-texts": (planned_ninth_texts, OWN_CODE_TABLES),
 }
 """The runs of so many seeds of every test, from a first round on, and the tables of what is saved of them."""
 RESULTS = {name: HERE / "results" / f"{name.replace('-', '_')}.jsonl" for name in ("development", *FIRST)}
@@ -95,15 +98,24 @@ ROUNDS = (
 """What the command says of its option."""
 
 
-def complete(path: Path, cases: list[Case], minutes: float) -> None:
-    """Do what is missing, one after the other, and begin no run after so many minutes."""
+def complete(path: Path, cases: list[Case], minutes: float, own_code: bool = False) -> None:
+    """Do what is missing, one after the other, and begin no run after so many minutes.
+
+    Args:
+        path: Where the runs are saved.
+        cases: All that there are to be.
+        minutes: When to stop.
+        own_code: Whether the rivals' own code says something of them, too; see `watched`.
+    """
+    if own_code:
+        require_packages()
     found, end = load(path), time.monotonic() + 60 * minutes
     missing = [case for case in cases if case.key not in found]
     for number, case in enumerate(missing, 1):
         if time.monotonic() >= end:
             print(f"{len(missing) - number + 1} runs are left: start the command again", flush=True)
             return
-        row = watched(case)
+        row = watched(case, own_code)
         append(path, {"key": case.key, **row})
         print(f"{number}/{len(missing)} {case.key}: {row['seconds']:.0f} s", flush=True)
 
@@ -134,8 +146,9 @@ def main() -> None:
     if arguments.step == "try":
         complete(RESULTS["development"], development(), arguments.minutes)
     if arguments.step in TESTS:
-        plan, _ = TESTS[arguments.step]
-        complete(RESULTS[arguments.step], plan(arguments.seeds, FIRST[arguments.step]), arguments.minutes)
+        plan, tables_of = TESTS[arguments.step]
+        cases = plan(arguments.seeds, FIRST[arguments.step])
+        complete(RESULTS[arguments.step], cases, arguments.minutes, tables_of is OWN_CODE_TABLES)
     tables()
 
 
