@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from experiments.benchmark import own_code, watch
+from experiments.benchmark import run as command
 from experiments.benchmark.cases import Case
 from experiments.benchmark.scoring import SCORED, WITH_OWN_CODE
 from lrptrain.batch import Sample
@@ -77,11 +78,23 @@ def test_a_line_says_what_is_missing_before_anything_is_trained(monkeypatch):
 
 def test_own_code_is_asked_for_and_stands_beside_the_other_detectors():
     assert inspect.signature(watch.watched).parameters["own_code"].default is False
-    assert [each.name for each in WITH_OWN_CODE[len(SCORED) :]] == ["cleanlab Datalab", "corelay SpRAy"]
+    names = [each.name for each in WITH_OWN_CODE]
+    assert {each.name for each in SCORED} < set(names)
+    assert names[-2:] == ["cleanlab Datalab", "corelay SpRAy"]
     row = {"rivals": {"cleanlab Datalab": None, "corelay SpRAy": 0.5}}
-    scores = [each.score(row) for each in WITH_OWN_CODE[len(SCORED) :]]
+    scores = [each.score(row) for each in WITH_OWN_CODE[-2:]]
     assert np.isnan(scores[0])
     assert scores[1] == 0.5
+
+
+def test_the_earlier_score_is_that_of_the_eighth_test():
+    """By the numbers of one of its runs."""
+    monitored = {"effect ratio": 1.068, "plain predictability": 0.6578, "on annotation": 0.2368, "chance": 0.1455}
+    bare = {"effect ratio": 0.4869, "plain predictability": 0.6578}
+    row = {"evaluations": [{watch.ANNOTATED: monitored, watch.BARE: bare}]}
+    scores = {each.name: each.score for each in WITH_OWN_CODE if each.name.startswith("earlier")}
+    assert scores["earlier score with annotations"](row) == pytest.approx(5.599, abs=1e-3)
+    assert scores["earlier score without annotations"](row) == pytest.approx(5.749, abs=1e-3)
 
 
 def test_datalab_gets_pictures_and_corelay_the_maps_of_the_predicted_class(monkeypatch):
@@ -95,3 +108,10 @@ def test_datalab_gets_pictures_and_corelay_the_maps_of_the_predicted_class(monke
     assert watch.of_own_code(run, scored) == pytest.approx(expected)
     del columns["image"]
     assert np.isnan(watch.of_own_code(run, scored)["cleanlab Datalab"])
+
+
+def test_a_test_with_own_code_begins_no_run_without_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(own_code, "find_spec", lambda name: None)
+    monkeypatch.setattr(command, "watched", lambda case, asked: pytest.fail("a run began"))
+    with pytest.raises(SystemExit, match="run `make rivals`"):
+        command.complete(tmp_path / "ninth.jsonl", [], 1, own_code=True)
