@@ -52,7 +52,7 @@ class RelianceOnPunctuation(_RelianceOnWords):
     kind = "reliance_on_punctuation"
     title = "The prediction relies on punctuation"
     order = 76
-    remedy = "if wrong, data without it, or with the same in all classes"
+    remedy = 'if wrong, guidance by "swap", swap="punctuation": docs/how-to/guidance.md'
     changed = "the punctuation"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
@@ -80,7 +80,7 @@ class RelianceOnMarkers(_RelianceOnWords):
     kind = "reliance_on_markers"
     title = "The prediction relies on links, names of users or numbers"
     order = 77
-    remedy = "if wrong, data without them, or with the same in all classes"
+    remedy = 'if wrong, guidance by "swap", swap="markers": docs/how-to/guidance.md'
     changed = "these"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
@@ -108,7 +108,7 @@ class RelianceOnCase(UnlocatedReliance):
     kind = "reliance_on_case"
     title = "The prediction relies on capitals"
     order = 78
-    remedy = "if wrong, lower-case all texts"
+    remedy = 'if wrong, lower-case all texts, or guidance by swap="case": docs/how-to/guidance.md'
     changed = "the case of its letters"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:

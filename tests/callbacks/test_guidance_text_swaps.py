@@ -1,0 +1,227 @@
+"""Training on texts that take their length, punctuation, markers or case from each other, in every kind of loop."""
+
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+import torch.nn.functional as F
+from guided import RATE
+from test_guidance_gradients import EXACT, assert_close
+from torch import Tensor
+from torch.utils.data import DataLoader
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+from word_pieces import ids_of, word_pieces
+
+import lrptrain
+from lrptrain.batch.parts import TEXT_PROPERTIES, InputPart
+from lrptrain.callbacks import RelevanceGuidance
+from lrptrain.findings import OVERALL, Evidence, Finding
+from lrptrain.guidance.swaps import random_donors
+from lrptrain.intervention.rewriting import rewritten
+
+SEED = hash((0, 0, 0, 1)) % 2**63
+TOKENIZER = word_pieces(model_max_length=40)
+WRITTEN = ["so it goes ! !", "NO WAY", "See 1984 . now", "# go to @ me", "a b c d e f g", "x"]
+LENGTH = Finding(
+    "reliance_on_length", OVERALL, "predicted", None, 0.95, 0, 0, 0, state="confirmed",
+    intervention=Evidence(0.5, (0.4, 0.6), 0.0, 0.001, 32), part=InputPart("length", "the length of texts"),
+)  # fmt: skip
+
+
+def texts() -> dict[str, Tensor]:
+    rows = [ids_of(text) for text in WRITTEN]
+    width = max(map(len, rows))
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
+    return {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": torch.arange(6) % 2}
+
+
+def bert() -> BertForSequenceClassification:
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(TOKENIZER), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=40, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        attn_implementation="eager", initializer_range=0.3,
+    )  # fmt: skip
+    return BertForSequenceClassification(config).double()
+
+
+class Module(pl.LightningModule):
+    """A stranger's, which knows its tokenizer and calls its model by place."""
+
+    def __init__(self, net: BertForSequenceClassification, tokenizer: Any = TOKENIZER) -> None:
+        super().__init__()
+        self.net = net
+        self.words = tokenizer
+
+    def training_step(self, batch: dict[str, Tensor], index: int) -> Tensor:
+        logits = self.net(batch["input_ids"], batch["attention_mask"]).logits
+        return F.cross_entropy(logits, batch["labels"])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=RATE)
+
+
+def rows_of(columns: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    return [{name: values[row] for name, values in columns.items()} for row in range(len(columns["labels"]))]
+
+
+def by_lightning(net: BertForSequenceClassification, options: dict[str, Any], at: Any, tokenizer=TOKENIZER) -> Any:
+    guidance = RelevanceGuidance(**options)
+    trainer = pl.Trainer(
+        max_epochs=1, callbacks=[guidance], logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, accelerator="cpu", default_root_dir=at,
+    )  # fmt: skip
+    trainer.fit(Module(net, tokenizer), DataLoader(rows_of(texts()), batch_size=6))
+    return guidance
+
+
+def by_step(net: BertForSequenceClassification, options: dict[str, Any], at: Any) -> Any:
+    optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
+    guidance = lrptrain.Guidance(**options, optimizer=optimizer, tokenizer=TOKENIZER)
+    batch = texts()
+    with guidance.step(net, batch) as step:
+        step.guided(net(**batch).loss).backward()
+    optimizer.step()
+    return guidance
+
+
+def by_transformers(net: BertForSequenceClassification, options: dict[str, Any], at: Any) -> Any:
+    arguments = TrainingArguments(
+        str(at), max_steps=1, per_device_train_batch_size=6, learning_rate=RATE, optim="sgd", max_grad_norm=0.0,
+        lr_scheduler_type="constant", report_to=[], save_strategy="no", disable_tqdm=True, use_cpu=True,
+        train_sampling_strategy="sequential",
+    )  # fmt: skip
+    trainer = Trainer(net, arguments, train_dataset=rows_of(texts()), processing_class=TOKENIZER)
+    guidance = lrptrain.guide(trainer, **options)
+    trainer.train()
+    return guidance
+
+
+LOOPS = {"Lightning": by_lightning, "a step": by_step, "transformers": by_transformers}
+
+
+def step_by_hand(kind: Any) -> dict[str, Tensor]:
+    """The weights after one step of plain PyTorch on texts that have a property of each other."""
+    batch = texts()
+    labels = batch.pop("labels")
+    donors = random_donors(torch.ones(6, dtype=torch.bool), torch.Generator().manual_seed(SEED))
+    changed = rewritten(kind, batch, donors, TOKENIZER)
+    assert changed["input_ids"].tolist() != batch["input_ids"].tolist()
+    net = bert()
+    F.cross_entropy(net(**changed).logits, labels).backward()
+    return {name: x.detach() - RATE * (0 if x.grad is None else x.grad) for name, x in net.named_parameters()}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("kind", TEXT_PROPERTIES)
+def test_a_step_is_that_of_texts_with_a_property_of_each_other(loop, kind, tmp_path):
+    net = bert()
+    guidance = LOOPS[loop](net, {"loss": "swap", "swap": kind, "on_error": "raise"}, tmp_path)
+    assert_close(dict(net.named_parameters()), step_by_hand(kind), EXACT)
+    values = getattr(guidance, "values", None) or guidance.guidance.values
+    assert values["guidance/swapped"] == values["guidance/samples"] == 6
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_finding_that_a_person_has_judged_is_swapped_likewise(loop, tmp_path):
+    net = bert()
+    LOOPS[loop](net, {"loss": "swap", "swap": [LENGTH.as_fault()], "on_error": "raise"}, tmp_path)
+    assert_close(dict(net.named_parameters()), step_by_hand("length"), EXACT)
+    with pytest.raises(ValueError, match="what was confirmed is for a person to judge"):
+        RelevanceGuidance("swap", swap=[LENGTH])
+
+
+def test_half_of_the_texts_stay_as_they_are_beside_wider_ones(tmp_path):
+    """In capitals some texts are longer than the batch is wide; what is not swapped is padded with them."""
+    seen = []
+    net = bert()
+    embed = net.bert.embeddings.forward
+    net.bert.embeddings.forward = lambda *args, **kwargs: (seen.append(kwargs["input_ids"]), embed(*args, **kwargs))[1]
+    guidance = by_step(net, {"loss": {"swap": 0.5}, "swap": "markers", "on_error": "raise"}, tmp_path)
+    swapped = int(guidance.values["guidance/swapped"])
+    assert 0 < swapped < 6
+    before = texts()
+    (given, *_) = seen
+    width = before["input_ids"].shape[1]
+    assert given.shape[1] >= width
+    same = [torch.equal(given[row, :width], before["input_ids"][row]) for row in range(6)]
+    assert sum(same) >= 6 - swapped
+    assert not all(same)
+
+
+def test_consistency_compares_texts_with_rewritten_ones():
+    net = bert()
+    guidance = lrptrain.Guidance("consistency", 1.0, swap="length", on_error="raise", compare_every_n_batches=1)
+    batch = texts()
+    with guidance.step(net, batch) as step:
+        loss = step.guided(net(**batch).loss)
+    loss.backward()
+    donors = random_donors(torch.ones(6, dtype=torch.bool), torch.Generator().manual_seed(hash((0, 0, 0)) % 2**63))
+    labels = batch.pop("labels")
+    plain = bert()
+    logits = plain(**batch).logits
+    others = plain(**rewritten("length", batch, donors, None)).logits
+    divergence = F.kl_div(others.log_softmax(1), logits.log_softmax(1), log_target=True, reduction="batchmean")
+    expected = F.cross_entropy(logits, labels) + divergence
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
+    # Of a model of random weights; the distance is the total variation between both.
+    distance = (logits.softmax(1) - others.softmax(1)).abs().sum(1).mean() / 2
+    assert guidance.values["guidance/swap_distance"] == pytest.approx(float(distance.detach()), rel=1e-9)
+
+
+def test_the_distance_is_that_of_the_users_texts_where_the_step_saw_others():
+    net = bert()
+    guidance = lrptrain.Guidance("swap", swap="length", on_error="raise", compare_every_n_batches=1)
+    batch = texts()
+    with guidance.step(net, batch) as step:
+        step.guided(net(**batch).loss)
+    donors = random_donors(torch.ones(6, dtype=torch.bool), torch.Generator().manual_seed(hash((0, 0, 0)) % 2**63))
+    del batch["labels"]
+    before, after = (net(**each).logits.softmax(1) for each in (batch, rewritten("length", batch, donors, None)))
+    distance = float((before - after).abs().sum(1).mean().detach() / 2)
+    assert distance > 1e-4
+    assert guidance.values["guidance/swap_distance"] == pytest.approx(distance, rel=1e-9)
+
+
+def test_what_cannot_be_rewritten_is_refused_before_the_first_step(tmp_path):
+    with pytest.raises(ValueError, match="a swap of case reads the texts: pass tokenizer="):
+        by_lightning(bert(), {"loss": "swap", "swap": "case"}, tmp_path, tokenizer=None)
+    images = {"image": torch.ones(4, 3, 8, 8), "label": torch.zeros(4, dtype=torch.long)}
+    guidance = lrptrain.Guidance("swap", swap="length")
+    with pytest.raises(ValueError, match="swap='length' is one of texts, and the batch has"):
+        guidance.step(torch.nn.Flatten(), images)
+    with pytest.raises(ValueError, match="swap='detail' is one of images, and the batch has"):
+        lrptrain.Guidance("swap", swap="detail").step(bert(), texts())
+
+
+def test_a_run_goes_on_with_its_tokenizer(tmp_path):
+    """What a checkpoint holds is no tokenizer: a resumed run looks for it again."""
+    options = {"loss": "swap", "swap": "case", "on_error": "raise"}
+    first = by_step(bert(), options, tmp_path)
+    net = bert()
+    guidance = lrptrain.Guidance(**options, tokenizer=TOKENIZER)
+    guidance.load_state_dict(first.state_dict())
+    batch = texts()
+    with guidance.step(net, batch) as step:
+        step.guided(net(**batch).loss)
+    assert guidance.values["guidance/swapped"] == 6
+
+
+def test_pairs_are_refused_at_once_and_warned_of_later():
+    net = bert()
+    guidance = lrptrain.Guidance("swap", swap="length")
+    pairs = texts()
+    pairs["input_ids"][:, 2] = 3
+    with pytest.raises(ValueError, match="these are pairs"), guidance.step(net, pairs) as step:
+        step.guided(net(**pairs).loss)
+    guidance = lrptrain.Guidance("swap", swap="length")
+    batch = texts()
+    with guidance.step(net, batch) as step:
+        step.guided(net(**batch).loss)
+    step = guidance.step(net, pairs)
+    with step:
+        with pytest.warns(UserWarning, match="pairs"):
+            loss = net(**pairs).loss
+        assert step.guided(loss).item() == loss.item()
+    assert guidance.failures == 1
