@@ -108,7 +108,7 @@ class RelianceOnCase(UnlocatedReliance):
     kind = "reliance_on_case"
     title = "The prediction relies on capitals"
     order = 78
-    remedy = 'if wrong, lower-case all texts, or guidance by swap="case": docs/how-to/guidance.md'
+    remedy = 'if wrong, lower-case all texts, or guidance by swap="case"'
     changed = "the case of its letters"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
