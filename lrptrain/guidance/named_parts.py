@@ -171,7 +171,9 @@ class NamedParts:
         # Words first: the rationale says where they stand as long as the texts are not rewritten.
         usable = (rationale != IGNORED).any(1).to(texts.device)
         takers = random_donors(usable, generator) if donors is None else donors
-        rewritten = self.reader.rewritten(properties, changed, arguments, takers)
+        # Without the ids as they were, which go by the places of their tokens as these do.
+        others = {name: values for name, values in arguments.items() if values is not texts}
+        rewritten = self.reader.rewritten(properties, changed, others, takers)
         return as_swapped(rewritten, rows | (usable & (usable.sum() > 1)))
 
 

@@ -1,5 +1,6 @@
 """Training on texts that take their length, punctuation, markers or case from each other, in every kind of loop."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -148,6 +149,29 @@ def test_half_of_the_texts_stay_as_they_are_beside_wider_ones(tmp_path):
     same = [torch.equal(given[row, :width], before["input_ids"][row]) for row in range(6)]
     assert sum(same) >= 6 - swapped
     assert not all(same)
+
+
+class Wrapped(torch.nn.Module):
+    """A stranger's own model, with names of its own and a mask of truth values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = bert()
+
+    def forward(self, tokens: Tensor, attention_mask: Tensor) -> Tensor:
+        assert attention_mask.dtype == torch.bool
+        return self.net(tokens, attention_mask).logits
+
+
+def test_a_model_with_other_names_takes_words_and_lengths():
+    net = Wrapped()
+    word = replace(LENGTH, kind="suspicious_token", part=InputPart("words", "x", words=((ids_of("x")[1],),)))
+    guidance = lrptrain.Guidance("swap", swap=[LENGTH.as_fault(), word], on_error="raise", compare_every_n_batches=1)
+    batch = texts()
+    with guidance.step(net, {**batch, "label": batch["labels"]}) as step:
+        step.guided(F.cross_entropy(net(batch["input_ids"], batch["attention_mask"] != 0), batch["labels"]))
+    assert guidance.values["guidance/swapped"] == 6
+    assert guidance.values["guidance/swap_distance"] > 0
 
 
 def test_consistency_compares_texts_with_rewritten_ones():
