@@ -290,6 +290,7 @@ class GuidedStep:
                 objective.margin,
                 generator,
                 without_evidence=True,
+                itself=True,
                 arguments=arguments,
             )
             share = (objective.swapped_share or 0.0) * training.schedule(self._progress.step, self._progress.steps)

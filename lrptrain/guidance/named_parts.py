@@ -16,10 +16,10 @@ from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.parts import PROPERTIES, TEXT_PROPERTIES, InputPart
-from lrptrain.guidance.swaps import FINDINGS, SWAPS, Swap, Swapped, random_donors
+from lrptrain.guidance.swaps import FINDINGS, SWAPS, Swap, Swapped
 from lrptrain.guidance.text_swaps import TextReader, as_swapped
 from lrptrain.intervention.parts import Confirmed, check_medium, where_it_lies
-from lrptrain.intervention.swap import places_in_order, random_places, swap_places
+from lrptrain.intervention.swap import places_in_order, random_donors, random_places, swap_places
 
 PATIENCE = 3
 """Evaluations. A model that has lost a shortcut may be at chance for one or two, before it learns what is harder."""
@@ -122,6 +122,7 @@ class NamedParts:
         generator: torch.Generator | None,
         without_evidence: bool,
         donors: Int[Tensor, " batch"] | None,
+        itself: bool = True,
         arguments: Mapping[str, Any] = MappingProxyType({}),
     ) -> Swapped:
         """Give every sample what another one has of all that is named; see `Swap`.
@@ -144,7 +145,7 @@ class NamedParts:
         changed = images
         rows = torch.zeros(len(images), dtype=torch.bool, device=images.device)
         for kind in dict.fromkeys(properties):
-            swapped = SWAPS[kind](changed, mask, None, generator, without_evidence, donors)
+            swapped = SWAPS[kind](changed, mask, None, generator, without_evidence, donors, itself=True)
             changed = swapped.explained
             rows |= swapped.rows.to(rows.device)
         if len(properties) == len(self.parts):

@@ -15,7 +15,7 @@ from lrptrain.intervention.detail import swap_detail
 from lrptrain.intervention.edges import swap_edges
 from lrptrain.intervention.shading import swap_shading
 from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
-from lrptrain.intervention.swap import outside_evidence, random_cycle, swap_surroundings
+from lrptrain.intervention.swap import outside_evidence, random_donors, swap_surroundings
 
 OUTSIDE = "outside"
 FINDINGS = "findings"
@@ -60,8 +60,9 @@ class Swap:
     Attributes:
         name: What users call it.
         exchange: Takes the input, the annotation, the margin, the random numbers, whether donors give their
-            surroundings alone, and the donors, as `lrptrain.intervention.swap.swap_surroundings` does, and returns as
-            much. One that rewrites texts takes all arguments of the model, too, and returns what `Swapped` holds.
+            surroundings alone, the donors, and whether a sample may be its own, as
+            `lrptrain.intervention.swap.swap_surroundings` does, and returns as much. One that rewrites texts takes all
+            arguments of the model, too, and returns what `Swapped` holds.
         needs_annotation: Whether it goes by where the evidence is.
         rewrites: Whether it may move the tokens of texts, so that no annotation fits them any more.
     """
@@ -79,6 +80,7 @@ class Swap:
         generator: torch.Generator | None = None,
         without_evidence: bool = False,
         donors: Int[Tensor, " batch"] | None = None,
+        itself: bool = False,
         arguments: Mapping[str, Any] = MappingProxyType({}),
     ) -> Swapped:
         """Swap between the samples of a batch.
@@ -90,25 +92,14 @@ class Swap:
             generator: The random numbers of the swap.
             without_evidence: Whether donors give their surroundings alone, where it goes by the evidence.
             donors: For every sample the index of its donor; None for random ones.
+            itself: Whether a random donor may be the sample itself; of what findings name and of texts' properties it
+                may always be.
             arguments: All arguments that the step gives the model, by name.
         """
-        if self.rewrites:
-            return Swapped(
-                *self.exchange(explained, annotation, margin, generator, without_evidence, donors, arguments)
-            )
-        return Swapped(*self.exchange(explained, annotation, margin, generator, without_evidence, donors))
-
-
-def random_donors(usable: Bool[Tensor, " batch"], generator: torch.Generator | None) -> Int[Tensor, " batch"]:
-    """Return for every usable sample a random one of these, each once, perhaps itself; the others have themselves.
-
-    Who never has itself for a donor has one of another class more often than by chance. What is swapped, and easy to
-    read, would tell the other class then: of 16 texts of two classes in 8 of 15.
-    """
-    donors = torch.arange(len(usable), device=usable.device)
-    givers = usable.nonzero().flatten()
-    donors[givers] = givers[torch.randperm(len(givers), generator=generator).to(usable.device)]
-    return donors
+        more = (arguments,) if self.rewrites else ()
+        return Swapped(
+            *self.exchange(explained, annotation, margin, generator, without_evidence, donors, itself, *more)
+        )
 
 
 def swap_whole_images(
@@ -119,6 +110,7 @@ def swap_whole_images(
     generator: torch.Generator | None,
     without_evidence: bool,
     donors: Int[Tensor, " batch"] | None,
+    itself: bool,
 ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
     """Give every image a property of another one, so that it tells nothing of the class any more.
 
@@ -132,6 +124,7 @@ def swap_whole_images(
         generator: As for `Swap`.
         without_evidence: As for `Swap`.
         donors: As for `Swap`.
+        itself: As for `Swap`.
 
     Raises:
         ValueError: If the model is given no images.
@@ -139,14 +132,11 @@ def swap_whole_images(
     _check_images(explained)
     # A sample that cannot be used (pixels that are not finite) is all ignored, and must not give what it has.
     usable = (annotation != IGNORED).flatten(1).any(1).to(explained.device)
-    givers = usable.nonzero().flatten()
-    if donors is None:
-        donors = torch.arange(len(explained), device=explained.device)
-        donors[givers] = givers[random_cycle(len(givers), generator).to(explained.device)]
-    swapped = usable & (len(givers) > 1)
+    donor = random_donors(usable, generator, itself) if donors is None else donors.to(explained.device)
+    swapped = usable & (usable.sum() > 1)
     if not swapped.any():
         return explained, swapped
-    changed = swap(explained, explained[donors.to(explained.device)], value_range(list(explained[givers])))
+    changed = swap(explained, explained[donor], value_range(list(explained[usable])))
     return torch.where(swapped[:, None, None, None], changed, explained), swapped
 
 
@@ -157,6 +147,7 @@ def swap_surroundings_and_statistics(
     generator: torch.Generator | None,
     without_evidence: bool,
     donors: Int[Tensor, " batch"] | None,
+    itself: bool,
 ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
     """Give every image the surroundings of one other, and what is left of it the statistics of another; see `Swap`.
 
@@ -167,9 +158,11 @@ def swap_surroundings_and_statistics(
         ValueError: If the model is given no images, or sizes differ.
     """
     _check_images(explained)
-    surrounded, elsewhere = swap_surroundings(explained, annotation, margin, generator, without_evidence, donors)
+    surrounded, elsewhere = swap_surroundings(
+        explained, annotation, margin, generator, without_evidence, donors, itself
+    )
     recoloured, changed = swap_whole_images(
-        swap_statistics, explained, annotation, margin, generator, without_evidence, donors
+        swap_statistics, explained, annotation, margin, generator, without_evidence, donors, itself
     )
     elsewhere = elsewhere.to(explained.device)
     # Surroundings come from the images as they were: one in other colours could bring an image its own tint back.

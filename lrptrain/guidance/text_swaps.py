@@ -13,8 +13,9 @@ from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.parts import TextProperty
-from lrptrain.guidance.swaps import Swap, Swapped, random_donors
+from lrptrain.guidance.swaps import Swap, Swapped
 from lrptrain.intervention.rewriting import COLUMNS, rewritten
+from lrptrain.intervention.swap import random_donors
 
 
 class TextReader:
@@ -72,6 +73,7 @@ def _exchange(
     generator: torch.Generator | None,
     without_evidence: bool,
     donors: Int[Tensor, " batch"] | None,
+    itself: bool,
     arguments: Mapping[str, Any],
 ) -> Swapped:
     """Give every text a property of another one; see `Swap`."""

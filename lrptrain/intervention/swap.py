@@ -5,7 +5,8 @@ margin, and the exchange itself. What differs between them is an argument, becau
 
 - *Who is the donor.* An intervention compares donors that the model reads as another class with donors that it reads as
   the same class (`donors_by_prediction`). A training step knows no such thing for its batch: every sample gives once
-  (`random_cycle`).
+  (`random_donors`). A loss that compares a sample with its swap has nothing to learn from a sample that is its own
+  donor. A step that learns the labels of swapped samples needs such ones: see there.
 - *The donor's own evidence.* An intervention measures the surroundings alone, so it paints the evidence of a donor over
   (`donor_evidence`). A loss beside the task's takes donors as they are: another object in the surroundings is a
   distraction that the model is to bear. A step that is trained on swaps alone would have much less to learn from then.
@@ -105,6 +106,7 @@ def swap_outside(
     generator: torch.Generator | None = None,
     without_evidence: bool = False,
     donors: Int[Tensor, " batch"] | None = None,
+    itself: bool = False,
 ) -> tuple[Images, Bool[Tensor, " batch"]]:
     """Replace everything outside the evidence by another image of the batch, by default its object included.
 
@@ -114,7 +116,8 @@ def swap_outside(
         margin: Pixels around the evidence that are kept, too; None for 0.
         generator: The random numbers of the order in which the images give each other their surroundings.
         without_evidence: Whether the donor's object, with `default_margin` around it, is painted over first.
-        donors: For every image the index of its donor; None for a random cycle.
+        donors: For every image the index of its donor; None for random ones.
+        itself: Whether a random donor may be the image itself.
 
     Returns:
         The images, and which of them were swapped; those without any evidence are as before.
@@ -128,15 +131,17 @@ def swap_outside(
         )
     _check_margin(margin)
     swapped = _has_evidence(mask) & (len(mask) > 1)
-    donor = (random_cycle(len(images), generator) if donors is None else donors).to(images.device)
+    everyone = torch.ones(len(images), dtype=torch.bool, device=images.device)
+    donor = random_donors(everyone, generator, itself) if donors is None else donors.to(images.device)
     region = (outside_evidence(mask, margin or 0) & swapped[:, None, None]).to(images.device)
     painted_over = None
     if without_evidence:
         # With the default margin, whatever that of the swap: masks seldom hold the very edge of an object, and that of
         # a donor would be evidence for its class.
         edge = default_margin((mask.shape[1], mask.shape[2]))
-        # Row i is the evidence of the image whose surroundings image i is given.
-        painted_over = dilate(mask == 1, edge)[donor.to(mask.device)].to(images.device)
+        # Row i is the evidence of the image whose surroundings image i is given; its own stays as it is.
+        another = donor != torch.arange(len(images), device=images.device)
+        painted_over = dilate(mask == 1, edge).to(images.device)[donor] & another[:, None, None]
     return swap_pixels(images, region, images[donor], painted_over), swapped
 
 
@@ -147,6 +152,7 @@ def swap_tokens(
     generator: torch.Generator | None = None,
     without_evidence: bool = False,
     donors: Int[Tensor, " batch"] | None = None,
+    itself: bool = False,
 ) -> tuple[TokenValues, Bool[Tensor, " batch"]]:
     """Replace every token outside the evidence by a random one of another text of the batch.
 
@@ -156,7 +162,8 @@ def swap_tokens(
         margin: Tokens on each side of the evidence that are kept, too; None for 0.
         generator: The random numbers of which text gives to which, and what.
         without_evidence: Whether donors give none of their evidence, if they have anything else to give.
-        donors: For every text the index of its donor; None for a random cycle of those that have something to give.
+        donors: For every text the index of its donor; None for random ones of those that have something to give.
+        itself: Whether a random donor may be the text itself.
 
     Returns:
         The tokens, and which texts were swapped; those without any evidence are as before.
@@ -169,13 +176,10 @@ def swap_tokens(
     _check_margin(margin)
     margin = margin or 0
     usable = rationale != IGNORED
-    givers = usable.any(1).nonzero().flatten()
-    # A text that is all ignored has no token to give: only the others take part in the cycle.
-    swapped = _has_evidence(rationale) & (len(givers) > 1)
-    if donors is None:
-        donors = torch.arange(len(tokens), device=tokens.device)
-        donors[givers] = givers[random_cycle(len(givers), generator).to(givers.device)]
-    donor = donors.to(tokens.device)
+    # A text that is all ignored has no token to give: only the others take part.
+    gives = usable.any(1)
+    swapped = _has_evidence(rationale) & (gives.sum() > 1)
+    donor = (random_donors(gives, generator, itself) if donors is None else donors).to(tokens.device)
     near = F.max_pool1d((rationale == 1).float(), 2 * margin + 1, stride=1, padding=margin) > 0
     available = usable
     if without_evidence:
@@ -194,6 +198,7 @@ def swap_surroundings(
     generator: torch.Generator | None = None,
     without_evidence: bool = False,
     donors: Int[Tensor, " batch"] | None = None,
+    itself: bool = False,
 ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
     """Swap what lies outside the evidence with other samples of the batch, of images or texts.
 
@@ -203,7 +208,8 @@ def swap_surroundings(
         margin: Pixels or tokens around the evidence that are kept; None for 0.
         generator: The random numbers of the swap.
         without_evidence: Whether donors give their surroundings alone.
-        donors: For every sample the index of its donor; None for a random cycle.
+        donors: For every sample the index of its donor; None for random ones.
+        itself: Whether a random donor may be the sample itself.
 
     Returns:
         The input of all samples, and which samples were swapped.
@@ -212,7 +218,26 @@ def swap_surroundings(
         ValueError: If sizes differ or the margin is negative.
     """
     swap = swap_outside if explained.ndim == 4 else swap_tokens
-    return swap(explained, annotation, margin, generator, without_evidence, donors)
+    return swap(explained, annotation, margin, generator, without_evidence, donors, itself)
+
+
+def random_donors(
+    usable: Bool[Tensor, " batch"], generator: torch.Generator | None = None, itself: bool = True
+) -> Int[Tensor, " batch"]:
+    """Return for every usable sample a random one of these, each once; the others have themselves.
+
+    Args:
+        usable: Which samples give and take.
+        generator: The random numbers.
+        itself: Whether it may be the sample itself. Who never has itself for a donor has one of another class more
+            often than by chance. A shortcut that is easy to read would tell the other class then: of 16 samples of two
+            classes in 8 of 15, of 4 in 2 of 3.
+    """
+    donors = torch.arange(len(usable), device=usable.device)
+    givers = usable.nonzero().flatten()
+    order = torch.randperm(len(givers), generator=generator) if itself else random_cycle(len(givers), generator)
+    donors[givers] = givers[order.to(usable.device)]
+    return donors
 
 
 def random_cycle(count: int, generator: torch.Generator | None = None) -> Int[Tensor, " count"]:

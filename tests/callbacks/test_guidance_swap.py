@@ -25,7 +25,8 @@ SEED = hash((0, 0, 0, 1)) % 2**63
 
 def swapped_images(columns: dict[str, Tensor], rows: Tensor | None = None) -> dict[str, Tensor]:
     """The batch that the first step sees."""
-    swapped, _ = swap_outside(columns["image"], columns["mask"], 0, torch.Generator().manual_seed(SEED), True)
+    generator = torch.Generator().manual_seed(SEED)
+    swapped, _ = swap_outside(columns["image"], columns["mask"], 0, generator, without_evidence=True, itself=True)
     if rows is not None:
         swapped = torch.where(rows[:, None, None, None], swapped, columns["image"])
     return {**columns, "image": swapped}
@@ -58,7 +59,7 @@ def test_statistics_are_swapped_without_any_annotation(tmp_path, annotated):
     columns = annotated_data()
     del columns["mask"]
     images = columns["image"]
-    donor = random_cycle(6, torch.Generator().manual_seed(SEED))
+    donor = torch.randperm(6, generator=torch.Generator().manual_seed(SEED))
     swapped = swap_statistics(images, images[donor], value_range(list(images)))
     expected = plain_step({**columns, "image": swapped})
     # Where there is an annotation, it is not read: its values and its size may be anything.
@@ -185,9 +186,32 @@ def test_texts_are_given_words_of_others_surroundings():
         batch["rationale"].masked_fill(ignored, IGNORED),
         generator=torch.Generator().manual_seed(SEED),
         without_evidence=True,
+        itself=True,
     )
     torch.testing.assert_close(seen[0], expected)
     assert not torch.equal(seen[0], ids)
+
+
+def test_donors_of_a_trained_step_tell_nothing_of_the_class(tmp_path):
+    """Of four samples of two classes, each is given what a sample of its own class has half of the time.
+
+    Where nobody is its own donor, that would be once in three times, and what was swapped would tell the other class.
+    """
+    labels = torch.tensor([0, 0, 1, 1])
+    images = labels.double()[:, None, None, None].expand(4, 3, 16, 16).clone()
+    mask = torch.zeros(4, 16, 16, dtype=torch.uint8)
+    mask[:, :4, :4] = 1
+    seen: list[Tensor] = []
+    net = vit().double()
+    net.get_submodule("patch_embed").register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    guide = lrptrain.Guidance("swap", on_error="raise", compare_every_n_batches=0)
+    for _ in range(400):
+        with guide.step(net, {"image": images, "mask": mask, "label": labels}) as step:
+            step.guided(net(images).mean())
+    given = torch.stack(seen)[:, :, 0, -1, -1]
+    own = (given == labels).double().mean()
+    # The number of steps whose two donors of a class are its own has a standard deviation below sqrt(400) / 2.
+    assert abs(float(own) - 0.5) < 4 * 0.5 / 400**0.5
 
 
 def test_a_failure_leaves_the_batch_as_it_is(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """Training on texts that take their length, punctuation, markers or case from each other, in every kind of loop."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytorch_lightning as pl
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from guided import RATE
 from test_guidance_gradients import EXACT, assert_close
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 from word_pieces import ids_of, word_pieces
 
@@ -18,8 +18,8 @@ import lrptrain
 from lrptrain.batch.parts import TEXT_PROPERTIES, InputPart
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.findings import OVERALL, Evidence, Finding
-from lrptrain.guidance.swaps import random_donors
 from lrptrain.intervention.rewriting import rewritten
+from lrptrain.intervention.swap import random_donors
 
 SEED = hash((0, 0, 0, 1)) % 2**63
 TOKENIZER = word_pieces(model_max_length=40)
@@ -42,7 +42,7 @@ def bert() -> BertForSequenceClassification:
     config = BertConfig(
         vocab_size=len(TOKENIZER), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
         max_position_embeddings=40, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-        attn_implementation="eager", initializer_range=0.3,
+        initializer_range=0.3,
     )  # fmt: skip
     return BertForSequenceClassification(config).double()
 
@@ -73,7 +73,7 @@ def by_lightning(net: BertForSequenceClassification, options: dict[str, Any], at
         max_epochs=1, callbacks=[guidance], logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, accelerator="cpu", default_root_dir=at,
     )  # fmt: skip
-    trainer.fit(Module(net, tokenizer), DataLoader(rows_of(texts()), batch_size=6))
+    trainer.fit(Module(net, tokenizer), DataLoader(cast(Dataset, rows_of(texts())), batch_size=6))
     return guidance
 
 
@@ -134,11 +134,12 @@ def test_a_finding_that_a_person_has_judged_is_swapped_likewise(loop, tmp_path):
 
 
 def test_half_of_the_texts_stay_as_they_are_beside_wider_ones(tmp_path):
-    """In capitals some texts are longer than the batch is wide; what is not swapped is padded with them."""
-    seen = []
+    """With the markers of others some texts are longer than the batch is wide; all are padded alike."""
+    seen: list[Tensor] = []
     net = bert()
-    embed = net.bert.embeddings.forward
-    net.bert.embeddings.forward = lambda *args, **kwargs: (seen.append(kwargs["input_ids"]), embed(*args, **kwargs))[1]
+    net.bert.embeddings.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
+    )
     guidance = by_step(net, {"loss": {"swap": 0.5}, "swap": "markers", "on_error": "raise"}, tmp_path)
     swapped = int(guidance.values["guidance/swapped"])
     assert 0 < swapped < 6
@@ -221,7 +222,7 @@ def test_what_cannot_be_rewritten_is_refused_before_the_first_step(tmp_path):
 
 def test_a_run_goes_on_with_its_tokenizer(tmp_path):
     """What a checkpoint holds is no tokenizer: a resumed run looks for it again."""
-    options = {"loss": "swap", "swap": "case", "on_error": "raise"}
+    options: dict[str, Any] = {"loss": "swap", "swap": "case", "on_error": "raise"}
     first = by_step(bert(), options, tmp_path)
     net = bert()
     guidance = lrptrain.Guidance(**options, tokenizer=TOKENIZER)

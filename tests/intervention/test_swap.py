@@ -1,5 +1,7 @@
 """The one swap: its region, its donors, and what is exchanged."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from lrptrain.intervention.swap import (
     outside_evidence,
     places_in_order,
     random_cycle,
+    random_donors,
     swap_outside,
     swap_pixels,
     swap_places,
@@ -193,6 +196,42 @@ def test_donors_may_give_their_surroundings_alone():
     donor = random_cycle(5, torch.Generator().manual_seed(0))
     same = outside & ~dilate(mask == 1, default_margin((12, 12)))[donor]
     assert torch.equal(surrounded.permute(0, 2, 3, 1)[same], with_evidence.permute(0, 2, 3, 1)[same])
+
+
+def test_an_image_that_is_its_own_donor_stays_as_it_is():
+    images = numbered(3, 12)
+    mask = torch.zeros(3, 12, 12, dtype=torch.uint8)
+    mask[:, 4:8, 4:8] = 1
+    images[:, :, 4:9, 4:9] = 500
+    donors = torch.tensor([0, 2, 1])
+    surrounded, swapped = swap_outside(images, mask, without_evidence=True, donors=donors)
+    assert swapped.all()
+    assert torch.equal(surrounded[0], images[0])
+    assert not torch.equal(surrounded[1], images[1])
+
+
+def test_random_donors_are_each_usable_sample_once():
+    usable = torch.tensor([True, False, True, True])
+    orders = {tuple(random_donors(usable, torch.Generator().manual_seed(seed)).tolist()) for seed in range(60)}
+    assert orders == {(a, 1, b, c) for a, b, c in permutations((0, 2, 3))}
+    others = {
+        tuple(random_donors(usable, torch.Generator().manual_seed(seed), itself=False).tolist()) for seed in range(60)
+    }
+    assert others == {(2, 1, 3, 0), (3, 1, 0, 2)}
+
+
+@pytest.mark.parametrize("swap", [swap_outside, swap_tokens])
+def test_a_sample_is_its_own_donor_only_where_it_may_be(swap):
+    values = numbered(4) if swap is swap_outside else torch.arange(4)[:, None].expand(4, 7).clone()
+    annotation = square(4) if swap is swap_outside else (torch.arange(7) == 3).long().expand(4, 7)
+    last = values.flatten(1)[:, -1]
+
+    def own_donors(itself: bool) -> list[int]:
+        draws = [swap(values, annotation, 0, torch.Generator().manual_seed(seed), itself=itself) for seed in range(40)]
+        return [int((swapped.flatten(1)[:, -1] == last).sum()) for swapped, _ in draws]
+
+    assert set(own_donors(False)) == {0}
+    assert {0, 1, 2} <= set(own_donors(True)) <= {0, 1, 2, 4}
 
 
 @pytest.mark.parametrize("margin", [0, 2])
