@@ -29,7 +29,7 @@ def shortcut_score(effect_ratio: float, predictability: Predictability, focus: f
     Args:
         effect_ratio: The largest effect of a test over the effect that confirms a finding.
         predictability: How well plain features tell the answers and the labels; the answers alone count without labels.
-        focus: The share of the relevance on the annotation, 0..1; nan without annotations.
+        focus: The share of the relevance on the annotation, 0..1; nan without annotations, or positive relevance.
         chance: The annotated share of the area, 0..1; nan without annotations.
 
     Returns:
@@ -39,7 +39,8 @@ def shortcut_score(effect_ratio: float, predictability: Predictability, focus: f
     """
     labels = predictability.answers if math.isnan(predictability.labels) else predictability.labels
     plainness = math.sqrt(predictability.answers * labels)
-    missing_relevance = chance - focus
-    if math.isnan(missing_relevance):
+    if math.isnan(chance):
         return effect_ratio + WEIGHT * plainness
+    # Maps without any positive relevance lack none: the weight is that of the run's other evaluations.
+    missing_relevance = 0.0 if math.isnan(focus) else chance - focus
     return effect_ratio + WEIGHT_WITH_ANNOTATIONS * (plainness + missing_relevance)

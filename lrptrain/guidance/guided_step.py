@@ -24,6 +24,7 @@ from lrptrain.guidance.places import displaced_samples, moved_samples
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.guidance.swaps import Swapped
 from lrptrain.intervention.rewriting import widened
+from lrptrain.intervention.text_form import Padding, padding_of
 from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.outputs import has_one_logit
 from lrptrain.relevance.preserve import unwrap
@@ -243,6 +244,7 @@ class GuidedStep:
             # The backward pass frees what it has used, which the recording would hold.
             forwards[0].let_go()
             if not training.worked:
+                self._check_pooling(forwards[0])
                 self._check_reach(losses)
                 self._mention_one_logit()
             training.worked = True
@@ -279,7 +281,7 @@ class GuidedStep:
             self._match_evidence(explained)
             if len(explained) == 1 and not training.worked:
                 raise ValueError(
-                    "swap takes surroundings (or statistics) from other samples of the batch, and the first guided "
+                    "swap takes surroundings (or properties) from other samples of the batch, and the first guided "
                     "batch has one sample, so that nothing would ever change: use larger batches"
                 )
             # The swap distance of the same step swaps by the first stream: it is to measure other swaps than these.
@@ -298,11 +300,11 @@ class GuidedStep:
             # Of the guided samples alone, and drawn on the CPU: other devices draw other numbers from the same seed.
             chosen[self._rows.cpu()] = torch.rand(len(self._rows), generator=generator) < share
             chosen &= swapped.rows.cpu()
-            changed = _given_to(chosen, swapped, arguments, name)
+            changed = _given_to(chosen, swapped, arguments, name, training.reader.form.padding)
         except Exception as error:
             if not training.worked:
                 raise
-            training.failed.note("swapping surroundings", error)
+            training.failed.note("swapping samples", error)
             return {}
         self._swapped = int(chosen.sum())
         return changed
@@ -368,6 +370,23 @@ class GuidedStep:
                 stacklevel=2,
             )
         return ""
+
+    def _check_pooling(self, forward: InterceptedForward) -> None:
+        """Reject rewritten texts where the step goes on with what the model says of every token.
+
+        Raises:
+            ValueError: With the way out.
+        """
+        if not self._training.objective.swap_kind.rewrites:
+            return
+        try:
+            logits = forward.logits()
+        except Exception as error:
+            raise ValueError(
+                f"{type(self.model).__name__} gives back no logits of classes, and the step goes on by the attention "
+                f"mask of the texts as they were: say which module does all of it, {choice_of_parts(self.model)}"
+            ) from error
+        del logits
 
     def _check_reach(self, losses: Mapping[str, LossSum]) -> None:
         """Reject a loss whose gradient reaches no trained weight, and annotations that give no loss a gradient.
@@ -526,7 +545,7 @@ class _Stopwatch:
 
 
 def _given_to(
-    chosen: Bool[Tensor, " batch"], swapped: Swapped, arguments: Mapping[str, Any], name: str
+    chosen: Bool[Tensor, " batch"], swapped: Swapped, arguments: Mapping[str, Any], name: str, otherwise: Padding
 ) -> dict[str, Tensor]:
     """Return the changed arguments of a step in which some samples are swapped, each as a whole.
 
@@ -535,13 +554,15 @@ def _given_to(
         swapped: All samples, swapped.
         arguments: The arguments of the user's step.
         name: The one that is explained.
+        otherwise: What fills up texts of which all are equally long.
     """
     after = {name: swapped.explained, **swapped.arguments}
     before = {each: arguments[each] for each in after}
     if swapped.arguments:
-        width = swapped.explained.shape[1]
-        texts = widened({"input_ids": before[name], **{each: before[each] for each in swapped.arguments}}, width)
-        before = {name: texts["input_ids"], **{each: texts[each] for each in swapped.arguments}}
+        others = {each: before[each] for each in swapped.arguments}
+        padding = padding_of({"input_ids": before[name], **others}, otherwise)
+        texts = widened({"input_ids": before[name], **others}, swapped.explained.shape[1], padding)
+        before = {name: texts["input_ids"], **{each: texts[each] for each in others}}
     # [batch, 1, ...] beside [batch, ...]
     rows = {each: chosen.to(values.device).view(-1, *[1] * (values.ndim - 1)) for each, values in after.items()}
     return {each: torch.where(rows[each], values, before[each]) for each, values in after.items()}

@@ -19,6 +19,7 @@ from lrptrain.guidance.swaps import FINDINGS, Swap, SwapName
 from lrptrain.guidance.text_swaps import TextReader, text_swap
 from lrptrain.intervention.parts import follow_confirmed
 from lrptrain.intervention.swap import LARGE_RING, ring_share
+from lrptrain.intervention.text_form import text_form
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.messages import inform
@@ -43,7 +44,8 @@ class GuidedTraining:
         named: What findings name, where that is swapped; None else.
         task: What the user says that the model's output means.
         tokenizer: What the user says that reads the texts.
-        sources: Who is asked for the tokenizer beside the model, where the user names none.
+        sources: Returns who is asked for the tokenizer beside the model, where the user names none.
+        reader: What reads the texts that are rewritten.
         schedule: How the weight rises and falls.
         strength: What scales the guidance.
         values: The values of the last guided batch, by the names that they are logged under.
@@ -105,8 +107,8 @@ class GuidedTraining:
         )
         self.task = task
         self.tokenizer = tokenizer
-        self.sources: NameSources = ()
-        self._reader = reader
+        self.sources: Callable[[], NameSources] = tuple
+        self.reader = reader
         self.schedule = Schedule(warmup_steps, decay)
         check_counts(every_n_batches=every_n_batches, max_samples=1 if max_samples is None else max_samples)
         if not 0 < annotated_fraction <= 1:
@@ -195,13 +197,23 @@ class GuidedTraining:
             find_task(self.task, model)
         if self.objective.swap_kind.rewrites and not self._sought_tokenizer:
             self._sought_tokenizer = True
-            self._reader.tokenizer = find_tokenizer(self.tokenizer, [*self.sources, trained])
+            self.reader.form = text_form(self._find_tokenizer(trained), trained)
         if isinstance(self.named, FollowedParts):
             self._follow(self.named, trained)
         columns, rows = self.batches.read(batch, self.worked, self.objective.task)
         if len(rows) and not self.worked:
             self._mention_margin(columns["evidence"][rows.to(columns["evidence"].device)])
         return GuidedStep(self, model, trained, batch, columns, rows, progress, processes)
+
+    def _find_tokenizer(self, trained: nn.Module) -> Any:
+        """Return what reads the texts; None where nobody names it, and for lengths what can be had without effort."""
+        if self.tokenizer is None and self.objective.swap_kind.name == "length":
+            # Nothing is read: a tokenizer that would be loaded from afar only says what fills the texts up.
+            attributes = [
+                value for source in (*self.sources(), trained) for value in getattr(source, "__dict__", {}).values()
+            ]
+            return next((each for each in attributes if callable(getattr(each, "convert_ids_to_tokens", None))), None)
+        return find_tokenizer(self.tokenizer, [*self.sources(), trained])
 
     def _follow(self, followed: FollowedParts, trained: nn.Module) -> None:
         """Swap what the run's own monitor has confirmed by now, too, and say so.

@@ -17,7 +17,7 @@ from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.parts import PROPERTIES, TEXT_PROPERTIES, InputPart
 from lrptrain.guidance.swaps import FINDINGS, SWAPS, Swap, Swapped
-from lrptrain.guidance.text_swaps import TextReader, as_swapped
+from lrptrain.guidance.text_swaps import TextReader
 from lrptrain.intervention.parts import Confirmed, check_medium, where_it_lies
 from lrptrain.intervention.swap import places_in_order, random_donors, random_places, swap_places
 
@@ -170,12 +170,11 @@ class NamedParts:
         if not properties:
             return Swapped(changed, rows)
         # Words first: the rationale says where they stand as long as the texts are not rewritten.
-        usable = (rationale != IGNORED).any(1).to(texts.device)
-        takers = random_donors(usable, generator) if donors is None else donors
+        usable = (rationale != IGNORED).any(1)
         # Without the ids as they were, which go by the places of their tokens as these do.
         others = {name: values for name, values in arguments.items() if values is not texts}
-        rewritten = self.reader.rewritten(properties, changed, others, takers)
-        return as_swapped(rewritten, rows | (usable & (usable.sum() > 1)))
+        rewritten = self.reader.rewritten(properties, changed, others, usable, generator, donors)
+        return rewritten._replace(rows=rewritten.rows | rows)
 
 
 class FollowedParts(NamedParts):

@@ -8,50 +8,102 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Int, Shaped
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.parts import TextProperty
 from lrptrain.guidance.swaps import Swap, Swapped
+from lrptrain.intervention.lengths import are_single_texts, inner_tokens
 from lrptrain.intervention.rewriting import COLUMNS, rewritten
 from lrptrain.intervention.swap import random_donors
+from lrptrain.intervention.text_form import TextForm
 
 
 class TextReader:
     """What reads texts in order to rewrite them.
 
     Attributes:
-        tokenizer: That of the model's texts; None as long as nobody has named one.
+        form: How the texts of the model are made up, as far as it is known before the first batch.
     """
 
     def __init__(self) -> None:
-        self.tokenizer: Any = None
+        self.form = TextForm()
+        self._are_single = False
 
     def rewritten(
         self,
         kinds: Sequence[TextProperty],
         explained: Tensor,
         arguments: Mapping[str, Any],
-        donors: Int[Tensor, " batch"],
-    ) -> dict[str, Tensor]:
-        """Return texts that take properties of their donors, as arguments of the model by name.
+        usable: Bool[Tensor, " batch"],
+        generator: torch.Generator | None,
+        donors: Int[Tensor, " batch"] | None,
+    ) -> Swapped:
+        """Return texts that take properties of their donors.
 
         Args:
             kinds: The properties, in the order in which they are swapped.
             explained: The token ids, perhaps others than those among the arguments.
             arguments: All arguments that the step gives the model.
-            donors: For every text the index of its donor, perhaps itself.
+            usable: Which texts take part.
+            generator: The random numbers of who gives to whom.
+            donors: For every text the index of its donor, perhaps itself; None for random ones.
 
         Raises:
             ValueError: If the texts of this step cannot be rewritten, with the reason.
         """
         texts = _texts(kinds, explained, arguments)
-        if self.tokenizer is None and any(kind != "length" for kind in kinds):
-            raise ValueError(f"a swap of {_listed(kinds)} reads the texts: pass tokenizer=, that of the model")
         for kind in kinds:
-            texts = rewritten(kind, texts, donors, self.tokenizer)
-        return texts
+            self._check_reading(kind)
+        usable = usable.to(explained.device) & inner_tokens(texts).any(1)
+        rows = usable & (usable.sum() > 1)
+        if rows.any():
+            self._check_single(kinds, texts)
+        takers = random_donors(usable, generator) if donors is None else donors.to(explained.device)
+        # Who takes no part stays as it is, whatever donors were drawn before.
+        takers = torch.where(rows, takers, torch.arange(len(takers), device=takers.device))
+        for kind in kinds:
+            texts = rewritten(kind, texts, takers, self.form)
+        others = {name: values for name, values in texts.items() if name != "input_ids"}
+        return Swapped(texts["input_ids"], rows, others)
+
+    def _check_reading(self, kind: TextProperty) -> None:
+        """Reject a swap without what reads the texts.
+
+        Raises:
+            ValueError: With the way out.
+        """
+        tokenizer = self.form.tokenizer
+        if kind == "length":
+            return
+        if tokenizer is None:
+            raise ValueError(f"a swap of {kind} reads the texts: pass tokenizer=, that of the model")
+        if kind != "case":
+            return
+        if not callable(tokenizer) or not hasattr(tokenizer, "decode"):
+            raise ValueError(
+                f"a swap of case writes texts anew, and {type(tokenizer).__name__} cannot: it takes a tokenizer such "
+                "as those of transformers, which is called with a text and has decode"
+            )
+        small, large = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("a", "A"))
+        if small == large:
+            raise ValueError("the tokenizer reads capitals as small letters: there is nothing that case could change")
+
+    def _check_single(self, kinds: Sequence[TextProperty], texts: Mapping[str, Tensor]) -> None:
+        """Reject pairs; where nobody knows what a separator is, by the first batch.
+
+        Raises:
+            ValueError: If they are pairs.
+        """
+        if self._are_single and not self.form.ends:
+            return
+        if not are_single_texts([texts], self.form.ends):
+            raise ValueError(
+                f"a swap of {_listed(kinds)} is one of single texts, and these are pairs, such as a question and an "
+                "answer"
+            )
+        self._are_single = True
 
 
 def text_swap(kind: TextProperty, reader: TextReader) -> Swap:
@@ -78,19 +130,7 @@ def _exchange(
 ) -> Swapped:
     """Give every text a property of another one; see `Swap`."""
     usable = (annotation != IGNORED).flatten(1).any(1)
-    takers = random_donors(usable, generator) if donors is None else donors
-    texts = reader.rewritten((kind,), explained, arguments, takers)
-    return as_swapped(texts, usable & (usable.sum() > 1))
-
-
-def as_swapped(texts: dict[str, Tensor], rows: Tensor) -> Swapped:
-    """Return rewritten texts as the input of a model and its other arguments.
-
-    Args:
-        texts: As `TextReader.rewritten` returns them.
-        rows: Which texts took part.
-    """
-    return Swapped(texts["input_ids"], rows, {name: values for name, values in texts.items() if name != "input_ids"})
+    return reader.rewritten((kind,), explained, arguments, usable, generator, donors)
 
 
 def _texts(kinds: Sequence[TextProperty], explained: Tensor, arguments: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -98,7 +138,7 @@ def _texts(kinds: Sequence[TextProperty], explained: Tensor, arguments: Mapping[
 
     Raises:
         ValueError: If these are no texts by their ids with an attention mask, or if something else goes by the places
-            of their tokens, which move.
+            of their tokens, which move, or by their number.
     """
     swap = f"a swap of {_listed(kinds)} rewrites texts"
     mask = arguments.get("attention_mask")
@@ -107,20 +147,34 @@ def _texts(kinds: Sequence[TextProperty], explained: Tensor, arguments: Mapping[
             f"{swap} by their token ids, and the model is given {tuple(explained.shape)} of {explained.dtype}"
         )
     if not isinstance(mask, Tensor) or mask.shape != explained.shape:
-        raise ValueError(f"{swap}, which changes how long they are: the step has to give the model an attention_mask")
-    # Replaced as a whole below: the ids come under the name that the model has for them.
+        raise ValueError(
+            f"{swap}, which changes how long they are: the step has to give the model an argument attention_mask of "
+            "their shape"
+        )
+    # The ids themselves come under the name that the model has for them; soft labels are no places.
     others = [
         name
         for name, values in arguments.items()
         if isinstance(values, Tensor)
-        and name not in COLUMNS
-        and values.shape[:2] == explained.shape
         and values is not explained
+        and name not in (*COLUMNS, "label", "labels")
+        and (_goes_by_places(values, explained) or _are_lengths(values, mask))
     ]
     if others:
         raise ValueError(f"{swap}, and {', '.join(others)} goes by the places of their tokens: leave it out")
     columns = {name: arguments[name] for name in COLUMNS[1:] if isinstance(arguments.get(name), Tensor)}
     return {"input_ids": explained, **columns}
+
+
+def _goes_by_places(values: Tensor, explained: Tensor) -> bool:
+    """Return whether an argument has a value for every token of every text, or of all alike."""
+    return values.ndim > 1 and values.shape[1] == explained.shape[1] and values.shape[0] in (1, len(explained))
+
+
+def _are_lengths(values: Tensor, mask: Tensor) -> bool:
+    """Return whether an argument says how long every text is."""
+    lengths = (mask != 0).sum(1)
+    return values.shape == lengths.shape and bool((values.to(lengths.device) == lengths).all())
 
 
 def _listed(kinds: Sequence[TextProperty]) -> str:

@@ -20,6 +20,7 @@ from lrptrain.guidance.loop import LoopStep
 from lrptrain.trainers.discover import find_model
 from lrptrain.trainers.loops import bare_model
 from lrptrain.trainers.processes import torch_processes
+from lrptrain.trainers.transformers_trainer import trainer_name_sources
 from lrptrain.trainers.wrapping import wrap_method
 
 transformers = require("transformers", "transformers")
@@ -72,7 +73,7 @@ def guide(
     if _is_guided(trainer):
         raise ValueError("one guidance per trainer: combine losses, as in loss='consistency+energy'")
     guidance = GuidedTraining(loss, weight, **options)
-    guidance.sources = [trainer]  # its processing_class may be a tokenizer
+    guidance.sources = lambda: trainer_name_sources(trainer, trainer.model, trainer.processing_class)
     trainer.add_callback(_Callback(_GuidedTrainer(trainer, guidance, model)))
     return guidance
 

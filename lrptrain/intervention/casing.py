@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from lrptrain.intervention.text_form import Padding
 from lrptrain.intervention.words import padded_like
 
 _FIRST_LETTERS = re.compile("(?<![\\w'\N{RIGHT SINGLE QUOTATION MARK}])[^\\W\\d_]")
@@ -106,21 +107,25 @@ def most_tokens(longest: int, tokenizer: Any) -> int:
     return limit if longest <= limit < 10**6 else longest
 
 
-def in_all_cases(texts: Sequence[Sequence[int]], tokenizer: Any) -> tuple[CasedText | None, ...]:
+def in_all_cases(texts: Sequence[Sequence[int]], tokenizer: Any, most: int = 0) -> tuple[CasedText | None, ...]:
     """Return every text in the styles that any of them has; see `in_cases`.
 
     Args:
         texts: The token ids of every text, of which the first and the last are special ones.
         tokenizer: As for `in_cases`.
+        most: As for `in_cases`; 0 for what the tokenizer says, or the longest text.
     """
-    most = most_tokens(max(map(len, texts), default=0), tokenizer)
+    most = most or most_tokens(max(map(len, texts), default=0), tokenizer)
     # Only what is there can be lent: a style that no text has may be cut into many more tokens.
     styles = {style_of(as_written(ids, tokenizer)) for ids in texts}
     return tuple(in_cases(ids, tokenizer, most, styles) for ids in texts)
 
 
 def written_like(
-    batch: Mapping[str, Tensor], own: Sequence[CasedText], donors: Sequence[CasedText]
+    batch: Mapping[str, Tensor],
+    own: Sequence[CasedText],
+    donors: Sequence[CasedText],
+    padding: Padding | None = None,
 ) -> dict[str, Tensor]:
     """Return texts, each in the style of its donor.
 
@@ -128,6 +133,7 @@ def written_like(
         batch: The texts as they are, whose padding the result has.
         own: The same in every case.
         donors: The donor of every text.
+        padding: What fills up the result; None for what fills up the texts.
     """
     versions = [text.versions[donor.style] for text, donor in zip(own, donors, strict=True)]
-    return padded_like(batch, [version for version in versions if version is not None])
+    return padded_like(batch, [version for version in versions if version is not None], padding)

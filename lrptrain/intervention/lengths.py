@@ -6,13 +6,14 @@ that of a donor of another class and that of a donor of its own, of exactly the 
 the shortest of the three texts, repeated to fill the longer ones. The two differ in how long they are.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from lrptrain.batch.content import attended_tokens, end_tokens
+from lrptrain.intervention.text_form import Padding, padding_of
 
 
 def inner_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
@@ -24,22 +25,23 @@ def inner_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
     return attended & ~end_tokens(attended)
 
 
-def are_single_texts(batches: Sequence[Mapping[str, Tensor]]) -> bool:
+def are_single_texts(batches: Sequence[Mapping[str, Tensor]], ends: Collection[int] = ()) -> bool:
     """Return whether no text is a pair, such as a question and an answer.
 
     Pairs have several token types, or within them the separator that all texts end with.
 
     Args:
         batches: Texts with `input_ids` and, where they have them, `attention_mask` and `token_type_ids`.
+        ends: The special tokens that may be a separator; any token where nobody knows.
     """
-    ends: set[int] = set()
+    last_tokens: set[int] = set()
     for batch in batches:
         attended = attended_tokens(batch)
         # The last attended token of every text, wherever the padding is.
         last = attended & (attended.flip(1).cumsum(1).flip(1) == 1)
-        ends |= set(batch["input_ids"][last].tolist())
+        last_tokens |= set(batch["input_ids"][last].tolist())
     # Where texts end differently, there is no separator, and a full stop at the end is a word.
-    separators = ends if len(ends) == 1 else set()
+    separators = last_tokens if len(last_tokens) == 1 and (not ends or last_tokens <= set(ends)) else set()
     for batch in batches:
         within = inner_tokens(batch)
         if "token_type_ids" in batch:
@@ -53,18 +55,22 @@ def are_single_texts(batches: Sequence[Mapping[str, Tensor]]) -> bool:
     return True
 
 
-def at_lengths(batch: Mapping[str, Tensor], lengths: Sequence[Int[Tensor, " batch"]]) -> Iterator[dict[str, Tensor]]:
+def at_lengths(
+    batch: Mapping[str, Tensor], lengths: Sequence[Int[Tensor, " batch"]], padding: Padding | None = None
+) -> Iterator[dict[str, Tensor]]:
     """Yield the texts at each of several lengths, every time made of the same of their own tokens.
 
     Args:
         batch: Texts with `input_ids` and `attention_mask`; of the rest, `token_type_ids` are kept.
         lengths: For each result the number of inner tokens (see `inner_tokens`) that every text is to have.
+        padding: What fills up the results; None for what fills up the texts.
     """
+    padding = padding_of(batch) if padding is None else padding
     own_length = inner_tokens(batch).sum(1)
     lengths = [length.clamp(min=1) for length in lengths]
     kept_length = torch.stack([own_length, *lengths]).amin(0).clamp(min=1)
     for length in lengths:
-        yield _at_length(batch, own_length, kept_length, length)
+        yield _at_length(batch, own_length, kept_length, length, padding)
 
 
 def _at_length(
@@ -72,6 +78,7 @@ def _at_length(
     own_length: Int[Tensor, " batch"],
     kept_length: Int[Tensor, " batch"],
     length: Int[Tensor, " batch"],
+    padding: Padding,
 ) -> dict[str, Tensor]:
     """Return texts of another length, that begin and end as they did: what is cut or put in is in the middle.
 
@@ -80,13 +87,11 @@ def _at_length(
         own_length: The number of inner tokens of every text.
         kept_length: How many of these it keeps: one half of them are its first ones, the other half its last ones.
         length: The number of inner tokens of the result, at least as many as are kept.
+        padding: What fills up the result.
     """
     attended = attended_tokens(batch)
     width = int(length.max()) + 2
-    # The padding stays on its side. A tokenizer that puts it on the left leaves none to the longest text of a batch:
-    # one text that begins with it tells for all.
-    padded_left = (~attended[:, 0]).any()
-    offset = torch.where(padded_left, width - 2 - length[:, None], 0)
+    offset = width - 2 - length[:, None] if padding.on_the_left else 0
     # [batch, width]: the number of each inner token; -1 is the special token before them, `length` that behind them.
     number = torch.arange(width, device=length.device) - 1 - offset
     is_text = (number >= -1) & (number <= length[:, None])
@@ -103,10 +108,7 @@ def _at_length(
     # Among the attended tokens, which a stable sort puts first and leaves in their order.
     order = (~attended).to(torch.uint8).sort(dim=1, stable=True).indices
     places = order.gather(1, (of_own + 1).clamp(0, order.shape[1] - 1))
-    # Models that look for the padding by its id need that of their tokenizer.
-    padding = batch["input_ids"][~attended]
-    pad = int(padding[0]) if len(padding) else 0
-    longer = {"input_ids": batch["input_ids"].gather(1, places).masked_fill(~is_text, pad)}
+    longer = {"input_ids": batch["input_ids"].gather(1, places).masked_fill(~is_text, padding.token)}
     longer["attention_mask"] = is_text.to(batch["attention_mask"].dtype)
     if "token_type_ids" in batch:
         longer["token_type_ids"] = batch["token_type_ids"].gather(1, places).masked_fill(~is_text, 0)

@@ -5,6 +5,7 @@ else a text says stays. A donor that has none leaves the text without, so that w
 which of these words there are, how many, where, and on their being there at all.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch.content import attended_tokens
+from lrptrain.intervention.text_form import Padding, padding_of
 
 Span = tuple[int, int]
 """The first token of some words, and the one behind them."""
@@ -36,6 +38,8 @@ def with_words_of(
     own: Sequence[TextWords],
     given: Sequence[TextWords],
     most: int,
+    padding: Padding | None = None,
+    ends: tuple[bool, bool] = (True, True),
 ) -> dict[str, Tensor]:
     """Return the texts without their chosen words, and with those of their donors.
 
@@ -48,27 +52,28 @@ def with_words_of(
         own: The words of the texts.
         given: The words of the donors.
         most: So many tokens a text may have, special ones included.
+        padding: What fills up the result; None for what fills up the texts.
+        ends: Whether texts begin, and end, with a special token, which stays where it is.
     """
     texts = [_attended_ids(batch, row) for row in range(len(own))]
     lenders = [_attended_ids(donors, row) for row in range(len(given))]
-    swapped = [_swapped(*pair, most) for pair in zip(texts, own, lenders, given, strict=True)]
-    return padded_like(batch, swapped)
+    swapped = [_swapped(*pair, most, ends) for pair in zip(texts, own, lenders, given, strict=True)]
+    return padded_like(batch, swapped, padding)
 
 
-def padded_like(batch: Mapping[str, Tensor], texts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+def padded_like(
+    batch: Mapping[str, Tensor], texts: Sequence[Sequence[int]], padding: Padding | None = None
+) -> dict[str, Tensor]:
     """Return texts, all their tokens included, as a batch whose padding is that of another one.
 
     Args:
         batch: Texts with `input_ids` and `attention_mask`. Where it has `token_type_ids`, those of its first tokens are
             taken for all.
         texts: The token ids of every text of the result.
+        padding: What fills them up; None for what fills up the batch.
     """
     attended = attended_tokens(batch)
-    # Models that look for the padding by its id need that of their tokenizer.
-    padding = batch["input_ids"][~attended]
-    pad = int(padding[0]) if len(padding) else 0
-    # The padding stays on its side; one text that begins with it tells for all.
-    on_the_left = bool((~attended[:, 0]).any())
+    pad, on_the_left = padding_of(batch) if padding is None else padding
     width = max(len(text) for text in texts)
     ids = torch.full((len(texts), width), pad, dtype=batch["input_ids"].dtype)
     mask = torch.zeros((len(texts), width), dtype=batch["attention_mask"].dtype)
@@ -92,7 +97,14 @@ def _attended_ids(batch: Mapping[str, Tensor], row: int) -> dict[int, int]:
     return {index: ids[index] for index in attended}
 
 
-def _swapped(text: dict[int, int], own: TextWords, donor: dict[int, int], given: TextWords, most: int) -> list[int]:
+def _swapped(
+    text: dict[int, int],
+    own: TextWords,
+    donor: dict[int, int],
+    given: TextWords,
+    most: int,
+    ends: tuple[bool, bool],
+) -> list[int]:
     """Return the token ids of a text with the chosen words of its donor.
 
     Args:
@@ -101,10 +113,11 @@ def _swapped(text: dict[int, int], own: TextWords, donor: dict[int, int], given:
         donor: The tokens of the donor, likewise.
         given: The donor's words.
         most: So many tokens it may have.
+        ends: Whether there is a special token at its beginning, and at its end.
     """
-    if len(text) < 2:
+    before, middle, behind = _in_three(list(text), ends)
+    if len(text) < sum(ends):
         return list(text.values())
-    first, *middle, last = text
     chosen = _inside(own.chosen)
     rest = [index for index in middle if index not in chosen]
     # Nothing is put between the pieces of a word. e.g. rest tokens "see" "play" "##ing": places 0, 1 and 3.
@@ -112,20 +125,38 @@ def _swapped(text: dict[int, int], own: TextWords, donor: dict[int, int], given:
     places = [number for number, index in enumerate(rest) if index in starts or number == 0]
     places.append(len(rest))
     put: dict[int, list[int]] = {}
-    for span, share in zip(given.chosen, _shares(donor, given), strict=True):
-        place = min(places, key=lambda each: abs(each - share * len(rest)))
+    for span, share in zip(given.chosen, _shares(donor, given, ends), strict=True):
+        place = _nearest(places, share * len(rest))
         put.setdefault(place, []).extend(donor[index] for index in range(*span))
     words = [*put.get(0, ())]
     for number, index in enumerate(rest, 1):
         words += [text[index], *put.get(number, ())]
-    return [text[first], *words[: most - 2], text[last]]
+    room = most - len(before) - len(behind)
+    return [*(text[index] for index in before), *words[:room], *(text[index] for index in behind)]
 
 
-def _shares(donor: dict[int, int], given: TextWords) -> list[float]:
+def _in_three(places: list[int], ends: tuple[bool, bool]) -> tuple[list[int], list[int], list[int]]:
+    """Return the places of the special token at the beginning, of what stands between, and of that at the end."""
+    first = int(ends[0])
+    last = max(len(places) - int(ends[1]), first)
+    return places[:first], places[first:last], places[last:]
+
+
+def _nearest(places: list[int], wanted: float) -> int:
+    """Return the nearest of some numbers that rise, of two equally near ones the lower one."""
+    behind = bisect_left(places, wanted)
+    if behind in (0, len(places)):
+        return places[max(behind - 1, 0)]
+    below = places[behind - 1]
+    above = places[behind]
+    return below if wanted - below <= above - wanted else above
+
+
+def _shares(donor: dict[int, int], given: TextWords, ends: tuple[bool, bool]) -> list[float]:
     """Return behind which share of the donor's other tokens each chosen span stands, in [0, 1]."""
     chosen = _inside(given.chosen)
-    rest = [index for index in list(donor)[1:-1] if index not in chosen]
-    return [sum(index < start for index in rest) / max(len(rest), 1) for start, _ in given.chosen]
+    rest = [index for index in _in_three(list(donor), ends)[1] if index not in chosen]
+    return [bisect_left(rest, start) / max(len(rest), 1) for start, _ in given.chosen]
 
 
 def _inside(spans: Sequence[Span]) -> set[int]:

@@ -53,14 +53,14 @@ def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, 
         is_first_process=is_first,
         progress=tqdm_bar if is_first and not args.disable_tqdm and shows_progress() else no_bar,
         loggers=experiments(trainer) if is_first else (),
-        name_sources=_name_sources(trainer, bare, tokenizer),
+        name_sources=trainer_name_sources(trainer, bare, tokenizer),
         hyperparameter_sources=[args, trainer.optimizer],
         step_name="the Trainer",
         share_done=min(state.global_step / state.max_steps, 1.0) if state.max_steps > 0 else None,
     )
 
 
-def _name_sources(trainer: Any, model: nn.Module, tokenizer: Any) -> list[Any]:
+def trainer_name_sources(trainer: Any, model: nn.Module, tokenizer: Any) -> list[Any]:
     """Return who knows the tokenizer and the names of classes: the Trainer, its evaluation set and the model."""
     names = SimpleNamespace(tokenizer=getattr(tokenizer, "tokenizer", tokenizer))
     datasets = trainer.eval_dataset

@@ -1,5 +1,6 @@
 """Training on texts that take their length, punctuation, markers or case from each other, in every kind of loop."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -11,7 +12,15 @@ from guided import RATE
 from test_guidance_gradients import EXACT, assert_close
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    DataCollatorWithPadding,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    Trainer,
+    TrainingArguments,
+)
 from word_pieces import ids_of, word_pieces
 
 import lrptrain
@@ -20,9 +29,10 @@ from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.findings import OVERALL, Evidence, Finding
 from lrptrain.intervention.rewriting import rewritten
 from lrptrain.intervention.swap import random_donors
+from lrptrain.intervention.text_form import TextForm
 
 SEED = hash((0, 0, 0, 1)) % 2**63
-TOKENIZER = word_pieces(model_max_length=40)
+TOKENIZER = word_pieces(model_max_length=40, cls_token="[CLS]", sep_token="[SEP]")
 WRITTEN = ["so it goes ! !", "NO WAY", "See 1984 . now", "# go to @ me", "a b c d e f g", "x"]
 LENGTH = Finding(
     "reliance_on_length", OVERALL, "predicted", None, 0.95, 0, 0, 0, state="confirmed",
@@ -30,8 +40,8 @@ LENGTH = Finding(
 )  # fmt: skip
 
 
-def texts() -> dict[str, Tensor]:
-    rows = [ids_of(text) for text in WRITTEN]
+def texts(written: Sequence[str] = WRITTEN) -> dict[str, Tensor]:
+    rows = [ids_of(text) for text in written]
     width = max(map(len, rows))
     ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
     return {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": torch.arange(6) % 2}
@@ -107,7 +117,7 @@ def step_by_hand(kind: Any) -> dict[str, Tensor]:
     batch = texts()
     labels = batch.pop("labels")
     donors = random_donors(torch.ones(6, dtype=torch.bool), torch.Generator().manual_seed(SEED))
-    changed = rewritten(kind, batch, donors, TOKENIZER)
+    changed = rewritten(kind, batch, donors, TextForm(TOKENIZER, most=40))
     assert changed["input_ids"].tolist() != batch["input_ids"].tolist()
     net = bert()
     F.cross_entropy(net(**changed).logits, labels).backward()
@@ -133,23 +143,38 @@ def test_a_finding_that_a_person_has_judged_is_swapped_likewise(loop, tmp_path):
         RelevanceGuidance("swap", swap=[LENGTH])
 
 
-def test_half_of_the_texts_stay_as_they_are_beside_wider_ones(tmp_path):
-    """With the markers of others some texts are longer than the batch is wide; all are padded alike."""
-    seen: list[Tensor] = []
+def tokens_of(ids: Tensor, mask: Tensor) -> list[list[int]]:
+    """The ids of every text without its padding."""
+    return [row[attended != 0].tolist() for row, attended in zip(ids, mask, strict=True)]
+
+
+def test_half_of_the_texts_stay_as_they_are_beside_wider_ones():
+    """Texts that are given longer numbers make the batch wider; what is not swapped is filled up with them."""
+    batch = texts(["abcdefg 7", "x 198419841984", "u", "v 5", "abcdef 61", "w"])
+    before = batch["input_ids"].shape[1]
     net = bert()
-    net.bert.embeddings.register_forward_pre_hook(
-        lambda _, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
+    seen: list[tuple[Tensor, Tensor]] = []
+    net.bert.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append((args[0], kwargs["attention_mask"])), with_kwargs=True
     )
-    guidance = by_step(net, {"loss": {"swap": 0.5}, "swap": "markers", "on_error": "raise"}, tmp_path)
-    swapped = int(guidance.values["guidance/swapped"])
-    assert 0 < swapped < 6
-    before = texts()
-    (given, *_) = seen
-    width = before["input_ids"].shape[1]
-    assert given.shape[1] >= width
-    same = [torch.equal(given[row, :width], before["input_ids"][row]) for row in range(6)]
-    assert sum(same) >= 6 - swapped
-    assert not all(same)
+    widths = set()
+    for seed in range(8):
+        guidance = lrptrain.Guidance(
+            {"swap": 0.5}, swap="markers", on_error="raise", tokenizer=TOKENIZER, seed=seed, compare_every_n_batches=0
+        )
+        with guidance.step(net, batch) as step:
+            step.guided(net(**batch).loss)
+        ids, mask = seen.pop()
+        widths.add(ids.shape[1])
+        written = [ids_row[mask_row != 0].tolist() for ids_row, mask_row in zip(ids, mask, strict=True)]
+        own = [
+            row[:length]
+            for row, length in zip(batch["input_ids"].tolist(), batch["attention_mask"].sum(1), strict=True)
+        ]
+        same = sum(one == other for one, other in zip(written, own, strict=True))
+        assert 6 - int(guidance.values["guidance/swapped"]) <= same
+        assert (ids[mask == 0] == 0).all()
+    assert min(widths) == before < max(widths)
 
 
 class Wrapped(torch.nn.Module):
@@ -175,6 +200,126 @@ def test_a_model_with_other_names_takes_words_and_lengths():
     assert guidance.values["guidance/swap_distance"] > 0
 
 
+def test_ids_of_another_name_are_no_argument_beside_the_text():
+    net = Wrapped()
+    guidance = lrptrain.Guidance("swap", swap="length", on_error="raise")
+    batch = texts()
+    with guidance.step(net, {**batch, "label": batch["labels"]}) as step:
+        step.guided(F.cross_entropy(net(batch["input_ids"], batch["attention_mask"] != 0), batch["labels"]))
+    assert guidance.values["guidance/swapped"] == 6
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_a_model_that_looks_for_its_padding_finds_it(padded):
+    """GPT-2 reads its answer at the last token that is no padding: each text has the answer that it has alone."""
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=len(TOKENIZER), n_embd=16, n_layer=1, n_head=2, n_positions=40, pad_token_id=9,
+        initializer_range=0.3, embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0, bos_token_id=2, eos_token_id=3,
+    )  # fmt: skip
+    net = GPT2ForSequenceClassification(config).double()
+    batch = texts()
+    batch["input_ids"][batch["attention_mask"] == 0] = 9
+    if not padded:
+        batch = {name: values[2:4] for name, values in batch.items()}
+        batch["attention_mask"] = torch.ones_like(batch["attention_mask"])
+        batch["input_ids"] = torch.tensor([ids_of("a ! 19"), ids_of("b c d e")])
+        batch = {name: values[:, :6] if values.ndim == 2 else values for name, values in batch.items()}
+    for seed in range(5):
+        seen: list[tuple[Tensor, Tensor]] = []
+        handle = net.transformer.register_forward_pre_hook(
+            lambda _, args, kwargs, seen=seen: seen.append((args[0], kwargs["attention_mask"])), with_kwargs=True
+        )
+        guidance = lrptrain.Guidance(
+            "swap", swap="markers", on_error="raise", tokenizer=TOKENIZER, seed=seed, compare_every_n_batches=0
+        )
+        with guidance.step(net, batch) as step:
+            logits = net(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+            step.guided(logits.sum())
+        handle.remove()
+        ((ids, mask),) = seen
+        for row, one_mask, answer in zip(ids, mask, logits, strict=True):
+            alone = row[one_mask != 0][None]
+            assert torch.allclose(net(input_ids=alone).logits[0], answer, atol=1e-12)
+
+
+def test_a_step_that_pools_by_the_mask_as_it_was_is_refused():
+    net = bert()
+    guidance = lrptrain.Guidance("swap", swap="length", model="bert")
+    batch = texts()
+    mask = batch["attention_mask"]
+    with guidance.step(net, batch) as step:
+        hidden = net.bert(batch["input_ids"], mask).last_hidden_state
+        pooled = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+        loss = F.cross_entropy(net.classifier(pooled), batch["labels"])
+        with pytest.raises(ValueError, match="BertModel gives back no logits of classes, and the step goes on by the"):
+            step.guided(loss)
+
+
+def test_no_text_becomes_longer_than_the_model_can_read():
+    """The tokenizer would take 40 tokens, the model has positions for as many as the batch is wide."""
+    batch = texts()
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(TOKENIZER), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=batch["input_ids"].shape[1],
+    )  # fmt: skip
+    net = BertForSequenceClassification(config)
+    guidance = lrptrain.Guidance("swap", swap="markers", on_error="raise", tokenizer=TOKENIZER)
+    for _ in range(20):
+        with guidance.step(net, batch) as step:
+            step.guided(net(**batch).loss).backward()
+
+
+class WithTokenizer(torch.utils.data.Dataset):
+    """A stranger's dataset, which knows its tokenizer."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.rows = rows_of(texts())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        return self.rows[index]
+
+
+def test_the_tokenizer_is_looked_for_where_the_monitor_looks(tmp_path):
+    class Validated(Module):
+        def validation_step(self, batch: dict[str, Tensor], index: int) -> None:
+            pass
+
+    guidance = RelevanceGuidance("swap", swap="case", on_error="raise")
+    trainer = pl.Trainer(
+        max_epochs=1, callbacks=[guidance], logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, accelerator="cpu", default_root_dir=tmp_path,
+    )  # fmt: skip
+    loader = DataLoader(WithTokenizer(TOKENIZER), batch_size=6)
+    trainer.fit(Validated(bert(), tokenizer=None), loader, loader)
+    assert guidance.guidance.values["guidance/swapped"] == 6
+    arguments = TrainingArguments(
+        str(tmp_path), max_steps=1, per_device_train_batch_size=6, report_to=[], save_strategy="no", disable_tqdm=True,
+        use_cpu=True,
+    )  # fmt: skip
+    collator = DataCollatorWithPadding(TOKENIZER)
+    by_collator = Trainer(bert(), arguments, train_dataset=rows_of(texts()), data_collator=collator)
+    guided = lrptrain.guide(by_collator, "swap", swap="case", on_error="raise")
+    by_collator.train()
+    assert guided.values["guidance/swapped"] == 6
+
+
+def test_a_length_loads_no_tokenizer():
+    """One whose name is saved, and that nobody can load."""
+    net = bert()
+    net.hparams = {"tokenizer_name": "nowhere/nothing"}  # type: ignore[assignment]
+    guidance = lrptrain.Guidance("swap", swap="length", on_error="raise")
+    batch = texts()
+    with guidance.step(net, batch) as step:
+        step.guided(net(**batch).loss)
+    assert guidance.values["guidance/swapped"] == 6
+
+
 def test_consistency_compares_texts_with_rewritten_ones():
     net = bert()
     guidance = lrptrain.Guidance("consistency", 1.0, swap="length", on_error="raise", compare_every_n_batches=1)
@@ -186,7 +331,7 @@ def test_consistency_compares_texts_with_rewritten_ones():
     labels = batch.pop("labels")
     plain = bert()
     logits = plain(**batch).logits
-    others = plain(**rewritten("length", batch, donors, None)).logits
+    others = plain(**rewritten("length", batch, donors, TextForm())).logits
     divergence = F.kl_div(others.log_softmax(1), logits.log_softmax(1), log_target=True, reduction="batchmean")
     expected = F.cross_entropy(logits, labels) + divergence
     assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
@@ -203,7 +348,7 @@ def test_the_distance_is_that_of_the_users_texts_where_the_step_saw_others():
         step.guided(net(**batch).loss)
     donors = random_donors(torch.ones(6, dtype=torch.bool), torch.Generator().manual_seed(hash((0, 0, 0)) % 2**63))
     del batch["labels"]
-    before, after = (net(**each).logits.softmax(1) for each in (batch, rewritten("length", batch, donors, None)))
+    before, after = (net(**each).logits.softmax(1) for each in (batch, rewritten("length", batch, donors, TextForm())))
     distance = float((before - after).abs().sum(1).mean().detach() / 2)
     assert distance > 1e-4
     assert guidance.values["guidance/swap_distance"] == pytest.approx(distance, rel=1e-9)
@@ -240,7 +385,7 @@ def test_pairs_are_refused_at_once_and_warned_of_later():
     pairs["input_ids"][:, 2] = 3
     with pytest.raises(ValueError, match="these are pairs"), guidance.step(net, pairs) as step:
         step.guided(net(**pairs).loss)
-    guidance = lrptrain.Guidance("swap", swap="length")
+    guidance = lrptrain.Guidance("swap", swap="length", tokenizer=TOKENIZER)
     batch = texts()
     with guidance.step(net, batch) as step:
         step.guided(net(**batch).loss)

@@ -18,7 +18,7 @@ def test_plain_features_count_for_more_without_annotations():
     plain = Predictability(0.25, 0.64)
     assert shortcut_score(1.5, plain, focus=math.nan, chance=math.nan) == pytest.approx(1.5 + 3.2)
     # Annotations, and maps without any positive relevance.
-    assert shortcut_score(1.5, plain, focus=math.nan, chance=0.5) == pytest.approx(1.5 + 3.2)
+    assert shortcut_score(1.5, plain, focus=math.nan, chance=0.5) == pytest.approx(1.5 + 0.8)
 
 
 def test_the_answers_alone_count_without_labels():

@@ -10,6 +10,7 @@ from lrptrain.guidance.named_parts import NamedParts, swap_of
 from lrptrain.guidance.objective import Objective
 from lrptrain.guidance.swaps import SWAPS
 from lrptrain.guidance.text_swaps import TextReader, text_swap
+from lrptrain.intervention.text_form import TextForm
 
 TOKENIZER = word_pieces(model_max_length=32)
 EACH_OTHER = torch.tensor([1, 0])
@@ -17,7 +18,7 @@ EACH_OTHER = torch.tensor([1, 0])
 
 def reader(tokenizer=TOKENIZER):
     made = TextReader()
-    made.tokenizer = tokenizer
+    made.form = TextForm(tokenizer, most=32)
     return made
 
 
@@ -74,13 +75,20 @@ def test_what_cannot_be_rewritten_is_refused(kind):
     swap = text_swap(kind, reader())
     given = (batch["input_ids"], all_evidence(batch))
     with pytest.raises(
-        ValueError, match=f"a swap of {kind} rewrites texts, .* has to give the model an attention_mask"
+        ValueError, match=f"a swap of {kind} rewrites texts, .* has to give the model an argument attention_mask"
     ):
         swap(*given, arguments={"input_ids": batch["input_ids"]})
-    with pytest.raises(ValueError, match="has to give the model an attention_mask"):
+    with pytest.raises(ValueError, match="has to give the model an argument attention_mask"):
         swap(*given, arguments={**batch, "attention_mask": torch.ones(2, 1, 4, 4)})
     with pytest.raises(ValueError, match="and position_ids goes by the places of their tokens"):
         swap(*given, arguments={**batch, "position_ids": batch["input_ids"] + 0})
+    with pytest.raises(ValueError, match="and position_ids goes by the places of their tokens"):
+        swap(*given, arguments={**batch, "position_ids": torch.arange(6)[None]})
+    lengths = batch["attention_mask"].sum(1)
+    with pytest.raises(ValueError, match="and lengths goes by the places of their tokens"):
+        swap(*given, arguments={**batch, "lengths": lengths.float()})
+    # Soft labels may have as many columns as texts have tokens.
+    swap(*given, arguments={**batch, "labels": torch.ones(2, 6)})
     with pytest.raises(ValueError, match=r"by their token ids, and the model is given \(2, 6, 3\) of torch.float32"):
         swap(torch.ones(2, 6, 3), given[1], arguments=batch)
 
@@ -90,6 +98,55 @@ def test_who_reads_texts_needs_a_tokenizer(kind):
     batch = texts("a b c d", "x y")
     with pytest.raises(ValueError, match=f"a swap of {kind} reads the texts: pass tokenizer="):
         text_swap(kind, reader(None))(batch["input_ids"], all_evidence(batch), arguments=batch)
+
+
+@pytest.mark.parametrize("kind", TEXT_PROPERTIES)
+def test_pairs_are_refused(kind):
+    batch = texts("is it", "why so")
+    batch["input_ids"][:, 2] = 3  # the separator that all texts end with
+    with pytest.raises(ValueError, match=f"swap of {kind} is one of single texts, and these are pairs"):
+        text_swap(kind, reader())(batch["input_ids"], all_evidence(batch), arguments=batch)
+    typed = texts("is it", "why so")
+    typed["token_type_ids"] = (torch.arange(typed["input_ids"].shape[1]) > 3).long().expand(2, -1)
+    with pytest.raises(ValueError, match="these are pairs"):
+        text_swap(kind, reader())(typed["input_ids"], all_evidence(typed), arguments=typed)
+
+
+def test_a_full_stop_is_no_separator_where_it_is_known_what_one_is():
+    batch = texts("a . b .", "x . y .")
+    cut = {name: values[:, 1:-1] for name, values in batch.items()}  # as tokenizers without special tokens have them
+    known = reader()
+    known.form = TextForm(TOKENIZER, ends=frozenset({2, 3}))
+    assert text_swap("punctuation", known)(cut["input_ids"], all_evidence(cut), arguments=cut).rows.all()
+    # Where nobody knows, the first batch tells for all.
+    unknown = reader()
+    swap = text_swap("length", unknown)
+    assert swap(batch["input_ids"], all_evidence(batch), arguments=batch).rows.all()
+    assert swap(cut["input_ids"], all_evidence(cut), arguments=cut).rows.all()
+
+
+def test_capitals_that_the_tokenizer_does_not_read_are_refused():
+    batch = texts("a b", "x y z")
+    lossy = word_pieces(lowercase=True)
+    with pytest.raises(ValueError, match="reads capitals as small letters"):
+        text_swap("case", reader(lossy))(batch["input_ids"], all_evidence(batch), arguments=batch)
+
+    class Names:
+        convert_ids_to_tokens = TOKENIZER.convert_ids_to_tokens
+
+    with pytest.raises(ValueError, match="a swap of case writes texts anew, and Names cannot"):
+        text_swap("case", reader(Names()))(batch["input_ids"], all_evidence(batch), arguments=batch)
+    assert text_swap("markers", reader(Names()))(batch["input_ids"], all_evidence(batch), arguments=batch).rows.all()
+
+
+def test_a_text_without_content_takes_no_part():
+    batch = texts("a b c", "", "x")
+    swap = text_swap("length", reader())
+    for seed in range(10):
+        generator = torch.Generator().manual_seed(seed)
+        swapped = swap(batch["input_ids"], torch.ones(3, 5), generator=generator, arguments=batch)
+        assert swapped.rows.tolist() == [True, False, True]
+        assert swapped.arguments["attention_mask"][1].tolist() == batch["attention_mask"][1].tolist()
 
 
 def test_what_findings_name_is_rewritten_after_words_are_swapped():
