@@ -166,12 +166,8 @@ def test_half_of_the_texts_stay_as_they_are_beside_wider_ones():
             step.guided(net(**batch).loss)
         ids, mask = seen.pop()
         widths.add(ids.shape[1])
-        written = [ids_row[mask_row != 0].tolist() for ids_row, mask_row in zip(ids, mask, strict=True)]
-        own = [
-            row[:length]
-            for row, length in zip(batch["input_ids"].tolist(), batch["attention_mask"].sum(1), strict=True)
-        ]
-        same = sum(one == other for one, other in zip(written, own, strict=True))
+        pairs = zip(tokens_of(ids, mask), tokens_of(batch["input_ids"], batch["attention_mask"]), strict=True)
+        same = sum(written == own for written, own in pairs)
         assert 6 - int(guidance.values["guidance/swapped"]) <= same
         assert (ids[mask == 0] == 0).all()
     assert min(widths) == before < max(widths)
