@@ -61,8 +61,6 @@ class TextReader:
         if rows.any():
             self._check_single(kinds, texts)
         takers = random_donors(usable, generator) if donors is None else donors.to(explained.device)
-        # Who takes no part stays as it is, whatever donors were drawn before.
-        takers = torch.where(rows, takers, torch.arange(len(takers), device=takers.device))
         for kind in kinds:
             texts = rewritten(kind, texts, takers, self.form)
         others = {name: values for name, values in texts.items() if name != "input_ids"}
