@@ -116,10 +116,16 @@ def fit_watched(
     return swap.guidance.named.parts
 
 
-def fit_on_findings(module: Trained, loader: DataLoader, findings: Sequence[Finding], steps: int, seed: int) -> None:
+def fit_on_findings(
+    module: Trained, loader: DataLoader, findings: Sequence[Finding], steps: int, seed: int, tokenizer: Any = None
+) -> None:
     """Train for so many steps; samples swap what findings of other models have confirmed, if there are any findings."""
-    swap = [RelevanceGuidance("swap", swap=findings, compare_every_n_batches=0, seed=seed)] if findings else []
-    quiet_trainer(steps, swap, module.trained_in).fit(module, loader)
+    swaps: list[pl.Callback] = []
+    if findings:
+        swaps.append(
+            RelevanceGuidance("swap", swap=findings, compare_every_n_batches=0, seed=seed, tokenizer=tokenizer)
+        )
+    quiet_trainer(steps, swaps, module.trained_in).fit(module, loader)
     module.eval()
 
 

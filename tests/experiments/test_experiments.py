@@ -66,7 +66,7 @@ assert shelf.PAGE.read_text(encoding="utf-8") == shelf.page(), "run python -m ex
 check("sweep", [shelf.summary()])
 check("guidance", import_module("experiments.guidance.run").tables().values())
 check("guidance", import_module("experiments.guidance.baselines").tables().values())
-for part in ("decades", "margins", "two_shortcuts", "tinted"):
+for part in ("decades", "margins", "two_shortcuts", "tinted", "text_properties"):
     module = import_module(f"experiments.guidance.{part}")
     check("guidance", [module.table(list(load(module.RESULTS).values()))])
 check("segment_pets", import_module("experiments.segment_pets.report").tables(pets).values())
