@@ -1,6 +1,7 @@
 """Where the parts that findings name lie in samples that were not looked at."""
 
 import gc
+import json
 
 import pytest
 import torch
@@ -69,9 +70,18 @@ def test_a_kind_of_words_is_all_words_that_were_swapped():
     assert part == InputPart("words", "names", words=((7,), (8, 9)))
 
 
-@pytest.mark.parametrize("kind", ["outside", "location", "size", "length", "case", "boxes"])
+@pytest.mark.parametrize("kind", ["outside", "location", "size", "boxes"])
 def test_what_other_samples_do_not_have_is_no_part(kind):
     assert part_of(Region(kind), "", (2, 2), ()) is None
+
+
+@pytest.mark.parametrize("kind", ["length", "punctuation", "markers", "case"])
+def test_a_property_of_texts_is_one_of_all_texts(kind):
+    part = part_of(Region(kind), "it", None, ())
+    assert part == InputPart(kind, "it")
+    assert part.is_property
+    assert part.is_of_texts
+    assert InputPart.from_dict(json.loads(json.dumps(part.to_dict()))) == part
 
 
 @pytest.mark.parametrize("kind", ["statistics", "detail", "shading", "edges"])

@@ -23,7 +23,7 @@ class RelianceOnLength(UnlocatedReliance):
     kind = "reliance_on_length"
     title = "The prediction relies on the length of texts"
     order = 75
-    remedy = 'if wrong, guidance by "swap", swap="length": docs/how-to/guidance.md'
+    remedy = 'if wrong, guidance by swap="length": docs/how-to/guidance.md'
     changed = "the length"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:

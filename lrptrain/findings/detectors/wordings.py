@@ -52,7 +52,7 @@ class RelianceOnPunctuation(_RelianceOnWords):
     kind = "reliance_on_punctuation"
     title = "The prediction relies on punctuation"
     order = 76
-    remedy = 'if wrong, guidance by "swap", swap="punctuation": docs/how-to/guidance.md'
+    remedy = 'if wrong, guidance by swap="punctuation": docs/how-to/guidance.md'
     changed = "the punctuation"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
@@ -80,7 +80,7 @@ class RelianceOnMarkers(_RelianceOnWords):
     kind = "reliance_on_markers"
     title = "The prediction relies on links, names of users or numbers"
     order = 77
-    remedy = 'if wrong, guidance by "swap", swap="markers": docs/how-to/guidance.md'
+    remedy = 'if wrong, guidance by swap="markers": docs/how-to/guidance.md'
     changed = "these"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
