@@ -197,7 +197,7 @@ class GuidedTraining:
             find_task(self.task, model)
         if self.objective.swap_kind.rewrites and not self._sought_tokenizer:
             self._sought_tokenizer = True
-            self.reader.form = text_form(self._find_tokenizer(trained), trained)
+            self.reader.begin(text_form(self._find_tokenizer(trained), trained))
         if isinstance(self.named, FollowedParts):
             self._follow(self.named, trained)
         columns, rows = self.batches.read(batch, self.worked, self.objective.task)

@@ -28,7 +28,15 @@ class TextReader:
     """
 
     def __init__(self) -> None:
-        self.form = TextForm()
+        self.begin(TextForm())
+
+    def begin(self, form: TextForm) -> None:
+        """Begin a training: what earlier texts were tells nothing of these.
+
+        Args:
+            form: How its texts are made up.
+        """
+        self.form = form
         self._are_single = False
 
     def rewritten(

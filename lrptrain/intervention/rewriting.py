@@ -92,8 +92,8 @@ def _with_words(texts: Texts, donors: Donors, form: TextForm, padding: Padding, 
     ids = torch.where(attended_tokens(texts) & ~special, texts["input_ids"], -1).cpu().numpy()
     every = [_chosen(row, form, choose) for row in ids]
     lenders = {name: values[donors.to(values.device)] for name, values in texts.items()}
-    given = [every[donor] for donor in donors.tolist()]
-    return with_words_of(texts, lenders, every, given, _most(texts, form), padding, ends)
+    of_donors = [every[donor] for donor in donors.tolist()]
+    return with_words_of(texts, lenders, every, of_donors, _most(texts, form), padding, ends)
 
 
 def _chosen(ids: Int[np.ndarray, " tokens"], form: TextForm, choose: Choice) -> TextWords:

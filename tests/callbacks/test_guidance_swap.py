@@ -208,10 +208,10 @@ def test_donors_of_a_trained_step_tell_nothing_of_the_class(tmp_path):
     for _ in range(400):
         with guide.step(net, {"image": images, "mask": mask, "label": labels}) as step:
             step.guided(net(images).mean())
-    given = torch.stack(seen)[:, :, 0, -1, -1]
-    own = (given == labels).double().mean()
+    surroundings = torch.stack(seen)[:, :, 0, -1, -1]
+    same_class = (surroundings == labels).double().mean()
     # The number of steps whose two donors of a class are its own has a standard deviation below sqrt(400) / 2.
-    assert abs(float(own) - 0.5) < 4 * 0.5 / 400**0.5
+    assert abs(float(same_class) - 0.5) < 4 * 0.5 / 400**0.5
 
 
 def test_a_failure_leaves_the_batch_as_it_is(tmp_path, monkeypatch):

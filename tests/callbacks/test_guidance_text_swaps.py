@@ -77,12 +77,17 @@ def rows_of(columns: dict[str, Tensor]) -> list[dict[str, Tensor]]:
     return [{name: values[row] for name, values in columns.items()} for row in range(len(columns["labels"]))]
 
 
-def by_lightning(net: BertForSequenceClassification, options: dict[str, Any], at: Any, tokenizer=TOKENIZER) -> Any:
-    guidance = RelevanceGuidance(**options)
-    trainer = pl.Trainer(
-        max_epochs=1, callbacks=[guidance], logger=False, enable_checkpointing=False, enable_progress_bar=False,
+def quiet_trainer(at: Any, callback: pl.Callback) -> pl.Trainer:
+    """Lightning for one epoch, without all that it prints and writes."""
+    return pl.Trainer(
+        max_epochs=1, callbacks=[callback], logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, accelerator="cpu", default_root_dir=at,
     )  # fmt: skip
+
+
+def by_lightning(net: BertForSequenceClassification, options: dict[str, Any], at: Any, tokenizer=TOKENIZER) -> Any:
+    guidance = RelevanceGuidance(**options)
+    trainer = quiet_trainer(at, guidance)
     trainer.fit(Module(net, tokenizer), DataLoader(cast(Dataset, rows_of(texts())), batch_size=6))
     return guidance
 
@@ -288,10 +293,7 @@ def test_the_tokenizer_is_looked_for_where_the_monitor_looks(tmp_path):
             pass
 
     guidance = RelevanceGuidance("swap", swap="case", on_error="raise")
-    trainer = pl.Trainer(
-        max_epochs=1, callbacks=[guidance], logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, accelerator="cpu", default_root_dir=tmp_path,
-    )  # fmt: skip
+    trainer = quiet_trainer(tmp_path, guidance)
     loader = DataLoader(WithTokenizer(TOKENIZER), batch_size=6)
     trainer.fit(Validated(bert(), tokenizer=None), loader, loader)
     assert guidance.guidance.values["guidance/swapped"] == 6

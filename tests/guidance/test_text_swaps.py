@@ -123,6 +123,10 @@ def test_a_full_stop_is_no_separator_where_it_is_known_what_one_is():
     swap = text_swap("length", unknown)
     assert swap(batch["input_ids"], all_evidence(batch), arguments=batch).rows.all()
     assert swap(cut["input_ids"], all_evidence(cut), arguments=cut).rows.all()
+    # Of another training nothing is known again.
+    unknown.begin(TextForm())
+    with pytest.raises(ValueError, match="these are pairs"):
+        swap(cut["input_ids"], all_evidence(cut), arguments=cut)
 
 
 def test_capitals_that_the_tokenizer_does_not_read_are_refused():
