@@ -38,6 +38,7 @@ class TextReader:
         """
         self.form = form
         self._are_single = False
+        self._tells_cases = False
 
     def rewritten(
         self,
@@ -64,6 +65,8 @@ class TextReader:
         texts = _texts(kinds, explained, arguments)
         for kind in kinds:
             self._check_reading(kind)
+        if "case" in kinds and not self._tells_cases:
+            self._check_cases(texts)
         usable = usable.to(explained.device) & inner_tokens(texts).any(1)
         rows = usable & (usable.sum() > 1)
         if rows.any():
@@ -92,8 +95,25 @@ class TextReader:
                 f"a swap of case writes texts anew, and {type(tokenizer).__name__} cannot: it takes a tokenizer such "
                 "as those of transformers, which is called with a text and has decode"
             )
-        small, large = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("a", "A"))
-        if small == large:
+
+    def _check_cases(self, texts: Mapping[str, Tensor]) -> None:
+        """Reject a tokenizer that reads capitals as small letters, by the first texts that have any letters.
+
+        Raises:
+            ValueError: If it does.
+        """
+        tokenizer = self.form.tokenizer
+        rows = zip(texts["input_ids"], inner_tokens(texts), strict=True)
+        written = [str(tokenizer.decode(ids[inner].tolist())) for ids, inner in rows]
+        cased = [text for text in written if text.lower() != text.upper()]
+        if not cased:
+            return
+        self._tells_cases = any(
+            tokenizer(text.lower(), add_special_tokens=False)["input_ids"]
+            != tokenizer(text.upper(), add_special_tokens=False)["input_ids"]
+            for text in cased
+        )
+        if not self._tells_cases:
             raise ValueError("the tokenizer reads capitals as small letters: there is nothing that case could change")
 
     def _check_single(self, kinds: Sequence[TextProperty], texts: Mapping[str, Tensor]) -> None:

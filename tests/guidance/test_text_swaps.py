@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 from word_pieces import ids_of, word_pieces
 
 from lrptrain.batch.annotations import IGNORED
@@ -134,6 +136,16 @@ def test_capitals_that_the_tokenizer_does_not_read_are_refused():
     lossy = word_pieces(lowercase=True)
     with pytest.raises(ValueError, match="reads capitals as small letters"):
         text_swap("case", reader(lossy))(batch["input_ids"], all_evidence(batch), arguments=batch)
+
+    # One that knows whole words alone, and neither "a" nor "A".
+    words = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "so": 4, "SO": 5, "it": 6, "IT": 7}
+    whole_words = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    whole_words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    knowing = PreTrainedTokenizerFast(tokenizer_object=whole_words, pad_token="[PAD]", unk_token="[UNK]")
+    ids = torch.tensor([[2, 4, 6, 3], [2, 5, 7, 3]])
+    written = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    swapped = text_swap("case", reader(knowing))(ids, torch.ones(2, 4), donors=EACH_OTHER, arguments=written)
+    assert swapped.explained.tolist() == [[2, 5, 7, 3], [2, 4, 6, 3]]
 
     class Names:
         convert_ids_to_tokens = TOKENIZER.convert_ids_to_tokens
