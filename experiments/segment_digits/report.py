@@ -1,11 +1,14 @@
-"""From saved runs to tables: means with 95 % intervals over seeds, and paired differences."""
+"""From saved runs to tables: means with 95 % intervals over seeds and scenes, and paired differences."""
 
 from collections.abc import Iterable, Sequence
 
-from experiments.intervals import compared
+import numpy as np
+from jaxtyping import Float
+
+from experiments.intervals import compared, estimate
 from experiments.parallel import Run
 from experiments.segment_digits.stages import BRIGHTNESS, REFINEMENTS
-from experiments.table import markdown, mean_interval
+from experiments.table import markdown
 from lrptrain.relevance.registry import get_method
 
 SEGMENTERS = ("pseudo-masks", "full masks")
@@ -18,16 +21,26 @@ def tables(runs: Sequence[Run]) -> dict[str, str]:
     return {"sources": _sources(runs), "segmenters": _segmenters(runs)}
 
 
-def _cell(shares: Iterable[float]) -> str:
-    mean, half = mean_interval([100 * share for share in shares])
-    return f"{mean:.1f} ± {half:.1f}"
+def _cell(shares: Iterable[Sequence[float]]) -> str:
+    """Mean and half width in percent; the test scenes are the same for all seeds."""
+    percent = estimate([_percent(own) for own in shares], same_samples=True)
+    return f"{percent.mean:.1f} ± {percent.half:.1f}"
+
+
+def _percent(shares: Sequence[float]) -> Float[np.ndarray, " scenes"]:
+    return 100 * np.asarray(shares)
+
+
+def _quotient(totals: Float[np.ndarray, "resamples 2"]) -> Float[np.ndarray, " resamples"]:
+    """In percent."""
+    return 100 * totals[:, 0] / totals[:, 1]
 
 
 def _sources(runs: Sequence[Run]) -> str:
     """The best on the validation scenes first."""
     names = sorted(runs[0]["sources"], key=lambda name: -sum(run["sources"][name]["none"]["val"] for run in runs))
-    refined = {name: [[100 * run["sources"][name][REFINED]["test"]] for run in runs] for name in names}
-    differences = compared(refined, BRIGHTNESS, same_samples=False, digits=1)
+    refined = {name: [_percent(run["sources"][name][REFINED]["test"]) for run in runs] for name in names}
+    differences = compared(refined, BRIGHTNESS, same_samples=True, digits=1)
     rows = []
     for name in names:
         own = [run["sources"][name] for run in runs]
@@ -51,6 +64,8 @@ def _segmenters(runs: Sequence[Run]) -> str:
         {"masks": "pseudo-masks, digits predicted", "test": _cell([run["said"] for run in own])},
     ]
     rows += [{"masks": f"segmenter trained on {name}", "test": _cell(found)} for name, found in trained.items()]
-    share = _cell([some / full for some, full in zip(*trained.values(), strict=True)])
+    parts = [np.stack(own, axis=1) for own in zip(*trained.values(), strict=True)]
+    share = estimate(parts, same_samples=True, statistic=_quotient)
     chosen = "; ".join(dict.fromkeys(f"`{source}` with `{step}`" for source, step in best))
-    return f"Best on the validation scenes: {chosen}.\n\n{markdown(rows)}\n\nShare of full supervision: {share} %."
+    full = f"Share of full supervision: {share.mean:.1f} ± {share.half:.1f} %."
+    return f"Best on the validation scenes: {chosen}.\n\n{markdown(rows)}\n\n{full}"

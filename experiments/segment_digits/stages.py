@@ -10,15 +10,15 @@ from torch import Tensor, nn
 
 from experiments.class_specific.digit_model import digit_model
 from experiments.class_specific.scenes import CANVAS, Scenes, digit_pools, digit_scenes
+from experiments.mask_scores import mean_iou_by_image
 from experiments.parallel import Run
-from experiments.per_method import Row, rows
+from experiments.per_method import Row, per_image, rows
 from experiments.vision import fit, logits
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 from lrptrain.segmentation.decoder import PatchDecoder
 from lrptrain.segmentation.masks import best_threshold, label_map, pseudo_masks
 from lrptrain.segmentation.refinement import refinement
-from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.seeds import seed_maps
 
 CLASSES, CHUNK = 10, 64
@@ -88,12 +88,12 @@ def _of_classes(scenes: Scenes) -> UInt8[Tensor, "n height width"]:
     return value.amax(1).masked_fill(both, IGNORED)
 
 
-def scored(masks: UInt8[Tensor, "n height width"], truth: UInt8[Tensor, "n height width"]) -> tuple[float, float]:
-    """Mean IoU over background and digits, and over background and anything else."""
-    score = MaskScore(CLASSES)
-    score.update(masks, truth)
-    found = score.compute()
-    return float(found["mean_iou"]), float(found["foreground_mean_iou"])
+def scored(
+    masks: UInt8[Tensor, "n height width"], truth: UInt8[Tensor, "n height width"]
+) -> tuple[list[float], list[float]]:
+    """Mean IoU over background and digits, and over background and anything else: of all scenes, a number a scene."""
+    anything = [torch.where(own == IGNORED, own, own.clamp(max=1)) for own in (masks, truth)]
+    return per_image(mean_iou_by_image(masks, truth)), per_image(mean_iou_by_image(*anything))
 
 
 def every() -> dict[str, Row]:
