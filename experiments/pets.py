@@ -93,9 +93,7 @@ def trained(root: Path, weights: Path, seed: int) -> tuple[nn.Module, dict[str, 
     data["test"] = shuffled(data["test"])
     path = checkpoint(weights, seed)
     if path.exists():
-        model = vit(3, SIZE)
-        model.load_state_dict(torch.load(path, weights_only=True))
-        return model.eval(), data
+        return vit(3, SIZE, path).eval(), data
     started = time.monotonic()
     model = fine_tune(data["train"], weights, seed)
     print(f"{path.stem}: trained in {time.monotonic() - started:.0f} s", flush=True)

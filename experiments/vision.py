@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import timm
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -16,20 +18,34 @@ Batch = tuple[Tensor, Tensor]
 
 
 def vit(
-    classes: int, size: int | tuple[int, int], weights: Path | None = None, width: int = 128, depth: int = 6
+    classes: int,
+    size: int | tuple[int, int],
+    weights: Path | None = None,
+    width: int = 128,
+    depth: int = 6,
+    **options: Any,
 ) -> nn.Module:
-    """A small timm ViT with patches of 4 x 4 pixels and heads of 32 numbers.
+    """A timm ViT with patches of 4 x 4 pixels: the small one, unless `weights` or the caller say another shape.
 
     Args:
         classes: Rows of the head.
         size: Side, or height and width, of the images in pixels.
-        weights: State dict to start from; its position embedding is resampled to `size`.
-        width: Of the tokens.
+        weights: State dict to start from, whose shape the model has; its position embedding is resampled to `size`.
+        width: Of the tokens. Heads have 32 numbers each; from 384, the width of a ViT-S, they have 64.
         depth: Number of blocks.
+        **options: More of timm's.
     """
-    shape = {"patch_size": 4, "embed_dim": width, "depth": depth, "num_heads": width // 32}
+    if weights is not None:
+        width, depth = _width_and_depth(weights)
+    heads = width // (64 if width >= 384 else 32)
+    shape = {"patch_size": 4, "embed_dim": width, "depth": depth, "num_heads": heads}
     pretrained = str(weights) if weights is not None else False
-    return timm_classifier("vit_tiny_patch16_224", classes, pretrained, img_size=size, **shape)
+    return timm_classifier("vit_tiny_patch16_224", classes, pretrained, img_size=size, **shape, **options)
+
+
+def _width_and_depth(weights: Path) -> tuple[int, int]:
+    state = timm.models.load_state_dict(str(weights))
+    return state["cls_token"].shape[-1], len({name.split(".")[1] for name in state if name.startswith("blocks.")})
 
 
 def fit(
@@ -68,7 +84,7 @@ def fit(
 
 
 def augment(
-    images: Float[Tensor, "batch channels height width"], generator: torch.Generator, zoom: float = 0.6
+    images: Float[Tensor, "batch channels height width"], generator: torch.Generator | None, zoom: float = 0.6
 ) -> Float[Tensor, "batch channels height width"]:
     """A random window of at least `zoom` of the height and as much of the width, mirrored half of the time."""
     device = images.device

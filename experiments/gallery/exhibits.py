@@ -15,7 +15,7 @@ from experiments.gallery import models
 from experiments.gallery.pictures import Picture, panels, texts
 from experiments.guidance import birds, tweets
 from experiments.guidance.texts import inputs
-from experiments.pretrain.run import load, normalised
+from experiments.pretrain.cifar10 import load, normalised
 from experiments.short_tweets import tokenizer
 from experiments.vision import MEAN, STD
 from lrptrain.findings import Finding

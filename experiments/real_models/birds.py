@@ -13,7 +13,7 @@ from experiments import weights
 from experiments.guidance.birds import Birds, alone, birds
 from experiments.real_models.measured import Measure, Run
 from experiments.real_models.samples import MEAN, STD
-from experiments.real_models.watched import PLAIN, SWAP, watched
+from experiments.real_models.watched import PLAIN, SWAP, guidance_of, watched
 from lrptrain.models import ImageClassifier
 
 SIZE, BATCH, EPOCHS, LR = 96, 30, 8, 5e-4
@@ -38,8 +38,9 @@ def run(network: str, arm: str, seed: int, folder: Path) -> dict[str, Any]:
     module = ImageClassifier(len(CLASSES), name, pretrained=str(weights.fetch(source)), lr=LR)
     train = DataLoader(_samples(splits["train"]), BATCH, shuffle=True)
     shown = DataLoader(_samples(splits["val"].chosen(own)), BATCH)
-    found = watched(module, (train, shown), arm, EPOCHS, 1, folder, class_names=list(CLASSES))
-    return {"network": network, "arm": arm, "seed": seed, **found, **tested(module.eval(), splits["test"])}
+    guidance = guidance_of(arm)
+    training = watched(module, (train, shown), guidance, EPOCHS, 1, folder, class_names=list(CLASSES))
+    return {"network": network, "arm": arm, "seed": seed, **training.record, **tested(module.eval(), splits["test"])}
 
 
 def _samples(data: Birds) -> list[dict[str, Tensor]]:  # a list is a dataset to a loader

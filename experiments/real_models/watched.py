@@ -1,44 +1,59 @@
-"""A training under the monitor, plain or guided by `swap`, and what the monitor said of it."""
+"""A training under the monitor, plain or guided, and what the monitor said of it."""
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 
 from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
+from lrptrain.findings import Finding
 
 PLAIN, SWAP = "plain", "swap"
+
+
+class Watched(NamedTuple):
+    """What a training came to.
+
+    Attributes:
+        record: Processor seconds of all of it, the last numbers of the monitor, and its findings, as results keep them.
+        findings: The monitor's, as guidance takes them.
+    """
+
+    record: dict[str, Any]
+    findings: list[Finding]
+
+
+def guidance_of(arm: str) -> RelevanceGuidance | None:
+    """By the annotations if the arm is `SWAP`; any other is trained as it is."""
+    return RelevanceGuidance(loss="swap") if arm == SWAP else None
 
 
 def watched(
     module: pl.LightningModule,
     loaders: tuple[DataLoader, DataLoader],
-    arm: str,
+    guidance: RelevanceGuidance | None,
     epochs: int,
     evaluations: int,
     folder: Path,
     **options: Any,
-) -> dict[str, Any]:
+) -> Watched:
     """Train a module on the first loader, watched on the second one.
 
     Args:
         module: Is trained in place.
         loaders: Of training and of the monitor.
-        arm: Guided if it is `SWAP`; any other is trained as it is.
+        guidance: Of the training, if any.
         epochs: Of the training.
         evaluations: Of the monitor, the last one after the last epoch.
         folder: For what Lightning writes.
         **options: Of the monitor.
-
-    Returns:
-        Processor seconds of all of it, the last numbers of the monitor, and its findings.
     """
     monitor = RelevanceMonitor(budget=None, **options)
     callbacks: list[pl.Callback] = [monitor]
-    if arm == SWAP:
-        callbacks.append(RelevanceGuidance(loss="swap"))
+    if guidance is not None:
+        callbacks.append(guidance)
     trainer = pl.Trainer(
         max_epochs=epochs,
         accelerator="cpu",
@@ -53,7 +68,7 @@ def watched(
     )
     started = time.process_time()
     trainer.fit(module, *loaders)
-    return {
+    record = {
         "seconds": time.process_time() - started,
         "monitor": {name: float(value) for name, value in trainer.callback_metrics.items() if "relevance" in name},
         "findings": [
@@ -67,3 +82,4 @@ def watched(
             for each in monitor.findings
         ],
     }
+    return Watched(record, monitor.findings)

@@ -15,7 +15,7 @@ from transformers.utils import logging
 from experiments import weights
 from experiments.guidance import movies
 from experiments.real_models.measured import Measure
-from experiments.real_models.watched import PLAIN, SWAP, watched
+from experiments.real_models.watched import PLAIN, SWAP, guidance_of, watched
 from experiments.short_tweets import LENGTH, short_tweets, with_word
 from lrptrain.data.texts import Example, fast_tokenizer, text_loader
 from lrptrain.models import TextClassifier
@@ -86,12 +86,13 @@ def run(arm: str, seed: int, folder: Path, corpus: str = "tweets") -> dict[str, 
     loader = partial(text_loader, tokenizer=tokenizer, max_length=texts.longest, batch_size=BATCH)
     model = module()
     loaders = (loader(marked["train"], shuffle=True), loader(marked["val"]))
-    found = watched(model, loaders, arm, 1, 1, folder, tokenizer=tokenizer, class_names=list(CLASSES))
+    options = {"tokenizer": tokenizer, "class_names": list(CLASSES)}
+    training = watched(model, loaders, guidance_of(arm), 1, 1, folder, **options)
     model.eval()
     own, others = (with_words(texts.test, np.random.default_rng([seed, 1]), other) for other in (False, True))
     sets = (own, texts.test, others)  # the words stand at the same places in both, and in every arm
     right = {name: answers(model, loader(part)) for name, part in zip(TESTED, sets, strict=True)}
-    return {"corpus": corpus, "arm": arm, "seed": seed, **found, "right": right}
+    return {"corpus": corpus, "arm": arm, "seed": seed, **training.record, "right": right}
 
 
 def with_words(texts: list[Example], rng: np.random.Generator, other: bool = False) -> list[Example]:
