@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from examples import finding
 
 from experiments.real_models import birds, cell
 from experiments.real_models.measured import Measure
 from experiments.real_models.report import arms_table
 from experiments.short_tweets import with_word
+from lrptrain.batch.parts import InputPart
 from lrptrain.data.texts import Example
 
 RIGHT = Measure("right", lambda run: run["right"])
@@ -75,6 +77,17 @@ def test_a_table_holds_every_arm_against_the_plain_one_of_its_own_model():
     assert rows[1][3].startswith("+0.5")
     assert rows[1][3].endswith("*")
     assert rows[3][3].startswith("+0.00 ± 0.00")
+
+
+def test_what_a_person_hands_on_is_confirmed_and_can_be_swapped():
+    corner = InputPart("patches", "the corner", (2, 2), (0,))
+    mark = finding(kind=cell.MARK, state="confirmed", part=corner, may_be_evidence=True)
+    left_out = [
+        finding(kind=cell.MARK, state="suspected", part=corner),
+        finding(kind="focus_at_position", state="confirmed", part=corner, may_be_evidence=True),
+        finding(kind="reliance_outside_annotation", state="confirmed"),
+    ]
+    assert cell.judged([*left_out, mark]) == [mark.as_fault()]
 
 
 def test_a_planted_word_leaves_every_mark_on_its_words():
