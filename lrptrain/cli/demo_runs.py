@@ -103,7 +103,7 @@ def compare_outcomes(plain: Outcome, guided: Outcome) -> str:
         _row("relevance on the digit", [f"{values[FOCUS]:.0%}" for values in last])
         + f"   (area: {last[0][CHANCE]:.0%})",
         _row("time", [f"{outcome.seconds:.0f} s" for outcome in both]),
-        _row("the monitor's share of an epoch", [f"{share:.0%}" for share in cost]),
+        _row("the monitor's share of an epoch", [f"{share:.0%}" for share in cost]) + "   (no budget)",
         "",
     ]
     return "\n".join([*lines, _verdict("plain", plain), "", _verdict("guided", guided)])
