@@ -29,6 +29,7 @@ MARK = "fixed_mark_of_class"
 
 def run(place: str, arm: str, seed: int, folder: Path, size: int = SIZE, epochs: int = EPOCHS) -> dict[str, Any]:
     """Train one arm under the monitor, and test it with and without watermarks."""
+    pl.seed_everything(seed, verbose=False)
     data = pets(size, seed)
     marked = {
         name: data[name] if arm == UPPER else data[name].with_watermark(data[name].label == MARKED, **PLACES[place])
@@ -36,7 +37,6 @@ def run(place: str, arm: str, seed: int, folder: Path, size: int = SIZE, epochs:
     }
 
     def training(guidance: RelevanceGuidance | None) -> tuple[ImageClassifier, Watched]:
-        pl.seed_everything(seed, verbose=False)
         module = ImageClassifier(3, "tiny_vit_5m_224", pretrained=str(weights.fetch("tiny_vit")), lr=LR)
         loaders = (
             DataLoader(marked["train"].samples(), BATCH, shuffle=True),  # type: ignore[arg-type]
@@ -45,15 +45,19 @@ def run(place: str, arm: str, seed: int, folder: Path, size: int = SIZE, epochs:
         options = {"max_samples": 64, "class_names": list(BREEDS)}
         return module, watched(module, loaders, guidance, epochs, min(2, epochs), folder, **options)
 
-    module, found = training(guidance_of(arm))
     told = {"place": place, "arm": arm, "seed": seed, "size": size, "epochs": epochs}
-    if arm == JUDGED:
-        swapped = judged(found.findings)
-        told["swapped"] = [str(each) for each in swapped]
-        if swapped:  # else nobody would train anew
-            plain_seconds = found.record["seconds"]
-            module, found = training(RelevanceGuidance("swap", swap=swapped))
-            found.record["seconds"] += plain_seconds
+    if arm != JUDGED:
+        module, found = training(guidance_of(arm))
+        return told | found.record | tested(module.eval(), data["test"], place)
+    pl.seed_everything(seed, verbose=False)  # both of its trainings begin alike
+    module, found = training(None)
+    swapped = judged(found.findings)
+    told["swapped"] = [str(each) for each in swapped]
+    if swapped:  # else nobody would train anew
+        plain_seconds = found.record["seconds"]
+        pl.seed_everything(seed, verbose=False)
+        module, found = training(RelevanceGuidance("swap", swap=swapped))
+        found.record["seconds"] += plain_seconds
     return told | found.record | tested(module.eval(), data["test"], place)
 
 

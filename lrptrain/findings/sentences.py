@@ -53,6 +53,8 @@ _REMEDIES = {
 }
 _REMEDY_BY_ITSELF = 'data without it, or guidance by swap="findings": docs/tutorials/mend.md'
 _REMEDY_OF_DOUBT = "if it is {evidence}, annotate and guide: docs/tutorials/mend.md"
+# An annotation of the object holds what is drawn on it, and a swap of what lies outside leaves it.
+_REMEDY_OF_DOUBT_BY_ITSELF = "if {evidence}, swap=[finding.as_fault()]: docs/how-to/guidance.md"
 
 
 class Sentences(NamedTuple):
@@ -101,7 +103,8 @@ def sentences(finding: "Finding") -> Sentences:
 def _remedy(finding: "Finding") -> str:
     """Return what to try first against what is confirmed."""
     if finding.may_be_evidence:
-        return _REMEDY_OF_DOUBT.format(evidence="no evidence" if finding.medium == "text" else "not the object")
+        remedy = _REMEDY_OF_DOUBT if finding.part is None else _REMEDY_OF_DOUBT_BY_ITSELF
+        return remedy.format(evidence="no evidence" if finding.medium == "text" else "not the object")
     own = get_detector(finding.kind).remedy
     if own or finding.annotated or finding.part is None or finding.part.may_be_the_object:
         return own or _REMEDIES[finding.annotated]

@@ -42,8 +42,15 @@ def test_what_is_wrong_comes_first_then_the_evidence_then_what_to_do():
     large = MarkPicture((0.0,), (1.0,), 1, 1, 1, (0, 0, 12, 12), (32, 32))
     (doubtful,) = announce([replace(POSITION, part=InputPart("mark", "a mark", mark=large))])
     assert "annotate and guide" in doubtful.splitlines()[-1]
+    # A mark on the object lies inside of what is annotated: only its own swap reaches it.
+    across = replace(POSITION, may_be_evidence=True, part=InputPart("patches", "the centre", (6, 6), (14,)))
+    (judged,) = announce([replace(across, annotated=True)])
+    judgement = judged.splitlines()[-1]
+    assert judgement == "  Mend: if not the object, swap=[finding.as_fault()]: docs/how-to/guidance.md"
+    (anywhere,) = announce([replace(across, part=None)])
+    assert anywhere.splitlines()[-1] == "  Mend: if it is not the object, annotate and guide: docs/tutorials/mend.md"
     remedies = [f"  Mend: {detector.remedy}" for detector in detectors()]
-    assert max(map(len, [remedy, by_itself, *remedies])) <= WIDTH
+    assert max(map(len, [remedy, by_itself, judgement, *remedies])) <= WIDTH
     assert text.splitlines()[:4] == [
         "SHORTCUT confirmed, all classes: the model relies on what lies outside the",
         "  annotation.",

@@ -3,6 +3,7 @@ from pathlib import Path
 
 from examples import finding
 
+from lrptrain.batch.parts import InputPart
 from lrptrain.findings import OVERALL, Evidence
 from lrptrain.monitor.closing import closing_words
 
@@ -39,14 +40,16 @@ def test_a_clean_run_says_what_could_have_been_found():
     assert closing_words("Monitor", 3, (), FOUND, None).count("See") == 0
 
 
-def guided(kind, *names):
-    found = replace(CONFIRMED, kind=kind)
+def guided(kind, *names, part=None):
+    found = replace(CONFIRMED, kind=kind, part=part)
     return " ".join(closing_words("Monitor", 3, [found], FOUND, None, guided_by=names).split())
 
 
 def test_a_guidance_that_has_not_removed_it_is_told_with_what_to_try():
     assert 'The guidance (consistency) has not removed it: try "swap"' in guided("focus_at_position", "consistency")
     assert 'has not removed it: train longer, or try swap="outside+statistics"' in guided("focus_at_position", "swap")
+    across = guided("fixed_mark_of_class", "swap", part=InputPart("patches", "the centre", (6, 6), (14,)))
+    assert "has not removed it: train longer, or anew with swap=[finding.as_fault()]" in across
     by_findings = guided("focus_at_position", "swap of findings")
     assert "The guidance (swap of findings) has not removed it: train longer, or anew on this finding" in by_findings
     assert 'guidance by "swap", swap="statistics"' in guided("reliance_on_statistics", "swap")
