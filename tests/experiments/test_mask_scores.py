@@ -47,6 +47,12 @@ def test_classes_that_are_nowhere_have_no_part_in_it():
     assert float(mean_iou_by_image(predicted, truth).mean()) == pytest.approx(of_all(predicted, truth), rel=1e-6)
 
 
+def test_a_class_that_is_predicted_and_never_true_counts_with_an_iou_of_0():
+    predicted, truth = masks()
+    truth[truth == 2] = 0
+    assert float(mean_iou_by_image(predicted, truth).mean()) == pytest.approx(of_all(predicted, truth), rel=1e-6)
+
+
 def test_an_images_pull_is_what_the_mean_iou_gains_by_more_of_it():
     predicted, truth = masks()
     numbers = mean_iou_by_image(predicted, truth)
