@@ -14,11 +14,15 @@ from experiments.guidance.birds import Birds, alone, birds
 from experiments.real_models.measured import Measure, Run
 from experiments.real_models.samples import MEAN, STD
 from experiments.real_models.watched import PLAIN, SWAP, guidance_of, watched
+from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.models import ImageClassifier
 
 SIZE, BATCH, EPOCHS, LR = 96, 30, 8, 5e-4
 CLASSES = ("landbird", "waterbird")
-ARMS = (PLAIN, SWAP, "birds alone (upper bound)")
+ALONE = "birds alone (upper bound)"
+BOTH = "swap of surroundings and colour"
+"""What the monitor's last line names where `SWAP` leaves a reliance on colour and contrast."""
+ARMS = (PLAIN, SWAP, ALONE, BOTH)
 NETWORKS = {"TinyViT-5M": ("tiny_vit_5m_224", "tiny_vit"), "Hiera-Tiny": ("sam2_hiera_tiny", "hiera_tiny")}
 """By name, what timm calls it and what `experiments/weights.py` does."""
 GROUPS = 4
@@ -31,14 +35,14 @@ def run(network: str, arm: str, seed: int, folder: Path) -> dict[str, Any]:
     """
     pl.seed_everything(seed, verbose=False)
     splits = {name: birds(name, None, SIZE, MEAN.tolist(), STD.tolist()) for name in ("train", "val", "test")}
-    if arm == ARMS[2]:
+    if arm == ALONE:
         splits = {name: alone(split) for name, split in splits.items()}
     own = splits["val"].label == splits["val"].place
     name, source = NETWORKS[network]
     module = ImageClassifier(len(CLASSES), name, pretrained=str(weights.fetch(source)), lr=LR)
     train = DataLoader(_samples(splits["train"]), BATCH, shuffle=True)
     shown = DataLoader(_samples(splits["val"].chosen(own)), BATCH)
-    guidance = guidance_of(arm)
+    guidance = RelevanceGuidance("swap", swap="outside+statistics") if arm == BOTH else guidance_of(arm)
     training = watched(module, (train, shown), guidance, EPOCHS, 1, folder, class_names=list(CLASSES))
     return {"network": network, "arm": arm, "seed": seed, **training.record, **tested(module.eval(), splits["test"])}
 
