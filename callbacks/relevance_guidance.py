@@ -93,7 +93,8 @@ class RelevanceGuidance(ModelCallback):
             Or, without annotations, what findings name: those of an earlier run (`swap=monitor.findings`), of which the
             confirmed ones count; or "findings", what the run's own `RelevanceMonitor` confirms, from then on, but for
             what a person has to judge. Places, words and such properties can be swapped so; batches are guided as if
-            all else were annotated as evidence, and annotations are not read.
+            all else were annotated as evidence, and annotations are not read. With "outside" in their list
+            (`swap=["outside", *monitor.findings]`) what is not annotated is swapped beside them, of annotated images.
         warmup_steps: Optimizer steps in which the weight rises from 0.
         decay: How the weight falls after that, to 0 at the end of training: "none", "linear" or "cosine".
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.

@@ -1,7 +1,7 @@
 """One shortcut from start to end: TinyViT learns that a watermark means a breed, is flagged, and is trained again."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytorch_lightning as pl
@@ -23,7 +23,9 @@ PLACES = {"middle": {}, "bottom": {"x_pos": 0.01, "y_pos": 0.84}}
 UPPER = "no watermark (upper bound)"
 JUDGED = "swap of its findings, marks judged faults"
 """Trained anew, with what the monitor of a plain training confirmed; the guidance reads no annotation."""
-ARMS = (PLAIN, SWAP, UPPER, JUDGED)
+BOTH = "swap of its findings and of the surroundings"
+"""As that, beside all that lies outside of the masks."""
+ARMS = (PLAIN, SWAP, UPPER, JUDGED, BOTH)
 MARK = "fixed_mark_of_class"
 
 
@@ -46,7 +48,7 @@ def run(place: str, arm: str, seed: int, folder: Path, size: int = SIZE, epochs:
         return module, watched(module, loaders, guidance, epochs, min(2, epochs), folder, **options)
 
     told = {"place": place, "arm": arm, "seed": seed, "size": size, "epochs": epochs}
-    if arm != JUDGED:
+    if arm not in (JUDGED, BOTH):
         module, found = training(guidance_of(arm))
         return told | found.record | tested(module.eval(), data["test"], place)
     pl.seed_everything(seed, verbose=False)  # both of its trainings begin alike
@@ -56,7 +58,8 @@ def run(place: str, arm: str, seed: int, folder: Path, size: int = SIZE, epochs:
     if swapped:  # else nobody would train anew
         plain_seconds = found.record["seconds"]
         pl.seed_everything(seed, verbose=False)
-        module, found = training(RelevanceGuidance("swap", swap=swapped))
+        beside: list[Literal["outside"]] = ["outside"] if arm == BOTH else []
+        module, found = training(RelevanceGuidance("swap", swap=[*beside, *swapped]))
         found.record["seconds"] += plain_seconds
     return told | found.record | tested(module.eval(), data["test"], place)
 

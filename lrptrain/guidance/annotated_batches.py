@@ -32,7 +32,8 @@ class AnnotatedBatches:
         batch_adapter: Brings a batch of another form to the contract's names.
         seed: The seed of the draw of the fraction.
         failed: Counts batches that cannot be read.
-        named: What findings name: all else is the evidence then, and annotations are not read. None without findings.
+        named: What findings name: all else is the evidence then, and annotations are read only where what lies outside
+            of them is swapped, too. None without findings.
         swap: What users call that which is swapped, in messages.
 
     Attributes:
@@ -85,13 +86,11 @@ class AnnotatedBatches:
         """
         try:
             columns: dict[str, Any] = read_batch(batch, self.batch_adapter, task)
-            if not self.needs_annotation or self.named is not None:
+            if self.named is not None:
+                columns = self.named.annotated(columns, rehearses=not worked)
+            elif not self.needs_annotation:
                 columns = {name: x for name, x in columns.items() if name not in ANNOTATIONS}
-                columns = (
-                    _all_evidence(columns, self.swap)
-                    if self.named is None
-                    else self.named.annotated(columns, rehearses=not worked)
-                )
+                columns = _all_evidence(columns, self.swap)
             if (self.sparse or worked) and not columns.keys() & set(ANNOTATIONS):
                 return columns, _none()  # None for every sample of this batch
             self._png_masks.add(columns)

@@ -1,6 +1,6 @@
 """Guidance of a training, whoever runs its loop: what a trainer hands in is each step, and where it stands."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import torch
@@ -15,7 +15,7 @@ from lrptrain.guidance.named_parts import FollowedParts, NamedParts, NamesPart, 
 from lrptrain.guidance.objective import SWAP, Objective, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule
 from lrptrain.guidance.strength import Strength
-from lrptrain.guidance.swaps import FINDINGS, Swap, SwapName
+from lrptrain.guidance.swaps import FINDINGS, OUTSIDE, Swap, SwapName
 from lrptrain.guidance.text_swaps import TextReader, text_swap
 from lrptrain.intervention.parts import follow_confirmed
 from lrptrain.intervention.swap import LARGE_RING, ring_share
@@ -26,8 +26,8 @@ from lrptrain.trainers.messages import inform
 from lrptrain.trainers.naming import NameSources, find_tokenizer
 from lrptrain.trainers.processes import Processes
 
-SwapOption = SwapName | Literal["findings"] | NamesPart | Sequence[NamesPart]
-"""What users say that is swapped: its name, or findings."""
+SwapOption = SwapName | Literal["findings"] | NamesPart | Sequence[NamesPart | Literal["outside"]]
+"""What users say that is swapped: its name, or findings, with what lies outside of the annotations or without."""
 
 
 class GuidedTraining:
@@ -129,7 +129,7 @@ class GuidedTraining:
             needs_label=self.objective.needs_label,
             needs_annotation=self.objective.needs_annotation,
             # Not every batch has what findings name, and none has it before the first finding.
-            sparse=sparse or annotated_fraction < 1 or self.named is not None,
+            sparse=sparse or annotated_fraction < 1 or (self.named is not None and not self.named.outside),
             annotated_fraction=annotated_fraction,
             max_samples=max_samples,
             batch_adapter=batch_adapter,
@@ -191,7 +191,8 @@ class GuidedTraining:
         if not (self.worked or self._asked):
             self._asked = True
             if self.named is not None and not isinstance(self.named, FollowedParts):
-                self.inform(f"{self.name}: samples swap what the findings name: {names_of(self.named.parts)}")
+                beside = "what lies outside of their annotations, and " if self.named.outside else ""
+                self.inform(f"{self.name}: samples swap {beside}what the findings name: {names_of(self.named.parts)}")
             # A model may say that it is none of classes. Only before its first step: those of transformers note in
             # their first forward pass with labels what the labels look like.
             find_task(self.task, model)
@@ -296,7 +297,14 @@ def _named_parts(swap: SwapOption) -> NamedParts | None:
     """Return what findings name; None for a swap of another kind."""
     if isinstance(swap, str):
         return FollowedParts() if swap == FINDINGS else None
-    return NamedParts(parts_of(swap))
+    if not isinstance(swap, Iterable):
+        return NamedParts(parts_of(swap))
+    several = list(swap)
+    findings = [each for each in several if not isinstance(each, str) or each != OUTSIDE]
+    outside = len(findings) < len(several)
+    if outside and not findings:
+        raise ValueError(f"swap=[{OUTSIDE!r}] names no finding beside it: say swap={OUTSIDE!r}")
+    return NamedParts(parts_of(cast(list[NamesPart], findings)), outside)
 
 
 def _all_finite(gradients: list[Tensor]) -> bool:

@@ -1,7 +1,8 @@
 """Swaps of what a monitor has confirmed: a place, words, a property; no annotation says what is evidence.
 
 All that no finding names counts as evidence then. So a batch that nobody has annotated can be guided as an annotated
-one is: what the findings name is what lies outside.
+one is: what the findings name is what lies outside. Where images are annotated, what lies outside of the annotation can
+be swapped beside: a mark that is drawn on the object lies inside.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,8 @@ from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.parts import PROPERTIES, TEXT_PROPERTIES, InputPart
-from lrptrain.guidance.swaps import FINDINGS, SWAPS, Swap, Swapped
+from lrptrain.batch.reading import ANNOTATIONS
+from lrptrain.guidance.swaps import FINDINGS, OUTSIDE, SWAPS, Swap, Swapped, lay_around
 from lrptrain.guidance.text_swaps import TextReader
 from lrptrain.intervention.parts import Confirmed, check_medium, where_it_lies
 from lrptrain.intervention.swap import places_in_order, random_donors, random_places, swap_places
@@ -64,14 +66,17 @@ class NamedParts:
 
     Args:
         parts: What is named from the beginning.
+        outside: Whether what lies outside of the annotations of images is swapped, too.
 
     Attributes:
         parts: What is named by now, none within another.
+        outside: Whether what lies outside of the annotations of images is swapped, too.
         reader: What reads texts that are rewritten.
     """
 
-    def __init__(self, parts: Iterable[InputPart] = ()) -> None:
+    def __init__(self, parts: Iterable[InputPart] = (), outside: bool = False) -> None:
         self.parts: tuple[InputPart, ...] = ()
+        self.outside = outside
         self.reader = TextReader()
         self.add(parts)
 
@@ -94,16 +99,28 @@ class NamedParts:
     def annotated(self, batch: Mapping[str, Any], rehearses: bool = False) -> dict[str, Any]:
         """Return a batch with an annotation by which all is evidence but what is named; without parts, with none.
 
+        Where what lies outside of the annotations is swapped, too, the batch keeps its own.
+
         Args:
-            batch: A batch in the contract's form, without annotations.
+            batch: A batch in the contract's form.
             rehearses: Whether a batch without parts is annotated, too, as evidence throughout: a step that could not be
                 guided once there are parts is refused before the first one then.
 
         Raises:
-            ValueError: If a part is one of texts and the batch has images, or the other way round.
+            ValueError: If a part is one of texts and the batch has images, or the other way round; or if the batch has
+                texts, and what lies outside of the annotations is swapped.
         """
-        if not self.parts and not rehearses:
+        if self.outside:
+            check_medium(self.parts, batch)
+            if not any(name in batch for name in IMAGES):
+                raise ValueError(
+                    f"swap={OUTSIDE!r} takes all words of texts that are not marked, those that findings name among "
+                    "them: leave the findings out"
+                )
             return dict(batch)
+        batch = {name: values for name, values in batch.items() if name not in ANNOTATIONS}
+        if not self.parts and not rehearses:
+            return batch
         check_medium(self.parts, batch)
         named = [where_it_lies(part, batch) for part in self.parts if not part.is_property]
         image = next((batch[name] for name in IMAGES if name in batch), None)
@@ -129,30 +146,47 @@ class NamedParts:
 
         A sample without takes it from one with it, too: what stands in one class alone would tell it by its absence.
         """
-        if explained.ndim == 4:
-            return self._swap_in_images(explained, annotation, generator, without_evidence, donors)
-        return self._swap_in_texts(explained, annotation, generator, donors, arguments)
+        if explained.ndim != 4:
+            return self._swap_in_texts(explained, annotation, generator, donors, arguments)
+        named = self._named_in_annotated(explained, annotation) if self.outside else annotation
+        changed, rows = self._swap_properties(explained, named, generator, without_evidence, donors)
+        if self.outside:
+            surrounded = SWAPS[OUTSIDE](explained, annotation, margin, generator, without_evidence, donors, itself)
+            elsewhere = surrounded.rows.to(rows.device)
+            changed = lay_around(changed, surrounded.explained, elsewhere, annotation, margin)
+            rows = rows | elsewhere
+        if all(part.is_property for part in self.parts):
+            return Swapped(changed, rows)
+        # Places come from samples as they were: one in other colours could bring an image its own tint back.
+        moved, has_moved = _swap_pixels(changed, explained, named, generator, donors)
+        return Swapped(moved, rows | has_moved)
 
-    def _swap_in_images(
+    def _swap_properties(
         self,
         images: Tensor,
         mask: Shaped[Tensor, "batch height width"],
         generator: torch.Generator | None,
         without_evidence: bool,
         donors: Int[Tensor, " batch"] | None,
-    ) -> Swapped:
-        properties = [part.kind for part in self.parts if part.kind in PROPERTIES]
+    ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
+        """Give every image the properties of others that are named; also return which have any."""
         changed = images
         rows = torch.zeros(len(images), dtype=torch.bool, device=images.device)
-        for kind in dict.fromkeys(properties):
+        for kind in dict.fromkeys(part.kind for part in self.parts if part.kind in PROPERTIES):
             swapped = SWAPS[kind](changed, mask, None, generator, without_evidence, donors, itself=True)
             changed = swapped.explained
             rows |= swapped.rows.to(rows.device)
-        if len(properties) == len(self.parts):
-            return Swapped(changed, rows)
-        # Places come from samples as they were: one in other colours could bring an image its own tint back.
-        moved, has_moved = _swap_pixels(changed, images, mask, generator, donors)
-        return Swapped(moved, rows | has_moved)
+        return changed, rows
+
+    def _named_in_annotated(
+        self, images: Tensor, annotation: Shaped[Tensor, "batch height width"]
+    ) -> Shaped[Tensor, "batch height width"]:
+        """Return the annotation by which all is evidence but what is named, of the images that are annotated."""
+        batch = {"image": images}
+        mask = torch.ones(annotation.shape, dtype=torch.uint8, device=images.device)
+        named = [where_it_lies(part, batch) for part in self.parts if not part.is_property]
+        unusable = (annotation == IGNORED).flatten(1).all(1).to(images.device)
+        return _without(mask, named).masked_fill(unusable[:, None, None], IGNORED)
 
     def _swap_in_texts(
         self,

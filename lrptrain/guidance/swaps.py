@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED
@@ -166,8 +166,27 @@ def swap_surroundings_and_statistics(
     )
     elsewhere = elsewhere.to(explained.device)
     # Surroundings come from the images as they were: one in other colours could bring an image its own tint back.
-    outside = outside_evidence(annotation, margin or 0).to(explained.device) & elsewhere[:, None, None]
-    return torch.where(outside[:, None], surrounded, recoloured), elsewhere | changed
+    return lay_around(recoloured, surrounded, elsewhere, annotation, margin), elsewhere | changed
+
+
+def lay_around(
+    images: Float[Tensor, "batch channels height width"],
+    surrounded: Float[Tensor, "batch channels height width"],
+    swapped: Bool[Tensor, " batch"],
+    annotation: Shaped[Tensor, "batch height width"],
+    margin: int | None,
+) -> Float[Tensor, "batch channels height width"]:
+    """Return images with the surroundings that others of them have.
+
+    Args:
+        images: What stays where the evidence lies.
+        surrounded: The images whose surroundings are taken.
+        swapped: Which images take any.
+        annotation: As for `Swap`.
+        margin: As for `Swap`.
+    """
+    outside = outside_evidence(annotation, margin or 0).to(images.device) & swapped[:, None, None]
+    return torch.where(outside[:, None], surrounded, images)
 
 
 def _check_images(explained: Tensor) -> None:

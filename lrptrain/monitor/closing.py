@@ -59,7 +59,8 @@ def _not_removed(gravest: Finding, guided_by: Sequence[str]) -> str:
         way_out = "train longer, or anew on this finding, too (docs/how-to/guidance.md)"
     elif "swap" in guided_by and gravest.part is not None:
         # It may lie on the evidence, as a watermark across the object does: no swap of the surroundings reaches it.
-        way_out = "train longer, or anew with swap=[finding.as_fault()] (docs/how-to/guidance.md)"
+        beside = '"outside", ' if gravest.medium == "image" else ""
+        way_out = f"train longer, or anew with swap=[{beside}finding.as_fault()] (docs/how-to/guidance.md)"
     elif "swap" in guided_by:
         way_out = 'train longer, or try swap="outside+statistics"'
     else:

@@ -38,9 +38,9 @@ def unannotated_pairs() -> dict[str, Tensor]:
     return {name: values for name, values in data().items() if name != "mask"}
 
 
-def step_by_hand(columns: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights after one step of plain PyTorch on images with each other's corners."""
-    named = NamedParts([CORNER])
+def step_by_hand(columns: dict[str, Tensor], outside: bool = False) -> dict[str, Tensor]:
+    """The weights after one step of plain PyTorch on images with each other's corners, and surroundings."""
+    named = NamedParts([CORNER], outside)
     mask = named.annotated(columns)["mask"]
     images, *_ = named.swap(columns["image"], mask, None, torch.Generator().manual_seed(SEED), True, None)
     net = explicit(vit().double())
@@ -58,6 +58,24 @@ def test_a_step_is_that_of_the_batch_with_places_swapped_and_no_annotation_is_re
     values = getattr(guided, "values", None) or guided.guidance.values
     assert values["guidance/swapped"] == values["guidance/samples"] == 6
     assert guided.failures == 0
+
+
+@pytest.mark.parametrize("loop", [name for name in LOOPS if name != "a line"])
+def test_what_lies_outside_of_the_annotation_can_be_swapped_beside(loop, tmp_path):
+    options = {"loss": "swap", "swap": ["outside", CONFIRMED], "on_error": "raise"}
+    trained, guided = LOOPS[loop](vit().double(), annotated_data(), options, 6, 1, tmp_path)
+    assert_close(trained, step_by_hand(annotated_data(), outside=True), EXACT)
+    assert guided.failures == 0
+
+
+def test_surroundings_beside_findings_want_annotations_and_findings():
+    with pytest.raises(ValueError, match=r"names no finding beside it: say swap='outside'"):
+        lrptrain.Guidance("swap", swap=["outside"])
+    with pytest.raises(ValueError, match=r"swap takes one of outside, .* not str"):
+        lrptrain.Guidance("swap", swap=["statistics", CONFIRMED])
+    guidance = lrptrain.Guidance("swap", swap=["outside", CONFIRMED])
+    with pytest.raises(ValueError, match="annotation"), guidance.step(vit().double(), unannotated()):
+        pass
 
 
 @pytest.mark.parametrize("loop", [name for name in LOOPS if name != "a line"])

@@ -260,6 +260,61 @@ def test_what_cannot_be_swapped_is_refused(findings, message):
         parts_of(findings)
 
 
+# -- Beside what lies outside of the annotations -----------------------------------------------------------------------
+
+
+def object_masks(count=6):
+    """1 on the right half, which the corner's lower neighbour and the corner itself lie beside; the top row is open."""
+    mask = torch.zeros(count, 8, 8, dtype=torch.uint8)
+    mask[:, :, 2:] = 1
+    mask[:, 0] = IGNORED
+    return mask
+
+
+def test_surroundings_and_what_is_named_on_the_object_are_others_and_the_rest_of_the_object_stays():
+    batch, mask = images(), object_masks()
+    donors = torch.arange(6).roll(1)
+    both = NamedParts([CORNER], outside=True)
+    assert torch.equal(both.annotated({"image": batch, "mask": mask})["mask"], mask)
+    changed, is_swapped, _ = both.swap(batch, mask, None, generator(), True, donors)
+    assert is_swapped.all()
+    corner = torch.zeros(8, 8, dtype=torch.bool)
+    corner[:4, :4] = True
+    assert torch.equal(changed[:, :, corner], batch[donors][:, :, corner])
+    rest = (mask[0] == 1) & ~corner
+    assert torch.equal(changed[:, :, rest], batch[:, :, rest])
+    outside = (mask[0] == 0) & ~corner
+    alone, *_ = SWAPS["outside"](batch, mask, generator=generator(), without_evidence=True, donors=donors)
+    assert torch.equal(changed[:, :, outside], alone[:, :, outside])
+    assert not torch.equal(changed[:, :, outside], batch[:, :, outside])
+
+
+def test_surroundings_come_as_they_were_beside_a_property():
+    batch, mask = images(), object_masks()
+    donors = torch.arange(6).roll(1)
+    changed, *_ = NamedParts([COLOUR], outside=True).swap(batch, mask, None, generator(), True, donors)
+    by_name, *_ = SWAPS["outside+statistics"](batch, mask, generator=generator(), without_evidence=True, donors=donors)
+    assert torch.equal(changed, by_name)
+
+
+def test_an_image_without_annotation_stays_and_gives_nothing_that_is_named():
+    batch, mask = images(), object_masks()
+    mask[2] = IGNORED
+    for seed in range(20):
+        changed, is_swapped, _ = NamedParts([CORNER], outside=True).swap(batch, mask, None, generator(seed), True, None)
+        assert is_swapped.tolist() == [True, True, False, True, True, True]
+        assert torch.equal(changed[2], batch[2])
+        given = torch.cdist(changed[:, :, :4, :4].flatten(1), batch[:, :, :4, :4].flatten(1)).argmin(1)
+        assert 2 not in given[is_swapped]
+
+
+def test_marked_words_need_no_findings_beside():
+    batch = texts([5, 7, 6])
+    batch["rationale"] = torch.ones_like(batch["input_ids"])
+    with pytest.raises(ValueError, match="takes all words of texts that are not marked"):
+        NamedParts([WORDS], outside=True).annotated(batch)
+
+
 # -- What the monitor of the same run says -----------------------------------------------------------------------------
 
 

@@ -40,8 +40,8 @@ def test_a_clean_run_says_what_could_have_been_found():
     assert closing_words("Monitor", 3, (), FOUND, None).count("See") == 0
 
 
-def guided(kind, *names, part=None):
-    found = replace(CONFIRMED, kind=kind, part=part)
+def guided(kind, *names, part=None, medium="image"):
+    found = replace(CONFIRMED, kind=kind, part=part, medium=medium)
     return " ".join(closing_words("Monitor", 3, [found], FOUND, None, guided_by=names).split())
 
 
@@ -49,7 +49,9 @@ def test_a_guidance_that_has_not_removed_it_is_told_with_what_to_try():
     assert 'The guidance (consistency) has not removed it: try "swap"' in guided("focus_at_position", "consistency")
     assert 'has not removed it: train longer, or try swap="outside+statistics"' in guided("focus_at_position", "swap")
     across = guided("fixed_mark_of_class", "swap", part=InputPart("patches", "the centre", (6, 6), (14,)))
-    assert "has not removed it: train longer, or anew with swap=[finding.as_fault()]" in across
+    assert 'has not removed it: train longer, or anew with swap=["outside", finding.as_fault()]' in across
+    word = guided("suspicious_token", "swap", part=InputPart("words", "the word", words=((7,),)), medium="text")
+    assert "has not removed it: train longer, or anew with swap=[finding.as_fault()]" in word
     by_findings = guided("focus_at_position", "swap of findings")
     assert "The guidance (swap of findings) has not removed it: train longer, or anew on this finding" in by_findings
     assert 'guidance by "swap", swap="statistics"' in guided("reliance_on_statistics", "swap")
