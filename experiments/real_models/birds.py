@@ -22,7 +22,9 @@ CLASSES = ("landbird", "waterbird")
 ALONE = "birds alone (upper bound)"
 BOTH = "swap of surroundings and colour"
 """What the monitor's last line names where `SWAP` leaves a reliance on colour and contrast."""
-ARMS = (PLAIN, SWAP, ALONE, BOTH)
+LONGER = "swap, three times as long"
+"""What that line names first."""
+ARMS = (PLAIN, SWAP, ALONE, BOTH, LONGER)
 NETWORKS = {"TinyViT-5M": ("tiny_vit_5m_224", "tiny_vit"), "Hiera-Tiny": ("sam2_hiera_tiny", "hiera_tiny")}
 """By name, what timm calls it and what `experiments/weights.py` does."""
 GROUPS = 4
@@ -43,7 +45,11 @@ def run(network: str, arm: str, seed: int, folder: Path) -> dict[str, Any]:
     train = DataLoader(_samples(splits["train"]), BATCH, shuffle=True)
     shown = DataLoader(_samples(splits["val"].chosen(own)), BATCH)
     guidance = RelevanceGuidance("swap", swap="outside+statistics") if arm == BOTH else guidance_of(arm)
-    training = watched(module, (train, shown), guidance, EPOCHS, 1, folder, class_names=list(CLASSES))
+    epochs = EPOCHS
+    if arm == LONGER:
+        guidance = guidance_of(SWAP)
+        epochs = 3 * EPOCHS
+    training = watched(module, (train, shown), guidance, epochs, 1, folder, class_names=list(CLASSES))
     return {"network": network, "arm": arm, "seed": seed, **training.record, **tested(module.eval(), splits["test"])}
 
 
