@@ -41,6 +41,13 @@ COUNTS = "pixels by truth and prediction"
 POOLED = {"pixel accuracy": pixel_accuracy, "mIoU": mean_iou}
 """Of the pixels of all images together."""
 MEASURES = ("pixel accuracy", "mAP", "mIoU", "EPG", "pointing game")
+PRIOR = "centre prior, widths of the best mIoU"
+PAIRS = (
+    ("rollout (start_layer=1)", PRIOR),
+    ("transformer_attribution", "rollout"),
+    ("input_x_gradient", "random"),
+)
+"""Rows that are held against each other."""
 WIDTHS = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
 """Standard deviations of the centre prior that are tried, as shares of the image."""
 
@@ -111,7 +118,7 @@ def run(seed: int, arguments: Any) -> Result:
             return both(prior.expand(len(test.labels), -1), test)
         return both(of_prediction(model, test, row, keep)[0], test)
 
-    priors = [Row("centre prior, widths of the best mIoU"), Row("centre prior, widths of the best EPG")]
+    priors = [Row(PRIOR), Row("centre prior, widths of the best EPG")]
     return fill(HERE / "results" / f"seed_{seed}.json", head, [*priors, *rows(FEW)], measure)
 
 
@@ -132,11 +139,33 @@ def table(results: list[Result]) -> str:
         f"{len(results)} seeds; accuracy on the {most} test images {test} (validation {val}; over seeds; "
         f"guessing 33.3 %). The pet's share of the area, which is the chance level of EPG: {area:.3f}.\n\n"
     )
-    text += ranked(results, everything, "all")
+    text += f"{ranked(results, everything, 'all')}\n\n{in_pairs(results)}"
     if dear:
         text += f"\n\nThe dear methods, on the first {FEW} test images, with others on the same images:\n\n"
         text += ranked(results, dear + beside, "few")
     return text + absent(results)
+
+
+def in_pairs(results: list[Result]) -> str:
+    """What the text says of one row and another, image by image."""
+    differences = [
+        f"`{name}` less {other}: {difference(results, name, other)}"
+        for name, other in PAIRS
+        if all(each in result["methods"] for result in results for each in (name, other))
+    ]
+    return f"mIoU, paired by image and seed, not corrected: {'; '.join(differences)}."
+
+
+def difference(results: Sequence[Result], name: str, other: str) -> Estimate:
+    """The mIoU of a row less that of another, on the same images of the same seeds."""
+    counts = [
+        np.hstack([result["methods"][row]["all"][COUNTS] for row in (name, other)]).astype(float) for result in results
+    ]
+
+    def gap(totals: Float[np.ndarray, "sets 8"]) -> Float[np.ndarray, " sets"]:
+        return pooled("mIoU", totals[:, :4]) - pooled("mIoU", totals[:, 4:])
+
+    return estimate(counts, True, gap)
 
 
 def ranked(results: list[Result], names: list[str], part: str) -> str:
