@@ -125,8 +125,10 @@ def sources(digits: Digits) -> dict[str, Run]:
             at, val = best_threshold(own["val"], digits.masks["val"])
             test = {key: scored(label_map(own[key], at), digits.masks["test"]) for key in ("test", "said")}
             found[name][step] = {
-                "threshold": at, "val": val, "test": test["test"][0], "digit": test["test"][1], "said": test["said"][0],
+                "threshold": at, "val": val, "test": test["test"][0], "said": test["said"][0],
             }  # fmt: skip
+            if step == "none":  # the table has it of no other
+                found[name][step]["digit"] = test["test"][1]
     return found
 
 

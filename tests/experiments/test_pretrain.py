@@ -26,8 +26,8 @@ def started() -> Training:
 
 
 def test_a_training_that_was_cut_off_ends_with_the_weights_of_one_that_was_not(tmp_path):
-    whole = started()
-    assert whole.run(*data(), tmp_path / "whole.state.pt")
+    uninterrupted = started()
+    assert uninterrupted.run(*data(), tmp_path / "uninterrupted.state.pt")
     first = started()
     for _ in range(5):
         first._step(*data())
@@ -37,7 +37,7 @@ def test_a_training_that_was_cut_off_ends_with_the_weights_of_one_that_was_not(t
     second.load(tmp_path / "state.pt")
     assert second.done == 5
     assert second.run(*data(), tmp_path / "state.pt")
-    for name, weights in whole.model.state_dict().items():
+    for name, weights in uninterrupted.model.state_dict().items():
         assert torch.equal(weights, second.model.state_dict()[name]), name
 
 

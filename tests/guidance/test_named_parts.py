@@ -304,8 +304,8 @@ def test_an_image_without_annotation_stays_and_gives_nothing_that_is_named():
         changed, is_swapped, _ = NamedParts([CORNER], outside=True).swap(batch, mask, None, generator(seed), True, None)
         assert is_swapped.tolist() == [True, True, False, True, True, True]
         assert torch.equal(changed[2], batch[2])
-        given = torch.cdist(changed[:, :, :4, :4].flatten(1), batch[:, :, :4, :4].flatten(1)).argmin(1)
-        assert 2 not in given[is_swapped]
+        givers = torch.cdist(changed[:, :, :4, :4].flatten(1), batch[:, :, :4, :4].flatten(1)).argmin(1)
+        assert 2 not in givers[is_swapped]
 
 
 def test_marked_words_need_no_findings_beside():
