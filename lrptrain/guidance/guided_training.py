@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from lrptrain.batch import BatchAdapter
+from lrptrain.batch import IMAGES, BatchAdapter
 from lrptrain.batch.parts import TEXT_PROPERTIES
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.guidance.annotated_batches import AnnotatedBatches
@@ -26,6 +26,8 @@ from lrptrain.trainers.messages import inform
 from lrptrain.trainers.naming import NameSources, find_tokenizer
 from lrptrain.trainers.processes import Processes
 
+MOST_OF_THE_EVIDENCE = 0.5
+"""A share of the evidence; what is named beyond it leaves less of the object than it takes."""
 SwapOption = SwapName | Literal["findings"] | NamesPart | Sequence[NamesPart | Literal["outside"]]
 """What users say that is swapped: its name, or findings, with what lies outside of the annotations or without."""
 
@@ -163,6 +165,7 @@ class GuidedTraining:
         self._asked = False
         self._sought_tokenizer = False
         self._margin_seen = False
+        self._share_seen = False
         self.looked_up = 0
         self.unmatched = False
         self.failed.count = 0
@@ -203,7 +206,9 @@ class GuidedTraining:
             self._follow(self.named, trained)
         columns, rows = self.batches.read(batch, self.worked, self.objective.task)
         if len(rows) and not self.worked:
-            self._mention_margin(columns["evidence"][rows.to(columns["evidence"].device)])
+            annotation = columns["evidence"][rows.to(columns["evidence"].device)]
+            self._mention_margin(annotation)
+            self._mention_share(columns, rows, annotation)
         return GuidedStep(self, model, trained, batch, columns, rows, progress, processes)
 
     def _find_tokenizer(self, trained: nn.Module) -> Any:
@@ -244,6 +249,21 @@ class GuidedTraining:
             self.inform(
                 f"{self.name}: swaps keep the pixels around the evidence, {share:.0%} of what lies outside it, and the "
                 "model can learn to read it there: margin= says how many they keep"
+            )
+
+    def _mention_share(self, columns: Mapping[str, Any], rows: Tensor, annotation: Tensor) -> None:
+        """Say so once if what findings name is most of the evidence of the first guided images."""
+        if self._share_seen or self.named is None or not self.named.outside:
+            return
+        self._share_seen = True
+        images = next(columns[name] for name in IMAGES if name in columns)
+        if annotation.shape[1:] != images.shape[-2:]:
+            return  # the swap itself says what is wrong
+        share = self.named.share_of_evidence(images[rows.to(images.device)], annotation)
+        if share > MOST_OF_THE_EVIDENCE:
+            self.inform(
+                f"{self.name}: what the findings name covers {share:.0%} of the annotated evidence, and is another "
+                "sample's: little is left to learn from. Data without it would be better"
             )
 
     def finish(self, values: Mapping[str, float]) -> None:

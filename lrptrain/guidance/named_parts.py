@@ -178,6 +178,12 @@ class NamedParts:
             rows |= swapped.rows.to(rows.device)
         return changed, rows
 
+    def share_of_evidence(self, images: Tensor, annotation: Shaped[Tensor, "batch height width"]) -> float:
+        """Return how much of what is annotated as evidence is named, in [0, 1]; 0 without any evidence."""
+        evidence = annotation == 1
+        named = self._named_in_annotated(images, annotation).to(annotation.device) == 0
+        return float((named & evidence).sum() / evidence.sum().clamp(min=1))
+
     def _named_in_annotated(
         self, images: Tensor, annotation: Shaped[Tensor, "batch height width"]
     ) -> Shaped[Tensor, "batch height width"]:

@@ -68,6 +68,21 @@ def test_what_lies_outside_of_the_annotation_can_be_swapped_beside(loop, tmp_pat
     assert guided.failures == 0
 
 
+@pytest.mark.parametrize(("patches", "covers"), [((0,), False), (tuple(range(16)), True)])
+def test_a_finding_that_covers_most_of_the_object_is_said_to_leave_little(patches, covers):
+    said: list[str] = []
+    named = replace(CONFIRMED, part=InputPart("patches", "the image", (4, 4), patches))
+    guidance = lrptrain.Guidance("swap", swap=["outside", named])
+    guidance.inform = said.append
+    columns = annotated_data()
+    net = vit().double()
+    for _ in range(2):
+        with guidance.step(net, columns) as step:
+            step.guided(F.cross_entropy(net(columns["image"]), columns["label"]))
+    assert sum("100% of the annotated evidence" in line for line in said) == covers
+    assert sum("of the annotated evidence" in line for line in said) == covers
+
+
 def test_surroundings_beside_findings_want_annotations_and_findings():
     with pytest.raises(ValueError, match=r"names no finding beside it: say swap='outside'"):
         lrptrain.Guidance("swap", swap=["outside"])
