@@ -141,7 +141,7 @@ class Classifier(pl.LightningModule):
         return read_logits(self.model(**texts) if texts else self.model(batch["image"]), len(batch["label"]))
 
 
-def measure(run: Run, minutes: float) -> dict[str, Any]:
+def measure(run: Run, minutes: float, device: str) -> dict[str, Any]:
     """Make a run, and read from its record what the monitor took."""
     torch.manual_seed(0)
     model, inputs_of = run.model()
@@ -154,7 +154,7 @@ def measure(run: Run, minutes: float) -> dict[str, Any]:
             max_time=timedelta(minutes=minutes),
             val_check_interval=None if run.interval is None else run.interval // BATCH,
             default_root_dir=folder,
-            accelerator="cpu",
+            accelerator="cpu" if device == "cpu" else "gpu",
             callbacks=[monitor],
             logger=False,
             enable_checkpointing=False,
@@ -214,19 +214,20 @@ def main() -> None:
     parser.add_argument("--runs", nargs="+", default=list(RUNS), choices=list(RUNS))
     parser.add_argument("--minutes", type=float, default=12.0)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    path = HERE / "results" / "budget_cpu.json"
+    path = HERE / "results" / f"budget_{arguments.device}.json"
     cells = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for title in arguments.runs:
-        cells[title] = stamped(measure(RUNS[title], arguments.minutes))
+        cells[title] = stamped(measure(RUNS[title], arguments.minutes, arguments.device))
         print(title, json.dumps(cells[title]), flush=True)
-        if arguments.write:
+        if arguments.write or arguments.device != "cpu":
             path.write_text(json.dumps(cells, indent=1) + "\n", encoding="utf-8")
     text = table(cells)
     print(text)
-    if arguments.write:
+    if arguments.write and arguments.device == "cpu":
         write_between(HERE / "README.md", text, START, END)
 
 

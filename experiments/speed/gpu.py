@@ -8,6 +8,7 @@ import argparse
 import gc
 import json
 import math
+import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import groupby
@@ -179,6 +180,8 @@ def measure(arguments: argparse.Namespace, device: str, found: dict[str, Any], p
                 base = work if name in PATCHING else partial(training_pass, model, inputs)
                 measured = partial(time_and_memory, work, base, arguments.rounds, device)
                 cell = apart(measured, device, arguments.threads)
+                if device != CPU and "error" not in cell:
+                    cell["waits"] = waits(work)
             if name in PATCHING and "seconds" in cell:
                 cell["time"] = cell["seconds"] / of_training(cells, title, precision, "seconds")
             cells[f"{title} | {precision} | {name}"] = stamped(cell)
@@ -189,6 +192,18 @@ def measure(arguments: argparse.Namespace, device: str, found: dict[str, Any], p
         gc.collect()
         if device != CPU:
             torch.cuda.empty_cache()
+
+
+def waits(work: Callable[[], object]) -> int:
+    """How often Python waits for the GPU in one call."""
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            work()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return sum("synchroniz" in str(each.message) for each in found)
 
 
 def planned(arguments: argparse.Namespace, cells: dict[str, Any]) -> list[tuple[str, str, str]]:

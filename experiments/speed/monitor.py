@@ -2,8 +2,9 @@
 
     .venv/bin/python -m experiments.speed.monitor --write
 
-All times are those of the process's own work (CPU seconds of its threads), so that other work on the machine counts
-little; each is set over the time of training steps on as many samples, taken before and after it in the same process.
+On a CPU times are those of the process's own work (CPU seconds of its threads), so that other work on the machine counts
+little; on a GPU (`--device cuda`) wall-clock times, until all that was asked of the GPU is done. Each is set over the
+time of training steps on as many samples, taken before and after it in the same process.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from experiments.records import KEY, stamped
 from experiments.speed.cells import Inputs
 from experiments.speed.run import bert_base, vit_small
+from experiments.speed.works import placed
 from experiments.table import markdown, write_between
 from lrptrain.batch import Sample, collate, model_inputs
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample
@@ -108,10 +110,18 @@ MODELS: dict[str, Callable[[], Model]] = {
 
 
 def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    """CPU seconds of some work, and what it returns."""
-    started = time.process_time()
+    """CPU seconds of some work, or on a GPU seconds until it is done, and what it returns."""
+    started = now()
     result = work()
-    return time.process_time() - started, result
+    return now() - started, result
+
+
+def now() -> float:
+    """What the clock says; a GPU must have been used before it counts as one."""
+    if not torch.cuda.is_initialized():
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def samples_of(
@@ -127,7 +137,7 @@ def samples_of(
     logits = torch.cat([logits_of(model, samples[start : start + 16]) for start in range(0, count, 16)])
     head = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
     with torch.no_grad():
-        head.bias -= logits.mean(0)
+        head.bias -= logits.mean(0).to(head.bias.device)
     predicted = (logits - logits.mean(0)).argmax(1)
     wrong = torch.rand(count, generator=torch.Generator().manual_seed(1)) > RIGHT
     labels = torch.where(wrong, (predicted + 1) % CLASSES, predicted).tolist()
@@ -139,10 +149,10 @@ def samples_of(
 
 @torch.no_grad()
 def logits_of(model: nn.Module, samples: Sequence[Sample]) -> Tensor:
-    """The logits of some samples."""
-    inputs = model_inputs(model, collate(samples))
+    """The logits of some samples, on the CPU."""
+    inputs = placed(model_inputs(model, collate(samples)), next(model.parameters()).device)
     output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
-    return read_logits(output, len(samples))
+    return read_logits(output, len(samples)).cpu()
 
 
 def annotation_of(sample: Sample) -> dict[str, Tensor]:
@@ -160,8 +170,9 @@ def training(model: nn.Module, samples: Sequence[Sample]) -> Callable[[], None]:
     """A step of training: forward pass, backward pass, AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0)
     batch = collate(samples)
-    inputs = model_inputs(model, batch)
-    labels = torch.tensor([sample.label for sample in samples])
+    place = next(model.parameters()).device
+    inputs = placed(model_inputs(model, batch), place)
+    labels = torch.tensor([sample.label for sample in samples], device=place)
 
     def step() -> None:
         model.train()
@@ -263,7 +274,7 @@ def measure(title: str, arguments: argparse.Namespace) -> dict[str, float]:
     """Every part over training steps on as many samples; the median over rounds."""
     torch.manual_seed(0)
     model, inputs_of = MODELS[title]()
-    model.eval()
+    model.eval().to(arguments.device)
     samples = samples_of(model, inputs_of, arguments.samples, annotated=not title.endswith(BARE))
     step = training(model, samples[:16])
     step()
@@ -297,19 +308,20 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    path = HERE / "results" / "monitor_cpu.json"
+    path = HERE / "results" / f"monitor_{arguments.device}.json"
     cells = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for title in arguments.models:
         cells[title] = stamped({"samples": arguments.samples, **measure(title, arguments)})
         print(title, json.dumps(cells[title]), flush=True)
-        if arguments.write:
+        if arguments.write or arguments.device != "cpu":
             path.write_text(json.dumps(cells, indent=1) + "\n", encoding="utf-8")
     text = table(cells)
     print(text)
-    if arguments.write:
+    if arguments.write and arguments.device == "cpu":
         write_between(HERE / "README.md", text, START, END)
 
 

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -82,13 +83,37 @@ def zennit_epsilon_plus(model: nn.Module, inputs: Inputs) -> None:
         attributor(x, lambda output: torch.nn.functional.one_hot(torch.zeros(len(x)).long(), output.shape[1]).float())
 
 
-def lxt_attnlrp(model: nn.Module, inputs: Inputs) -> None:
-    from lxt.efficient import monkey_patch
-    from transformers.models.bert import modeling_bert
+@cache
+def lxt_bert(model: nn.Module) -> nn.Module:
+    """The same weights in LXT's BERT, whose file is of transformers 4: what it takes from there is put back."""
+    import transformers
+    from transformers import pytorch_utils, utils
 
-    assert type(model).__module__ == modeling_bert.__name__, "LXT is asked for BERT only"
-    monkey_patch(modeling_bert)
-    x, (mask,), forward = _start(model, inputs)
+    assert type(model).__name__ == "BertForSequenceClassification", "LXT is asked for BERT only"
+    for name in ("find_pruneable_heads_and_indices", "prune_linear_layer"):
+        vars(pytorch_utils).setdefault(name, None)
+    for name in ("add_code_sample_docstrings", "add_start_docstrings", "add_start_docstrings_to_model_forward"):
+        setattr(utils, name, lambda *_, **__: lambda function: function)
+    utils.replace_return_docstrings = lambda *_, **__: lambda function: function
+    from lxt.efficient import monkey_patch
+    from lxt.efficient.models import bert
+
+    def extended(self: Any, mask: torch.Tensor, *_: Any) -> torch.Tensor:
+        return (1 - mask[:, None, None].to(self.dtype)) * torch.finfo(self.dtype).min
+
+    bert.BertModel.get_extended_attention_mask = extended
+    bert.BertModel.get_head_mask = lambda self, mask, blocks, *_: [None] * blocks
+    config = transformers.BertConfig(**model.config.to_dict() | {"attn_implementation": "eager"})  # type: ignore[operator, union-attr]
+    transformers.BertConfig.position_embedding_type = "absolute"  # type: ignore[attr-defined]
+    weight = next(model.parameters())
+    found: nn.Module = bert.BertForSequenceClassification(config).to(weight.device, weight.dtype).eval()
+    found.load_state_dict(model.state_dict())
+    monkey_patch(transformers.models.bert.modeling_bert)
+    return found
+
+
+def lxt_attnlrp(model: nn.Module, inputs: Inputs) -> None:
+    x, (mask,), forward = _start(lxt_bert(model), inputs)
     forward(x, mask)[:, 0].sum().backward()
 
 
@@ -109,3 +134,5 @@ def run_peer(name: str, model: nn.Module, inputs: Inputs) -> None:
         warnings.simplefilter("ignore")
         PEERS[name](model, inputs)
     model.zero_grad(set_to_none=True)
+    if name.startswith("LXT"):
+        lxt_bert(model).zero_grad(set_to_none=True)

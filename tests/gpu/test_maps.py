@@ -1,0 +1,89 @@
+"""A map on the GPU is the CPU's, up to the arithmetic."""
+
+import pytest
+import torch
+from model_zoo import KINDS
+from on_device import both, distance
+
+import lrptrain
+
+METHODS = ("attnlrp", "generic_attention", "transformer_attribution", "input_x_gradient")
+HALF_KINDS = ("vit", "hf_vit", "bert", "modernbert", "timm_swin", "llama")
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_float32(kind, method, device):
+    try:
+        cpu, here = (lrptrain.attribute(model, inputs, 1, method) for model, inputs in both(kind, device))
+    except lrptrain.UnsupportedMethodError:
+        pytest.skip("this model has no such map on any device")
+    assert here.scores.device == device
+    assert distance(here.logits, cpu.logits) < 1e-4
+    # transformer_attribution divides by sums that may cancel: 10 times the bound of the others.
+    assert distance(here.scores, cpu.scores) < (1e-3 if method == "transformer_attribution" else 1e-4)
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("method", [*lrptrain.methods()])
+@pytest.mark.parametrize("kind", ["vit", "bert"])
+@pytest.mark.filterwarnings("ignore:integrated_gradients has not converged")
+def test_every_method(kind, method, device):
+    if method in ("lime", "kernel_shap", "random", "smoothgrad"):
+        options = {"samples": 2} if method == "smoothgrad" else {}
+        seeds = {"seed": 0} if method == "random" else {}
+        model, inputs = both(kind, device)[1]
+        pytest.importorskip("captum") if method in ("lime", "kernel_shap") else None
+        found = lrptrain.attribute(model, inputs, 1, method, **options, **seeds)
+        assert found.scores.device == device
+        assert found.scores.isfinite().all()
+        return
+    options = {"steps": 4} if method == "integrated_gradients" else {}
+    try:
+        cpu, here = (lrptrain.attribute(model, inputs, 1, method, **options) for model, inputs in both(kind, device))
+    except lrptrain.UnsupportedMethodError:
+        pytest.skip("this model has no such map on any device")
+    assert distance(here.scores, cpu.scores) < 1e-3
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "generic_attention", "input_x_gradient"])
+@pytest.mark.parametrize("kind", HALF_KINDS)
+def test_bfloat16_is_as_far_from_float32_as_on_the_cpu(kind, method, device):
+    exact, _ = both(kind, device)
+    rounded = both(kind, device, torch.bfloat16)
+    whole = lrptrain.attribute(*exact, 1, method).scores
+    cpu, here = (distance(lrptrain.attribute(*each, 1, method).scores, whole) for each in rounded)
+    # Both round to 8 bits after each operation, in another order: a few times the other's error, or a percent.
+    assert here < 3 * cpu + 0.01
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "generic_attention"])
+def test_autocast_changes_no_map(method, device):
+    model, inputs = both("vit", device)[1]
+    plain = lrptrain.attribute(model, inputs, 1, method)
+    with torch.autocast(device.type, torch.bfloat16):
+        under = lrptrain.attribute(model, inputs, 1, method)
+        assert torch.is_autocast_enabled(device.type)
+    assert distance(under.scores, plain.scores) < 1e-5
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("kind", ["vit", "bert"])
+def test_a_batch_equals_its_samples(kind, device):
+    from model_zoo import select
+
+    model, inputs = both(kind, device)[1]
+    together = lrptrain.attribute(model, inputs, 1).scores
+    apart = torch.cat([lrptrain.attribute(model, select(inputs, slice(i, i + 1)), 1).scores for i in range(3)])
+    assert distance(together, apart) < 1e-4
+
+
+def test_inputs_of_another_device_are_an_error_of_one_line(device):
+    if device.type == "cpu":
+        pytest.skip("there is one device")
+    model, _ = both("vit", device)[1]
+    _, inputs = both("vit", device)[0]
+    with pytest.raises(Exception, match=r"device|cuda") as caught:
+        lrptrain.attribute(model, inputs, 1)
+    print(type(caught.value).__name__, caught.value)
