@@ -140,7 +140,9 @@ def run(arguments: argparse.Namespace) -> None:
         SystemExit: If the results that are there are another device's, or the device does not answer any more.
     """
     device = arguments.device if torch.cuda.is_available() else CPU
-    path = HERE / "results" / ("gpu.json" if device != CPU else "gpu_on_cpu.json")
+    path = HERE / "results" / "gpu.json"
+    if device == CPU and not (arguments.tables_only and path.exists()):
+        path = path.with_name("gpu_on_cpu.json")
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"cells": {}}
     if not arguments.tables_only:
         if device == CPU:

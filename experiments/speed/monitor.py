@@ -219,9 +219,9 @@ def evaluation_parts(
     """Every part of one evaluation over training on as many samples, and how many regions were tested."""
     config = ExplanationConfig(arguments.method, class_maps=arguments.class_maps)
     parts: dict[str, float] = {}
-    label_only = Evaluator(model, replace(config, targets=("label",)))
+    label_only = Evaluator(model, replace(config, targets=("label",)), arguments.device)
     parts["maps for the label"], _ = meter.ratio(lambda: label_only.evaluate(samples))
-    both = Evaluator(model, config)
+    both = Evaluator(model, config, arguments.device)
     total, _ = meter.ratio(lambda: both.evaluate(samples))
     parts["maps for the predicted class"] = total - parts["maps for the label"]
     drawn = ids_to_draw(samples, arguments.pictures)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from model_zoo import KINDS, in_float64
+from model_zoo import KINDS
 from on_device import both, distance
 
 import lrptrain
@@ -22,7 +22,7 @@ def test_float32(kind, method, device):
     assert here.scores.device == device
     assert distance(here.logits, cpu.logits) < 1e-4
     # Where products of gradients cancel, or quotients do, float32 itself is that far from float64.
-    whole = lrptrain.attribute(in_float64(KINDS[kind].build(True)), KINDS[kind].inputs(), 1, method)
+    whole = lrptrain.attribute(KINDS[kind].build(True), KINDS[kind].inputs(), 1, method)
     assert distance(here.scores, cpu.scores) < 1e-4 + 3 * distance(cpu.scores, whole.scores)
 
 
