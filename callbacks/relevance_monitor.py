@@ -15,7 +15,8 @@ from lrptrain.monitor.arguments import check_names
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluator import TARGETS
 from lrptrain.monitor.gate import FAIL_AFTER
-from lrptrain.monitor.model_input import InputListener
+from lrptrain.monitor.loader_pass import is_in_order
+from lrptrain.monitor.model_input import InputListener, copied
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
 from lrptrain.relevance.sharding.shards import check_shards, own_name
@@ -26,6 +27,7 @@ from lrptrain.trainers.lightning import (
     log_scalars,
     schedulers_that_watch,
     undivided_length,
+    validation_loader,
     watched_keys,
 )
 from lrptrain.trainers.processes import gather, in_every_process_of
@@ -98,6 +100,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         method_options: The options of the method.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the names above.
+        explain: The parameter of the model's forward that is explained, where it takes several images or texts; by
+            default the one that the batch calls its input. All other arguments stay with their samples.
         task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
             soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
             By default classes, of which one logit tells two apart.
@@ -159,6 +163,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         method_options: dict[str, Any] | None = None,
         model: str | None = None,
         batch_adapter: BatchAdapter | None = None,
+        explain: str | None = None,
         task: TaskName | Task | None = None,
         class_names: Sequence[str] | None = None,
         region_names: Sequence[str] = (),
@@ -196,6 +201,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             method=method,
             method_options=method_options,
             batch_adapter=batch_adapter,
+            explain=explain,
             task=task,
             class_names=class_names,
             region_names=region_names,
@@ -229,6 +235,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         """Forget an earlier run."""
         self.core.reset()
         self._listener: InputListener | None = None
+        self._batch: Any = None
         self._finished = False
         self._failures_before = 0
 
@@ -309,6 +316,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         self._failures_before = self.failures
         if trainer.state.fn == "validate":  # after the states of a checkpoint are loaded
             self.core.start_validation()
+        if not self.core.reader.is_drawn:
+            self.core.start_draw(in_order=is_in_order(validation_loader(trainer, self.dataloader_idx)))
         self.core.clock.start()
 
     def on_validation_batch_start(
@@ -319,10 +328,11 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Listen to what the first validation step gives the model."""
-        first = trainer.sanity_checking or not self.core.reader.is_drawn
-        if first and batch_idx == 0 and dataloader_idx == self.dataloader_idx and self._model is not None:
-            self._listener = InputListener(self._model, batch)
+        """Keep the batch as it is, before the step may change it, and listen to what the step gives the model."""
+        draws = trainer.sanity_checking or not self.core.reader.is_drawn
+        if draws and dataloader_idx == self.dataloader_idx and self._model is not None:
+            self._batch = copied(batch)
+            self._listener = InputListener(self._model, batch, answers=batch_idx == 0)
 
     def on_exception(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException) -> None:
         """Listen no longer, and stop the clock: the same trainer may go on with what it has paid for by now."""
@@ -344,6 +354,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         # The sanity check runs over the first batches before training: they would be drawn twice, and its numbers would
         # be those of an untrained model. But an error costs nothing yet, so that everything is tried once, and raises.
         listener = self._heard()
+        batch, self._batch = self._batch, None
         if trainer.sanity_checking or (trainer.state.fn == "validate" and batch_idx == 0):
             in_every_process_of(pl_module, lambda: self._try(trainer, pl_module, batch, listener, batch_idx))
         if trainer.sanity_checking:
@@ -367,9 +378,9 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
     ) -> None:
         """Reject a batch that cannot be used, and before a training what an evaluation would fail with."""
         context = self._context(trainer, pl_module)
-        self.core.reader.check(context, batch, listener)
+        contract_batch = self.core.reader.check(context, batch, listener)
         if trainer.sanity_checking and batch_idx == 0:
-            self.core.check_first_batch(context, batch)
+            self.core.check_first_batch(context, batch, contract_batch)
 
     def on_validation_epoch_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Show the scalars to checkpoints and early stopping, also those of the last evaluation; loggers have them."""

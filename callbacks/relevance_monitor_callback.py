@@ -1,26 +1,33 @@
 """The monitor in the Trainer of transformers, as a callback."""
 
+import logging
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 from torch import nn
+from torch.utils.data import DataLoader
 
 from lrptrain.extras import require
 from lrptrain.loggers import is_logger
 from lrptrain.monitor.arguments import check_names
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.draw import at_rest, draw_sample
+from lrptrain.monitor.loader_pass import can_be_read_once, has_places
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
-from lrptrain.monitor.unread_columns import WholeBatches
+from lrptrain.monitor.unread_columns import WholeBatch, WholeBatches
+from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.messages import inform, warn
+from lrptrain.trainers.processes import rank_and_size
 from lrptrain.trainers.transformers_trainer import calling_trainer, check_sharding, transformers_context
 
 transformers = require("transformers", "transformers")
 trainer_callback = require("transformers.trainer_callback", "transformers")
+logger = logging.getLogger(__name__)
 
 
 class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, trainer_callback.ExportableState):  # type: ignore[name-defined]
@@ -130,24 +137,41 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         Raises:
             ValueError: If a gate was asked for that nothing could close.
         """
-        if args.eval_strategy != "no" and trainer.eval_dataset is not None:
+        if trainer.eval_dataset is None:
+            reason = "it has no eval_dataset"
+        elif args.eval_strategy == "no":
+            reason = "this Trainer has eval_strategy='no'; eval_strategy='epoch' evaluates after each epoch"
+        elif can_be_read_once(self._dataset(trainer)):
+            reason = (
+                "its eval_dataset can be read only once, by the Trainer itself: let __iter__ begin anew at each call"
+            )
+        else:
             return True
-        reason = "this Trainer has eval_strategy='no'" if trainer.eval_dataset is not None else "it has no eval_dataset"
         title = self.config.title
         if self.config.fail_on is not None:
             raise ValueError(f"fail_on={self.config.fail_on!r} of {title} needs evaluations, but {reason}")
-        warn(f"{title} will evaluate nothing: {reason}; eval_strategy='epoch' evaluates after each epoch")
+        warn(f"{title} will evaluate nothing: {reason}")
         return False
 
     def _draw(self, trainer: Any, context: TrainingContext) -> None:
-        draw_sample(self.core, context, self._samples(trainer))
+        samples = self._samples(trainer)
+        step = None if is_sharded(context.module) else partial(self._step, trainer, context)
+        draw_sample(self.core, context, samples, step)
         self._draws = False
+
+    @staticmethod
+    def _step(trainer: Any, context: TrainingContext, batch: Any) -> None:
+        """Give a batch to the model as the Trainer does, with whatever its user has changed of that."""
+        own = {name: batch[name] for name in batch.own} if isinstance(batch, WholeBatch) else batch
+        try:
+            trainer.prediction_step(context.model, own, prediction_loss_only=False)
+        except Exception:  # of a Trainer that must have begun an evaluation: entries go by their names then
+            logger.debug("the Trainer's own step could not be listened to", exc_info=True)
 
     def _samples(self, trainer: Any) -> Any:
         """Return the evaluation set with all its columns, as a loader."""
-        datasets = trainer.eval_dataset
         name = self._set_name(trainer)
-        dataset = datasets if name is None else datasets[name]
+        dataset = self._dataset(trainer)
         prepared = list(trainer.accelerator._dataloaders)
         try:
             loader = trainer.get_eval_dataloader(name)
@@ -157,10 +181,18 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         # which the collator drops.
         columns = getattr(loader.dataset, "column_names", None)
         dropped = set() if columns is None else {*dataset.column_names} - {*columns}
-        if not hasattr(loader.dataset, "__getitem__") or getattr(loader, "batch_sampler", None) is None:
-            return loader
+        if not has_places(loader):
+            # Of a stream that several processes share, each has what the Trainer gives it.
+            if rank_and_size()[1] > 1 or not isinstance(loader, DataLoader):
+                return loader
+            return WholeBatches(dataset, None, loader.collate_fn, batch_size=trainer.args.eval_batch_size)
         full_dataset = dataset if columns is not None and len(dataset) == len(loader.dataset) else loader.dataset
         return WholeBatches(full_dataset, loader.batch_sampler, loader.collate_fn, dropped, loader.num_workers)
+
+    def _dataset(self, trainer: Any) -> Any:
+        """Return the evaluation set that is drawn from."""
+        name = self._set_name(trainer)
+        return trainer.eval_dataset if name is None else trainer.eval_dataset[name]
 
     def _set_name(self, trainer: Any) -> str | None:
         """Return which of several evaluation sets is drawn from; None if there is one alone.

@@ -3,10 +3,10 @@
     .venv/bin/python -m experiments.on_a_gpu --output folder --minutes 9
     .venv/bin/python -m experiments.on_a_gpu --parts tests --output folder
 
-The parts, in this order: `tests` (`pytest -m gpu`), `speed` (time and memory of the methods, beside LXT and captum where
-they are installed), `monitor` (what a monitored sample costs), `budget` (the share of a real run), `pretrain` (the ViT-S,
-for what is left). What has run out of time is ended, and the next part begins. Without a GPU the same parts run small,
-on the CPU: that shows that the commands work.
+The parts, in this order: `tests` (`pytest -m gpu`), `speed` (time and memory of the methods, beside LXT and captum
+where they are installed), `monitor` (what a monitored sample costs), `budget` (the share of a real run), `pretrain`
+(the ViT-S, for what is left). What has run out of time is ended, and the next part begins. Without a GPU the same parts
+run small, on the CPU: that shows that the commands work.
 """
 
 import argparse

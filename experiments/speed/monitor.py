@@ -2,8 +2,8 @@
 
     .venv/bin/python -m experiments.speed.monitor --write
 
-On a CPU times are those of the process's own work (CPU seconds of its threads), so that other work on the machine counts
-little; on a GPU (`--device cuda`) wall-clock times, until all that was asked of the GPU is done. Each is set over the
+On a CPU times are those of the process's own work (CPU seconds of its threads), so that other work counts little; on a
+GPU (`--device cuda`) wall-clock times, until all that was asked of the GPU is done. Each is set over the
 time of training steps on as many samples, taken before and after it in the same process.
 """
 

@@ -1,13 +1,12 @@
 """The contract with a user's batches: which entries of a dict or tuple are inputs, labels and annotations."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lrptrain.batch.annotations import (
     IGNORED,
@@ -17,14 +16,13 @@ from lrptrain.batch.annotations import (
     rationale_to_tokens,
     regions_to_tokens,
 )
+from lrptrain.batch.call import ARGUMENT, CALL, IMAGES, TEXTS, Call
 from lrptrain.batch.forms import as_mapping
 from lrptrain.batch.spans import token_rationale
 from lrptrain.batch.task import CLASSES, Task
-from lrptrain.relevance.preserve import unwrap
 
-IMAGES = ("image", "pixel_values")
-TEXTS = ("input_ids", "attention_mask", "token_type_ids")
 ANNOTATIONS = ("mask", "boxes", "rationale")
+CONTRACT = frozenset({*IMAGES, *TEXTS, *ANNOTATIONS, "label", "labels", "group", "sample_id"})
 BatchAdapter = Callable[[Any], Mapping[str, Any]]
 _ONE_EACH = ("label", "group")
 # What fills the end of a shorter text when samples of different batches meet.
@@ -44,17 +42,21 @@ class Sample:
     Attributes:
         sample_id: The id that the batch gave as `sample_id`, or else the position in the validation set.
         label: The index of the class, -1 without one.
-        tensors: Inputs and annotations by the names of the contract, without the batch axis.
+        tensors: Inputs, annotations and the model's other arguments by the names of a batch, without the batch axis.
         group: The index of the group; None without one.
+        call: What is the same in every call of the model; None where nobody heard one.
     """
 
     sample_id: int | str
     label: int
     tensors: dict[str, Tensor]
     group: int | None = None
+    call: Call | None = None
 
 
-def read_batch(batch: Any, adapter: BatchAdapter | None = None, task: Task = CLASSES) -> dict[str, Any]:
+def read_batch(
+    batch: Any, adapter: BatchAdapter | None = None, task: Task = CLASSES, needs_input: bool = True
+) -> dict[str, Any]:
     """Bring a batch to the contract's names, and its labels to classes.
 
     Args:
@@ -63,23 +65,29 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None, task: Task = CLA
             See `lrptrain.batch.forms` for what else is taken, and `token_rationale` for rationales of characters.
         adapter: Called first, for batches of any other form.
         task: What the labels mean.
+        needs_input: Whether the input is looked for in the batch; else it is known from the model's call.
+
+    Returns:
+        The entries of the contract. A further tensor with one row per sample is one by the name `argument:<name>`: the
+        model may take it.
 
     Raises:
         ValueError: If there is no input, an entry is no tensor, entries differ in length, or labels are no classes.
     """
-    columns = read_columns(batch, adapter)
+    columns = read_columns(batch, adapter, needs_input)
     label = columns.get("label")
     if isinstance(label, Tensor):
         columns["label"] = task.classes(label)
     return columns
 
 
-def read_columns(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any]:
+def read_columns(batch: Any, adapter: BatchAdapter | None = None, needs_input: bool = True) -> dict[str, Any]:
     """Bring a batch to the contract's names, with its labels as they are.
 
     Args:
         batch: See `read_batch`.
         adapter: Called first, for batches of any other form.
+        needs_input: See `read_batch`.
 
     Raises:
         ValueError: If there is no input, an entry is no tensor, or entries differ in length.
@@ -90,13 +98,15 @@ def read_columns(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, A
     entries = {name: mapping[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in mapping}
     entries |= {"label": _label(mapping)}
     entries = {name: value for name, value in entries.items() if not _is_absent(name, value)}
+    if not needs_input:
+        entries = {name: x for name, x in entries.items() if name not in (*IMAGES, *TEXTS) or isinstance(x, Tensor)}
     if "rationale" in entries and "input_ids" in entries:
         entries["rationale"] = token_rationale(entries["rationale"], mapping)
     columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
     mask = columns.get("mask")
     if isinstance(mask, Tensor) and _has_channels_last(mask, columns):
         columns["mask"] = mask[..., 0]
-    if not any(name in columns for name in (*IMAGES, "input_ids")):
+    if needs_input and not any(name in columns for name in (*IMAGES, "input_ids")):
         raise ValueError(
             f"no input in a batch with {list(mapping)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
             "batch_adapter=... to rename its entries"
@@ -104,7 +114,19 @@ def read_columns(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, A
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"the entries of a batch differ in length: {sizes}")
-    return columns
+    columns |= _arguments(mapping, next(iter(sizes.values()), None))
+    # What is explained is one input: texts beside images are arguments.
+    is_image = any(name in columns for name in IMAGES)
+    return {f"{ARGUMENT}{name}" if is_image and name in TEXTS else name: x for name, x in columns.items()}
+
+
+def _arguments(mapping: Mapping[str, Any], length: int | None) -> dict[str, Tensor]:
+    """Return the entries that the contract does not name, as far as they are tensors with a row per sample."""
+    return {
+        f"{ARGUMENT}{name}": value.as_subclass(Tensor)
+        for name, value in mapping.items()
+        if name not in CONTRACT and isinstance(value, Tensor) and value.ndim and len(value) == length
+    }
 
 
 def _has_channels_last(mask: Tensor, columns: Mapping[str, Any]) -> bool:
@@ -187,12 +209,7 @@ def _described(value: Any) -> str:
     return type(value).__name__
 
 
-def batch_length(batch: Mapping[str, Any]) -> int:
-    """Return the number of samples of a batch in the contract's form."""
-    return len(next(iter(batch.values())))
-
-
-def take(batch: Mapping[str, Any], row: int, index: int) -> Sample:
+def take(batch: Mapping[str, Any], row: int, index: int | str) -> Sample:
     """Copy one sample of a batch to the CPU.
 
     Args:
@@ -213,19 +230,22 @@ def take(batch: Mapping[str, Any], row: int, index: int) -> Sample:
         label=-1 if label is None else max(int(label), -1),
         tensors=rows,
         group=None if group is None else int(group),
+        call=batch.get(CALL),
     )
 
 
-def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> dict[str, Tensor]:
+def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> dict[str, Any]:
     """Stack samples; texts and lists of boxes are padded to the longest, and a missing annotation is all ignored.
 
     Raises:
         ValueError: If texts of different lengths come without an attention mask, or images or masks differ in size.
     """
     names = list(dict.fromkeys(name for sample in samples for name in sample.tensors))
-    stacked = {}
+    stacked: dict[str, Any] = {}
     for name in names:
         present = [sample.tensors[name] for sample in samples if name in sample.tensors]
+        if len(present) < len(samples) and name not in ANNOTATIONS:
+            raise ValueError(f"{name.removeprefix(ARGUMENT)!r} is in some batches and not in others: give it in all")
         fill = _FILL.get(name, IGNORED if name == "mask" else 0)
         # A batch with annotations may meet one without: the latter's samples have annotations that are all ignored.
         dtype = _common_dtype(present)
@@ -234,7 +254,12 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
         if name in _STACKED and len({row.shape for row in rows}) > 1:
             sizes = sorted({tuple(row.shape) for row in rows})
             raise ValueError(f"{name!r} has other sizes in other samples, {sizes}: bring all of them to one size")
-        stacked[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
+        if len({row.shape for row in rows}) == 1:
+            stacked[name] = torch.stack(rows).to(device)
+        else:
+            stacked[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
+    if samples[0].call is not None:
+        stacked[CALL] = samples[0].call
     unmasked = "input_ids" in stacked and "attention_mask" not in stacked
     if unmasked and len({len(sample.tensors["input_ids"]) for sample in samples}) > 1:
         raise ValueError("texts of different lengths need an attention_mask in the batch")
@@ -248,28 +273,11 @@ def _common_dtype(columns: Sequence[Tensor]) -> torch.dtype:
     return floats[0] if floats else reduce(torch.promote_types, (column.dtype for column in columns))
 
 
-def batched(samples: Sequence[Sample], batch_size: int, device: torch.device | str = "cpu") -> list[dict[str, Tensor]]:
+def batched(samples: Sequence[Sample], batch_size: int, device: torch.device | str = "cpu") -> list[dict[str, Any]]:
     """Return batches of the samples in their order, with `label` (-1 where there is none)."""
     chunks = [samples[start : start + batch_size] for start in range(0, len(samples), batch_size)]
     labels = [torch.tensor([sample.label for sample in chunk], device=device) for chunk in chunks]
     return [{**collate(chunk, device), "label": label} for chunk, label in zip(chunks, labels, strict=True)]
-
-
-def model_inputs(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor | dict[str, Tensor]:
-    """Return the arguments of the model's forward: a tensor of images, or a dict where it takes names.
-
-    Images are passed by position unless the forward has a parameter `pixel_values`, texts by names: token ids go to
-    `input_ids` or else to the first parameter.
-    """
-    parameters = inspect.signature(unwrap(model).forward).parameters
-    # `forward(self, input_ids, **kwargs)` takes whatever the batch has.
-    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    for name in IMAGES:
-        if name in batch:
-            return {name: batch[name]} if name == "pixel_values" and name in parameters else batch[name]
-    first = "input_ids" if open_ended or "input_ids" in parameters else next(iter(parameters))
-    named = {name: batch[name] for name in TEXTS[1:] if name in batch and (open_ended or name in parameters)}
-    return {first: batch["input_ids"], **named}
 
 
 def token_annotations(

@@ -11,9 +11,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lrptrain.batch import Sample, collate, model_inputs
+from lrptrain.batch import Sample, batch_length, collate, model_inputs
+from lrptrain.batch.call import rows_of
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.intervention.boxes import Box
 from lrptrain.intervention.casing import CasedText, written_like
 from lrptrain.intervention.changes import Change, KeptChanges
@@ -342,7 +344,9 @@ def _change(variants: Sequence[Mapping[str, Tensor]], answers: Sequence[np.ndarr
         fall: See `Change`.
     """
     # Copies: views would keep the whole batch in memory.
-    changed, control = ({name: values[place].cpu().clone() for name, values in each.items()} for each in variants[:2])
+    changed, control = (
+        {name: x[place].cpu().clone() for name, x in each.items() if isinstance(x, Tensor)} for each in variants[:2]
+    )
     before, after, under_control = (each[place].copy() for each in answers[:3])
     return Change(changed, control, before, after, under_control, fall)
 
@@ -354,15 +358,16 @@ def _padded_alike(
     # The random numbers of a sample's tokens also order those of its donor: both need the same length.
     joint = collate([samples[row] for group in groups for row in group], device)
     size = len(groups[0])
-    return [{name: x[i * size : (i + 1) * size] for name, x in joint.items()} for i in range(len(groups))]
+    return [rows_of(joint, slice(i * size, (i + 1) * size)) for i in range(len(groups))]
 
 
 def _outputs(model: nn.Module, variants: Sequence[Mapping[str, Tensor]]) -> list[Float[Tensor, "batch classes"]]:
     """Return the logits of several batches, by one forward pass if they have the same shapes."""
     # Texts that have lost tokens differ in length: one by one, no padding has to be made up.
-    if len({tuple((name, x.shape) for name, x in sorted(variant.items())) for variant in variants}) > 1:
+    columns = [{name: x for name, x in variant.items() if isinstance(x, Tensor)} for variant in variants]
+    if len({tuple((name, x.shape) for name, x in sorted(each.items())) for each in columns}) > 1:
         return [model_output(model, variant) for variant in variants]
-    joint = {name: torch.cat([variant[name] for variant in variants]) for name in variants[0]}
+    joint = {**variants[0], **{name: torch.cat([each[name] for each in columns]) for name in columns[0]}}
     return list(model_output(model, joint).chunk(len(variants)))
 
 
@@ -370,7 +375,7 @@ def model_output(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor,
     """Return the logits of a batch in the contract's form."""
     inputs = model_inputs(model, batch)
     output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
-    return read_logits(output, len(next(iter(batch.values()))))
+    return read_logits(output, batch_length(batch))
 
 
 def _says_its_padding(sample: Sample) -> bool:
@@ -482,6 +487,6 @@ def _altered_texts(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
         yield {**batch, "input_ids": swap_places(batch["input_ids"], changeable, donors["input_ids"], places)}
     if chunk.donors:
         return
-    inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch}
+    inputs = {name: x for name, x in batch.items() if name not in (*ANNOTATIONS, "label")}
     for mask in (region, *(random_tokens(content, region.sum(1), keys) for keys in random[: chunk.config.controls])):
         yield delete_tokens(inputs, ~mask & (batch["attention_mask"] != 0))

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from lrptrain.batch.content import attended_tokens, end_tokens
-from lrptrain.intervention.text_form import Padding, padding_of
+from lrptrain.intervention.text_form import Padding, along_tokens, padding_of
 
 
 def inner_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
@@ -61,7 +61,7 @@ def at_lengths(
     """Yield the texts at each of several lengths, every time made of the same of their own tokens.
 
     Args:
-        batch: Texts with `input_ids` and `attention_mask`; of the rest, `token_type_ids` are kept.
+        batch: Texts with `input_ids` and `attention_mask`; the model's other arguments are kept.
         lengths: For each result the number of inner tokens (see `inner_tokens`) that every text is to have.
         padding: What fills up the results; None for what fills up the texts.
     """
@@ -110,6 +110,4 @@ def _at_length(
     places = order.gather(1, (of_own + 1).clamp(0, order.shape[1] - 1))
     longer = {"input_ids": batch["input_ids"].gather(1, places).masked_fill(~is_text, padding.token)}
     longer["attention_mask"] = is_text.to(batch["attention_mask"].dtype)
-    if "token_type_ids" in batch:
-        longer["token_type_ids"] = batch["token_type_ids"].gather(1, places).masked_fill(~is_text, 0)
-    return longer
+    return longer | along_tokens(batch, places, is_text)

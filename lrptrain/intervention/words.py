@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch.content import attended_tokens
-from lrptrain.intervention.text_form import Padding, padding_of
+from lrptrain.intervention.text_form import Padding, along_tokens, padding_of
 
 Span = tuple[int, int]
 """The first token of some words, and the one behind them."""
@@ -47,7 +47,7 @@ def with_words_of(
     text. What makes a text too long is cut before its last token.
 
     Args:
-        batch: Texts with `input_ids` and `attention_mask`; of the rest, `token_type_ids` are kept.
+        batch: Texts with `input_ids` and `attention_mask`; the model's other arguments are kept.
         donors: The donor of every text, padded to the same length.
         own: The words of the texts.
         given: The words of the donors.
@@ -68,7 +68,7 @@ def padded_like(
 
     Args:
         batch: Texts with `input_ids` and `attention_mask`. Where it has `token_type_ids`, those of its first tokens are
-            taken for all.
+            taken for all; other arguments of the model stay at their places.
         texts: The token ids of every text of the result.
         padding: What fills them up; None for what fills up the batch.
     """
@@ -83,10 +83,12 @@ def padded_like(
         mask[row, place] = 1
     device = batch["input_ids"].device
     padded = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+    is_text = padded["attention_mask"] != 0
+    in_order = torch.arange(width, device=device).clamp(max=attended.shape[1] - 1).expand(len(texts), width)
+    padded |= along_tokens(batch, in_order, is_text)
     if "token_type_ids" in batch:
         first = attended.to(torch.uint8).argmax(1, keepdim=True)
-        types = batch["token_type_ids"].gather(1, first)
-        padded["token_type_ids"] = torch.where(padded["attention_mask"] != 0, types, 0)
+        padded["token_type_ids"] = torch.where(is_text, batch["token_type_ids"].gather(1, first), 0)
     return padded
 
 

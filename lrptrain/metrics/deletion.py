@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from lrptrain.batch.content import end_tokens
@@ -53,10 +53,11 @@ def text_probability(
 
 
 def delete_tokens(inputs: Mapping[str, Tensor], keep: Bool[Tensor, "batch tokens"], pad: int = 0) -> dict[str, Tensor]:
-    """Take all other tokens out of every `[batch, tokens]` entry of whole numbers.
+    """Take all other tokens out of every entry that has a row or a number per token.
 
     Args:
-        inputs: With `attention_mask`; `position_ids`, if given, stay with their tokens.
+        inputs: With `attention_mask`; `position_ids`, if given, stay with their tokens, and so do boxes
+            `[batch, tokens, 4]`.
         keep: Tokens that stay; where a row keeps none, its first stays.
         pad: Fills `input_ids` up; all else is filled with 0.
     """
@@ -69,9 +70,23 @@ def delete_tokens(inputs: Mapping[str, Tensor], keep: Bool[Tensor, "batch tokens
     filled = torch.arange(order.shape[1], device=keep.device) < length
     shorter = dict(inputs)
     for name, value in inputs.items():
-        if isinstance(value, Tensor) and value.shape == keep.shape and not value.is_floating_point():
-            shorter[name] = value.gather(1, order).masked_fill(~filled, pad if name == "input_ids" else 0)
+        if isinstance(value, Tensor) and value.shape[:2] == keep.shape and not value.is_floating_point():
+            shorter[name] = at_tokens(value, order).masked_fill(
+                _wide(~filled, value), pad if name == "input_ids" else 0
+            )
     return shorter
+
+
+def at_tokens(
+    values: Shaped[Tensor, "batch tokens *width"], places: Int[Tensor, "batch n"]
+) -> Shaped[Tensor, "batch n *width"]:
+    """Return what belongs to each token of another order, some of them several times perhaps."""
+    return values.gather(1, _wide(places, values).expand(*places.shape, *values.shape[2:]))
+
+
+def _wide(places: Shaped[Tensor, "batch n"], values: Tensor) -> Tensor:
+    """Return a table with as many axes as some values have."""
+    return places.view(*places.shape, *[1] * (values.ndim - 2))
 
 
 def _pad_id(inputs: Mapping[str, Tensor], attended: Bool[Tensor, "batch tokens"]) -> int:

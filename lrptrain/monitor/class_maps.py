@@ -7,6 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from lrptrain.batch import collate, model_inputs
+from lrptrain.batch.call import explained_argument
 from lrptrain.findings import ExplainedSample
 from lrptrain.loggers.record import ClassMap
 from lrptrain.monitor.evaluator import Evaluator
@@ -52,7 +53,8 @@ def _completed(evaluator: Evaluator, samples: Sequence[ExplainedSample]) -> list
         return list(samples)
     batch = collate([samples[row].sample for row in lacking], evaluator.device)
     with evaluator.forward_context():
-        recording = record(evaluator.model, model_inputs(evaluator.model, batch), frugal=True)
+        inputs = model_inputs(evaluator.model, batch)
+        recording = record(evaluator.model, inputs, frugal=True, explain=explained_argument(inputs))
         maps = explain_classes(recording, classes[lacking], str(evaluator.config.method), evaluator.config.options)
     maps_of_row = dict(zip(lacking, maps, strict=True))
     return [replace(each, class_maps=each.class_maps | maps_of_row.get(row, {})) for row, each in enumerate(samples)]

@@ -30,6 +30,8 @@ class MonitorConfig:
         method: One of `lrptrain.methods()`; None for the first of the default ones that serves the model.
         method_options: The options of the method.
         batch_adapter: Brings a batch of another form to the contract's names.
+        explain: The parameter of the model's forward that is explained, where it takes several images or texts; None
+            for the one that the batch calls its input.
         task: What output and labels mean, where they do not say so: a task or its name; None for classes.
         class_names: The name of each class, in the order of the logits; None for those that the name sources have.
         region_names: The names of the regions of a `mask` `[B, K, H, W]`; the first is the evidence.
@@ -69,6 +71,7 @@ class MonitorConfig:
     method: str | None = None
     method_options: Mapping[str, Any] | None = None
     batch_adapter: BatchAdapter | None = None
+    explain: str | None = None
     task: TaskName | Task | None = None
     class_names: Sequence[str] | None = None
     region_names: Sequence[str] = ()

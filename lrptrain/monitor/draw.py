@@ -1,14 +1,15 @@
 """The sample of a whole validation set, drawn in one pass before training."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 
-from lrptrain.batch import Sample
-from lrptrain.batch.reading import collate, model_inputs
+from lrptrain.batch import Sample, collate, model_inputs
 from lrptrain.monitor.loader_pass import PlacedBatch, has_places, read_once
+from lrptrain.monitor.model_input import InputListener, copied
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.strategy_answers import check_answers
 from lrptrain.relevance.preserve import preserved
@@ -25,7 +26,9 @@ def at_rest(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def draw_sample(core: MonitorCore, context: TrainingContext, samples: Any) -> None:
+def draw_sample(
+    core: MonitorCore, context: TrainingContext, samples: Any, step: Callable[[Any], object] | None = None
+) -> None:
     """Draw a monitor's sample, and try everything once with its first batch; an error is one in all processes.
 
     All processes must call it at the same time. The model and the random state stay as they were.
@@ -34,13 +37,15 @@ def draw_sample(core: MonitorCore, context: TrainingContext, samples: Any) -> No
         core: The monitor.
         context: The model.
         samples: See `read_once`.
+        step: Runs the model on a batch as the user's own code does, and is listened to; None where the batch's entries
+            go to the parameters of their names.
 
     Raises:
         ValueError: If there are no samples, or they cannot be used, or a sharded model is another one with its whole
             weights, with what to change.
     """
     with at_rest(context.module):
-        samples_here = _drawn(core, context, samples)
+        samples_here = _drawn(core, context, samples, step)
     if not is_sharded(context.module):
         return
     # One for all: processes of a tensor parallel group must be given the same.
@@ -48,14 +53,16 @@ def draw_sample(core: MonitorCore, context: TrainingContext, samples: Any) -> No
     check_answers(context.model, model_inputs(context.model, collate(first, context.device)), context.forward_context)
 
 
-def _drawn(core: MonitorCore, context: TrainingContext, samples: Any) -> list[Sample]:
+def _drawn(
+    core: MonitorCore, context: TrainingContext, samples: Any, step: Callable[[Any], object] | None
+) -> list[Sample]:
     core.start_draw()
     if is_sharded(context.module) and not has_places(samples):
         # Under tensor parallel several processes read the same, and each sample would count for as many.
         raise ValueError(f"{core.config.title} needs a DataLoader or a Dataset of a sharded model's samples, no stream")
     # Outside of what is done in every process: it has a collective of its own.
     batches = read_once(samples, core.config.batch_size)
-    in_every_process(lambda: _add_all(core, context, batches))
+    in_every_process(lambda: _add_all(core, context, batches, step))
     # Annotations that cannot be used end it here, before the first step: they are no failure that training survives.
     samples_here = core.reader.finish(lambda activity, error: None)
     core.raise_if_misread()
@@ -64,11 +71,31 @@ def _drawn(core: MonitorCore, context: TrainingContext, samples: Any) -> list[Sa
     return samples_here
 
 
-def _add_all(core: MonitorCore, context: TrainingContext, batches: Iterator[PlacedBatch]) -> None:
+def _add_all(
+    core: MonitorCore,
+    context: TrainingContext,
+    batches: Iterator[PlacedBatch],
+    step: Callable[[Any], object] | None,
+) -> None:
     checked = False
     for placed in batches:
+        listener = None if step is None else _heard(context, placed.batch, step)
         if not checked:
-            core.reader.check(context, placed.batch)
-            core.check_first_batch(context, placed.batch)
+            if listener is not None and core.reader.is_by_name(context, placed.batch, listener):
+                step = listener = None  # and need not be run for each batch
+            contract_batch = core.reader.check(context, placed.batch, listener)
+            core.check_first_batch(context, placed.batch, contract_batch)
             checked = True
-        core.reader.add_placed(placed)
+        core.reader.add_placed(context, placed, listener)
+
+
+def _heard(context: TrainingContext, batch: Any, step: Callable[[Any], object]) -> InputListener:
+    """Return what a step gives the model; it is given a copy of the batch, which it may change."""
+    given = copied(batch)
+    listener = InputListener(context.model, given, answers=False)
+    try:
+        with torch.no_grad(), context.forward_context():
+            step(given)
+    finally:
+        listener.stop()
+    return listener

@@ -1,7 +1,7 @@
 """Relevance and scores of samples under the current weights."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lrptrain.batch import Sample, collate, model_inputs, token_annotations
 from lrptrain.batch.annotations import TokenAnnotation
+from lrptrain.batch.call import explained_argument, rows_of
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import CLASSES, Task
@@ -115,7 +116,7 @@ class Evaluator:
         batch = collate(samples, self.device)
         inputs = model_inputs(self.model, batch)
         with self.forward_context():
-            recording = record(self.model, inputs, frugal=True)
+            recording = record(self.model, inputs, frugal=True, explain=explained_argument(inputs))
             relevance = self._explain(recording, inputs, samples)
             class_maps = self._explain_classes(recording, relevance, num_classes)
             del recording  # before anything else takes memory
@@ -126,13 +127,13 @@ class Evaluator:
         yield from _explained_samples(samples, batch, relevance, class_maps, columns, evidence, regions)
 
     def _explain(
-        self, recording: Recording, inputs: Tensor | dict[str, Tensor], samples: Sequence[Sample]
+        self, recording: Recording, inputs: Tensor | dict[str, Any], samples: Sequence[Sample]
     ) -> dict[str, Relevance]:
         """Return the relevance by target; the predicted class is only explained anew where it is not the label."""
         options = self.config.options
         if "label" not in self.config.targets or any(sample.label < 0 for sample in samples):
             return {"predicted": recording.attribute(None, self.config.method, **options)}
-        labels = torch.tensor([sample.label for sample in samples], device=next(iter(_values(inputs))).device)
+        labels = torch.tensor([sample.label for sample in samples], device=recording.logits.device)
         for_label = recording.attribute(labels, self.config.method, **options)
         if "predicted" not in self.config.targets:
             return {"label": for_label}
@@ -146,7 +147,12 @@ class Evaluator:
             scores = torch.where((predicted != labels)[:, None], again, scores)
         elif len(misread):
             again = attribute(
-                self.model, _rows(inputs, misread), predicted[misread], for_label.method, **options
+                self.model,
+                _rows(inputs, misread),
+                predicted[misread],
+                for_label.method,
+                explain=explained_argument(inputs),
+                **options,
             ).scores
             scores = scores.index_copy(0, misread, again)
         for_predicted = Relevance(scores, for_label.logits, predicted, for_label.method, for_label.grid)
@@ -182,13 +188,9 @@ def _batches(samples: Sequence[Sample], size: int, drawn: Collection[int | str])
             yield from (part[start : start + size] for start in range(0, len(part), size))
 
 
-def _values(inputs: Tensor | dict[str, Tensor]) -> Iterable[Tensor]:
-    return [inputs] if isinstance(inputs, Tensor) else inputs.values()
-
-
-def _rows(inputs: Tensor | dict[str, Tensor], rows: Tensor) -> Tensor | dict[str, Tensor]:
+def _rows(inputs: Tensor | dict[str, Any], rows: Tensor) -> Tensor | dict[str, Any]:
     """Return some rows of a model's inputs."""
-    return inputs[rows] if isinstance(inputs, Tensor) else {name: value[rows] for name, value in inputs.items()}
+    return inputs[rows] if isinstance(inputs, Tensor) else rows_of(inputs, rows)
 
 
 def _mixing_ratios(model: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, list[float]]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Int
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, SequentialSampler, Subset
 
 from lrptrain.trainers.processes import gather, rank_and_size
 
@@ -19,7 +19,7 @@ class PlacedBatch(NamedTuple):
 
     Attributes:
         batch: The batch as the loader gives it.
-        places: The position of each sample in the whole set; None if only the order of the batches tells.
+        places: The index of each sample in the dataset; None if only the order of the batches tells.
     """
 
     batch: Any
@@ -52,6 +52,11 @@ def read_once(samples: Any, batch_size: int) -> Iterator[PlacedBatch]:
     )
 
 
+def can_be_read_once(samples: Any) -> bool:
+    """Return whether a stream goes on where it was left: whoever reads it takes its samples from everybody else."""
+    return not has_places(samples) and isinstance(samples, Iterable) and iter(samples) is iter(samples)
+
+
 def _is_set(samples: Any) -> bool:
     return isinstance(samples, Dataset) and not isinstance(samples, IterableDataset)
 
@@ -68,6 +73,17 @@ def has_places(loader: Any) -> bool:
         return len(loader.batch_sampler) >= 0
     except (AttributeError, TypeError):  # none, or one without a length, which may have no end either
         return False
+
+
+def is_in_order(loader: Any) -> bool:
+    """Return whether the batches of a loader come in the order of its dataset, also where processes share it."""
+    if isinstance(getattr(loader, "dataset", None), IterableDataset):
+        return True
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    sampler = getattr(getattr(batch_sampler, "batch_sampler", batch_sampler), "sampler", None)
+    if isinstance(sampler, DistributedSampler):
+        return not sampler.shuffle
+    return sampler is None or isinstance(sampler, SequentialSampler)
 
 
 def _in_its_order(batches: Iterable[Any]) -> Iterator[PlacedBatch]:
@@ -96,7 +112,7 @@ def _by_places(loader: Any, places: list[int]) -> Iterator[PlacedBatch]:
         multiprocessing_context=getattr(loader, "multiprocessing_context", None),
     )
     for start, batch in zip(range(0, len(mine), batch_size), own_loader, strict=True):
-        yield PlacedBatch(batch, np.array(mine[start : start + batch_size], dtype=np.int64))
+        yield PlacedBatch(batch, np.array([places[number] for number in mine[start : start + batch_size]], np.int64))
 
 
 @contextmanager

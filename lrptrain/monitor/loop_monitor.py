@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ class Monitor(MonitorResults):
             experiments, or Lightning's loggers.
         forward_context: Makes the context of every forward pass, where the loop has one, such as
             `lambda: torch.autocast("cuda", torch.bfloat16)`.
+        step: Runs the model on a batch as the loop does, `step(model, batch)`: what the model is given there is what is
+            explained. None where batches have entries of the names of the forward's parameters, beside `label`.
         hyperparameters: What tells this training from others, such as `{"lr": 1e-3}`: the page compares runs by them.
         **options: Those of `RelevanceMonitor` by the same names, but for `model` and `dataloader_idx`; see
             `lrptrain.monitor.config.MonitorConfig`. There is no `budget` unless one is given: each call evaluates.
@@ -56,6 +59,7 @@ class Monitor(MonitorResults):
         *,
         loggers: Sequence[Any] = (),
         forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        step: Callable[[nn.Module, Any], object] | None = None,
         hyperparameters: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
@@ -66,9 +70,10 @@ class Monitor(MonitorResults):
         self._root_dir = folder
         self._loggers = _checked(loggers)
         self._forward_context = forward_context
+        self._has_step = step is not None
         self._hyperparameters = dict(hyperparameters or {})
         self._name_sources = [*loader_sources(samples), self._model]
-        draw_sample(self.core, self._context(0, 0), samples)
+        draw_sample(self.core, self._context(0, 0), samples, None if step is None else partial(step, self._model))
         self.core.clock.start(restart=True)
 
     def evaluate(self, epoch: int, step: int | None = None) -> EpochRecord | None:
@@ -143,7 +148,8 @@ class Monitor(MonitorResults):
             loggers=self._loggers,
             name_sources=self._name_sources,
             hyperparameter_sources=[self._hyperparameters],
-            step_name="the loop",
+            step_name="step=" if self._has_step else "the loop",
+            step_hint="Pass step=lambda model, batch: ..., which calls the model as the loop does",
         )
 
 

@@ -1,5 +1,6 @@
-"""What the user's own step gives the model: is it what the batch holds, of which the maps are made?"""
+"""What the user's own step gives the model: the call that is heard there is the one that is made again for the maps."""
 
+import copy
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -9,18 +10,31 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from lrptrain.batch import IMAGES, model_inputs
+from lrptrain.batch.call import (
+    ARGUMENT,
+    CALL,
+    TEXTS,
+    batch_length,
+    bound_arguments,
+    candidates,
+    required_parameters,
+    split_call,
+)
+from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.monitor.strategy_answers import StrategyAnswers
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.outputs import read_logits
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.sharding.shards import is_sharded
-from lrptrain.trainers.discover import choice, parts, whole_batch
+from lrptrain.relevance.tape.nodes import map_nested
+from lrptrain.trainers.discover import choice, choice_of_parts, parts, whole_batch
 
 _MOST_HEARD = 16  # a step that calls the model over and over, to write a text, say, must not fill the memory
+_OF_THE_LOSS = ("label", "labels", "num_items_in_batch")
 
 
 class InputListener:
-    """Notes which tensors a model is called with, until it is told to stop. It changes nothing.
+    """Notes the arguments that a model is called with, until it is told to stop. It changes nothing.
 
     A step may call a part of the model, such as `self.net`, instead of the model, which has a forward of its own: the
     model's children are listened to, too. A compiled model is not: what listens would be compiled with it.
@@ -28,29 +42,34 @@ class InputListener:
     Args:
         model: The model that the user's step calls.
         batch: The batch as the step gets it.
+        answers: Whether to note what a sharded model answers.
 
     Attributes:
         model: The model.
-        heard: The tensors of all calls.
+        calls: The arguments of each call by parameter, as far as they have names; tensors are copies.
         heard_below: The tensors of all calls of each child with parameters, by its name, while the model itself is not
             called.
         listens: Whether anything can be heard.
         called: Whether the model was called.
         whole: Whether a call had the whole batch as an argument.
+        unnamed: Whether several arguments of a call have no names, as those of `forward(self, *inputs)`.
+        given: The places in a tuple of what the model was given.
         answers: What a sharded model answers in the step; None of a model that is not sharded, or not listened to.
     """
 
-    def __init__(self, model: nn.Module, batch: Any = None) -> None:
-        self.heard: list[Tensor] = []
+    def __init__(self, model: nn.Module, batch: Any = None, answers: bool = True) -> None:
+        self.calls: list[dict[str, Any]] = []
         self.heard_below: dict[str, list[Tensor]] = {}
         self.called = False
         self.whole = False
+        self.unnamed = False
+        self.given: set[int] = set()
         self.model = model
         self._batch = batch
         inner = unwrap(model)
         compiled = hasattr(model, "_orig_mod") or inner._compiled_call_impl is not None
         self.listens = not compiled
-        self.answers = StrategyAnswers(model) if is_sharded(model) and not compiled else None
+        self.answers = StrategyAnswers(model) if answers and is_sharded(model) and not compiled else None
         self._handles = [] if compiled else [inner.register_forward_pre_hook(self._note, with_kwargs=True)]
         for name, child in () if compiled else parts(inner).items():
             if child._compiled_call_impl is None and not hasattr(child, "_orig_mod"):
@@ -70,11 +89,14 @@ class InputListener:
         if exchanged.partition(".")[0] in ("lightning", "pytorch_lightning", "lightning_fabric"):
             return
         self.called = True
-        self.whole |= not isinstance(self._batch, Tensor) and any(
-            value is self._batch for value in (*args, *kwargs.values())
-        )
-        if len(self.heard) < _MOST_HEARD:
-            self.heard += _copies(args, kwargs)
+        values = (*args, *kwargs.values())
+        self.whole |= not isinstance(self._batch, Tensor) and any(value is self._batch for value in values)
+        if isinstance(self._batch, tuple | list):
+            self.given |= {i for i, each in enumerate(self._batch) if any(value is each for value in values)}
+        arguments = bound_arguments(module, args, kwargs)
+        self.unnamed |= arguments is None and len(args) > 1
+        if arguments is not None and len(self.calls) < _MOST_HEARD:
+            self.calls.append(map_nested(arguments, Tensor, _copy))
 
     def _note_below(self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         heard = self.heard_below.setdefault(name, [])
@@ -86,35 +108,165 @@ def _listen(module: nn.Module, note: Callable[..., None]) -> list[RemovableHandl
     return [module.register_forward_pre_hook(note, with_kwargs=True)]
 
 
+def _copy(x: Tensor) -> Tensor:
+    return x.detach().clone()
+
+
 def _copies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    return [value.detach().clone() for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+    return [_copy(value) for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
 
 
-def check_model_input(listener: InputListener, batch: Mapping[str, Any], step: str) -> None:
-    """Reject a batch whose images, or token ids, are not what the user's step gave the model.
+def copied(batch: Any) -> Any:
+    """Return a copy of a batch, which a step may change in place; the batch itself where it cannot be copied."""
+    try:
+        # A tensor that is made in inference mode has no versions, and is no harm to a copy that nobody writes to.
+        return copy.deepcopy(batch)
+    except Exception:  # of a class that forbids it, or of tensors with a graph
+        return batch
+
+
+def without_given(batch: Any, listener: InputListener) -> Any:
+    """Return a tuple without all but the first of the parts that the model was given: what is left are labels.
 
     Args:
-        listener: What the model was called with in the step; tensors of another kind or length are passed by.
-        batch: The batch in the contract's form.
+        batch: A batch; one that is no tuple is returned as it is.
+        listener: What the model was given.
+    """
+    first = min(listener.given, default=0)
+    if not isinstance(batch, tuple | list) or len(listener.given) < 2:
+        return batch
+    rest = [each for i, each in enumerate(batch) if i not in listener.given]
+    return (batch[first], *rest)
+
+
+def with_call(listener: InputListener, batch: Mapping[str, Any], explain: str | None, step: str) -> dict[str, Any]:
+    """Return a batch in the contract's form with the arguments that the model was really given.
+
+    Args:
+        listener: What the model was called with in the step.
+        batch: What was read of the batch; it may lack an input.
+        explain: The parameter whose argument is explained; None for the one that the batch calls its input, or the
+            only one that can be.
         step: The name of the step.
 
     Raises:
-        ValueError: If the model was given other values or the batch as it is, with the way out.
+        ValueError: If several arguments could be explained, or those that are do not belong to the annotations, with
+            the way out.
     """
     if listener.whole:
         raise ValueError(whole_batch(listener.model))
+    if listener.unnamed and not listener.calls:
+        raise ValueError(
+            f"the forward of {type(unwrap(listener.model)).__name__} takes *args, which have no names: name the "
+            f"network that it calls, {choice_of_parts(listener.model)}"
+        )
     if not listener.called and listener.listens:
         _check_parts(listener, batch, step)
+    chosen = _chosen(listener, batch, explain, step)
+    if chosen is None:
+        if not any(name in batch for name in (*IMAGES, "input_ids")):
+            raise ValueError(
+                f"no input in a batch with {list(batch)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
+                "batch_adapter=... to rename its entries"
+            )
+        return dict(batch)
+    arguments, name = chosen
+    value = arguments[name]
+    # A loss that the model computes from labels is not asked for, where it can do without.
+    needed = (name, *required_parameters(listener.model))
+    arguments = {key: x for key, x in arguments.items() if key not in _OF_THE_LOSS or key in needed}
+    call, columns = split_call(arguments, name, len(value))
+    entry = _entry(batch, name, value)
+    rest = {key: x for key, x in batch.items() if key not in (*IMAGES, *TEXTS) and not key.startswith(ARGUMENT)}
+    if entry == "input_ids":  # which tokens are padding, also where the model is not told
+        rest |= {key: x for key, x in batch.items() if key in TEXTS[1:]}
+    named = TEXTS if entry == "input_ids" else ()
+    own = {key if key in named else f"{ARGUMENT}{key}": x for key, x in columns.items()}
+    return {**rest, entry: value, **own, CALL: call}
+
+
+def _entry(batch: Mapping[str, Any], name: str, value: Tensor) -> str:
+    """Return the contract's name of an argument."""
+    if name in ("pixel_values", "input_ids"):
+        return name
+    is_text = name == "inputs_embeds" or (value.ndim == 2 and not value.is_floating_point())
+    return "input_ids" if is_text else next((known for known in IMAGES if known in batch), "image")
+
+
+def _chosen(
+    listener: InputListener, batch: Mapping[str, Any], explain: str | None, step: str
+) -> tuple[dict[str, Any], str] | None:
+    """Return the call that is made again and the parameter that is explained; None if no call is one of the batch."""
+    rows = {name: x for name, x in batch.items() if name != CALL and not name.startswith(ARGUMENT)}
+    length = batch_length(rows) if rows else None
+    if explain is not None:
+        for arguments in listener.calls:
+            if isinstance(arguments.get(explain), Tensor):
+                return arguments, explain
+        heard = sorted({name for call in listener.calls for name, x in call.items() if isinstance(x, Tensor)})
+        raise ValueError(f"explain={explain!r} is no tensor that {step} gives the model; it gives {heard}")
+    ours = next(((name, batch[name]) for name in (*IMAGES, "input_ids") if name in batch), None)
+    possible = [(arguments, candidates(arguments, length)) for arguments in listener.calls]
+    possible = [each for each in possible if each[1]]
+    if not possible:
+        return None
+    if ours is not None:
+        # Where the model was called several times, as in a test-time augmentation, the call with the batch is it.
+        for arguments, _ in possible:
+            for name, x in arguments.items():
+                if isinstance(x, Tensor) and _same(x, ours[1]):
+                    return arguments | {name: ours[1].to(x.device)}, name
+        possible = [
+            (arguments, alike)
+            for arguments, found in possible
+            if (alike := {name: x for name, x in found.items() if _comparable(x, *ours)})
+        ]
+        if not possible:
+            return None
+    arguments, found = possible[0]
+    if len(found) > 1:
+        raise ValueError(
+            f"{step} gives the model {' and '.join(map(repr, found))}, each of which could be explained: say which by "
+            f"explain={next(iter(found))!r}"
+        )
+    name = next(iter(found))
+    if ours is not None:
+        _check_aligned(arguments[name], ours[1], ours[0], batch, step)
+    value = arguments[name]
+    is_image = value.ndim > 2 and not value.is_floating_point() and (ours is None or ours[0] in IMAGES)
+    return arguments | ({name: value.float()} if is_image else {}), name
+
+
+def _comparable(theirs: Tensor, name: str, ours: Tensor) -> bool:
+    """Return whether an argument may be what the batch calls its input, changed."""
+    if name == "input_ids":
+        return theirs.shape == ours.shape and theirs.is_floating_point() == ours.is_floating_point()
+    return theirs.ndim == ours.ndim and len(theirs) == len(ours)
+
+
+def _check_aligned(theirs: Tensor, ours: Tensor, name: str, batch: Mapping[str, Any], step: str) -> None:
+    """Reject images that the step has moved, so that their annotations lie elsewhere.
+
+    A change of each channel's brightness and contrast, as by a normalisation, moves nothing.
+    """
+    if not any(each in batch for each in ANNOTATIONS) or _is_normalised(theirs, ours):
         return
-    name, ours = _input(batch)
-    comparable = _comparable(listener.heard, batch)
-    # Where the model was called several times, as in a test-time augmentation, one call with the batch is enough. A
-    # text has other tensors of the same kind, such as the attention mask, of which none needs to be the ids.
-    if not comparable or any(_same(x, ours) for x in comparable):
-        return
-    if name == "input_ids" and len(comparable) > 1:
-        return
-    _refuse(comparable[0], ours, name, step)
+    raise ValueError(
+        f"{step} gives the model other values than {name!r} of the batch ({_described(theirs)}, not "
+        f"{_described(ours)}), in which its annotations may lie elsewhere. Resize, crop and flip in the dataset or in "
+        "on_after_batch_transfer, images and masks alike, or let batch_adapter= do so"
+    )
+
+
+def _is_normalised(theirs: Tensor, ours: Tensor) -> bool:
+    """Return whether each channel is a line of the same channel, pixel by pixel."""
+    if theirs.shape != ours.shape or theirs.ndim < 3:
+        return False
+    x, y = (each.double().to("cpu").movedim(1, 0).flatten(1) for each in (ours, theirs))
+    x, y = x - x.mean(1, keepdim=True), y - y.mean(1, keepdim=True)
+    slope = (x * y).sum(1, keepdim=True) / (x * x).sum(1, keepdim=True).clamp(min=1e-12)
+    # What is left of a line is rounding; half precision has 8 bits.
+    return bool(((y - slope * x).norm() <= 0.01 * y.norm().clamp(min=1e-6)).all())
 
 
 def _check_parts(listener: InputListener, batch: Mapping[str, Any], step: str) -> None:
@@ -122,24 +274,29 @@ def _check_parts(listener: InputListener, batch: Mapping[str, Any], step: str) -
 
     Not what the batch holds: step and forward may normalise alike.
     """
-    if not listener.heard_below:
+    if not listener.heard_below or not any(name in batch for name in (*IMAGES, "input_ids")):
         return  # the step runs no part of the model
     model = unwrap(listener.model)
     forward = _heard_in_forward(model, batch)
     if forward is None:
         return  # the model does not run: that is told where it is explained
+    name, ours = next((name, batch[name]) for name in (*IMAGES, "input_ids") if name in batch)
     shared = [
-        (theirs, ours)
-        for name, heard in listener.heard_below.items()
-        if (theirs := _comparable(heard, batch)) and (ours := _comparable(forward.get(name, []), batch))
+        (theirs, own)
+        for part, heard in listener.heard_below.items()
+        if (theirs := [x for x in heard if _comparable(x, name, ours)])
+        and (own := [x for x in forward.get(part, []) if _comparable(x, name, ours)])
     ]
     if not shared:
         meant = choice(list(listener.heard_below))
         message = f"{step} never calls {type(model).__name__}, which is explained; which module does it call? {meant}"
         warn_once(model, ("never called", step), message)
-    elif not any(_same(x, y) for theirs, ours in shared for x in theirs for y in ours):
-        theirs, ours = shared[0]
-        _refuse(theirs[0], ours[0], _input(batch)[0], step)
+    elif not any(_same(x, y) for theirs, own in shared for x in theirs for y in own):
+        theirs, own = shared[0]
+        raise ValueError(
+            f"{step} gives the model other values than {name!r} of the batch ({_described(theirs[0])}, not "
+            f"{_described(own[0])} as its forward does): let the step call the model itself, or leave model= out"
+        )
 
 
 def _heard_in_forward(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, list[Tensor]] | None:
@@ -162,34 +319,20 @@ def _heard_in_forward(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, l
     return heard
 
 
-def _input(batch: Mapping[str, Any]) -> tuple[str, Tensor]:
-    """Return the name and the values of a batch's images or token ids."""
-    name = next(name for name in (*IMAGES, "input_ids") if name in batch)
-    return name, batch[name]
-
-
-def _comparable(heard: list[Tensor], batch: Mapping[str, Any]) -> list[Tensor]:
-    """Return those tensors that may be the images or token ids of a batch."""
-    name, ours = _input(batch)
-    comparable = [x for x in heard if x.ndim == ours.ndim and len(x) == len(ours)]
-    if name == "input_ids":
-        return [x for x in comparable if not x.is_floating_point() and x.shape == ours.shape]
-    return comparable
-
-
-def check_bytes(model: nn.Module, batch: Mapping[str, Any], heard: list[Tensor], step: str) -> None:
+def check_bytes(model: nn.Module, batch: Mapping[str, Any], listener: InputListener, step: str) -> None:
     """Reject images of bytes that the model reads otherwise than the same numbers as floats, which maps are made of.
 
     Args:
         model: The model, in evaluation mode.
         batch: The batch in the contract's form, whose images are floats.
-        heard: The tensors that the model was called with in the step.
+        listener: What the model was called with in the step.
         step: The name of the step.
 
     Raises:
         ValueError: If the model's output differs, with the way out.
     """
     name = next((name for name in IMAGES if name in batch), "")
+    heard = [x for call in listener.calls for x in call.values() if isinstance(x, Tensor)]
     images = [x for x in heard if name and x.dtype == torch.uint8 and x.shape == batch[name].shape]
     if not images:
         return
@@ -197,16 +340,10 @@ def check_bytes(model: nn.Module, batch: Mapping[str, Any], heard: list[Tensor],
         of_bytes = read_logits(model(images[0]), len(images[0]))
         of_floats = read_logits(model(batch[name].to(images[0].device)), len(images[0]))
     if not torch.allclose(of_bytes, of_floats, rtol=1e-4, atol=1e-5):
-        _refuse(images[0], batch[name], name, step)
-
-
-def _refuse(theirs: Tensor, ours: Tensor, name: str, step: str) -> None:
-    raise ValueError(
-        f"{step} gives the model other values than {name!r} of the batch ({_described(theirs)}, not "
-        f"{_described(ours)}): the maps would be of inputs that the model never sees. Normalise and resize in the "
-        "dataset or in on_after_batch_transfer, or let batch_adapter= do the same as the step; where model= names a "
-        "part of a module whose forward does it, leave model= out"
-    )
+        raise ValueError(
+            f"{step} gives the model {name!r} as bytes ({_described(images[0])}), which it reads otherwise than the "
+            f"same numbers as floats, of which maps are made: let the dataset give floats (x.float() / 255)"
+        )
 
 
 def _same(theirs: Tensor, ours: Tensor) -> bool:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import Sample, batch_length, take
+from lrptrain.batch.call import rows_of
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
 from lrptrain.batch.parts import InputPart
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, find_task
@@ -81,10 +82,16 @@ def _are_signs(label: Tensor | None) -> bool:
 
 def _has_one_logit(context: TrainingContext, batch: dict[str, Any]) -> bool:
     """Return whether the model returns one number per sample; False where it fails, which is told elsewhere."""
-    first = {name: column[:1] for name, column in batch.items()}
+    first = rows_of(batch, slice(0, 1))
     with suppress(Exception), preserved(context.module), torch.no_grad(), one_logit_as(None):
         return model_output(context.model, first).shape[1] == 1
     return False
+
+
+COUNTED = (
+    "the validation data are shuffled, and batches have no sample_id: samples are named by their place in the first "
+    "validation, such as pass-7"
+)
 
 
 class MonitorCore:
@@ -157,8 +164,13 @@ class MonitorCore:
         parts = _parts_at_fault(self._findings)
         note_confirmed(module, Confirmed(parts, self._evaluations, self._skill.is_at_chance))
 
-    def start_draw(self) -> None:
-        """Draw the sample anew, as the trainer may come with other data."""
+    def start_draw(self, in_order: bool = True) -> None:
+        """Draw the sample anew, as the trainer may come with other data.
+
+        Args:
+            in_order: Whether batches come in the order of the dataset, so that samples have its indices.
+        """
+        self.reader.in_order = in_order
         self.reader.start()
         self._inputs = None
 
@@ -245,14 +257,18 @@ class MonitorCore:
             if self._budget is not None:
                 self._budget.spend(time.monotonic() - started)
 
-    def check_first_batch(self, context: TrainingContext, batch: Any) -> None:
+    def check_first_batch(self, context: TrainingContext, batch: Any, contract_batch: dict[str, Any]) -> None:
         """Explain and draw a batch before training, where an error still costs nothing.
+
+        Args:
+            context: The model that is given it.
+            batch: The batch as it comes.
+            contract_batch: The same in the contract's form.
 
         Raises:
             Exception: What an evaluation would fail with.
         """
-        self._mention_unread(context, batch)
-        contract_batch = self.reader.read(batch)
+        self._mention_unread(context, batch, contract_batch)
         rows = range(min(batch_length(contract_batch), self.config.batch_size))
         samples = [take(contract_batch, row, row) for row in rows]
         with preserved(context.module), warnings.catch_warnings():
@@ -287,17 +303,17 @@ class MonitorCore:
             self._budget.seconds_per_sample = 2 * (time.monotonic() - started) / len(samples)
         return evaluation
 
-    def _mention_unread(self, context: TrainingContext, batch: Any) -> None:
+    def _mention_unread(self, context: TrainingContext, batch: Any, contract_batch: dict[str, Any]) -> None:
         """Say once how a single logit is read, what is left out of a tuple, and that tokens have no names."""
         title = self.config.title
-        if "input_ids" in self.reader.read(batch) and not self._builder.names_tokens(context.name_sources):
+        if "input_ids" in contract_batch and not self._builder.names_tokens(context.name_sources):
             self.inform(
                 f"{title} names tokens by their ids: tokenizer= says which tokenizer names them; without it, kinds of "
                 "words, punctuation, links, numbers and capitals are not tested"
             )
-        if self.config.task is None and _has_one_logit(context, self.reader.read(batch)):
+        if self.config.task is None and _has_one_logit(context, contract_batch):
             self.inform(f"{title}: {ONE_LOGIT}")
-            if _are_signs(self.reader.read(batch).get("label")):
+            if _are_signs(contract_batch.get("label")):
                 self.warn(f"{title}: {SIGNS}")
         if self.config.batch_adapter is not None:
             return
@@ -313,6 +329,8 @@ class MonitorCore:
     ) -> None:
         """Let the samples of a batch compete for the places; see `SampleReader.add`."""
         self.reader.add(context, batch, set_length, listener)
+        if self.reader.counts_its_pass:
+            self._mention([COUNTED])
 
     def evaluate(self, context: TrainingContext) -> EpochRecord | None:
         """Finish the sample and evaluate, if it is time; a failure in here is one in all processes.

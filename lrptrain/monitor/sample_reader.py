@@ -4,16 +4,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from lrptrain.batch import Sample, read_batch
+import torch
+from torch import Tensor
+
+from lrptrain.batch import Sample, model_inputs, read_batch
+from lrptrain.batch.call import ARGUMENT, CALL, Call, explained_argument, missing_arguments, parameters_below
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.task import find_task
 from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.loader_pass import PlacedBatch
-from lrptrain.monitor.model_input import InputListener, check_bytes, check_model_input
+from lrptrain.monitor.model_input import InputListener, check_bytes, with_call, without_given
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.sharding.shards import own_name
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.processes import gather, in_every_process_of
 
@@ -31,6 +36,7 @@ class SampleReader:
         png_masks: Whether masks are those of PNG files, as far as batches have told.
         misread: Why the annotations of the sample are not used; "" if they are.
         is_wrong: Whether a batch was not what the user's step gives the model, in any process.
+        in_order: Whether batches come in the order of the dataset; else its indices are not known.
     """
 
     def __init__(self, config: MonitorConfig, warn: Callable[[str], None]) -> None:
@@ -40,27 +46,103 @@ class SampleReader:
         self.png_masks = PngMasks()
         self.misread = ""
         self.is_wrong = False
+        self.in_order = True
+        self._call: Call | None = None
         self.start()
 
     def start(self) -> None:
         """Draw the sample anew, as from other data."""
-        self.sample = ValidationSample(self._config.max_samples, self._config.seed, self.limits)
+        self._call = None
+        self._has_added = False
+        self._has_ids = False
+        self.sample = ValidationSample(self._config.max_samples, self._config.seed, self.limits, self.in_order)
+
+    @property
+    def counts_its_pass(self) -> bool:
+        """Whether samples have neither an id nor a known index in the dataset."""
+        return not self.in_order and self._has_added and not self._has_ids
 
     @property
     def is_drawn(self) -> bool:
         """Whether the sample is complete."""
         return self.sample.samples is not None
 
-    def read(self, batch: Any) -> dict[str, Any]:
-        """Return a batch in the contract's form."""
-        return read_batch(batch, self._config.batch_adapter, find_task(self._config.task))
+    def read(self, context: TrainingContext, batch: Any, listener: InputListener | None = None) -> dict[str, Any]:
+        """Return a batch in the contract's form, with the arguments that the model is given.
+
+        Args:
+            context: The model that is given it.
+            batch: The batch as it comes.
+            listener: What the user's step gave the model; None if nobody listened: then it is given the entries of the
+                batch that its forward has parameters for.
+
+        Raises:
+            ValueError: If the batch cannot be read, or the model is given what cannot be given again.
+        """
+        task = find_task(self._config.task)
+        if listener is None or not listener.calls:
+            columns = read_batch(batch, self._config.batch_adapter, task)
+            if listener is not None:
+                columns = with_call(listener, columns, self._config.explain, context.step_name)
+            return self._by_name(context, columns)
+        unread = without_given(batch, listener)
+        columns = read_batch(unread, self._config.batch_adapter, task, needs_input=False)
+        columns = with_call(listener, columns, self._config.explain, context.step_name)
+        call: Call | None = columns.get(CALL)
+        if call is None:
+            return self._by_name(context, columns)
+        changed = "" if self._call is None else call.differs_from(self._call)
+        if changed:
+            raise ValueError(
+                f"{context.step_name} gives the model another {changed!r} in each batch, which is no row of its "
+                "samples: let the dataset give it, as a tensor with one row per sample"
+            )
+        self._call = self._call or call
+        return columns
+
+    def _by_name(self, context: TrainingContext, columns: dict[str, Any]) -> dict[str, Any]:
+        """Return a batch without what the model's forward has no parameter for."""
+        known = parameters_below(context.model)
+        columns = {
+            name: x for name, x in columns.items() if not name.startswith(ARGUMENT) or name[len(ARGUMENT) :] in known
+        }
+        missing = missing_arguments(context.model, columns)
+        if missing:
+            raise ValueError(
+                f"the forward of {own_name(context.model)} needs {' and '.join(map(repr, missing))}, which no entry of "
+                f"the batch is called. {context.step_hint}"
+            )
+        return columns
+
+    def is_by_name(self, context: TrainingContext, batch: Any, listener: InputListener) -> bool:
+        """Return whether the entries of a batch, by their names, are all that the step gave the model.
+
+        Args:
+            context: The model that is given it.
+            batch: The batch as it comes.
+            listener: What the user's step gave the model.
+        """
+        heard = self.read(context, batch, listener)
+        self._call = None
+        try:
+            by_name = self.read(context, batch)
+            given, expected = (model_inputs(context.model, each) for each in (by_name, heard))
+        except ValueError:
+            return False
+        if isinstance(expected, Tensor):  # nothing of the batch was heard
+            return isinstance(given, Tensor)
+        if isinstance(given, Tensor):
+            given = {str(explained_argument(expected)): given}
+        if CALL in heard and heard[CALL].constants:
+            return False
+        return given.keys() == expected.keys() and all(torch.equal(given[name], x) for name, x in expected.items())
 
     def limit_classes(self, classes: int) -> None:
         """Set how many classes there are, before the sample is drawn."""
         self.limits = replace(self.limits, classes=classes)
 
-    def check(self, context: TrainingContext, batch: Any, listener: InputListener | None = None) -> None:
-        """Reject a batch that cannot be used, while an error costs nothing.
+    def check(self, context: TrainingContext, batch: Any, listener: InputListener | None = None) -> dict[str, Any]:
+        """Reject a batch that cannot be used, while an error costs nothing, and return it in the contract's form.
 
         Args:
             context: The model that is given it.
@@ -72,11 +154,12 @@ class SampleReader:
                 of another task.
         """
         find_task(self._config.task, context.model)  # a model may say that its output means something else
-        contract_batch = self.read(batch)
+        contract_batch = self.read(context, batch, listener)
         self.png_masks.add(contract_batch)
         self.limits = replace(self.limits, vocabulary=vocabulary_size(context.model))
         self._check_input(context, contract_batch, listener)
         self.check_values(contract_batch)
+        return contract_batch
 
     def check_values(self, batch: dict[str, Any]) -> None:
         """Reject a batch, in the contract's form, with values that no sample can have.
@@ -88,13 +171,13 @@ class SampleReader:
             name = f"the sample {batch['sample_id'][row]}" if "sample_id" in batch else f"sample {row} of its batch"
             raise ValueError(f"{self._config.title} cannot use {name}: {problem}")
 
-    def add_placed(self, placed: PlacedBatch) -> None:
+    def add_placed(self, context: TrainingContext, placed: PlacedBatch, listener: InputListener | None = None) -> None:
         """Let the samples of a batch compete for the places, wherever in the set they stand.
 
         Raises:
             ValueError: If the batch cannot be read.
         """
-        self.sample.add_batch(self.read(placed.batch), indices=placed.places)
+        self.sample.add_batch(self.read(context, placed.batch, listener), indices=placed.places)
 
     def add(
         self, context: TrainingContext, batch: Any, set_length: float, listener: InputListener | None = None
@@ -103,33 +186,38 @@ class SampleReader:
 
         Args:
             context: The model that is given it.
-            batch: The batch as it comes.
+            batch: The batch as it came, before the user's step.
             set_length: The length of the whole validation set, beyond which a distributed sampler pads.
             listener: What the user's step gave the model; None if nobody listened.
 
         Raises:
             ValueError: If the batch cannot be read, or is not what the model was given.
         """
-        if listener is None:
-            self.sample.add_batch(self.read(batch), set_length, share=context.data_share)
-            return
+
+        def add() -> dict[str, Any]:
+            contract_batch = self.read(context, batch, listener)
+            self._has_ids = "sample_id" in contract_batch
+            self.sample.add_batch(contract_batch, set_length, share=context.data_share)
+            return contract_batch
 
         def add_checked() -> None:
-            contract_batch = self.read(batch)
-            self.sample.add_batch(contract_batch, set_length, share=context.data_share)
             self.is_wrong = True  # until it is checked
-            self._check_input(context, contract_batch, listener)
+            self._check_input(context, add(), listener)
             self.is_wrong = False
 
-        in_every_process_of(context.module, add_checked)
+        is_first = not self._has_added
+        self._has_added = True
+        if is_first:
+            in_every_process_of(context.module, add_checked)
+        elif not self.is_wrong:
+            add()
 
     def _check_input(self, context: TrainingContext, batch: dict[str, Any], listener: InputListener | None) -> None:
-        """Reject a batch that is not what the user's step gave the model."""
+        """Reject images that the model reads otherwise as bytes, and a sharded model that answers otherwise."""
         if listener is None:
             return
-        check_model_input(listener, batch, context.step_name)
         with preserved(context.module):
-            check_bytes(context.model, batch, listener.heard, context.step_name)
+            check_bytes(context.model, batch, listener, context.step_name)
         if listener.answers is not None:
             listener.answers.check(context.forward_context)
 

@@ -33,6 +33,8 @@ class ValidationSample:
         seed: The seed of the priorities.
         limits: What values may be at most: samples with other values, or of another size than most, are left out. None
             to take all as they are.
+        in_order: Whether batches come in the order of the set, so that the place of a sample there is its id. Else it
+            is `pass-<place>`, its place in this pass.
 
     Attributes:
         samples: What this process has of the sample; None until `finish` was called. Their ids are all different: where
@@ -41,11 +43,11 @@ class ValidationSample:
         repeats: Of how many samples how many ids are different, in all processes, where some repeat; else None.
     """
 
-    def __init__(self, max_samples: int, seed: int, limits: Limits | None = None) -> None:
+    def __init__(self, max_samples: int, seed: int, limits: Limits | None = None, in_order: bool = True) -> None:
         self.samples: list[Sample] | None = None
         self.left_out: dict[int | str, str] = {}
         self.repeats: tuple[int, int] | None = None
-        self._reservoir = StratifiedReservoir(max_samples, seed, limits)
+        self._reservoir = StratifiedReservoir(max_samples, seed, limits, in_order)
         self._seen = 0
         self._ranks: dict[int | str, Rank] = {}
         self._counts: Counter[int] = Counter()
@@ -151,6 +153,7 @@ class StratifiedReservoir:
         seed: The seed of the priorities.
         counts: The number of samples of each class seen so far; -1 is the class of samples without a label.
         limits: What values may be at most; None to take all as they are.
+        in_order: See `ValidationSample`.
         candidates: For each class the candidates with their keys, by ascending key.
         left_out: The id of each sample that was left out and why, by its place in the validation set.
     """
@@ -158,6 +161,7 @@ class StratifiedReservoir:
     max_samples: int
     seed: int = 0
     limits: Limits | None = None
+    in_order: bool = True
     counts: Counter[int] = field(default_factory=Counter)
     candidates: dict[int, list[tuple[Key, Sample]]] = field(default_factory=dict)
     left_out: dict[int, tuple[int | str, str]] = field(default_factory=dict)
@@ -176,7 +180,7 @@ class StratifiedReservoir:
         problems = unusable(batch, self.limits) if self.limits is not None else {}
         for row in problems.keys() & set(rows):
             place = int(indices[row])
-            self.left_out[place] = (take(batch, row, place).sample_id, problems[row])
+            self.left_out[place] = (take(batch, row, self._id(place)).sample_id, problems[row])
         rows = [row for row in rows if row not in problems]
         self.counts.update(labels[row] for row in rows)
         places = allocate(self.counts, self.max_samples)
@@ -189,8 +193,11 @@ class StratifiedReservoir:
             limit = places[labels[row]] + 1
             if len(candidates) < limit or key < candidates[-1][0]:
                 # Only now is the sample copied: of a large validation set few samples get here.
-                insort(candidates, (key, take(batch, row, key[1])), key=lambda candidate: candidate[0])
+                insort(candidates, (key, take(batch, row, self._id(key[1]))), key=lambda candidate: candidate[0])
                 del candidates[limit:]
+
+    def _id(self, place: int) -> int | str:
+        return place if self.in_order else f"pass-{place}"
 
     def sizes(self) -> Counter[Size]:
         """Return how many candidates have an image, and a mask, of each size."""

@@ -1,7 +1,8 @@
 """Annotations of samples that a loader does not bring, because its collator drops or cannot pad them."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -12,6 +13,16 @@ from lrptrain.batch.annotations import IGNORED
 _PADDING = {"rationale": IGNORED, "boxes": float("nan")}
 
 
+class WholeBatch(dict[str, Any]):
+    """A batch with all columns of its samples.
+
+    Attributes:
+        own: The names of those that the loader itself gives.
+    """
+
+    own: Collection[str] = ()
+
+
 @dataclass(frozen=True)
 class WholeBatches:
     """A loader that gives, beside what another one gives, all columns of the samples.
@@ -19,12 +30,13 @@ class WholeBatches:
     It has what `read_once` asks of a loader.
 
     Attributes:
-        dataset: The samples: mappings, or anything else, which is handed on as it is.
-        batch_sampler: Which samples a batch has.
+        dataset: The samples: mappings, or anything else, which is handed on as it is; also a stream of them.
+        batch_sampler: Which samples a batch has; None of a stream.
         collate: Makes a batch of samples, perhaps without some of their columns.
         dropped: The columns that `collate` is not given. (Not those that it is given: a transform of a dataset makes
             others than the dataset names.)
         num_workers: The number of processes that read samples.
+        batch_size: The number of samples that are read of a stream at a time.
     """
 
     dataset: Any
@@ -32,6 +44,13 @@ class WholeBatches:
     collate: Callable[[list[Any]], Any]
     dropped: Collection[str] = ()
     num_workers: int = 0
+    batch_size: int = 1
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the batches of a stream."""
+        samples = iter(self.dataset)
+        while some := list(islice(samples, self.batch_size)):
+            yield self.collate_fn(some)
 
     def collate_fn(self, samples: list[Any]) -> Any:
         """Return the batch of `collate`, and beside it those columns that this leaves out."""
@@ -42,7 +61,10 @@ class WholeBatches:
             return batch
         unread = [name for name in samples[0] if name not in batch and all(name in sample for sample in samples)]
         mask = batch.get("attention_mask")
-        return {**batch, **{name: _column(name, [sample[name] for sample in samples], mask) for name in unread}}
+        columns = {name: _column(name, [sample[name] for sample in samples], mask) for name in unread}
+        whole = WholeBatch({**batch, **columns})
+        whole.own = tuple(batch)
+        return whole
 
     def _known(self, sample: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in sample.items() if name not in self.dropped}

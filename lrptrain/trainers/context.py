@@ -34,6 +34,7 @@ class TrainingContext:
         name_sources: Objects that may have class names and a tokenizer, the first one first.
         hyperparameter_sources: Objects that say what the training was started with; see `find_hyperparameters`.
         step_name: What the user calls the code that gives batches to the model.
+        step_hint: What to do where the batch alone does not tell how the model is called, as a sentence.
         share_done: The share of the training that is done, in [0, 1]; None where nobody knows when it ends.
     """
 
@@ -52,4 +53,5 @@ class TrainingContext:
     name_sources: NameSources = ()
     hyperparameter_sources: Sequence[Any] = ()
     step_name: str = "validation_step"
+    step_hint: str = "Let validation_step call the model, which is listened to, or rename the entries (batch_adapter=)"
     share_done: float | None = None

@@ -103,14 +103,21 @@ def log_scalars(logger: "Logger", scalars: Mapping[str, float], trainer: "pl.Tra
 
 def undivided_length(trainer: "pl.Trainer", dataloader_idx: int) -> float:
     """Return the length of a validation set that a distributed sampler divides, beyond which it pads; else infinity."""
-    loaders: Any = trainer.val_dataloaders
-    loader = loaders[dataloader_idx] if isinstance(loaders, list | tuple) else loaders
+    loader = validation_loader(trainer, dataloader_idx)
     # 10 samples in 4 processes are padded to 12: two of them come twice. A custom batch sampler wraps the sampler.
     for sampled in (loader, getattr(loader, "batch_sampler", None)):
         sampler = getattr(sampled, "sampler", None)
         if isinstance(sampler, DistributedSampler):
             return len(sampler.dataset)  # type: ignore[arg-type]
     return float("inf")
+
+
+def validation_loader(trainer: "pl.Trainer", dataloader_idx: int | None) -> Any:
+    """Return a validation dataloader by its index; None where they have another form."""
+    loaders: Any = trainer.val_dataloaders
+    if isinstance(loaders, list | tuple):
+        return loaders[dataloader_idx or 0] if (dataloader_idx or 0) < len(loaders) else None
+    return loaders
 
 
 def check_dataloader(trainer: "pl.Trainer", dataloader_idx: int) -> None:

@@ -56,6 +56,7 @@ def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, 
         name_sources=trainer_name_sources(trainer, bare, tokenizer),
         hyperparameter_sources=[args, trainer.optimizer],
         step_name="the Trainer",
+        step_hint="Name the columns of eval_dataset as the forward's parameters, which the Trainer goes by",
         share_done=min(state.global_step / state.max_steps, 1.0) if state.max_steps > 0 else None,
     )
 

@@ -223,11 +223,9 @@ def prepared(pl_module, change):
     return pl_module
 
 
-@pytest.mark.parametrize(
-    "change", [lambda x: (x - 0.5) / 2, lambda x: x.flip(-1), lambda x: F.interpolate(x, (32, 32))]
-)
-def test_images_that_the_validation_step_changes_are_refused(change, tmp_path):
-    """The maps would be of other inputs than those that the model is used with."""
+@pytest.mark.parametrize("change", [lambda x: x.flip(-1), lambda x: F.interpolate(x, (32, 32)), lambda x: x**2])
+def test_annotated_images_that_the_validation_step_moves_are_refused(change, tmp_path):
+    """Their annotations may lie elsewhere."""
     pl_module = prepared(module(), change)
     type(pl_module).training_step = lambda self, batch, i: pytest.fail("training began")
     type(pl_module).forward = lambda self, x: self.net(x[..., :16, :16])
@@ -235,11 +233,25 @@ def test_images_that_the_validation_step_changes_are_refused(change, tmp_path):
         run(tmp_path, data(), pl_module=pl_module)
 
 
+@pytest.mark.parametrize("annotated", [False, True])
+def test_what_the_step_makes_of_images_is_explained(annotated, tmp_path):
+    """A normalisation moves nothing; without annotations, nothing can lie elsewhere."""
+    change = (lambda x: (x - 0.5) / 2) if annotated else (lambda x: x.flip(-1))
+    columns = data() if annotated else {name: x for name, x in data().items() if name != "mask"}
+    watching, expected = monitor(max_samples=24), monitor(max_samples=24)
+    trainer(tmp_path / "a", watching).validate(prepared(module(), change), loader(columns), verbose=False)
+    changed = {**columns, "image": change(columns["image"])}
+    trainer(tmp_path / "b", expected).validate(module(), loader(changed), verbose=False)
+    assert [each.predicted for each in watching.scored] == [each.predicted for each in expected.scored]
+    for one, other in zip(watching.scored, expected.scored, strict=True):
+        torch.testing.assert_close(one.maps["label"], other.maps["label"])
+
+
 def test_without_a_sanity_check_such_images_are_not_explained(tmp_path):
     with pytest.warns(
         UserWarning, match="failed while drawing the sample: ValueError: validation_step gives the model"
     ):
-        watching, _ = run(tmp_path, data(), pl_module=prepared(module(), lambda x: x / 2), num_sanity_val_steps=0)
+        watching, _ = run(tmp_path, data(), pl_module=prepared(module(), lambda x: x.flip(-1)), num_sanity_val_steps=0)
     assert watching.failures == 1
     assert watching.scored == []
 
@@ -295,7 +307,7 @@ def test_images_of_bytes(scales, tmp_path):
     watching = monitor(max_samples=24)
     runner = trainer(tmp_path, watching)
     if scales:
-        with pytest.raises(ValueError, match="other values than 'image' of the batch"):
+        with pytest.raises(ValueError, match=r"'image' as bytes .* which it reads otherwise"):
             runner.fit(pl_module, loader(columns), loader(columns))
     else:
         runner.fit(pl_module, loader(columns), loader(columns))

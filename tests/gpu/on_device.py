@@ -7,7 +7,7 @@ from model_zoo import KINDS
 from torch import Tensor, nn
 
 
-def moved(inputs: Any, device: torch.device) -> Any:
+def moved(inputs: Any, device: torch.device | str) -> Any:
     if isinstance(inputs, Tensor):
         return inputs.to(device)
     return {name: x.to(device) for name, x in inputs.items()}

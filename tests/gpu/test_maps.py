@@ -1,5 +1,7 @@
 """A map on the GPU is the CPU's, up to the arithmetic."""
 
+from typing import Any
+
 import pytest
 import torch
 from model_zoo import KINDS
@@ -32,17 +34,16 @@ def test_float32(kind, method, device):
 @pytest.mark.filterwarnings("ignore:integrated_gradients has not converged")
 def test_every_method(kind, method, device):
     if method in ("lime", "kernel_shap", "random", "smoothgrad"):
-        options = {"samples": 2} if method == "smoothgrad" else {}
-        seeds = {"seed": 0} if method == "random" else {}
+        given: dict[str, Any] = {"smoothgrad": {"samples": 2}, "random": {"seed": 0}}.get(method, {})
         model, inputs = both(kind, device)[1]
         pytest.importorskip("captum") if method in ("lime", "kernel_shap") else None
-        found = lrptrain.attribute(model, inputs, 1, method, **options, **seeds)
+        found = lrptrain.attribute(model, inputs, 1, method, **given)
         assert found.scores.device == device
         assert found.scores.isfinite().all()
         return
-    options = {"steps": 4} if method == "integrated_gradients" else {}
+    options: dict[str, Any] = {"steps": 4} if method == "integrated_gradients" else {}
     try:
-        cpu, here = (lrptrain.attribute(model, inputs, 1, method, **options) for model, inputs in both(kind, device))
+        cpu, here = (lrptrain.attribute(each[0], each[1], 1, method, **options) for each in both(kind, device))
     except lrptrain.UnsupportedMethodError:
         pytest.skip("this model has no such map on any device")
     assert distance(here.scores, cpu.scores) < 1e-3
@@ -53,8 +54,8 @@ def test_every_method(kind, method, device):
 def test_bfloat16_is_as_far_from_float32_as_on_the_cpu(kind, method, device):
     exact, _ = both(kind, device)
     rounded = both(kind, device, torch.bfloat16)
-    whole = lrptrain.attribute(*exact, 1, method).scores
-    cpu, here = (distance(lrptrain.attribute(*each, 1, method).scores, whole) for each in rounded)
+    whole = lrptrain.attribute(exact[0], exact[1], 1, method).scores
+    cpu, here = (distance(lrptrain.attribute(each[0], each[1], 1, method).scores, whole) for each in rounded)
     # Both round to 8 bits after each operation, in another order: a few times the other's error, or a percent.
     assert here < 3 * cpu + 0.01
 

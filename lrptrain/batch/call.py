@@ -1,0 +1,228 @@
+"""How the user's own code calls a model: the arguments of its forward, kept so that the call can be made again.
+
+A batch in the contract's form has, beside the input that is explained, an entry `argument:<parameter>` for each other
+tensor with one row per sample. What is no such tensor (flags, shared tables) is the same in all calls: see `Call`.
+"""
+
+import inspect
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lrptrain.relevance.preserve import unwrap
+
+IMAGES = ("image", "pixel_values")
+TEXTS = ("input_ids", "attention_mask", "token_type_ids")
+ARGUMENT = "argument:"
+CALL = "call:"
+"""The entry of a batch that holds its `Call`; batches that nobody heard have none."""
+_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """What is the same in every call of a model.
+
+    Attributes:
+        explained: The parameter that takes the explained input.
+        texts: Those of a text's entries that the model is given; a batch may have others.
+        constants: The arguments that are no rows of samples, by parameter.
+    """
+
+    explained: str
+    texts: tuple[str, ...] = ()
+    constants: Mapping[str, Any] = field(default_factory=dict)
+
+    def differs_from(self, other: "Call") -> str:
+        """Return the name of an argument that another call has otherwise; "" if none."""
+        if self.explained != other.explained:
+            return self.explained
+        names = [*self.constants, *(name for name in other.constants if name not in self.constants)]
+        return next((name for name in names if not _equal(self.constants.get(name), other.constants.get(name))), "")
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
+    return bool(one == other)
+
+
+def parameters_of(model: nn.Module) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a model's forward by name."""
+    return inspect.signature(unwrap(model).forward).parameters
+
+
+def bound_arguments(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of a call by the names of the forward's parameters.
+
+    Returns:
+        None if some have no name, as those of `forward(self, *inputs)`, or the call does not fit the forward.
+    """
+    signature = inspect.signature(unwrap(model).forward)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError:
+        return None
+    arguments: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            arguments |= value
+        elif kind is not inspect.Parameter.VAR_POSITIONAL:
+            arguments[name] = value
+        elif value:
+            return None
+    return arguments
+
+
+def candidates(arguments: Mapping[str, Any], length: int | None) -> dict[str, Tensor]:
+    """Return the arguments that may be what is explained: images, volumes, rows of features, or token ids.
+
+    Args:
+        arguments: Of a call, by parameter.
+        length: The number of samples; None if nobody knows.
+    """
+    tensors = {
+        name: x
+        for name, x in arguments.items()
+        if isinstance(x, Tensor) and x.ndim > 1 and not x.is_complex() and length in (None, len(x))
+    }
+    known = {name: x for name, x in tensors.items() if name in (*IMAGES, "input_ids")}
+    if known:
+        return known
+    images = {name: x for name, x in tensors.items() if x.ndim >= 4 and x.is_floating_point()}
+    rows = {name: x for name, x in tensors.items() if x.ndim == 3 and x.is_floating_point()}
+    ids = {name: x for name, x in tensors.items() if _is_ids(x)}
+    return images or rows or ids or tensors
+
+
+def _is_ids(x: Tensor) -> bool:
+    """Return whether whole numbers may be token ids: not only 0 and 1, as those of masks and types."""
+    return x.ndim == 2 and not x.is_floating_point() and x.dtype is not torch.bool and bool((x > 1).any())
+
+
+def split_call(arguments: Mapping[str, Any], explained: str, length: int) -> tuple[Call, dict[str, Tensor]]:
+    """Return what of a call is the same for all samples, and its columns: tensors with a row per sample.
+
+    Args:
+        arguments: Of a call, by parameter.
+        explained: The parameter that takes the explained input, which is in neither.
+        length: The number of samples.
+
+    Raises:
+        ValueError: If an argument is neither a tensor nor a plain value.
+    """
+    constants: dict[str, Any] = {}
+    columns: dict[str, Tensor] = {}
+    for name, value in arguments.items():
+        if name == explained:
+            continue
+        if isinstance(value, Tensor) and value.ndim and len(value) == length:
+            columns[name] = value
+        elif isinstance(value, Tensor) and value.ndim > 1 and len(value) == 1:
+            columns[name] = value.expand(length, *value.shape[1:])  # one row for all, such as positions [1, tokens]
+        elif isinstance(value, Tensor):
+            constants[name] = value.detach().cpu().clone()
+        elif _is_plain(value):
+            constants[name] = value
+        else:
+            raise ValueError(
+                f"the model's argument {name!r} is a {type(value).__name__}, of which no rows of samples are known: "
+                "name the network that is called with tensors, model='<attribute>'"
+            )
+    return Call(explained, tuple(name for name in TEXTS if name in columns), constants), columns
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
+    return isinstance(value, _PLAIN)
+
+
+def model_inputs(model: nn.Module, batch: Mapping[str, Any]) -> Tensor | dict[str, Any]:
+    """Return the arguments of the model's forward: a tensor of images, or a dict where it takes names.
+
+    A batch that has a `Call` gives what that says. Else the explained input goes to the parameter of its own name, or
+    to the first one, and every other entry to the parameter of its name.
+
+    Args:
+        model: The model.
+        batch: A batch in the contract's form.
+
+    Returns:
+        What is explained comes first in the dict; see `explained_argument`.
+    """
+    explained = next(name for name in (*IMAGES, "input_ids") if name in batch)
+    call: Call | None = batch.get(CALL)
+    others = {name[len(ARGUMENT) :]: x for name, x in batch.items() if name.startswith(ARGUMENT)}
+    if call is not None:
+        place = batch[explained].device
+        constants = {name: x.to(place) if isinstance(x, Tensor) else x for name, x in call.constants.items()}
+        texts = {name: batch[name] for name in call.texts if name in batch}
+        return {call.explained: batch[explained], **texts, **others, **constants}
+    parameters = parameters_of(model)
+    is_open = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    known = parameters_below(model) if is_open and others else {}
+    others = {name: x for name, x in others.items() if name in parameters or name in known}
+    others |= {name: batch[name] for name in TEXTS if name in batch and (is_open or name in parameters)}
+    # Annotations are no arguments, unless the forward cannot do without one.
+    needed = [name for name in required_parameters(model) if name in batch]
+    others |= {name: batch[name] for name in needed if name not in (*IMAGES, *TEXTS)}
+    others.pop(explained, None)
+    own_name = explained in parameters or (is_open and explained == "input_ids")
+    if explained != "input_ids" and not others and not (own_name and explained == "pixel_values"):
+        return batch[explained]
+    first = explained if own_name else next(name for name in parameters if name not in others)
+    return {first: batch[explained], **others}
+
+
+def parameters_below(model: nn.Module) -> Collection[str]:
+    """Return the names of all parameters of a forward that hands on what it is given, and of those that it may call."""
+    return {name for module in unwrap(model).modules() for name in parameters_of(module)}
+
+
+def required_parameters(model: nn.Module) -> list[str]:
+    """Return the parameters of a model's forward that have no default."""
+    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return [
+        name
+        for name, each in parameters_of(model).items()
+        if each.default is inspect.Parameter.empty and each.kind not in variable
+    ]
+
+
+def explained_argument(inputs: Tensor | Mapping[str, Any]) -> str | None:
+    """Return the name of the explained one among the arguments that `model_inputs` gives; None of a tensor."""
+    return None if isinstance(inputs, Tensor) else next(iter(inputs))
+
+
+def missing_arguments(model: nn.Module, batch: Mapping[str, Any]) -> list[str]:
+    """Return the parameters that the model's forward needs and a batch has nothing for."""
+    inputs = model_inputs(model, batch)
+    required = required_parameters(model)
+    return required[1:] if isinstance(inputs, Tensor) else [name for name in required if name not in inputs]
+
+
+def rows_of(entries: Mapping[str, Any], rows: Any) -> dict[str, Any]:
+    """Return some rows of a batch or of a model's arguments; what has no rows stays as it is.
+
+    Args:
+        entries: By name; what is no tensor, or one without a row per sample, is no column.
+        rows: What indexes a tensor: a slice, or indices.
+    """
+    length = batch_length(entries)
+    return {name: x[rows] if _is_column(x, length) else x for name, x in entries.items()}
+
+
+def _is_column(value: Any, length: int) -> bool:
+    if isinstance(value, list):  # the ids of samples
+        return len(value) == length
+    return isinstance(value, Tensor) and value.ndim > 0 and len(value) == length
+
+
+def batch_length(batch: Mapping[str, Any]) -> int:
+    """Return the number of samples of a batch, or of a model's arguments, the explained one of which comes first."""
+    return len(next(value for value in batch.values() if not isinstance(value, Call)))

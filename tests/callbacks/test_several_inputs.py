@@ -1,0 +1,399 @@
+"""Models with more than one input: what the trainer's own step gives the model is what the monitor explains.
+
+Each is monitored on its whole validation set in three trainers, and must answer as the user's own code does.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from setting import trainer
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+from transformers import (
+    BertConfig,
+    BertModel,
+    LayoutLMConfig,
+    LayoutLMForSequenceClassification,
+    Siglip2Config,
+    Siglip2ForImageClassification,
+    Trainer,
+    TrainingArguments,
+)
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+import lrptrain
+from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
+
+N, TOKENS = 24, 6
+THREE = {0: "a", 1: "b", 2: "c"}
+TEXT: dict[str, Any] = {
+    "vocab_size": 60,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+}
+
+
+def vit(channels: int = 1) -> nn.Module:
+    from timm.models.vision_transformer import VisionTransformer
+
+    return VisionTransformer(
+        img_size=16, patch_size=4, in_chans=channels, embed_dim=16, depth=1, num_heads=2, num_classes=0
+    )
+
+
+def bert() -> BertModel:
+    return BertModel(BertConfig(**TEXT))
+
+
+class Together(nn.Module):
+    """Encoders whose states are joined, each of what its parameter gives."""
+
+    def __init__(self, *encoders: nn.Module, width: int = 0):
+        super().__init__()
+        self.encoders = nn.ModuleList(encoders)
+        self.numbers = nn.Linear(max(width, 1), 16)
+        self.head = nn.Linear(16 * (len(encoders) + bool(width)), 3)
+
+    def joined(self, *states: Tensor, labels: Tensor | None = None) -> SequenceClassifierOutput:
+        logits = 20 * self.head(torch.cat(states, 1))
+        loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+    def state(self, number: int, *given: Any, **named: Any) -> Tensor:
+        found = self.encoders[number](*given, **named)
+        return getattr(found, "pooler_output", found)
+
+
+class TextAndNumbers(Together):
+    def forward(self, input_ids, attention_mask=None, numeric=None, labels=None):
+        return self.joined(self.state(0, input_ids, attention_mask), self.numbers(numeric), labels=labels)
+
+
+class TextAndMaybeNumbers(Together):
+    def forward(self, input_ids, attention_mask=None, numeric=None, labels=None):
+        numbers = torch.zeros(len(input_ids), 16) if numeric is None else self.numbers(numeric)
+        return self.joined(self.state(0, input_ids, attention_mask), 5 * numbers, labels=labels)
+
+
+class TwoImages(Together):
+    def forward(self, mri, ct, labels=None):
+        return self.joined(self.state(0, mri), self.state(1, ct), labels=labels)
+
+
+class ImageAndOther(Together):
+    def forward(self, image, ct=None, labels=None):
+        second = torch.zeros(len(image), 16) if ct is None else self.state(1, ct)
+        return self.joined(self.state(0, image), second, labels=labels)
+
+
+class ImageAndText(Together):
+    def forward(self, pixel_values, input_ids, attention_mask=None, labels=None):
+        return self.joined(self.state(0, pixel_values), self.state(1, input_ids, attention_mask), labels=labels)
+
+
+class ImageAndAge(Together):
+    def forward(self, pixel_values, age, labels=None):
+        return self.joined(self.state(0, pixel_values), self.numbers(age[:, None]), labels=labels)
+
+
+class TextWithPositions(Together):
+    def forward(self, input_ids, position_ids=None, token_type_ids=None, labels=None):
+        state = self.state(0, input_ids, position_ids=position_ids, token_type_ids=token_type_ids)
+        return self.joined(state, labels=labels)
+
+
+class OwnNames(Together):
+    def forward(self, tokens, keep, labels=None):
+        return self.joined(self.state(0, tokens, keep), labels=labels)
+
+
+def layout_lm() -> nn.Module:
+    config = LayoutLMConfig(**TEXT, max_2d_position_embeddings=64, id2label=THREE)
+    return LayoutLMForSequenceClassification(config)
+
+
+def naflex() -> nn.Module:
+    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text = {**vision, "vocab_size": 50, "bos_token_id": 1, "eos_token_id": 2}
+    config = Siglip2Config(
+        vision_config={**vision, "num_patches": 9, "patch_size": 4}, text_config=text, id2label=THREE
+    )
+    return Siglip2ForImageClassification(config)
+
+
+def numbers(*shape: int) -> Tensor:
+    return torch.randn(N, *shape)
+
+
+def ids() -> Tensor:
+    return torch.randint(3, 50, (N, TOKENS))
+
+
+def keep() -> Tensor:
+    return (torch.arange(TOKENS) < torch.randint(3, TOKENS + 1, (N, 1))).long()
+
+
+def patches() -> dict[str, Tensor]:
+    """Images of 2 x 4, 3 x 3 and 4 x 2 patches of 4 x 4 pixels, filled up to nine."""
+    sizes = torch.tensor([[2, 4], [3, 3], [4, 2]]).repeat(N // 3, 1)
+    mask = (torch.arange(9) < sizes.prod(1, keepdim=True)).long()
+    return {"pixel_values": numbers(9, 48) * mask[..., None], "pixel_attention_mask": mask, "spatial_shapes": sizes}
+
+
+@dataclass
+class Case:
+    """A model, its columns, which argument is explained where several could be, and which one must count."""
+
+    model: Callable[[], nn.Module]
+    columns: Callable[[], dict[str, Tensor]]
+    counts: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = {
+    "LayoutLM's boxes": Case(
+        layout_lm,
+        lambda: {
+            "input_ids": ids(),
+            "attention_mask": keep(),
+            "bbox": torch.randint(0, 30, (N, TOKENS, 2)).repeat(1, 1, 2),
+        },
+        "bbox",
+    ),
+    "text and numbers": Case(
+        lambda: TextAndNumbers(bert(), width=4),
+        lambda: {"input_ids": ids(), "attention_mask": keep(), "numeric": numbers(4)},
+        "numeric",
+    ),
+    "text and numbers that may be missing": Case(
+        lambda: TextAndMaybeNumbers(bert(), width=4),
+        lambda: {"input_ids": ids(), "attention_mask": keep(), "numeric": numbers(4)},
+        "numeric",
+    ),
+    "two images": Case(
+        lambda: TwoImages(vit(), vit()),
+        lambda: {"mri": numbers(1, 16, 16), "ct": numbers(1, 16, 16)},
+        "mri",
+        {"explain": "ct"},
+    ),
+    "an image and another one": Case(
+        lambda: ImageAndOther(vit(), vit()),
+        lambda: {"image": numbers(1, 16, 16), "ct": numbers(1, 16, 16)},
+        "ct",
+    ),
+    "image and text": Case(
+        lambda: ImageAndText(vit(3), bert()),
+        lambda: {"pixel_values": numbers(3, 16, 16), "input_ids": ids(), "attention_mask": keep()},
+        "input_ids",
+    ),
+    "image and text, of which the text is explained": Case(
+        lambda: ImageAndText(vit(3), bert()),
+        lambda: {"pixel_values": numbers(3, 16, 16), "input_ids": ids(), "attention_mask": keep()},
+        "pixel_values",
+        {"explain": "input_ids"},
+    ),
+    "image and age": Case(
+        lambda: ImageAndAge(vit(3), width=1),
+        lambda: {"pixel_values": numbers(3, 16, 16), "age": 3 * torch.randn(N)},
+        "age",
+    ),
+    "positions and types": Case(
+        lambda: TextWithPositions(bert()),
+        lambda: {
+            "input_ids": ids(),
+            "position_ids": torch.randint(0, 200, (N, TOKENS)),
+            "token_type_ids": torch.randint(0, 2, (N, TOKENS)),
+        },
+        "position_ids",
+    ),
+    "names of its own": Case(
+        lambda: OwnNames(bert()), lambda: {"tokens": ids(), "keep": keep()}, "keep", {"explain": "tokens"}
+    ),
+    "images of different shapes": Case(naflex, patches, "spatial_shapes"),
+}
+
+
+class Rows(Dataset):
+    def __init__(self, columns: dict[str, Tensor], label: str):
+        self.columns = {**columns, label: torch.arange(N) % 3}
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        return {name: values[index] for name, values in self.columns.items()}
+
+
+class Module(pl.LightningModule):
+    """Gives its model the entries by name, after it has taken the label out of the batch."""
+
+    def __init__(self, net: nn.Module):
+        super().__init__()
+        self.net = net
+
+    def forward(self, **inputs):
+        return self.net(**inputs)
+
+    def training_step(self, batch, batch_idx):
+        return self.validation_step(batch, batch_idx)
+
+    def validation_step(self, batch, batch_idx):
+        label = batch.pop("label")
+        return nn.functional.cross_entropy(self(**batch).logits, label)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1e-3)
+
+
+def in_lightning(folder, model, columns, options):
+    watching = RelevanceMonitor(max_samples=N, budget=None, on_error="raise", **options)
+    loader = DataLoader(Rows(columns, "label"), 8)
+    trainer(folder, watching, max_epochs=1).fit(Module(model), loader, loader)
+    return watching
+
+
+def in_transformers(folder, model, columns, options):
+    watching = RelevanceMonitorCallback(max_samples=N, budget=None, on_error="raise", **options)
+    arguments = TrainingArguments(
+        folder,
+        num_train_epochs=1,
+        eval_strategy="epoch",
+        report_to=[],
+        use_cpu=True,
+        save_strategy="no",
+        disable_tqdm=True,
+        learning_rate=1e-3,
+    )
+    rows = Rows(columns, "labels")
+    Trainer(model, arguments, train_dataset=rows, eval_dataset=rows, callbacks=[watching]).train()
+    return watching
+
+
+def step(model, batch):
+    return model(**{name: x for name, x in batch.items() if name != "label"})
+
+
+def in_a_loop(folder, model, columns, options):
+    loader = DataLoader(Rows(columns, "label"), 8)
+    with lrptrain.Monitor(model, loader, folder, max_samples=N, on_error="raise", step=step, **options) as watching:
+        watching.evaluate(0)
+    return watching
+
+
+@pytest.mark.parametrize("train", [in_lightning, in_transformers, in_a_loop])
+@pytest.mark.parametrize("title", CASES)
+@pytest.mark.filterwarnings("ignore:.*pin_memory", "ignore:.*LeafSpec.* is deprecated", "ignore:The '.*_dataloader'")
+def test_the_monitor_answers_as_the_trainer_does(title, train, tmp_path):
+    case = CASES[title]
+    torch.manual_seed(2)
+    model, columns = case.model(), case.columns()
+    watching = train(tmp_path, model, columns, case.options)
+    with torch.no_grad():
+        own = model.eval()(**columns).logits
+        other = model(**columns | {case.counts: columns[case.counts].flip(0)}).logits
+    assert not torch.allclose(own, other, atol=1e-3), "this input counts for nothing"
+    answers = {each.sample.sample_id: each.probabilities for each in watching.scored}
+    assert sorted(answers) == list(range(N))
+    found = torch.tensor([answers[i].tolist() for i in range(N)])
+    torch.testing.assert_close(found, own.double().softmax(1), atol=2e-5, rtol=1e-4, check_dtype=False)
+    accuracy = (own.argmax(1) == torch.arange(N) % 3).float().mean()
+    assert watching.scalars["relevance/accuracy"] == pytest.approx(float(accuracy))
+    assert [each.sample.label for each in sorted(watching.scored, key=lambda each: each.sample.sample_id)] == [
+        i % 3 for i in range(N)
+    ], "the label was read before the step took it"
+
+
+def test_without_a_step_entries_go_by_their_names(tmp_path):
+    case = CASES["text and numbers"]
+    model, columns = case.model(), case.columns()
+    loader = DataLoader(Rows(columns, "label"), 8)
+    watching = lrptrain.Monitor(model, loader, tmp_path, max_samples=N)
+    watching.evaluate(0)
+    own = model.eval()(**columns).logits.argmax(1)
+    assert [each.predicted for each in sorted(watching.scored, key=lambda each: each.sample.sample_id)] == own.tolist()
+
+
+def test_what_a_forward_needs_and_no_entry_gives_is_named(tmp_path):
+    columns = {"image": numbers(1, 16, 16), "other": numbers(1, 16, 16)}
+    loader = DataLoader(Rows(columns, "label"), 8)
+    model = TwoImages(vit(), vit())
+    with pytest.raises(ValueError, match=r"forward of TwoImages needs 'ct'.* Pass step=lambda model, batch"):
+        lrptrain.Monitor(model, loader, tmp_path)
+    watching = lrptrain.Monitor(
+        model, loader, tmp_path, step=lambda model, batch: model(batch["image"], batch["other"]), max_samples=N
+    )
+    watching.evaluate(0)
+    own = model.eval()(columns["image"], columns["other"]).logits.argmax(1)
+    assert [each.predicted for each in sorted(watching.scored, key=lambda each: each.sample.sample_id)] == own.tolist()
+
+
+def test_which_of_two_images_is_asked_before_the_first_step(tmp_path):
+    case = CASES["two images"]
+    watching = RelevanceMonitor()
+    loader = DataLoader(Rows(case.columns(), "label"), 8)
+    module = Module(case.model())
+    module.training_step = lambda *_: pytest.fail("training began")  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match=r"gives the model 'mri' and 'ct', .* explain='mri'"):
+        trainer(tmp_path, watching).fit(module, loader, loader)
+
+
+class Pairs(Dataset):
+    def __init__(self, columns: dict[str, Tensor]):
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
+        return self.columns["mri"][index], self.columns["ct"][index], index % 3
+
+
+def test_a_tuple_of_two_images_and_a_label(tmp_path):
+    case = CASES["two images"]
+    columns, model = case.columns(), case.model()
+
+    class TupleModule(Module):
+        def validation_step(self, batch, batch_idx):
+            mri, ct, label = batch
+            return nn.functional.cross_entropy(self.net(mri, ct).logits, label)
+
+    watching = RelevanceMonitor(max_samples=N, budget=None, on_error="raise", model="net", explain="mri")
+    loader = DataLoader(Pairs(columns), 8)
+    trainer(tmp_path, watching, max_epochs=1).fit(TupleModule(model), loader, loader)
+    own = model.eval()(**columns).logits.argmax(1)
+    scored = sorted(watching.scored, key=lambda each: each.sample.sample_id)
+    assert [each.predicted for each in scored] == own.tolist()
+    assert [each.sample.label for each in scored] == [i % 3 for i in range(N)]
+
+
+def test_a_flag_of_each_call_is_given_again(tmp_path):
+    class Flagged(TextAndMaybeNumbers):
+        def forward(self, input_ids, attention_mask=None, numeric=None, labels=None, flipped=False):
+            found = super().forward(input_ids, attention_mask, numeric, labels)
+            return SequenceClassifierOutput(logits=found.logits.flip(1) if flipped else found.logits)
+
+    columns = CASES["text and numbers"].columns()
+    model = Flagged(bert(), width=4)
+    loader = DataLoader(Rows(columns, "label"), 8)
+    named = lambda batch: {name: x for name, x in batch.items() if name != "label"}  # noqa: E731
+    watching = lrptrain.Monitor(
+        model, loader, tmp_path, max_samples=N, step=lambda model, batch: model(**named(batch), flipped=True)
+    )
+    watching.evaluate(0)
+    own = model.eval()(**columns, flipped=True).logits.argmax(1)
+    assert [each.predicted for each in sorted(watching.scored, key=lambda each: each.sample.sample_id)] == own.tolist()
+    count = iter(range(100))
+    with pytest.raises(ValueError, match="another 'flipped' in each batch"):
+        lrptrain.Monitor(
+            model,
+            loader,
+            tmp_path,
+            step=lambda model, batch: model(**named(batch), flipped=next(count) > 0),
+            on_error="raise",
+        )
