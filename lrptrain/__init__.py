@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from lrptrain import rules, targets
     from lrptrain.auditing.audit import audit
     from lrptrain.auditing.compare import compare
-    from lrptrain.batch.task import OneLabel, Regression
+    from lrptrain.batch.task import Head, OneLabel, Regression
     from lrptrain.guidance.group_dro import GroupDROLoss
     from lrptrain.guidance.loop import Guidance
     from lrptrain.guidance.transformers_trainer import group_dro, guide
@@ -46,6 +46,7 @@ __all__ = [
     "Explanation",
     "GroupDROLoss",
     "Guidance",
+    "Head",
     "Monitor",
     "NonFiniteError",
     "OneLabel",
@@ -87,6 +88,7 @@ _ORIGINS = {
     "compare_repairs": "lrptrain.repairing.comparison",
     "jtt_weights": "lrptrain.repairing.jtt",
     "repair": "lrptrain.repairing.repair",
+    "Head": "lrptrain.batch.task",
     "OneLabel": "lrptrain.batch.task",
     "Regression": "lrptrain.batch.task",
     "Monitor": "lrptrain.monitor.loop_monitor",

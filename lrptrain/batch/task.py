@@ -5,7 +5,8 @@ A task reads the labels of a batch, and says how one number per sample is read a
 """
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from lrptrain.relevance.classes import problem_type
 from lrptrain.relevance.logit_view import LogitView, one_logit_as
+from lrptrain.relevance.outputs import head_of_output
 from lrptrain.relevance.types import unknown_name
 
 NO_LABEL = -1
@@ -45,7 +47,7 @@ class Task(ABC):
         """How a user writes the task, for records: "classes", "binary", "lrptrain.OneLabel(column=2, title='')"."""
         if self in (CLASSES, *TASKS.values()):
             return self.name
-        package = "lrptrain" if isinstance(self, (OneLabel, Regression)) else type(self).__module__
+        package = "lrptrain" if isinstance(self, (Head, OneLabel, Regression)) else type(self).__module__
         return f"{package}.{self!r}"
 
     def reading(self) -> AbstractContextManager[None]:
@@ -266,6 +268,40 @@ class OneLabel(Task):
         return CLASSES.classes(label[:, self.column])
 
 
+@dataclass(frozen=True)
+class Head(Task):
+    """One head of a model that returns several: its logits are a part of the output.
+
+    Attributes:
+        output: The name of the output's field, or its number in a tuple, as 0 of `(logits, states)`.
+        task: What this head's logits and labels mean.
+    """
+
+    name: ClassVar[str] = "head"
+    output: str | int = 0
+    task: Task = CLASSES
+
+    @property
+    def view(self) -> LogitView:
+        """That of the head's own task."""
+        return self.task.view
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """Those of the head's own task."""
+        return self.task.class_names
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read the head's logits as its own task does."""
+        with head_of_output(self.output), self.task.reading():
+            yield
+
+    def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
+        """Return the class of each label, as the head's own task has it."""
+        return self.task.classes(label)
+
+
 TaskName = Literal["classes", "binary"]
 TASKS: dict[str, Task] = {task.name: task for task in (Classes(one_hot=True), Binary())}
 """The tasks for which a name is enough."""
@@ -286,7 +322,8 @@ def find_task(task: "TaskName | Task | None", model: nn.Module | None = None) ->
     if task is not None:
         if task not in TASKS:
             raise ValueError(
-                f"{unknown_name('task', task, list(TASKS))}, lrptrain.Regression(mean, std), lrptrain.OneLabel(column)"
+                f"{unknown_name('task', task, list(TASKS))}, lrptrain.Regression(mean, std), "
+                "lrptrain.OneLabel(column), lrptrain.Head(output)"
             )
         return TASKS[task]
     problem = None if model is None else problem_type(model)

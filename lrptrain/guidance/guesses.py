@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lrptrain.batch.logits import two_class_logits
-from lrptrain.relevance.outputs import field_of, read_logits
+from lrptrain.relevance.outputs import logits_of, read_logits
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.types import NonFiniteError, UnsupportedModelError
 
@@ -36,7 +36,7 @@ def loss_of_guesses(
     Returns:
         The number, with its graph; None where the model gives no logits of classes, or the task's loss is none of them.
     """
-    raw = field_of(output, "logits")
+    raw = logits_of(output)
     if classes is None or raw is None or not raw.requires_grad:
         return None
     try:

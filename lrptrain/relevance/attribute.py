@@ -12,7 +12,7 @@ from lrptrain.relevance.default import check_method
 from lrptrain.relevance.forward_pass import ForwardPass, forward_pass
 from lrptrain.relevance.heads import Head, as_head
 from lrptrain.relevance.logit_view import LogitView, one_logit_as
-from lrptrain.relevance.outputs import field_of, has_one_logit, is_sigmoid
+from lrptrain.relevance.outputs import has_one_logit, is_sigmoid, logits_of
 from lrptrain.relevance.precision import autocast_state
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.composite import Rules
@@ -178,7 +178,7 @@ def reads_a_logit(output: Any) -> bool:
     Rules that tell weights for from weights against a logit look at those of the last layer: for the class of the
     negative logit they must see the negative weights, so that the sign belongs to that layer, not behind it.
     """
-    logits = field_of(output, "logits")
+    logits = logits_of(output)
     return logits is not None and has_one_logit(output) and not is_sigmoid(logits)
 
 

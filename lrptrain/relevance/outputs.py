@@ -1,6 +1,8 @@
 """How what a model returns is read: its logits, a named field of it, and what a message says of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -44,6 +46,34 @@ def field_of(output: Any, *names: str) -> Tensor | None:
     return next((entry for entry in candidates if isinstance(entry, Tensor)), None)
 
 
+_HEAD: ContextVar[str | int | None] = ContextVar("head", default=None)
+
+
+@contextmanager
+def head_of_output(name: str | int | None) -> Iterator[None]:
+    """Take the logits from one part of a model's output, in all that reads them meanwhile.
+
+    Args:
+        name: The name of a field, or the number of an entry of a tuple; None for the output itself or its `logits`.
+    """
+    token = _HEAD.set(name)
+    try:
+        yield
+    finally:
+        _HEAD.reset(token)
+
+
+def logits_of(output: Any) -> Tensor | None:
+    """Return a model's output itself if it is a tensor, or its `logits`; or the part that `head_of_output` names."""
+    name = _HEAD.get()
+    if name is None:
+        return field_of(output, "logits")
+    if isinstance(output, (list, tuple)) and isinstance(name, int):
+        found = output[name] if -len(output) <= name < len(output) else None
+        return found if isinstance(found, Tensor) else None
+    return None if isinstance(output, Tensor) else field_of(output, str(name))
+
+
 def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
     """Take the logits out of a model's output; one number per sample, `[batch]`, is one logit.
 
@@ -53,7 +83,7 @@ def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
         UnsupportedModelError: If they are not one row of class scores per sample.
         NonFiniteError: If they are NaN.
     """
-    logits = field_of(output, "logits")
+    logits = logits_of(output)
     if logits is None or logits.ndim not in (1, 2) or len(logits) != samples or not logits.is_floating_point():
         raise UnsupportedModelError(_no_logits(output, logits, samples))
     check_not_nan(logits, "logits")
@@ -94,7 +124,7 @@ def applied_view(output: Any) -> LogitView | None:
         return view
     if view.column is None and not view.required:
         return None
-    logits = field_of(output, "logits")
+    logits = logits_of(output)
     if view.column is not None and logits is not None and logits.ndim == 2 and logits.shape[1] > view.column:
         return view
     needed = "one number per sample" if view.column is None else f"logits of more than {view.column} labels"
@@ -106,7 +136,7 @@ def applied_view(output: Any) -> LogitView | None:
 
 def has_one_logit(output: Any) -> bool:
     """Return whether the logits of a model's output are one number per sample, `[batch]` or `[batch, 1]`."""
-    logits = field_of(output, "logits")
+    logits = logits_of(output)
     return logits is not None and (logits.ndim == 1 or logits.shape[1:] == (1,))
 
 
@@ -115,10 +145,28 @@ def _no_logits(output: Any, logits: Tensor | None, samples: int) -> str:
     if logits is not None and logits.ndim > 2 and len(logits) == samples and logits.is_floating_point():
         axes = logits.ndim - 1
         way_out = f"target=({', '.join('ijk'[:axes] if axes < 4 else ['i', '...'])}), one index per axis, or {way_out}"
+    heads = _heads(output, samples)
+    trained = (
+        f"a monitor and guidance take task=lrptrain.Head({heads[0]!r})"
+        if heads
+        else "a monitor and guidance explain one class per sample, and none of this is a row of classes"
+    )
     return (
         f"the model must return logits [batch, classes] (here [{samples}, classes]) or an object with .logits; it "
-        f"returned {described(output)}: say what is explained by {way_out}; lrptrain.targets has such functions"
+        f"returned {described(output)}: attribute takes {way_out}; {trained}"
     )
+
+
+def _heads(output: Any, samples: int) -> list[str | int]:
+    """Return the names, or the numbers in a tuple, of what may be logits of classes."""
+    entries: Iterable[tuple[str | int, Any]] = named_fields(output).items()
+    if isinstance(output, (list, tuple)) and not hasattr(output, "_fields"):
+        entries = enumerate(output)
+    return [
+        name
+        for name, x in entries
+        if isinstance(x, Tensor) and x.ndim == 2 and len(x) == samples and x.is_floating_point()
+    ]
 
 
 def check_not_nan(numbers: Float[Tensor, "batch ..."], what: str) -> None:

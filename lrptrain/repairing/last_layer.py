@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.batch import batch_length, model_inputs
-from lrptrain.relevance.outputs import field_of
+from lrptrain.relevance.outputs import logits_of
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.process_wide import eager
 
@@ -146,7 +146,7 @@ def _logits(model: nn.Module, batch: Batch) -> Tensor:
     with eager(), preserved(model), torch.no_grad():
         model.eval()
         output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
-    logits = field_of(output, "logits")
+    logits = logits_of(output)
     if logits is None or logits.ndim not in (1, 2) or len(logits) != batch_length(batch):
         raise ValueError(f"{type(unwrap(model)).__name__} does not return logits [batch, classes] or .logits")
     return logits

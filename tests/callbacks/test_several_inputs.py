@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
+from own_trainers import Module, N, Rows, in_a_loop, in_lightning, in_transformers
 from setting import trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -20,15 +20,13 @@ from transformers import (
     LayoutLMForSequenceClassification,
     Siglip2Config,
     Siglip2ForImageClassification,
-    Trainer,
-    TrainingArguments,
 )
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 import lrptrain
-from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
+from lrptrain.callbacks import RelevanceMonitor
 
-N, TOKENS = 24, 6
+TOKENS = 6
 THREE = {0: "a", 1: "b", 2: "c"}
 TEXT: dict[str, Any] = {
     "vocab_size": 60,
@@ -219,73 +217,6 @@ CASES = {
 }
 
 
-class Rows(Dataset):
-    def __init__(self, columns: dict[str, Tensor], label: str):
-        self.columns = {**columns, label: torch.arange(N) % 3}
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, index: int) -> dict[str, Tensor]:
-        return {name: values[index] for name, values in self.columns.items()}
-
-
-class Module(pl.LightningModule):
-    """Gives its model the entries by name, after it has taken the label out of the batch."""
-
-    def __init__(self, net: nn.Module):
-        super().__init__()
-        self.net = net
-
-    def forward(self, **inputs):
-        return self.net(**inputs)
-
-    def training_step(self, batch, batch_idx):
-        return self.validation_step(batch, batch_idx)
-
-    def validation_step(self, batch, batch_idx):
-        label = batch.pop("label")
-        return nn.functional.cross_entropy(self(**batch).logits, label)
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=1e-3)
-
-
-def in_lightning(folder, model, columns, options):
-    watching = RelevanceMonitor(max_samples=N, budget=None, on_error="raise", **options)
-    loader = DataLoader(Rows(columns, "label"), 8)
-    trainer(folder, watching, max_epochs=1).fit(Module(model), loader, loader)
-    return watching
-
-
-def in_transformers(folder, model, columns, options):
-    watching = RelevanceMonitorCallback(max_samples=N, budget=None, on_error="raise", **options)
-    arguments = TrainingArguments(
-        folder,
-        num_train_epochs=1,
-        eval_strategy="epoch",
-        report_to=[],
-        use_cpu=True,
-        save_strategy="no",
-        disable_tqdm=True,
-        learning_rate=1e-3,
-    )
-    rows = Rows(columns, "labels")
-    Trainer(model, arguments, train_dataset=rows, eval_dataset=rows, callbacks=[watching]).train()
-    return watching
-
-
-def step(model, batch):
-    return model(**{name: x for name, x in batch.items() if name != "label"})
-
-
-def in_a_loop(folder, model, columns, options):
-    loader = DataLoader(Rows(columns, "label"), 8)
-    with lrptrain.Monitor(model, loader, folder, max_samples=N, on_error="raise", step=step, **options) as watching:
-        watching.evaluate(0)
-    return watching
-
-
 @pytest.mark.parametrize("train", [in_lightning, in_transformers, in_a_loop])
 @pytest.mark.parametrize("title", CASES)
 @pytest.mark.filterwarnings("ignore:.*pin_memory", "ignore:.*LeafSpec.* is deprecated", "ignore:The '.*_dataloader'")
@@ -338,7 +269,7 @@ def test_which_of_two_images_is_asked_before_the_first_step(tmp_path):
     watching = RelevanceMonitor()
     loader = DataLoader(Rows(case.columns(), "label"), 8)
     module = Module(case.model())
-    module.training_step = lambda *_: pytest.fail("training began")  # type: ignore[method-assign]
+    module.training_step = lambda *_: pytest.fail("training began")
     with pytest.raises(ValueError, match=r"gives the model 'mri' and 'ct', .* explain='mri'"):
         trainer(tmp_path, watching).fit(module, loader, loader)
 
