@@ -753,9 +753,13 @@ class MonitorCore:
 
     def _found_by(self) -> Power:
         is_tested = self.config.intervention is not None
-        return found_by(
+        power = found_by(
             self.scored, self.config.bound, self.config.confidence, self._skill.text, is_tested, self._lie_alike
         )
+        # What nobody has changed must not be certified.
+        others = self.reader.other_inputs
+        untested = f" Not tested: what else the model is given, {' and '.join(map(repr, others))}." if others else ""
+        return power._replace(text=power.text + untested) if power.tells else power
 
     def _closing(self) -> str:
         assert self.evaluated_epoch is not None

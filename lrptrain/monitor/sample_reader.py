@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrptrain.batch import Sample, model_inputs, read_batch
+from lrptrain.batch import IMAGES, Sample, model_inputs, read_batch
 from lrptrain.batch.call import ARGUMENT, CALL, Call, explained_argument, missing_arguments, parameters_below
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.png_masks import PngMasks
@@ -53,6 +53,7 @@ class SampleReader:
     def start(self) -> None:
         """Draw the sample anew, as from other data."""
         self._call = None
+        self._image_name = ""
         self._has_added = False
         self._has_ids = False
         self.sample = ValidationSample(self._config.max_samples, self._config.seed, self.limits, self.in_order)
@@ -61,6 +62,13 @@ class SampleReader:
     def counts_its_pass(self) -> bool:
         """Whether samples have neither an id nor a known index in the dataset."""
         return not self.in_order and self._has_added and not self._has_ids
+
+    @property
+    def other_inputs(self) -> list[str]:
+        """The arguments of the model that are not explained, as far as they are no masks of what is padding."""
+        first = next(iter(self.sample.samples or []), None)
+        names = [] if first is None else [name[len(ARGUMENT) :] for name in first.tensors if name.startswith(ARGUMENT)]
+        return [name for name in names if "mask" not in name]
 
     @property
     def is_drawn(self) -> bool:
@@ -84,13 +92,13 @@ class SampleReader:
             columns = read_batch(batch, self._config.batch_adapter, task)
             if listener is not None:
                 columns = with_call(listener, columns, self._config.explain, context.step_name)
-            return self._by_name(context, columns)
+            return self._named_alike(self._by_name(context, columns))
         unread = without_given(batch, listener)
         columns = read_batch(unread, self._config.batch_adapter, task, needs_input=False)
         columns = with_call(listener, columns, self._config.explain, context.step_name)
         call: Call | None = columns.get(CALL)
         if call is None:
-            return self._by_name(context, columns)
+            return self._named_alike(self._by_name(context, columns))
         changed = "" if self._call is None else call.differs_from(self._call)
         if changed:
             raise ValueError(
@@ -98,7 +106,13 @@ class SampleReader:
                 "samples: let the dataset give it, as a tensor with one row per sample"
             )
         self._call = self._call or call
-        return columns
+        return self._named_alike(columns)
+
+    def _named_alike(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Return a batch whose images have the name that those of the first batch have: two names mean the same."""
+        name = next((name for name in IMAGES if name in columns), "")
+        first = self._image_name = self._image_name or name
+        return {first if name and key == name else key: x for key, x in columns.items()}
 
     def _by_name(self, context: TrainingContext, columns: dict[str, Any]) -> dict[str, Any]:
         """Return a batch without what the model's forward has no parameter for."""

@@ -240,6 +240,25 @@ def test_the_monitor_answers_as_the_trainer_does(title, train, tmp_path):
     ], "the label was read before the step took it"
 
 
+@pytest.mark.parametrize(("title", "untested"), [("text and numbers", "'numeric'"), ("two images", "'mri'")])
+def test_what_is_not_explained_is_not_certified(title, untested, tmp_path):
+    """A model that reads the numbers alone: its words are no evidence of anything."""
+    case = CASES[title]
+    torch.manual_seed(0)
+    model, columns = case.model(), case.columns()
+    model.train()
+    label = torch.arange(N) % 3
+    (columns["numeric"] if "numeric" in columns else columns["mri"][:, 0, 0])[:, 0] = 4.0 * label
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    for _ in range(60):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(**columns).logits, label).backward()
+        optimizer.step()
+    watching = in_a_loop(tmp_path, model, columns, case.options)
+    assert watching.scalars["relevance/accuracy"] == 1
+    assert watching.core._found_by().text.endswith(f"Not tested: what else the model is given, {untested}.")
+
+
 def test_without_a_step_entries_go_by_their_names(tmp_path):
     case = CASES["text and numbers"]
     model, columns = case.model(), case.columns()

@@ -1,0 +1,197 @@
+"""Batches are read before the user's step, ids are indices of the data set or said to be none, streams stay whole."""
+
+from typing import Any
+
+import own_trainers
+import pytest
+import torch
+import torch.nn.functional as F
+from setting import data, loader, messages, module, monitor, trainer, vit
+from torch.utils.data import DataLoader, IterableDataset, StackDataset, SubsetRandomSampler, WeightedRandomSampler
+
+import lrptrain
+from lrptrain.callbacks import RelevanceMonitorCallback
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*pin_memory", "ignore:.*LeafSpec", "ignore:The '.*_dataloader'", "ignore:.*has shuffling enabled"
+)
+
+
+def fitted(folder, val, pl_module=None, **options):
+    watching = monitor(max_samples=24, on_error="raise", **options)
+    trainer(folder, watching, max_epochs=1).fit(pl_module or module(), loader(), val)
+    return watching
+
+
+def scored(watching):
+    return {
+        each.sample.sample_id: (each.sample.label, each.values["label/energy_pointing_game"], each.maps["label"].sum())
+        for each in watching.scored
+    }
+
+
+def test_what_a_step_changes_in_place_is_not_believed(tmp_path):
+    def spoils(self, batch, batch_idx):
+        self(batch["image"])
+        batch["label"].zero_()
+        batch["mask"].fill_(1)
+        batch["image"].zero_()
+
+    spoiling = module()
+    type(spoiling).validation_step = spoils
+    assert scored(fitted(tmp_path / "a", loader(), spoiling)) == scored(fitted(tmp_path / "b", loader()))
+
+
+def test_samples_of_a_shuffled_loader_have_no_indices(tmp_path):
+    with messages() as lines:
+        watching = fitted(tmp_path, loader(shuffle=True))
+    ids = [each.sample.sample_id for each in watching.scored]
+    assert sorted(ids) == sorted(f"pass-{place}" for place in range(24))
+    assert len([line for line in lines if "shuffled, and batches have no sample_id" in line]) == 1
+
+
+def test_ids_of_a_shuffled_loader_are_those_of_the_batches(tmp_path):
+    columns = {**data(), "sample_id": torch.arange(24)}
+    with messages() as lines:
+        watching = fitted(tmp_path, loader(columns, shuffle=True))
+    assert not [line for line in lines if "batches have no sample_id" in line]
+    assert {each.sample.sample_id: each.sample.label for each in watching.scored} == dict(
+        enumerate(columns["label"].tolist())
+    )
+
+
+@pytest.mark.parametrize(
+    "sampler", [SubsetRandomSampler(range(5, 24, 2)), WeightedRandomSampler([0.0] * 9 + [1.0] * 15, 40)]
+)
+def test_a_loops_samples_have_the_indices_of_the_dataset(sampler, tmp_path):
+    columns = data()
+    samples = DataLoader(StackDataset(**columns), 5, sampler=sampler)
+    watching = lrptrain.Monitor(vit(), samples, tmp_path, max_samples=24)
+    watching.evaluate(0)
+    ids = [int(each.sample.sample_id) for each in watching.scored]
+    assert len(ids) == len(set(ids)) >= 10
+    assert min(ids) >= 5
+    for each in watching.scored:
+        assert each.sample.label == int(columns["label"][int(each.sample.sample_id)])
+
+
+def test_batches_whose_image_has_two_names(tmp_path):
+    batches = [
+        {("image", "pixel_values")[i % 2]: x["image"], "label": x["label"], "mask": x["mask"]}
+        for i, x in enumerate(loader())
+    ]
+    model = vit()
+    found = []
+    for samples in (batches, loader()):
+        watching = lrptrain.Monitor(model, samples, tmp_path, max_samples=24)
+        watching.evaluate(0)
+        found.append(scored(watching))
+    assert found[0] == found[1]
+
+
+class Stream(IterableDataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        yield from self.rows
+
+
+class Queue(IterableDataset):
+    """Goes on where it was left."""
+
+    def __init__(self, rows):
+        self.rows = iter(rows)
+
+    def __iter__(self):
+        return self.rows
+
+
+def rows(times=1):
+    return [{name: x[i] for name, x in ids_and_labels().items()} for i in range(24)] * times
+
+
+def ids_and_labels():
+    torch.manual_seed(3)
+    rationale = torch.zeros(24, 6, dtype=torch.long)
+    rationale[:, 2] = 1
+    ids = torch.randint(5, 50, (24, 6))
+    return {"input_ids": ids, "labels": torch.arange(24) % 2, "rationale": rationale}
+
+
+def trained(folder, eval_dataset, *callbacks, evaluations=2):
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
+    model = BertForSequenceClassification(BertConfig(vocab_size=50, **sizes))
+    arguments = TrainingArguments(
+        folder,
+        num_train_epochs=evaluations,
+        eval_strategy="epoch",
+        report_to=[],
+        use_cpu=True,
+        save_strategy="no",
+        disable_tqdm=True,
+    )
+    training = [{name: x for name, x in row.items() if name != "rationale"} for row in rows()]
+    runner = Trainer(model, arguments, train_dataset=training, eval_dataset=eval_dataset, callbacks=list(callbacks))
+    runner.train()
+    return [each["eval_loss"] for each in runner.state.log_history if "eval_loss" in each]
+
+
+def test_a_stream_of_the_trainer_is_monitored_with_its_annotations(tmp_path):
+    watching = RelevanceMonitorCallback(max_samples=24, on_error="raise", budget=None)
+    with_monitor = trained(tmp_path / "a", Stream(rows()), watching)
+    assert with_monitor == trained(tmp_path / "b", Stream(rows()))
+    assert watching.scalars["relevance/samples"] == 24
+    assert watching.scalars["relevance/chance"] == pytest.approx(1 / 6)
+    assert [each.sample.sample_id for each in watching.scored][:3] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("fail_on", [None, "confirmed"])
+def test_a_stream_that_can_be_read_once_is_left_to_the_trainer(fail_on, tmp_path):
+    watching = RelevanceMonitorCallback(max_samples=24, fail_on=fail_on)
+    if fail_on is not None:
+        with pytest.raises(ValueError, match="needs evaluations, but its eval_dataset can be read only once"):
+            trained(tmp_path / "a", Queue(rows(2)), watching)
+        return
+    with pytest.warns(UserWarning, match="will evaluate nothing: its eval_dataset can be read only once"):
+        with_monitor = trained(tmp_path / "a", Queue(rows(2)), watching, evaluations=1)
+    assert with_monitor == trained(tmp_path / "b", Queue(rows(2)), evaluations=1)
+
+
+def test_a_trainer_whose_loss_is_its_own(tmp_path, monkeypatch):
+    """What `compute_loss` makes of the inputs is explained."""
+    from transformers import Trainer
+
+    class Doubling(Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            output = model(2 * inputs["image"])
+            loss = F.cross_entropy(output, inputs["labels"])
+            return (loss, {"loss": loss, "logits": output}) if return_outputs else loss
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.vit = vit()
+
+        def forward(self, image, labels=None):
+            return self.vit(image)
+
+    monkeypatch.setattr(own_trainers, "Trainer", Doubling)
+    columns, model = {"image": data()["image"]}, Net()
+    watching = own_trainers.in_transformers(tmp_path, model, columns, {})
+    own = model.eval()(2 * columns["image"])
+    other = model(columns["image"])
+    assert not torch.allclose(own, other, atol=1e-4)
+    found = {each.sample.sample_id: each.probabilities.tolist() for each in watching.scored}
+    expected = own.double().softmax(1)
+    torch.testing.assert_close(
+        torch.tensor([found[i] for i in range(24)]), expected, atol=1e-5, rtol=0, check_dtype=False
+    )
