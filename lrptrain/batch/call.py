@@ -154,7 +154,24 @@ def model_inputs(model: nn.Module, batch: Mapping[str, Any]) -> Tensor | dict[st
 
     Returns:
         What is explained comes first in the dict; see `explained_argument`.
+
+    Raises:
+        ValueError: If the forward needs an argument that the batch has nothing for.
     """
+    inputs = _inputs(model, batch)
+    missing = _missing(model, inputs)
+    if missing:
+        raise ValueError(f"{needs(model, missing)}: name it so in the dataset, or by batch_adapter=")
+    return inputs
+
+
+def needs(model: nn.Module, names: Sequence[str]) -> str:
+    """Return the words for arguments that a model needs and a batch has nothing for."""
+    wanted = " and ".join(map(repr, names))
+    return f"the forward of {type(unwrap(model)).__name__} needs {wanted}, which no entry of the batch is called"
+
+
+def _inputs(model: nn.Module, batch: Mapping[str, Any]) -> Tensor | dict[str, Any]:
     explained = next(name for name in (*IMAGES, "input_ids") if name in batch)
     call: Call | None = batch.get(CALL)
     others = {name[len(ARGUMENT) :]: x for name, x in batch.items() if name.startswith(ARGUMENT)}
@@ -201,7 +218,10 @@ def explained_argument(inputs: Tensor | Mapping[str, Any]) -> str | None:
 
 def missing_arguments(model: nn.Module, batch: Mapping[str, Any]) -> list[str]:
     """Return the parameters that the model's forward needs and a batch has nothing for."""
-    inputs = model_inputs(model, batch)
+    return _missing(model, _inputs(model, batch))
+
+
+def _missing(model: nn.Module, inputs: Tensor | Mapping[str, Any]) -> list[str]:
     required = required_parameters(model)
     return required[1:] if isinstance(inputs, Tensor) else [name for name in required if name not in inputs]
 

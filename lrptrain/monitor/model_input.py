@@ -307,8 +307,8 @@ def _heard_in_forward(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, l
         heard[name] += _copies(args, kwargs)
 
     handles = [handle for name, child in parts(model).items() for handle in _listen(child, partial(note, name))]
-    inputs = model_inputs(model, batch)
     try:
+        inputs = model_inputs(model, batch)
         with torch.no_grad(), preserved(model):
             model(**inputs) if isinstance(inputs, dict) else model(inputs)
     except Exception:

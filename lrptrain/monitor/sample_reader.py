@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample, model_inputs, read_batch
-from lrptrain.batch.call import ARGUMENT, CALL, Call, explained_argument, missing_arguments, parameters_below
+from lrptrain.batch.call import ARGUMENT, CALL, Call, explained_argument, missing_arguments, needs, parameters_below
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.task import find_task
@@ -18,7 +18,6 @@ from lrptrain.monitor.loader_pass import PlacedBatch
 from lrptrain.monitor.model_input import InputListener, check_bytes, with_call, without_given
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.preserve import preserved
-from lrptrain.relevance.sharding.shards import own_name
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.processes import gather, in_every_process_of
 
@@ -122,10 +121,7 @@ class SampleReader:
         }
         missing = missing_arguments(context.model, columns)
         if missing:
-            raise ValueError(
-                f"the forward of {own_name(context.model)} needs {' and '.join(map(repr, missing))}, which no entry of "
-                f"the batch is called. {context.step_hint}"
-            )
+            raise ValueError(f"{needs(context.model, missing)}. {context.step_hint}")
         return columns
 
     def is_by_name(self, context: TrainingContext, batch: Any, listener: InputListener) -> bool:

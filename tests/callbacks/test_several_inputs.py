@@ -347,3 +347,24 @@ def test_a_flag_of_each_call_is_given_again(tmp_path):
             step=lambda model, batch: model(**named(batch), flipped=next(count) > 0),
             on_error="raise",
         )
+
+
+@pytest.mark.parametrize("verb", [lrptrain.compare, lrptrain.audit])
+def test_other_verbs_give_the_model_all_that_it_takes(verb, tmp_path):
+    case = CASES["text and numbers"]
+    model, columns = case.model(), case.columns()
+    seen = []
+    model.register_forward_pre_hook(lambda _, args, kwargs: seen.append(kwargs.get("numeric")), with_kwargs=True)
+    options = {"methods": ["attnlrp"]} if verb is lrptrain.compare else {"methods": ["attnlrp"], "output": tmp_path}
+    verb(model, DataLoader(Rows(columns, "label"), 8), max_samples=8, **options)
+    assert seen
+    assert all(isinstance(each, Tensor) for each in seen)
+    del columns["numeric"]
+    with pytest.raises(ValueError, match=r"needs 'numeric', which no entry of the batch is called") as raised:
+        verb(Needy(bert(), width=4), DataLoader(Rows(columns, "label"), 8), max_samples=8, **options)
+    assert "\n" not in str(raised.value)
+
+
+class Needy(Together):
+    def forward(self, input_ids, numeric, attention_mask=None):
+        return self.joined(self.state(0, input_ids, attention_mask), self.numbers(numeric))
