@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from lrptrain.relevance.inputs import explained_input as kind_of_input
 from lrptrain.relevance.layout import input_layout, joints, reads_sequence, token_states
 from lrptrain.relevance.precision import HALF, AutocastState, autocast_state
 from lrptrain.relevance.preserve import preserved
-from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
+from lrptrain.relevance.propagation.composite import Rules, applied_to, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.recordable import check_recordable
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
@@ -153,9 +154,8 @@ class Recording:
             torch.inference_mode(False),
             torch.set_grad_enabled(create_graph),
             torch.autocast(logits.device.type, enabled=False),
+            applied_to(self.model, self.tape.nodes) if chosen.uses_rules else nullcontext(),
         ):
-            if chosen.uses_rules:
-                check_active_names(self.model)
             maps = chosen.function(explanation, **options)
         relevance = Relevance(
             scores=maps.scores if self.padding is None else maps.scores * self.padding.to(maps.scores.dtype),

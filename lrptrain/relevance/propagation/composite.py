@@ -10,13 +10,16 @@ has one. Where several composites have a rule for an operation, the nearest to t
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from fnmatch import translate
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import torch
 from torch import Tensor, nn
 
 from lrptrain.relevance.tape.nodes import Node, Value
@@ -62,7 +65,9 @@ class Composite:
     (`lrptrain.attribute(..., composite=composite)`) or within a block (`with composite: ...`).
 
     Args:
-        type_map: Rule by the name of an operation, as error messages have it: "linear", "softmax", "diff".
+        type_map: Rule by the name of an operation, as error messages have it: "linear", "softmax", "diff"; or, as in
+            zennit, by the class of the module that runs it: `nn.Linear`. A rule of a class is a `Rule`, or a mapping
+            from operations to rules, as in the name map; it goes before that of an operation.
         name_map: Rule by the path of the module that runs the operation, as `model.named_modules()` has it. A key is a
             pattern of `fnmatch` that the whole path has to match, case counts: `*` also matches dots, so that
             "blocks.1.*" is all that is inside of `blocks.1`, neither that module itself nor `blocks.10`. Or a compiled
@@ -77,12 +82,13 @@ class Composite:
             that no matrix of it is needed as a whole: no rule there takes a sum over several queries.
 
     Raises:
-        TypeError: If a rule is no function, or a rule in the name map does not say for which operations it is meant.
+        TypeError: If a rule is no function, or a rule of a class or in the name map does not say for which operations
+            it is meant.
     """
 
     def __init__(
         self,
-        type_map: Mapping[str, RuleFunction] | None = None,
+        type_map: Mapping[Any, RuleFunction] | None = None,
         name_map: Mapping[Pattern, Rule | Mapping[str, RuleFunction]] | None = None,
         *,
         name: str = "custom",
@@ -94,9 +100,16 @@ class Composite:
         self.by_queries = by_queries
         self.stabiliser = stabiliser
         self.replaceable = replaceable
-        self.type_map: dict[str, RuleFunction] = dict(type_map or {})
+        by_key = dict(type_map or {})
+        self.type_map: dict[str, RuleFunction] = {key: by_key[key] for key in by_key if isinstance(key, str)}
+        self._by_class = [
+            (kind, _by_operation(f"the type map's rule for {kind.__name__}", rule))
+            for kind, rule in by_key.items()
+            if isinstance(kind, type)
+        ]
         self._by_path = [
-            (_compiled(pattern), _by_operation(pattern, rule)) for pattern, rule in (name_map or {}).items()
+            (_compiled(pattern), _by_operation(f"the name map's rule for {pattern!r}", rule))
+            for pattern, rule in (name_map or {}).items()
         ]
         for operation, rule in self.type_map.items():
             _check_rule(f"the type map's {operation!r}", rule)
@@ -110,21 +123,43 @@ class Composite:
         for pattern, rules in self._by_path:
             if node.name in rules and pattern.fullmatch(node.path):
                 return rules[node.name]
+        for kind, rules in self._by_class:
+            if node.name in rules and issubclass(_CLASSES.get().get(node.path, nn.Module), kind):
+                return rules[node.name]
         return self.type_map.get(node.name)
 
-    def check_names(self, model: nn.Module) -> None:
-        """Raise if a pattern of the name map matches no module: its rule would be left out in silence.
+    @property
+    def names_modules(self) -> bool:
+        """Whether rules are given by the paths or the classes of modules."""
+        return bool(self._by_path or self._by_class)
+
+    def check(self, nodes: Collection[Node]) -> None:
+        """Raise if a rule serves no operation: it would be left out in silence.
+
+        Args:
+            nodes: The operations of the model.
 
         Raises:
-            ValueError: If there is one, with the pattern and some names of modules.
+            ValueError: If there is one, with what the model has.
         """
-        paths = [path for path, _ in model.named_modules()]
-        for pattern, _ in self._by_path:
-            if not any(pattern.fullmatch(path) for path in paths):
+        classes = _CLASSES.get()
+        for pattern, rules in self._by_path:
+            if not any(pattern.fullmatch(path) for path in classes):
+                listed = ", ".join(path for path in [*classes][1:6])
                 raise ValueError(
                     f"the composite's name map has a pattern that no module of the model matches: "
-                    f"{pattern.pattern!r}; its modules are called {', '.join(path for path in paths[1:6])}, ..."
+                    f"{pattern.pattern!r}; its modules are called {listed}, ..."
                 )
+            served = {node.name for node in nodes if pattern.fullmatch(node.path)}
+            _check_served(f"of the pattern {pattern.pattern!r}", rules, served)
+        for kind, rules in self._by_class:
+            of_class = {path for path, each in classes.items() if issubclass(each, kind)}
+            if not of_class:
+                listed = ", ".join(sorted({each.__name__ for each in classes.values()}))
+                raise ValueError(f"the composite has a rule for {kind.__name__}; the model has only {listed}")
+            _check_served(f"of {kind.__name__}", rules, {node.name for node in nodes if node.path in of_class})
+        for operation in self.type_map:
+            _check_served(f"for {operation!r}", [operation], {node.name for node in nodes})
 
     def __enter__(self) -> Self:
         """Use the composite's rules in every call of the block."""
@@ -141,12 +176,14 @@ class Composite:
         _ACTIVE.set(tuple(active))
 
 
+# The classes of the model's modules by their paths, while a composite names modules.
+_CLASSES: ContextVar[Mapping[str, type[nn.Module]]] = ContextVar("classes of modules", default=MappingProxyType({}))
 # The composites of the call and of `with` blocks, innermost last. Each thread and task has its own.
 _ACTIVE: ContextVar[tuple[Composite, ...]] = ContextVar("active composites", default=())
 
 
 # What a call takes as its composite.
-Rules = Composite | Mapping[str, RuleFunction]
+Rules = Composite | Mapping[Any, RuleFunction]
 
 
 def as_composite(rules: Rules) -> Composite:
@@ -224,9 +261,14 @@ def register_rule(name: str, rule: RuleFunction, composites: Iterable[str] | Non
 
     Raises:
         TypeError: If the rule is no function.
-        ValueError: If a composite is unknown.
+        ValueError: If a composite is unknown, or the name is nearly that of an operation of torch.
     """
     _check_rule(f"the rule for {name!r}", rule)
+    homes = (torch, torch.nn.functional, Tensor, torch.special, torch.linalg, torch.fft)
+    if not any(hasattr(home, name) for home in homes):
+        near = get_close_matches(name, {each for home in homes for each in dir(home)}, 3, cutoff=0.8)
+        if near:
+            raise ValueError(f"torch has no operation {name!r}; did you mean {' or '.join(near)}?")
     limited = None if composites is None else frozenset([composites] if isinstance(composites, str) else composites)
     for composite in sorted(limited or ()):
         if composite not in COMPOSITES:
@@ -262,25 +304,51 @@ def custom_rules() -> tuple[object, ...]:
     return (*_ACTIVE.get(), *_REGISTERED)
 
 
-def check_active_names(model: nn.Module) -> None:
-    """Raise if the name map of a composite in use has a pattern that no module matches; see `Composite.check_names`."""
-    for composite in _ACTIVE.get():
-        composite.check_names(model)
+@contextmanager
+def applied_to(model: nn.Module, nodes: Collection[Node]) -> Iterator[None]:
+    """Apply the composites in use to a model; raise if a rule of theirs serves nothing, see `Composite.check`.
+
+    Args:
+        model: The model.
+        nodes: Its operations.
+
+    Raises:
+        ValueError: If one does.
+    """
+    active = _ACTIVE.get()
+    named = any(composite.names_modules for composite in active)
+    token = _CLASSES.set({path: type(module) for path, module in model.named_modules()} if named else {})
+    try:
+        for composite in active:
+            composite.check(nodes)
+        yield
+    finally:
+        _CLASSES.reset(token)
+
+
+def _check_served(what: str, rules: Collection[str], names: Collection[str]) -> None:
+    """Raise if no operation of these names has a rule."""
+    if not set(rules) & set(names):
+        near = {match for rule in rules for match in get_close_matches(rule, names, 3)}
+        hint = f"did you mean {' or '.join(sorted(near))}? " if near else ""
+        raise ValueError(
+            f"the composite's rule {what} serves no operation of the model; {hint}there are {', '.join(sorted(names))}"
+        )
 
 
 def _compiled(pattern: Pattern) -> re.Pattern[str]:
     return re.compile(translate(pattern)) if isinstance(pattern, str) else pattern
 
 
-def _by_operation(pattern: Pattern, rule: Rule | Mapping[str, RuleFunction]) -> Mapping[str, RuleFunction]:
+def _by_operation(what: str, rule: Any) -> Mapping[str, RuleFunction]:
     if isinstance(rule, Rule):
         return dict.fromkeys(rule.operations, rule)
     if isinstance(rule, Mapping):
         for operation, function in rule.items():
-            _check_rule(f"the name map's {operation!r} in {pattern!r}", function)
+            _check_rule(f"{what}, {operation!r},", function)
         return rule
     raise TypeError(
-        f"the name map's rule for {pattern!r} does not say for which operations it is meant: give "
+        f"{what} does not say for which operations it is meant: give "
         "{'<operation>': rule}, or lrptrain.rules.Rule(name, rule, operations)"
     )
 

@@ -121,9 +121,51 @@ def test_both_forms_agree_on_models_as_they_are(kind):
     assert relative_error(*maps).max() < 1e-9
 
 
-def test_a_rule_that_meets_no_operation_leaves_the_gradient_form_as_it_is():
+@pytest.mark.parametrize(
+    ("composite", "message"),
+    [
+        ({"lineer": rules.gamma(1.0)}, "for 'lineer' serves no operation of the model; did you mean linear"),
+        ({"diff": doubled}, "for 'diff' serves no operation of the model; there are add, chunk, conv2d"),
+        ({"linear": rules.gamma(1.0), "diff": doubled}, "for 'diff' serves no operation"),
+        ({nn.Conv1d: rules.gamma(1.0)}, "has a rule for Conv1d; the model has only Block, Conv2d, Deep"),
+        ({nn.ReLU: rules.gamma(1.0)}, "of ReLU serves no operation of the model; there are relu"),
+        (Composite(name_map={"blocks": rules.gamma(1.0)}), "of the pattern .* serves no operation"),
+        (
+            Composite(name_map={"blocks.*": {"softmax": doubled}}),
+            "serves no operation of the model; there are linear, relu",
+        ),
+    ],
+)
+def test_a_rule_that_serves_nothing_is_an_error(composite, message):
+    with pytest.raises(ValueError, match=message):
+        attributed(Deep(), composite=composite)
+    with pytest.raises(ValueError, match=message), lrptrain.use_rules(composite):
+        attributed(Deep())
+    assert attributed(Deep()).isfinite().all()
+
+
+def test_classes_of_modules_are_keys():
+    """As in zennit; a subclass counts, and a class goes before an operation."""
+
+    class Own(nn.Linear):
+        pass
+
     model = Deep()
-    assert torch.equal(attributed(model, composite={"diff": doubled}), attributed(model))
+    model.get_submodule("blocks.1.0").__class__ = Own
+    by_class = attributed(model, composite={nn.Linear: rules.gamma(1.0), "linear": rules.epsilon(0.0)})
+    assert torch.equal(by_class, attributed(model, composite={"linear": rules.gamma(1.0)}))
+    own = attributed(model, composite={Own: rules.gamma(1.0)})
+    assert torch.equal(own, attributed(model, composite=Composite(name_map={"blocks.1.0": rules.gamma(1.0)})))
+    assert relative_error(own, by_class).max() > 1e-6
+    activations = attributed(model, composite={nn.ReLU: {"relu": doubled}})
+    assert torch.equal(activations, attributed(model, composite=Composite(name_map={"blocks.?.1": {"relu": doubled}})))
+
+
+def test_names_that_are_nearly_those_of_operations():
+    with pytest.raises(ValueError, match="torch has no operation 'lineer'; did you mean linear"):
+        lrptrain.register_rule("lineer", doubled)
+    with lrptrain.register_rule("flash_attention_of_my_own", doubled):
+        assert attributed(Deep()).isfinite().all()
 
 
 def test_a_custom_rule_sees_relevance_itself_in_both_forms():
@@ -308,7 +350,8 @@ def test_a_rule_of_a_name_map_serves_the_operations_that_it_is_meant_for():
 def test_patterns_match_whole_paths_with_their_case(pattern):
     composite = Composite(name_map={pattern: rules.gamma(0.5)})
     if pattern in ("blocks", re.compile("blocks.0")):  # modules, but none that runs a linear layer itself
-        assert torch.equal(attributed(Deep(), composite=composite), attributed(Deep()))
+        with pytest.raises(ValueError, match="serves no operation"):
+            attributed(Deep(), composite=composite)
         return
     with pytest.raises(ValueError, match=r"matches: .*its modules are called small, "):
         attributed(Deep(), composite=composite)
@@ -328,7 +371,7 @@ def test_patterns_of_a_block_do_not_concern_methods_without_rules():
     ("make", "message"),
     [
         (lambda: Composite({"linear": 3}), "the type map's 'linear' must be a function"),  # type: ignore[dict-item]
-        (lambda: Composite(name_map={"*": {"linear": None}}), "the name map's 'linear' in '.' must be a function"),  # type: ignore[dict-item]
+        (lambda: Composite(name_map={"*": {"linear": None}}), r"the name map's rule for '.*', 'linear', must be"),  # type: ignore[dict-item]
         (lambda: Composite(name_map={"*": doubled}), "does not say for which operations it is meant"),  # type: ignore[dict-item]
         (lambda: lrptrain.register_rule("abs", "pass"), "the rule for 'abs' must be a function"),  # type: ignore[arg-type]
     ],
