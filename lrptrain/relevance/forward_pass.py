@@ -25,6 +25,7 @@ from lrptrain.relevance.precision import (
 )
 from lrptrain.relevance.recording import Inputs, Recording, explained_input, run_on_tape
 from lrptrain.relevance.tape.assignments import choose_written
+from lrptrain.relevance.tape.batch_norms import merge_batch_norms
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
 from lrptrain.relevance.tape.complex_maps import make_real
 from lrptrain.relevance.tape.folding import fold_constants
@@ -182,5 +183,6 @@ def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head, 
     make_real(tape, value)
     join_softmaxes(tape)
     unflatten(tape)
+    merge_batch_norms(tape)
     collapse(tape, numbers.shape[0])
     return value
