@@ -411,3 +411,43 @@ def test_gradcam_of_an_image_that_a_text_of_as_many_tokens_attends_to(sign):
     (gradient,) = torch.autograd.grad(score(output).sum(), states[0])
     importance = gradient[:, 1:].mean(1, keepdim=True)
     close(found.scores, (importance * states[0][:, 1:]).sum(-1).clamp(min=0).detach())
+
+
+class Fused(nn.Module):
+    """A text decoder that reads an image by cross-attention in each block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from transformers import BertConfig, BertModel
+
+        self.patches = nn.Conv2d(3, 16, 8, 8)
+        options: dict[str, Any] = {**SIZES, **TEXT, "is_decoder": True, "add_cross_attention": True}
+        options["attn_implementation"] = "eager"
+        self.text = BertModel(BertConfig(**options))
+        self.head = nn.Linear(16, 3)
+
+    def states(self, pixel_values: Tensor, input_ids: Tensor, **options: Any) -> Any:
+        image = self.patches(pixel_values).flatten(2).transpose(1, 2)
+        return self.text(input_ids, encoder_hidden_states=image, **options)
+
+    def forward(self, pixel_values: Tensor, input_ids: Tensor) -> Tensor:
+        return self.head(self.states(pixel_values, input_ids).last_hidden_state[:, -1])
+
+
+@pytest.mark.parametrize("method", [*lrptrain.methods()])
+@pytest.mark.filterwarnings("ignore:.*")
+def test_a_text_that_reads_an_image_by_cross_attention(method):
+    model = in_float64(randomised(Fused()))
+    given = {name: x for name, x in inputs().items() if name != "attention_mask"}
+    try:
+        found = lrptrain.attribute(model, given, 1, method, explain="input_ids")
+    except (lrptrain.UnsupportedMethodError, lrptrain.UnsupportedOperationError):
+        assert method not in ("rollout", "generic_attention", "transformer_attribution", "attnlrp")
+        return
+    assert found.scores.shape == (3, 6)
+    assert found.scores.isfinite().all()
+    if method == "rollout":  # the self-attention of both blocks; what comes from the image is none of the text's states
+        one, two = (x.mean(1) for x in model.states(**given, output_attentions=True).attentions)
+        states = torch.eye(6, dtype=torch.float64)
+        expected = ((two + states) / 2 @ ((one + states) / 2))[:, -1]
+        torch.testing.assert_close(found.scores, expected)

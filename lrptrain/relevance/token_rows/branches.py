@@ -144,6 +144,8 @@ class Branches:
         """The terms of a sum that a row goes to."""
         arguments = (node.argument(0, "input"), node.argument(1, "other"))
         values = [value for value in dict.fromkeys(arguments) if isinstance(value, Value)]
+        # What attention reads from another input, such as an image, is none of the explained tokens' states.
+        values = [value for value in values if value in self._ways]
         if len(values) < 2:
             return values
         if self._alone is not None:
@@ -165,7 +167,7 @@ class Branches:
 
     def _is_state(self, value: Value, node: Node) -> bool:
         """Whether a term comes freely from a fork that another term comes from."""
-        others = [other for other in node.inputs if other is not value]
+        others = [other for other in node.inputs if other is not value and other in self._ways]
         reached = _union(self._ways[other].reached for other in others)
         return bool(self._ways[value].free & reached)
 
