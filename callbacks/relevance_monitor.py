@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,9 +19,10 @@ from lrptrain.monitor.loader_pass import is_in_order
 from lrptrain.monitor.model_input import InputListener, copied
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
-from lrptrain.relevance.sharding.shards import check_shards, own_name
+from lrptrain.relevance.sharding.shards import check_shards, is_sharded, own_name
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.lightning import (
+    best_checkpoint,
     end_bars,
     lightning_context,
     log_scalars,
@@ -29,13 +30,17 @@ from lrptrain.trainers.lightning import (
     undivided_length,
     validation_loader,
     watched_keys,
+    weights_of,
 )
 from lrptrain.trainers.processes import gather, in_every_process_of
+from lrptrain.trainers.wrapping import wrap_method
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
 
 logger = logging.getLogger(__name__)
+
+_VALIDATE = 'trainer.validate(model, loader, ckpt_path="best")'
 
 
 class RelevanceMonitor(MonitorResults, ModelCallback):
@@ -91,10 +96,10 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             flagged among ten; with fewer, only all classes together can be.
         every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
         budget: The share of the time of training, in (0, 1), that the monitor takes at most: evaluations become rarer,
-            then smaller, of 32 samples at least. The final weights are always evaluated, and every validation where
-            something decides by the values (`fail_on`, early stopping, checkpoints); so is the first one, unless the
-            run is too short to pay for two. A line says so where one takes more. None for an evaluation in full in
-            each validation.
+            then smaller, of 32 samples at least. The weights that are kept (of the best checkpoint, where a value
+            chooses it) are always evaluated, with all samples; so is every validation where something decides by the
+            values (`fail_on`, early stopping, checkpoints), and the first one, unless the run is too short to pay for
+            two. A line says so where that takes more. None for an evaluation in full in each validation.
         method: One of `lrptrain.methods()`. By default that of `lrptrain.attribute`: the sanity check, or else the
             first evaluation, decides what serves the model, and the run keeps to it, also when it is resumed.
         method_options: The options of the method.
@@ -237,6 +242,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         self._listener: InputListener | None = None
         self._batch: Any = None
         self._finished = False
+        self._waits = False
         self._failures_before = 0
 
     @property
@@ -337,6 +343,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
     def on_exception(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException) -> None:
         """Listen no longer, and stop the clock: the same trainer may go on with what it has paid for by now."""
         self._heard()
+        self._waits = False
         self.core.clock.stop()
 
     def on_validation_batch_end(
@@ -406,6 +413,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         if trainer.state.fn == "validate":
             self.core.raise_if_misread()
             self.core.raise_if_unjudged()
+            self.core.end_validation()
         if trainer.sanity_checking or not self.core.is_forbidden(at_end=trainer.state.fn == "validate"):
             return
         # No error yet in `fit`: callbacks that come later, such as checkpoints, would miss this epoch. `on_fit_end`
@@ -415,23 +423,36 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             self.core.raise_if_forbidden(at_end=True)
 
     def on_train_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
-        """Evaluate the final weights, if the budget passed their validation over."""
+        """Evaluate the kept weights as soon as every callback has left its own in the model, such as averages."""
         if not trainer.enable_validation or self._model is None:
             return
+
+        def wrapped(method: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            unwrap()
+            result = method(*args, **kwargs)
+            if self._waits:
+                self._waits = False
+                self._evaluate_kept(trainer, pl_module)
+            return result
+
+        # The module's own hook comes after those of all callbacks, and before the strategy takes the model apart.
+        self._waits = True
+        unwrap = wrap_method(pl_module, "on_train_end", wrapped)
+
+    def _evaluate_kept(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """Evaluate the weights of the best checkpoint where there is one, else those that training has ended with."""
         context = self._context(trainer, pl_module)
         # By now Lightning has counted the epoch and the batch that a validation at the end would have followed.
-        last = replace(context, epoch=max(context.epoch - 1, 0), step=max(context.step - 1, 0))
-        # Callbacks that average weights, and come later in the list, have not left the averages in the model yet: they
-        # swap them in and out, as for a validation.
-        later = trainer.callbacks[trainer.callbacks.index(self) + 1 :]  # type: ignore[attr-defined]
-        averages = [each for each in later if "WeightAveraging" in {base.__name__ for base in type(each).__mro__}]
-        for each in averages:
-            each.on_validation_epoch_start(trainer, pl_module)
-        try:
-            self.core.evaluate_last(last)
-        finally:
-            for each in reversed(averages):
-                each.on_validation_epoch_end(trainer, pl_module)
+        context = replace(context, epoch=max(context.epoch - 1, 0), step=max(context.step - 1, 0))
+        path = trainer.strategy.broadcast(best_checkpoint(trainer))
+        if path and is_sharded(pl_module):
+            inform(f"{self.config.title} leaves out the best checkpoint of a sharded model: {_VALIDATE} evaluates it")
+        elif path and self.core.reader.is_drawn:
+            with self.core.failures.caught(f"loading the best checkpoint {path!r}"):
+                with weights_of(trainer, pl_module, path):
+                    self.core.evaluate_kept(context)
+                return
+        self.core.evaluate_kept(context, are_kept=not path)
 
     def on_fit_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Note the end of the run, and raise an error if a finding ended training, or none was looked for."""

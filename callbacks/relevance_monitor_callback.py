@@ -267,14 +267,15 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
     ) -> None:
         """Note the end of the run, and raise an error if a finding ended training, or none was looked for.
 
-        The final weights are evaluated, if the budget passed them over and they have not made room for the best ones.
+        The weights that the Trainer leaves are evaluated: with `load_best_model_at_end` it has loaded them by now.
         """
-        if not args.load_best_model_at_end:
-            trainer = calling_trainer(transformers.Trainer)
-            context = self._context(trainer, args, state, model, processing_class)
-            # The Trainer's own callbacks come first, and have closed or forgotten what they logged to.
-            with at_rest(context.module):
-                self.core.evaluate_last(replace(context, loggers=self._loggers))
+        trainer = calling_trainer(transformers.Trainer)
+        context = self._context(trainer, args, state, model, processing_class)
+        # The Trainer's own callbacks come first, and have closed or forgotten what they logged to.
+        with at_rest(context.module):
+            record = self.core.evaluate_kept(replace(context, loggers=self._loggers))
+        if record is not None:
+            state.log_history.append({**self.core.scalars, "epoch": state.epoch, "step": record.step})
         self.core.end()
         self.core.raise_if_unjudged()
         self.core.raise_if_forbidden(at_end=True)

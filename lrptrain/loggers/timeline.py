@@ -126,7 +126,7 @@ def parse_event(content: Any) -> dict[str, Any] | None:
     Returns:
         `epoch`, `step`, `scalars` (numbers, or None for what was no finite number) by their present keys, and
         `findings` (see `Finding.to_dict`), each with its title and the kind of its scope, which records of older
-        versions lack; and where the record says them, `power` and `hints`: see `EpochRecord`.
+        versions lack; and where the record says them, `power`, `hints` and `weights`: see `EpochRecord`.
     """
     # A line of JSON may still be none of ours: without epoch and step there is no place for it in time.
     if not isinstance(content, dict) or _moment(content) is None:
@@ -142,6 +142,7 @@ def parse_event(content: Any) -> dict[str, Any] | None:
         "findings": [_completed(each) for each in findings if _is_finding(each)] if isinstance(findings, list) else [],
         **({"power": content["power"]} if _is_power(content.get("power")) else {}),
         **({"hints": content["hints"]} if isinstance(content.get("hints"), str) else {}),
+        **({"weights": content["weights"]} if _is_moment_or_none(content.get("weights", "")) else {}),
     }
 
 
@@ -175,6 +176,10 @@ def _moment(value: Any) -> Moment | None:
     if not isinstance(value, dict) or not all(isinstance(value.get(name), int) for name in ("epoch", "step")):
         return None
     return value["epoch"], value["step"]
+
+
+def _is_moment_or_none(value: Any) -> bool:
+    return value is None or _moment(value) is not None
 
 
 def _completed(finding: dict[str, Any]) -> dict[str, Any]:

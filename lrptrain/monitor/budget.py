@@ -43,9 +43,9 @@ class Extent:
 class Budget:
     """Plans evaluations within a share of the time.
 
-    The final weights are always evaluated, and so is the first validation, unless the whole run is too short to pay for
-    both. Between them an evaluation is due once the share of the time has paid for it and for one more, that of the
-    final weights: so an evaluation that takes twice as long as foreseen is paid for, too.
+    The kept weights are always evaluated, with all samples, whatever that costs. So is the first validation, with as
+    many as are paid for, unless the whole run is too short to pay for two of the smallest evaluations. Between them an
+    evaluation is due once the share of the time has paid for it and for that of the kept weights.
 
     Attributes:
         share: The share of the time that evaluations may take, in (0, 1).
@@ -81,36 +81,34 @@ class Budget:
         if not 0 < self.share < 1:
             raise ValueError(f"budget must be a share between 0 and 1, or None for no limit, not {self.share!r}")
 
-    def plan(self, elapsed: float, share_done: float | None = None) -> Extent | None:
+    def plan(self, elapsed: float, share_done: float | None = None, keeps_last: bool = True) -> Extent | None:
         """Count a validation, and return the extent of its evaluation; None if it is not evaluated.
 
         Args:
             elapsed: Seconds since training began, those of the monitor included.
             share_done: The share of the training that is done, in [0, 1]; None if it has no known end.
+            keeps_last: Whether training leaves the weights of its last step.
         """
         self.validations += 1
-        if share_done == 1 and not self.evaluations and not self.in_every_validation:
-            # These are the final weights: what is logged now is among the values of a validation, later it is not.
-            self.extent = self.plan_last(elapsed)
-            return self.extent
+        if share_done == 1 and keeps_last and not self.in_every_validation:
+            # These are the kept weights: what is logged now is among the values of a validation, later it is not.
+            return self.plan_kept(elapsed)
         self.extent = self._chosen(elapsed)
         is_due = self.in_every_validation or (not self.evaluations and self._pays_for_two(elapsed, share_done))
-        return self.extent if is_due or self._paid(2 * self.cost_of(self.extent), elapsed) else None
+        kept = self.cost_of(self._with_all_samples()[-1])
+        return self.extent if is_due or self._paid(self.cost_of(self.extent) + kept, elapsed) else None
 
-    def plan_last(self, elapsed: float) -> Extent:
-        """Return the extent of an evaluation of the final weights: the smallest one if its time is not there.
+    def plan_kept(self, elapsed: float) -> Extent:
+        """Return the extent of an evaluation of the kept weights: all samples, and as many pictures as are paid for.
 
         Args:
             elapsed: As for `plan`.
         """
-        if not self.evaluations and not self.in_full:
-            # The only one: nothing has to be left over, and no scores have to be compared with earlier ones.
-            paid = [extent for extent in extents_within(self.most) if self._paid(self.cost_of(extent), elapsed)]
-            return paid[0] if paid and self._is_foreseen else extents_within(self.most)[-1]
-        extent = self.extent or self._chosen(elapsed)
         if self.in_full:
-            return extent
-        return extent if self._paid(self.cost_of(extent), elapsed) else extents_within(self.most)[-1]
+            return self.most
+        extents = self._with_all_samples()
+        paid = [extent for extent in extents if self._is_foreseen and self._paid(self.cost_of(extent), elapsed)]
+        return paid[0] if paid else extents[-1]
 
     def note(self, extent: Extent, seconds: float) -> None:
         """Note an evaluation that was made, and the seconds that it took."""
@@ -154,13 +152,16 @@ class Budget:
         self.evaluations = state["evaluations"]
         self.costs = {Extent(**extent): seconds for extent, seconds in state["costs"]}
 
+    def _with_all_samples(self) -> list[Extent]:
+        return [extent for extent in extents_within(self.most) if extent.samples == self.most.samples]
+
     @property
     def _is_foreseen(self) -> bool:
         """Whether anything is known of what an evaluation takes."""
         return bool(self.costs) or self.seconds_per_sample is not None
 
     def _pays_for_two(self, elapsed: float, share_done: float | None) -> bool:
-        """Return whether the whole run pays for an evaluation now and one of the final weights; yes if nobody knows."""
+        """Return whether the whole run pays for two of the smallest evaluations; yes if nobody knows."""
         if self.in_full or not share_done:
             return True
         return self._paid(2 * self.cost_of(extents_within(self.most)[-1]), elapsed / share_done)

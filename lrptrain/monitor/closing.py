@@ -8,45 +8,51 @@ from lrptrain.findings.announcement import look_at
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.facts import count_states, gravity
 from lrptrain.findings.sentences import sentences
+from lrptrain.monitor.power import Power
 from lrptrain.terminal import fitted
 
 
 def closing_words(
     title: str,
-    epoch: int,
+    subject: str,
     findings: Sequence[Finding],
-    power: str,
+    power: Power,
     run: Path | None,
     collapse: str = "",
     guided_by: Sequence[str] = (),
+    cost: str = "",
 ) -> str:
-    """Return a short paragraph on a run that has ended.
+    """Return a short paragraph on a run that has ended, or on a validation by itself.
 
     Args:
-        title: What the monitor is called.
-        epoch: The epoch of the last evaluation.
+        title: What the paragraph begins with, such as the name of the monitor.
+        subject: What was evaluated, on how many samples, such as `epoch 3, on 128 samples`.
         findings: The facts of the last evaluation.
-        power: What could have been found, said where nothing is confirmed: a clean run proves no more than that.
+        power: What could have been found, said where nothing is confirmed: a clean run proves no more than that. Where
+            it tells nothing, there is no verdict.
         run: The folder of the run; None in processes that do not write.
         collapse: What is to be said of a model that has collapsed, which is graver than what it reads; "" of any other.
         guided_by: The names of what guides the model; none of one that is trained without guidance.
+        cost: What the monitor took, in a sentence; "" where that is within its budget.
     """
     states = [finding.state for finding in findings]
     counts = count_states(findings)
     if collapse:
-        message = f"{title} ends: {collapse} In epoch {epoch}: {counts}."
+        message = f"{title}: {collapse} In {subject}: {counts}."
     elif "confirmed" in states:
         gravest = min(findings, key=gravity)
         verdict = sentences(gravest).verdict
         failed = f" {_not_removed(gravest, guided_by)}" if guided_by else ""
-        message = f"{title} ends: {verdict}{failed} In epoch {epoch}: {counts}."
+        message = f"{title}: {verdict}{failed} In {subject}: {counts}."
     elif "suspected" in states:
-        message = f"{title} ends: no shortcut confirmed in epoch {epoch}, but suspected ({counts})."
+        message = f"{title}: no shortcut confirmed in {subject}, but suspected ({counts})."
     elif "unconfirmed" in states:
-        message = f"{title} ends: no shortcut confirmed in epoch {epoch} ({counts}). {power}"
+        message = f"{title}: no shortcut confirmed in {subject} ({counts}). {power.text}"
+    elif power.tells:
+        message = f"{title}: no shortcut found in {subject} ({counts}). {power.text}"
     else:
-        message = f"{title} ends: no shortcut found in epoch {epoch} ({counts}). {power}"
-    lines = [fitted(message)]
+        message = f"{title}: no verdict on {subject}. {power.text}"
+    lines = [fitted(f"{message} {cost}".rstrip())]
     return "\n".join([*lines, *([f"  See: {look_at(run)}"] if run is not None else [])])
 
 

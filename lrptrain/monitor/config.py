@@ -24,9 +24,9 @@ class MonitorConfig:
             flagged among ten; with fewer, only all classes together can be.
         every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
         budget: The share of the time of training, in (0, 1), that the monitor takes at most: evaluations become rarer
-            and smaller. Under a trainer the final weights are always evaluated, and every validation where something
-            decides by the values; so is the first one, unless the trainer knows that the run is too short to pay for
-            two. None for an evaluation in full in each.
+            and smaller. The weights that are kept are always evaluated with all samples, and under a trainer every
+            validation where something decides by the values. So is the first one, unless the trainer knows that the
+            run is too short to pay for two. None for an evaluation in full in each.
         method: One of `lrptrain.methods()`; None for the first of the default ones that serves the model.
         method_options: The options of the method.
         batch_adapter: Brings a batch of another form to the contract's names.

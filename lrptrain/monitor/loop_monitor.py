@@ -110,15 +110,15 @@ class Monitor(MonitorResults):
     def close(self) -> None:
         """Note that training has come to its end; going on from an earlier checkpoint is a branch from now on.
 
-        Where the `budget` has passed over the last call of `evaluate`, the weights as they are now are evaluated first.
-        All processes must call it at the same time, before they load other weights.
+        The weights as they are now are evaluated first, with all samples, unless the last evaluation was of them: load
+        those that are kept before. All processes must call it at the same time.
 
         Raises:
             FindingError: If there is a `fail_on`, and there was no evaluation, or fewer than `fail_after` that all have
                 such a finding.
         """
         with at_rest(self._model):
-            self.core.evaluate_last(self._context(0, 0))  # the moment is that of the call that was passed over
+            self.core.evaluate_kept(self._context(0, 0))  # the moment is that of the last call of `evaluate`
         self.core.count_failures()
         self.core.end()
         self.core.raise_if_unjudged()

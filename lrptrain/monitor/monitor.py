@@ -1,7 +1,7 @@
 """What a monitor does under any trainer: it checks, draws, explains, tests and writes down.
 
 A trainer's adapter says when: first `check_first_batch`, where an error costs nothing yet; then `add_batch`, until the
-sample is drawn; then `evaluate`, as often as the trainer validates.
+sample is drawn; then `evaluate`, as often as the trainer validates; and at the end `evaluate_kept`.
 """
 
 import time
@@ -22,6 +22,7 @@ from lrptrain.batch.forms import ignored_parts, overlooked_entries
 from lrptrain.batch.parts import InputPart
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, find_task
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce, unfold
+from lrptrain.findings.sentences import counted
 from lrptrain.findings.wording import percent
 from lrptrain.intervention import KeptChanges
 from lrptrain.intervention.confidence import sharpness
@@ -55,6 +56,7 @@ from lrptrain.monitor.sample_reader import SampleReader
 from lrptrain.monitor.skill import Skill
 from lrptrain.monitor.summary import logged_metrics
 from lrptrain.monitor.token_vectors import token_vectors
+from lrptrain.monitor.weights import Moment, WeightsWatch, fingerprint
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
@@ -157,7 +159,9 @@ class MonitorCore:
         self._before_evaluation: dict[str, Any] | None = None
         self._budget = self.config.new_budget()
         self._extent = self.config.extent
-        self._skipped: EvaluationKey | None = None
+        self._weights = WeightsWatch()
+        self._validated: Moment | None = None
+        self._at_end: EvaluationKey | None = None
 
     def watch(self, module: nn.Module) -> None:
         """Tell whoever trains a module that it is watched, and what has been confirmed of it so far."""
@@ -195,7 +199,7 @@ class MonitorCore:
 
         A checkpoint that is written amid an evaluation, as on a signal, holds what stood before it.
         """
-        return dict(self._before_evaluation or self._state(self._skipped))
+        return dict(self._before_evaluation or self._state(self._at_end))
 
     def _state(self, pending: EvaluationKey | None = None) -> dict[str, Any]:
         point = self.recorder.point(pending)
@@ -210,6 +214,7 @@ class MonitorCore:
             "elapsed": self.clock.elapsed,
             "doubts": self._doubts,
             "learned": self._skill.learned,
+            "weights": self._weights.state_dict(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -227,6 +232,7 @@ class MonitorCore:
         self.clock.resume(state_dict.get("elapsed", 0.0))
         self._doubts = state_dict.get("doubts", False)
         self._skill.learned = state_dict.get("learned", False)
+        self._weights.load_state_dict(state_dict.get("weights", {}))
 
     def start_validation(self) -> None:
         """Forget the findings of earlier evaluations: a validation by itself is judged by itself.
@@ -344,53 +350,89 @@ class MonitorCore:
             self.reader.finish(self.failures.note)
             if self.reader.is_wrong:  # a failure by now
                 return None
-            if context.is_training and not self._is_due(context.epoch):
-                return None
+            self._fit_to_sample()
+            weights = fingerprint(context.model)
+            if context.is_training:
+                self._validated = context.epoch, context.step
+                self._weights.moments[weights] = self._validated
+                # A checkpoint that is saved now has the weights that `evaluate_kept` may still evaluate.
+                self._at_end = EvaluationKey.new(self._validated)
+                if not self._is_due(context.epoch):
+                    return None
             extent = self._planned(context)
             if extent is None:
                 self._mention_wait()
-                # A checkpoint that is saved now has the weights that `evaluate_last` may still evaluate.
-                self._skipped = EvaluationKey.new((context.epoch, context.step))
                 return None
-            return self._evaluate_extent(context, extent, is_last=context.share_done == 1)
+            record = self._evaluate_extent(context, extent, weights, is_last=context.share_done == 1)
+            # What follows is another evaluation, behind this one in the record.
+            self._at_end = EvaluationKey.new((context.epoch, context.step + 1))
+            return record
         return None
 
-    def evaluate_last(self, context: TrainingContext) -> EpochRecord | None:
-        """Evaluate the final weights, if the last validation was passed over for want of time.
+    def evaluate_kept(self, context: TrainingContext, are_kept: bool = True) -> EpochRecord | None:
+        """Evaluate the weights that training leaves, with all samples, unless the last evaluation was just that.
 
-        All processes must call it at the same time, at the end of training.
+        All processes must call it at the same time, at the end of training, with these weights in the model.
+
+        Args:
+            context: The model.
+            are_kept: Whether these are the weights that are kept; False where those could not be had.
 
         Returns:
             As `evaluate`.
         """
-        if self._skipped is None or self._budget is None:
+        if not self.reader.is_drawn or self.reader.is_wrong:
             return None
-        skipped = self._skipped
-        epoch, step = skipped.moment
-        with self.guarded("evaluating"):
-            extent = gather(self._budget.plan_last(self.clock.elapsed))[0]
-            # Of the weights as they are: steps may have followed the last validation.
-            last = replace(context, epoch=max(epoch, context.epoch), step=max(step, context.step))
+        with self.guarded("evaluating the kept weights"):
+            self._fit_to_sample()
+            weights = fingerprint(context.model)
+            self._weights.kept = weights if are_kept else None
+            extent = self._in_full if self._budget is None else gather(self._budget.plan_kept(self.clock.elapsed))[0]
+            if all(gather(self._weights.is_decided(weights, extent.samples))):
+                return None
+            # Steps may have followed the last validation.
+            validated = self._validated or (context.epoch, context.step)
+            moment = max(validated[0], context.epoch), max(validated[1], context.step)
+            key = self._at_end if self._at_end is not None and moment == validated else EvaluationKey.new(moment)
+            last = replace(context, epoch=key.moment[0], step=key.moment[1])
+            self._evaluations = 0  # of other weights or of more samples: it is not one more in a row
             with preserved(context.module):
                 context.module.eval()  # training is over, but the module still trains
-                key = skipped if skipped.moment == (last.epoch, last.step) else None
-                return self._evaluate_extent(last, extent, key, is_last=True)
+                return self._evaluate_extent(last, extent, weights, key, is_last=True)
         return None
 
+    @property
+    def _in_full(self) -> Extent:
+        """An evaluation in full: of all samples that were drawn."""
+        return replace(self.config.extent, samples=max(min(self.config.max_samples, self.reader.sample.size), 1))
+
+    def _fit_to_sample(self) -> None:
+        """Plan with as many samples as there are, now that they are drawn."""
+        if self._budget is not None:
+            self._budget.most = self._in_full
+        if self._extent == self.config.extent:
+            self._extent = self._in_full
+
     def _evaluate_extent(
-        self, context: TrainingContext, extent: Extent, key: EvaluationKey | None = None, is_last: bool = False
+        self,
+        context: TrainingContext,
+        extent: Extent,
+        weights: str,
+        key: EvaluationKey | None = None,
+        is_last: bool = False,
     ) -> EpochRecord | None:
         """Evaluate as much as is planned, and note what it took; under a key that checkpoints know already, or anew."""
         started = time.monotonic()
         is_another = extent != self._extent
-        self._mention_extent(context, extent)
+        if not is_last:
+            self._mention_extent(context, extent)
         self._extent = extent
-        self._skipped = None
         self._evaluation_key = key or EvaluationKey.new((context.epoch, context.step))
         # What is written of this moment has the weights of a checkpoint that is saved meanwhile.
         self._before_evaluation = self._state(self._evaluation_key)
         # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
         self.evaluated_epoch = context.epoch
+        self._weights.tried = weights, extent.samples
         try:
             with preserved(context.module):
                 return self._evaluate(context, self.reader.sample.first(extent.samples))
@@ -398,34 +440,37 @@ class MonitorCore:
             self._before_evaluation = None
             if self._budget is not None and context.is_training:
                 self._budget.note(extent, time.monotonic() - started)
-                self._mention_cost(time.monotonic() - started, is_last)
-                if is_another or self._budget.evaluations == 1:
-                    self._mention_power()
+                if not is_last:  # the end of the run says so
+                    self._mention_cost(time.monotonic() - started)
+                    if is_another or self._budget.evaluations == 1:
+                        self._mention_power()
 
     def _planned(self, context: TrainingContext) -> Extent | None:
         """Return how much is evaluated, as the first process plans it; None if nothing is."""
         if self._budget is None or not context.is_training:
-            return self.config.extent
+            return self._in_full
         if is_followed(context.module):
             self.evaluate_in_every_validation()
-        return gather(self._budget.plan(self.clock.elapsed, context.share_done))[0]
+        return gather(self._budget.plan(self.clock.elapsed, context.share_done, context.keeps_last))[0]
 
     def _mention_wait(self) -> None:
         """Say after the first validation why it was not evaluated."""
         if self._budget is not None and self._budget.validations == 1:
             self.inform(
                 f"{self.config.title}: {self._budget.share:.0%} of this run's time would not pay for two "
-                "evaluations: only the final weights are evaluated (budget=None evaluates each validation)"
+                "evaluations: only the kept weights are evaluated, at the end (budget=None evaluates each validation)"
             )
 
     def _mention_extent(self, context: TrainingContext, extent: Extent) -> None:
         """Say how much is evaluated from now on, where it is not what it was."""
         if extent == self._extent or self._budget is None:  # without a budget it never changes
             return
+        in_full = self._in_full.samples
+        rest = f"; the kept weights get all {in_full}" if extent.samples < in_full else ""
         self.inform(
             f"{self.config.title}: from epoch {context.epoch} on {extent.samples} samples, {extent.drawn} of them with "
             f"pictures, and maps of {extent.class_maps or 'no further'} classes: as much as "
-            f"{percent(self._budget.share)} of the training time allows (budget=None for all)"
+            f"{percent(self._budget.share)} of the training time allows (budget=None for all){rest}"
         )
 
     def _mention_power(self) -> None:
@@ -433,7 +478,7 @@ class MonitorCore:
         if line:
             self.inform(f"{self.config.title}: {line}")
 
-    def _mention_cost(self, seconds: float, is_last: bool) -> None:
+    def _mention_cost(self, seconds: float) -> None:
         """Say so once where a single evaluation takes more than the budget."""
         assert self._budget is not None
         # The rest of this evaluation is added when it ends.
@@ -445,8 +490,8 @@ class MonitorCore:
                 else "; the next ones wait until it is less"
             )
             self.inform(
-                f"{self.config.title}: the {'only' if is_last else 'first'} evaluation took {share:.0%} of the time so "
-                f"far, more than the budget of {self._budget.share:.0%}{'' if is_last else rest}"
+                f"{self.config.title}: the first evaluation took {share:.0%} of the time so far, more than the budget "
+                f"of {self._budget.share:.0%}{rest}"
             )
 
     def _is_due(self, epoch: int) -> bool:
@@ -493,6 +538,7 @@ class MonitorCore:
         self._hints = record.hints
         self._lie_alike = evaluation.any_place_may_hold_objects
         self._evaluations += 1
+        self._weights.evaluated = self._weights.tried
         why = held_back(context.module)
         self._guided_by = guiding(context.module)
         if self._skill.update(evaluation, record.class_names, self.config.confidence, why):
@@ -502,7 +548,13 @@ class MonitorCore:
             record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
         # What follows (drawing and writing) is part of the next point's cost: this one's is written with the record.
         self.scalars = self._with_prefix(record.scalars | self.clock.costs(started) | self._counts())
-        record = replace(record, scalars=self.scalars, prefix=self.config.prefix, power=self._power())
+        record = replace(
+            record,
+            scalars=self.scalars,
+            prefix=self.config.prefix,
+            power=self._power(),
+            weights=self._weights.moment,
+        )
         if context.is_first_process:
             with self.failures.caught("drawing"):
                 record = self._builder.draw(record, gathered.displayed, context.name_sources, evaluation)
@@ -739,9 +791,14 @@ class MonitorCore:
         """Note the end of the run, and say how it ended."""
         self.clock.stop()
         with self.failures.caught("writing files"):
-            self.recorder.end()
+            self.recorder.end(self._weights.evaluated_kept)
         if self.evaluated_epoch is not None and self.scored:
-            self.inform(self._closing())
+            self.inform(self._closing(f"{self.config.title} ends", self._subject()))
+
+    def end_validation(self) -> None:
+        """Say what a validation by itself has shown."""
+        if self.evaluated_epoch is not None and self.scored:
+            self.inform(self._closing(self.config.title, "this validation"))
 
     def _power(self) -> dict[str, Any]:
         """Return what could have been found, where no finding stands, or that the model has collapsed; else nothing."""
@@ -761,18 +818,33 @@ class MonitorCore:
         untested = f" Not tested: what else the model is given, {' and '.join(map(repr, others))}." if others else ""
         return power._replace(text=power.text + untested) if power.tells else power
 
-    def _closing(self) -> str:
-        assert self.evaluated_epoch is not None
+    def _subject(self) -> str:
+        """Return what the last evaluation was of, in words."""
+        moment = self._weights.moment
+        epoch = "" if moment is None else f"epoch {moment[0]}"
+        if not self._weights.evaluated_kept:
+            return f"{epoch or 'weights'} that {'was' if epoch else 'were'} not kept"
+        return epoch if moment == self._validated and epoch else f"the kept weights{f' ({epoch})' if epoch else ''}"
+
+    def _cost(self) -> str:
+        """Return what the monitor took, where that is more than its budget; else ""."""
+        if self._budget is None or self._budget.share_of(self.clock.elapsed) <= self._budget.share:
+            return ""
+        share = percent(self._budget.share_of(self.clock.elapsed))
+        return f"The monitor took {share} of the time, more than the budget of {percent(self._budget.share)}."
+
+    def _closing(self, title: str, subject: str) -> str:
         collapse = self._skill.text if self._skill.collapsed else ""
         power = self._found_by()
         # What says nothing yet of any shortcut says nothing of a hint of one, either.
         hints = self._hints if power.tells else ""
         return closing_words(
-            self.config.title,
-            self.evaluated_epoch,
+            title,
+            f"{subject}, on {counted(len(self.scored), 'sample')}",
             self._findings,
-            f"{power.text} {hints}".rstrip(),
+            Power(power.tells, f"{power.text} {hints}".rstrip()),
             self.recorder.folder,
             collapse,
             self._guided_by,
+            self._cost(),
         )

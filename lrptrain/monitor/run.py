@@ -6,6 +6,7 @@
     parent    of a branch: name and id of the other run, and the last evaluation that both share
     writer    the process that writes: host, pid and a key of its own
     ended     true once training came to its end
+    kept      then: which evaluation is of the weights that training left; null where none is
 """
 
 import os
@@ -63,7 +64,8 @@ class RunPoint:
         name: The name of the run's folder.
         run_id: The id of the run.
         last: The last evaluation before the checkpoint; None if there was none.
-        pending: The evaluation amid which the checkpoint was written, and which may have been completed since.
+        pending: An evaluation that may have been completed since: that amid which the checkpoint was written, or one of
+            its weights, if training ended there.
     """
 
     name: str
@@ -146,10 +148,14 @@ class MonitoredRun:
         writer = _identity(self.folder).get("writer")
         return self._settings is not None and isinstance(writer, dict) and writer.get("key") != self._writer["key"]
 
-    def end(self) -> None:
-        """Note that training has come to its end: going on from an earlier checkpoint is a branch from now on."""
+    def end(self, kept: EvaluationKey | None = None) -> None:
+        """Note that training has come to its end: going on from an earlier checkpoint is a branch from now on.
+
+        Args:
+            kept: The evaluation of the weights that training left; None if there is none.
+        """
         if self._settings is not None and not self.is_taken():
-            self._settings["ended"] = True
+            self._settings |= {"ended": True, "kept": None if kept is None else kept.to_dict()}
             write_json(self.folder / SETTINGS, self._settings, default=str)
 
 

@@ -102,7 +102,11 @@ class RunRecorder:
         self.written = key
         return record
 
-    def end(self) -> None:
-        """Note the end of the run, if anything was written."""
+    def end(self, is_kept: bool) -> None:
+        """Note the end of the run, if anything was written.
+
+        Args:
+            is_kept: Whether the last evaluation is of the weights that training left.
+        """
         if self.run is not None:
-            self.run.end()
+            self.run.end(self.written if is_kept else None)

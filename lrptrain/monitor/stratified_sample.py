@@ -95,6 +95,11 @@ class ValidationSample:
             self._ranks = {sample.sample_id: rank for sample, rank in zip(self.samples, ranks, strict=True)}
         return self.samples
 
+    @property
+    def size(self) -> int:
+        """The size of the whole sample, in all processes together, of which some may have been left out since."""
+        return min(self._reservoir.max_samples, self._counts.total())
+
     def first(self, count: int) -> list[Sample]:
         """Return what this process has of a smaller sample, drawn like the whole one and part of every larger one.
 

@@ -36,6 +36,7 @@ class TrainingContext:
         step_name: What the user calls the code that gives batches to the model.
         step_hint: What to do where the batch alone does not tell how the model is called, as a sentence.
         share_done: The share of the training that is done, in [0, 1]; None where nobody knows when it ends.
+        keeps_last: Whether training leaves the weights of its last step, and not the best ones by some metric.
     """
 
     model: nn.Module
@@ -55,3 +56,4 @@ class TrainingContext:
     step_name: str = "validation_step"
     step_hint: str = "Let validation_step call the model, which is listened to, or rename the entries (batch_adapter=)"
     share_done: float | None = None
+    keeps_last: bool = True

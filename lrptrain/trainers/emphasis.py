@@ -22,6 +22,7 @@ _WORDS = (
     (re.compile(r"\bConfirmed, for you to judge(?=, )"), _YELLOW),
     (re.compile(r"\bSuspected(?=, )"), _YELLOW),
     (re.compile(r"\bno shortcut confirmed\b"), _YELLOW),
+    (re.compile(r"\bno verdict\b"), _YELLOW),
     (re.compile(r"\bRefuted(?=, )"), _BOLD),
     (re.compile(r"\bno shortcut found\b"), _GREEN),
     (re.compile(r"^  (?:See|Mend)(?=[: ])", re.MULTILINE), _BOLD),

@@ -1,13 +1,17 @@
 """What callbacks read off a Lightning trainer, and how they log to its loggers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 from torch.utils.data import DistributedSampler
 
+from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.naming import name_sources
+from lrptrain.trainers.processes import in_every_process
 from lrptrain.trainers.progress import Progress, no_bar, rich_bar, shows_progress, tqdm_bar
 from lrptrain.trainers.strategies import adapter_of
 
@@ -40,7 +44,54 @@ def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", mo
         name_sources=name_sources(trainer, pl_module),
         hyperparameter_sources=[pl_module, getattr(trainer, "datamodule", None), *trainer.optimizers],
         share_done=_share_done(trainer),
+        keeps_last=not _by_metric(trainer),
     )
+
+
+def _by_metric(trainer: "pl.Trainer") -> list[Any]:
+    """Return the callbacks that keep checkpoints by a logged value: Lightning's own, and `ParetoCheckpoint`."""
+    return [
+        each
+        for each in trainer.checkpoint_callbacks
+        if (getattr(each, "monitor", None) or getattr(each, "metrics", None)) and getattr(each, "save_top_k", 1) != 0
+    ]
+
+
+def best_checkpoint(trainer: "pl.Trainer") -> str:
+    """Return the path of the checkpoint that a callback has kept as the best by a logged value; "" without one."""
+    paths = (str(getattr(each, "best_model_path", "") or "") for each in _by_metric(trainer))
+    return next(filter(None, paths), "")
+
+
+@contextmanager
+def weights_of(trainer: "pl.Trainer", module: nn.Module, path: str) -> Iterator[None]:
+    """Put the weights of a checkpoint of this run into a module for the block, and then its own back, bit by bit.
+
+    All processes must enter it at the same time.
+
+    Args:
+        trainer: The trainer that wrote the checkpoint.
+        module: The LightningModule, whole in each process.
+        path: The checkpoint.
+
+    Raises:
+        Exception: If the checkpoint cannot be loaded.
+    """
+    own = [(each, each.detach().to("cpu", copy=True)) for each in module.parameters()]
+
+    def load() -> None:
+        # Written by this very run, with whatever hyperparameters the module has.
+        checkpoint = trainer.strategy.load_checkpoint(path, weights_only=False)
+        module.load_state_dict(checkpoint["state_dict"], strict=trainer.lightning_module.strict_loading)
+
+    with preserved(module):  # buffers are put back by it
+        try:
+            in_every_process(load)
+            yield
+        finally:
+            with torch.no_grad():
+                for parameter, weight in own:
+                    parameter.copy_(weight)
 
 
 def _share_done(trainer: "pl.Trainer") -> float | None:

@@ -58,6 +58,7 @@ def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, 
         step_name="the Trainer",
         step_hint="Name the columns of eval_dataset as the forward's parameters, which the Trainer goes by",
         share_done=min(state.global_step / state.max_steps, 1.0) if state.max_steps > 0 else None,
+        keeps_last=not args.load_best_model_at_end,
     )
 
 

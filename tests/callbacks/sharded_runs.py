@@ -11,11 +11,14 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from gloo import whole_state
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.strategies import ModelParallelStrategy
-from setting import loader, monitor, trainer
+from setting import loader, messages, monitor, trainer
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+from lrptrain.relevance.sharding.shards import is_sharded
 
 # The sizes of the data parallel and of the tensor parallel groups.
 SHARDED = {"FSDP2 of 2": (2, 1), "TP of 2": (1, 2), "TP 2 x FSDP2 2": (2, 2)}
@@ -105,7 +108,7 @@ class Sharded(pl.LightningModule):
 
     def configure_model(self) -> None:
         mesh = self.device_mesh
-        if mesh is None:
+        if mesh is None or is_sharded(self.net):  # Lightning calls this before each fit and each validation
             return
         if mesh["tensor_parallel"].size() > 1:
             parallelize_module(self.net.block, mesh["tensor_parallel"], PLAN)
@@ -217,3 +220,39 @@ def _error(*arguments: Any, **options: Any) -> str:
         dist.barrier()  # both have got here
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+class Score(pl.Callback):
+    """Logs a score of each validation, of which the first is the best."""
+
+    def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        pl_module.log("score", float(trainer.current_epoch))
+
+
+def best_checkpoint(rank: int, folder: Path) -> dict[str, Any]:
+    """A fit whose best checkpoint is that of the first epoch, and the validation of it that the monitor advises."""
+    torch.manual_seed(0)
+    checkpoint = ModelCheckpoint(folder / "checkpoints", monitor="score")
+    watching = monitor(max_samples=10, max_pictures=0, batch_size=8, on_error="raise")
+    runner = trainer(
+        folder,
+        *(Score(), watching, checkpoint),
+        devices=2,
+        num_sanity_val_steps=1,
+        strategy=ModelParallelStrategy(2, 1),
+        enable_checkpointing=True,
+    )
+    validation = loader(planted(13, 1, torch.float32), batch_size=6)
+    module = Sharded(Net(), 0.3)
+    with messages() as lines:
+        runner.fit(module, loader(planted(12, 0, torch.float32), batch_size=3), validation)
+    told = list(lines)
+    last = np.stack([each.probabilities for each in watching.scored])
+    runner.validate(module, validation, ckpt_path="best")
+    return {
+        "told": told,
+        "path": checkpoint.best_model_path,
+        "last": last,
+        "best": np.stack([each.probabilities for each in watching.scored]),
+        "failures": watching.failures,
+    }

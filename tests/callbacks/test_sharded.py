@@ -7,7 +7,7 @@ import pytest
 import torch
 from gloo import in_processes
 from PIL import Image
-from sharded_runs import SHARDED, run, that_fail, trained_net, watched_and_plain
+from sharded_runs import SHARDED, best_checkpoint, run, that_fail, trained_net, watched_and_plain
 from test_processes import assert_close
 
 from lrptrain.loggers import read_events, read_samples
@@ -96,3 +96,15 @@ def test_what_is_wrong_in_one_process_or_in_all_stops_none_for_ever(tmp_path, st
     assert "has several columns" in first["refused"]
     assert "(process 1)" in first["refused"]
     assert second["refused"].startswith("ValueError: 'label' ")
+
+
+def test_the_best_checkpoint_of_a_sharded_model_is_left_to_a_validation(tmp_path):
+    first, second = in_processes(best_checkpoint, 2, tmp_path / "run", tmp_path)
+    assert first["failures"] == second["failures"] == 0
+    assert "epoch=0" in first["path"]
+    (line,) = (line for line in first["told"] if 'trainer.validate(model, loader, ckpt_path="best")' in line)
+    assert "leaves out the best checkpoint of a sharded model" in line
+    assert any("epoch 1 that was not kept" in " ".join(line.split()) for line in first["told"])
+    for each in (first, second):
+        assert each["best"].shape == (10, 3)
+        assert not np.allclose(each["best"], each["last"], atol=1e-4)

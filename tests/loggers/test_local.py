@@ -38,6 +38,7 @@ def test_everything_reads_back(tmp_path):
         "step": 31,
         "scalars": {"relevance/epg": 0.25, "relevance/rank": None},
         "findings": [FINDING.to_dict()],
+        "weights": {"epoch": 1, "step": 11},
     }
     samples = read_samples(tmp_path)
     assert list(samples) == ["epoch", "step", "sample_id", "label", "epg"]

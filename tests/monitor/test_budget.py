@@ -13,6 +13,7 @@ FULL = Extent(128, 16, 5)
 LARGE = Extent(64, 0, 0)
 SMALL = Extent(32, 0, 0)  # the smallest part of it that is planned with
 SMALL_WITH_PICTURES = Extent(32, 4, 0)  # the smallest part of the full one
+ALL_SAMPLES = Extent(128, 4, 0)  # the cheapest evaluation of all samples
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Run:
         self.first = self.first or seconds
 
     def share_but_for_the_ends(self) -> float:
-        """Without the first evaluation, and without that of the final weights where its time was not there."""
+        """Without the first evaluation, and without that of the kept weights where its time was not there."""
         others = self.first + self.forced
         return (self.budget.spent - others) / (self.elapsed - others)
 
@@ -53,14 +54,10 @@ def simulate(
         if extent is not None:
             run.evaluate(epoch, extent, cost(extent, epoch))
         run.shares.append(run.budget.share_of(run.elapsed))
-    if not run.evaluated:
-        last = run.budget.plan_last(run.elapsed)
-        run.evaluate(epochs - 1, last, cost(last, epochs - 1))
-    elif run.evaluated[-1][0] != epochs - 1:
-        assert run.budget.extent is not None
-        paid = run.budget.spent + run.budget.cost_of(run.budget.extent) <= run.budget.share * run.elapsed
-        last = run.budget.plan_last(run.elapsed)
-        assert last == (run.budget.extent if paid else extents_within(FULL)[-1])
+    if not run.evaluated or run.evaluated[-1][0] != epochs - 1 or run.evaluated[-1][1].samples < FULL.samples:
+        last = run.budget.plan_kept(run.elapsed)
+        paid = run.budget.spent + run.budget.cost_of(last) <= run.budget.share * run.elapsed
+        assert paid or last == ALL_SAMPLES
         run.forced = 0.0 if paid else cost(last, epochs - 1)
         run.evaluate(epochs - 1, last, cost(last, epochs - 1))
     return run
@@ -102,38 +99,57 @@ def test_a_long_run_is_evaluated_in_full_in_every_epoch():
 
 def test_a_short_run_has_a_smaller_sample_and_few_pictures():
     run = simulate(30, 100.0, steady())
-    extents = {extent for _, extent in run.evaluated[1:]}
+    extents = {extent for _, extent in run.evaluated[1:-1]}
     assert len(extents) <= 2
     assert all(FEWEST_SAMPLES <= extent.samples < 128 and extent.drawn == 4 for extent in extents)
-    gaps = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(run.evaluated[1:])]
+    assert run.evaluated[-1][1].samples == FULL.samples
+    gaps = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(run.evaluated[1:-1])]
     assert max(gaps) <= 5
     assert run.budget.share_of(run.elapsed) > 0.025  # what is allowed is used
 
 
-def test_the_first_validation_and_the_final_weights_are_evaluated_whatever_the_budget():
+def test_the_first_validation_has_a_first_look_and_the_kept_weights_all_samples_whatever_the_budget():
     run = simulate(5, 1.0, steady(), Budget(0.001, FULL))
-    smallest = extents_within(FULL)[-1]
-    assert run.evaluated == [(0, smallest), (4, smallest)]
+    assert run.evaluated == [(0, SMALL_WITH_PICTURES), (4, ALL_SAMPLES)]
+
+
+@pytest.mark.parametrize("samples", [1, 20, 40, 120, 128])
+@pytest.mark.parametrize("seconds", [0.01, 1.0, 100.0, 10_000.0])
+def test_the_kept_weights_have_all_samples_in_short_runs_and_in_long_ones(samples, seconds):
+    for known in (None, 0.25):
+        budget = Budget(0.05, Extent(samples, 16, 5), seconds_per_sample=known)
+        budget.plan(seconds, 1 / 3)
+        last = budget.plan(3 * seconds, 1.0)
+        assert last is not None
+        assert last.samples == samples
+        assert budget.plan_kept(3 * seconds).samples == samples
+
+
+def test_the_last_validation_is_one_of_many_where_other_weights_are_kept():
+    kept, others = (Budget(0.05, FULL, seconds_per_sample=0.25) for _ in range(2))
+    assert kept.plan(10.0, 1.0, keeps_last=True) == ALL_SAMPLES
+    assert others.plan(10.0, 1.0, keeps_last=False) is None
 
 
 @pytest.mark.parametrize("seconds", [3.0, 10.0, 30.0, 100.0, 1000.0])
-def test_a_run_with_a_known_end_keeps_the_share_with_its_ends_where_one_evaluation_can(seconds):
+def test_a_run_with_a_known_end_keeps_the_share_with_its_ends_where_it_pays_for_them(seconds):
     cost = steady()
     budget = Budget(0.05, FULL, seconds_per_sample=0.25)
     run = simulate(10, seconds, cost, budget, has_known_end=True)
     assert run.evaluated[-1][0] == 9
-    smallest = cost(extents_within(FULL)[-1], 0)
-    if smallest <= 0.05 * run.elapsed:
+    assert run.evaluated[-1][1].samples == FULL.samples
+    smallest = cost(SMALL_WITH_PICTURES, 0)
+    if smallest + cost(ALL_SAMPLES, 9) <= 0.05 * run.elapsed:
         assert budget.share_of(run.elapsed) <= 0.05 * 1.1
-    else:
-        assert [epoch for epoch, _ in run.evaluated] == [9]
-    # Two of the smallest evaluations take 19.5 seconds: as soon as the run pays for them, the first one is not put off.
+    # Two of the smallest evaluations take 17.5 seconds: as soon as the run pays for them, there is a first look.
     assert (run.evaluated[0][0] == 0) == (2 * smallest <= 0.05 * 10 * seconds)
 
 
-def test_the_only_evaluation_is_as_large_as_the_run_pays_for():
+def test_the_kept_weights_have_as_many_pictures_as_the_run_pays_for():
     run = simulate(10, 32.8, steady(), Budget(0.05, FULL, seconds_per_sample=0.25), has_known_end=True)
-    assert run.evaluated == [(9, Extent(64, 4, 0))]  # 16.75 of the 344.75 seconds of the run
+    assert run.evaluated == [(9, ALL_SAMPLES)]
+    longer = simulate(10, 200.0, steady(), Budget(0.05, FULL, seconds_per_sample=0.25), has_known_end=True)
+    assert longer.evaluated[-1] == (9, FULL)
     unknown = simulate(10, 32.8, steady(), has_known_end=True)
     assert unknown.evaluated[0][0] == 0  # nothing was foreseen: the first evaluation measures
 
@@ -145,8 +161,8 @@ def test_what_decides_by_the_values_does_not_wait_for_the_end():
     assert in_full.plan(1.0, 0.1) == FULL
 
 
-def test_the_final_weights_are_evaluated_within_the_budget():
-    for epochs in range(5, 60):
+def test_the_kept_weights_are_evaluated_within_the_budget_where_that_pays_for_them():
+    for epochs in range(10, 60):
         run = simulate(epochs, 100.0, steady())
         assert run.evaluated[-1][0] == epochs - 1
         assert run.budget.share_of(run.elapsed) <= 0.05
@@ -154,8 +170,8 @@ def test_the_final_weights_are_evaluated_within_the_budget():
 
 def test_where_something_decides_by_the_values_each_validation_is_evaluated_by_a_smaller_sample():
     run = simulate(10, 100.0, steady(), Budget(0.05, FULL, in_every_validation=True))
-    assert [epoch for epoch, _ in run.evaluated] == list(range(10))
-    assert {extent.samples for _, extent in run.evaluated} == {FEWEST_SAMPLES}
+    assert [epoch for epoch, _ in run.evaluated] == [*range(10), 9]
+    assert {extent.samples for _, extent in run.evaluated[:-1]} == {FEWEST_SAMPLES}
     long = simulate(10, 5000.0, steady(), Budget(0.05, FULL, in_every_validation=True, seconds_per_sample=0.25))
     assert {extent for _, extent in long.evaluated} == {FULL}
 
@@ -170,7 +186,7 @@ def test_a_size_that_is_nearly_right_is_not_changed():
 def test_epochs_that_become_longer_allow_a_larger_sample():
     budget = Budget(0.05, FULL)
     run = simulate(20, 100.0, steady(), budget)
-    small = run.evaluated[-1][1]
+    small = run.evaluated[-2][1]
     for epoch in range(20, 60):
         run.elapsed += 3000.0
         extent = budget.plan(run.elapsed)
@@ -249,20 +265,11 @@ def test_an_evaluation_is_due_once_it_and_one_more_are_paid_for(elapsed, spent, 
     assert budget.plan(elapsed) == (SMALL if is_due else None)
 
 
-@pytest.mark.parametrize(
-    ("present", "elapsed", "expected"), [(LARGE, 40.0, "LARGE"), (LARGE, 39.9, "SMALL"), (None, 1e4, "LARGE")]
-)
-def test_the_final_weights_are_evaluated_by_the_present_extent_if_it_is_paid_for(present, elapsed, expected):
-    budget = Budget(0.5, LARGE, extent=present, evaluations=1, costs={LARGE: 20.0})
-    assert budget.plan_last(elapsed) == {"LARGE": LARGE, "SMALL": SMALL}[expected]
-
-
-def test_the_extent_of_the_final_weights_is_not_chosen_anew():
-    """By now each evaluation of the present extent takes what nine validations pay for: the next one is smaller."""
-    budget = Budget(0.5, LARGE, extent=LARGE, evaluations=1, validations=10, costs={LARGE: 45.0, SMALL: 1.0})
-    assert budget.plan_last(100.0) == LARGE
-    budget.plan(110.0)
-    assert budget.extent == SMALL
+@pytest.mark.parametrize(("elapsed", "expected"), [(100.0, FULL), (99.9, ALL_SAMPLES), (1.0, ALL_SAMPLES)])
+def test_the_pictures_of_the_kept_weights_are_a_matter_of_the_budget(elapsed, expected):
+    budget = Budget(0.5, FULL, extent=SMALL, evaluations=1, costs={FULL: 50.0, Extent(128, 4, 5): 50.0})
+    assert budget.plan_kept(elapsed) == expected
+    assert budget.extent == SMALL  # further validations, if there are any, are compared with the ones before
 
 
 # Half of 100 seconds of training over 10 validations: 5 seconds are paid for by each, 20 by four of them.
@@ -299,8 +306,6 @@ def test_times_of_less_than_a_second_are_planned_with_alike():
     slower = Budget(0.5, LARGE, evaluations=1, costs={LARGE: 0.30, SMALL: 0.01})
     slower.plan(0.1)
     assert slower.extent == SMALL
-    nothing_trained = Budget(0.5, LARGE, evaluations=1, spent=1.0, costs={LARGE: 0.2, SMALL: 0.1})
-    assert nothing_trained.plan_last(1.0) == SMALL  # also where nothing was planned before
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, 5])

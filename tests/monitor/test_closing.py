@@ -6,25 +6,26 @@ from examples import finding
 from lrptrain.batch.parts import InputPart
 from lrptrain.findings import OVERALL, Evidence
 from lrptrain.monitor.closing import closing_words
+from lrptrain.monitor.power import Power
 
 CONFIRMED = finding(
     scope=OVERALL, state="confirmed", kind="focus_at_position", where="the border (4 of 9 patches)",
     intervention=Evidence(0.4, (0.3, 0.5), 0.1, 0.002, 20),
 )  # fmt: skip
-FOUND = "What could have been found: much."
+FOUND = Power(True, "What could have been found: much.")
 
 
 def said(*findings):
-    return closing_words("Monitor", 3, findings, FOUND, Path("runs/a")).splitlines()
+    return closing_words("Monitor ends", "epoch 3, on 20 samples", findings, FOUND, Path("runs/a")).splitlines()
 
 
 def test_a_run_ends_with_its_verdict_and_where_to_look():
     assert said(finding(), CONFIRMED) == [
         "Monitor ends: SHORTCUT confirmed, all classes: the model reads the image's",
-        "  border. In epoch 3: 1 confirmed, 1 suspected, 0 refuted.",
+        "  border. In epoch 3, on 20 samples: 1 confirmed, 1 suspected, 0 refuted.",
         "  See: lrptrain dashboard runs/a",
     ]
-    assert said(finding())[0] == "Monitor ends: no shortcut confirmed in epoch 3, but suspected (0 confirmed, 1"
+    assert said(finding())[0] == "Monitor ends: no shortcut confirmed in epoch 3, on 20 samples, but suspected (0"
 
 
 def test_what_was_only_removed_is_not_cleared():
@@ -33,16 +34,27 @@ def test_what_was_only_removed_is_not_cleared():
 
 def test_a_clean_run_says_what_could_have_been_found():
     assert said(replace(CONFIRMED, state="refuted")) == [
-        "Monitor ends: no shortcut found in epoch 3 (0 confirmed, 0 suspected, 1",
-        "  refuted). What could have been found: much.",
+        "Monitor ends: no shortcut found in epoch 3, on 20 samples (0 confirmed, 0",
+        "  suspected, 1 refuted). What could have been found: much.",
         "  See: lrptrain dashboard runs/a",
     ]
-    assert closing_words("Monitor", 3, (), FOUND, None).count("See") == 0
+    assert closing_words("Monitor", "epoch 3", (), FOUND, None).count("See") == 0
+
+
+def test_a_model_that_answers_by_chance_has_no_verdict():
+    assert closing_words("Monitor ends", "epoch 3, on 20 samples", (), Power(False, "It guesses."), None) == (
+        "Monitor ends: no verdict on epoch 3, on 20 samples. It guesses."
+    )
+
+
+def test_what_a_run_cost_is_said_last():
+    line = closing_words("Monitor ends", "epoch 3, on 20 samples", (), FOUND, None, cost="It took long.")
+    assert line.endswith("What could have been found: much. It took long.")
 
 
 def guided(kind, *names, part=None, medium="image"):
     found = replace(CONFIRMED, kind=kind, part=part, medium=medium)
-    return " ".join(closing_words("Monitor", 3, [found], FOUND, None, guided_by=names).split())
+    return " ".join(closing_words("Monitor", "epoch 3", [found], FOUND, None, guided_by=names).split())
 
 
 def test_a_guidance_that_has_not_removed_it_is_told_with_what_to_try():

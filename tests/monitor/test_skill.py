@@ -16,7 +16,7 @@ from lrptrain.findings.collapse import single_answer
 from lrptrain.findings.suspicion import tells_classes_apart
 from lrptrain.loggers import read_events
 from lrptrain.monitor.closing import closing_words
-from lrptrain.monitor.power import found_by
+from lrptrain.monitor.power import Power, found_by
 from lrptrain.monitor.skill import Skill
 
 NAMES = ["cat", "dog"]
@@ -83,7 +83,8 @@ def test_only_a_model_that_told_classes_apart_can_collapse():
     ]  # fmt: skip
     assert skill.text.startswith("COLLAPSED")
     assert not found_by(guessing.samples, "chance", 0.95, skill.text).tells
-    assert closing_words("Monitor", 3, (), "", None, skill.text).startswith("Monitor ends: COLLAPSED: the model told")
+    line = closing_words("Monitor ends", "epoch 3", (), Power(False, ""), None, skill.text)
+    assert line.startswith("Monitor ends: COLLAPSED: the model told")
 
 
 class Brightness(nn.Module):

@@ -1,0 +1,331 @@
+"""The weights that training leaves are evaluated at its end, with all samples, and the record says so."""
+
+import copy
+import json
+import re
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, ModelCheckpoint, StochasticWeightAveraging
+from setting import data, loader, messages, module, monitor, trainer, vit
+from torch import nn
+from transformers import Trainer, TrainingArguments
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+import lrptrain
+from lrptrain.callbacks import ParetoCheckpoint, RelevanceMonitorCallback
+from lrptrain.loggers import read_events
+
+BUDGETS = (None, 0.05, 1e-6)
+
+
+def assert_of(watching, net):
+    """What was explained last is what a model answers."""
+    assert watching.scored
+    with torch.no_grad():
+        logits = net.eval()(torch.stack([data()["image"][int(each.sample.sample_id)] for each in watching.scored]))
+    answers = torch.stack([torch.from_numpy(each.probabilities) for each in watching.scored])
+    assert torch.allclose(logits.softmax(1), answers.float(), atol=1e-5)
+
+
+def events(watching):
+    return read_events(watching.folder)
+
+
+def kept_in(watching):
+    """The evaluation of the kept weights, which is the last one, as the record has it."""
+    last = read_events(watching.folder)[-1]
+    kept = json.loads((watching.folder / "run.json").read_text())["kept"]
+    assert (kept["epoch"], kept["step"]) == (last["epoch"], last["step"])
+    return last
+
+
+class Scores(Callback):
+    """Logs a score of each validation: the lowest is the best."""
+
+    def __init__(self, *scores):
+        self.scores = scores
+
+    def on_validation_epoch_end(self, trainer, pl_module):
+        if not trainer.sanity_checking:
+            pl_module.log("score", torch.tensor(float(self.scores[trainer.current_epoch])))
+
+
+def fit(folder, *callbacks, **options):
+    runner = trainer(folder, *callbacks, **{"max_epochs": 3, "enable_checkpointing": True, **options})
+    torch.manual_seed(1)
+    trained = module(class_names=["a", "b", "c"])
+    runner.fit(trained, loader(), loader())
+    return trained
+
+
+def best(path):
+    net = module()
+    net.load_state_dict(torch.load(path, weights_only=False)["state_dict"])
+    return net
+
+
+# The metrics of a Pareto front have every validation evaluated, whatever the budget.
+@pytest.mark.parametrize(
+    ("kind", "budget"), [*(("ModelCheckpoint", budget) for budget in BUDGETS), ("ParetoCheckpoint", None)]
+)
+def test_the_best_checkpoint_is_evaluated(kind, budget, tmp_path):
+    score = Scores(1, 0, 2)
+    checkpoint = (
+        ModelCheckpoint(tmp_path, monitor="score", mode="min")
+        if kind == "ModelCheckpoint"
+        else ParetoCheckpoint({"score": "min", "relevance/samples": "max"}, tmp_path, plot=False)
+    )
+    watching = monitor(budget=budget, on_error="raise")
+    with messages() as lines:
+        trained = fit(tmp_path, watching, score, checkpoint)
+    assert_of(watching, best(checkpoint.best_model_path))
+    event = kept_in(watching)
+    assert event["weights"] == {"epoch": 1, "step": 9}
+    assert (event["epoch"], event["step"]) in ((2, 14), (2, 15))  # at the end, behind an evaluation that is there
+    assert [line for line in lines if "the kept weights (epoch 1), on 8 samples" in " ".join(line.split())]
+    alone = fit(tmp_path / "alone", Scores(1, 0, 2))
+    for name, weight in alone.state_dict().items():
+        assert torch.equal(weight, trained.state_dict()[name]), name
+
+
+def test_weights_that_the_last_evaluation_was_of_are_not_evaluated_again(tmp_path):
+    watching = monitor(budget=None, on_error="raise")
+    fit(tmp_path, watching, Scores(2, 1, 0), ModelCheckpoint(tmp_path, monitor="score"))
+    assert [event["epoch"] for event in read_events(watching.folder)] == [0, 1, 2]
+    assert kept_in(watching)["weights"] == {"epoch": 2, "step": 14}
+    last = monitor(budget=None, on_error="raise")
+    fit(tmp_path / "last", last)
+    assert [event["epoch"] for event in read_events(last.folder)] == [0, 1, 2]
+    assert kept_in(last)["weights"] == {"epoch": 2, "step": 14}
+
+
+@pytest.mark.parametrize("options", [{"monitor": "score", "save_top_k": 0}, {}, {"save_last": True}])
+def test_a_checkpoint_that_no_value_chooses_is_that_of_the_last_step(options, tmp_path):
+    watching = monitor(budget=1e-6, on_error="raise")
+    trained = fit(tmp_path, watching, Scores(0, 1, 2), ModelCheckpoint(tmp_path, **options))
+    assert_of(watching, trained)
+    assert [event["epoch"] for event in read_events(watching.folder)] == [2]
+
+
+class Removes(Callback):
+    """Takes the files of the checkpoints away."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def on_train_end(self, trainer, pl_module):
+        for path in self.folder.glob("*.ckpt"):
+            path.unlink()
+
+
+def test_a_best_checkpoint_that_is_gone_is_a_failure_that_says_so_and_ends_nothing(tmp_path):
+    watching = monitor(budget=None)
+    with messages() as lines, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trained = fit(
+            tmp_path, watching, Scores(0, 1, 2), ModelCheckpoint(tmp_path, monitor="score"), Removes(tmp_path)
+        )
+    assert watching.failures == 1
+    assert [each for each in caught if "failed while loading the best checkpoint" in str(each.message)]
+    assert_of(watching, trained)
+    assert json.loads((watching.folder / "run.json").read_text())["kept"] is None
+    assert [line for line in lines if "epoch 2 that was not kept" in " ".join(line.split())]
+
+
+class Doubles(Callback):
+    """Leaves other weights than the last validation's, as averages kept by hand."""
+
+    def on_train_end(self, trainer, pl_module):
+        with torch.no_grad():
+            for weight in pl_module.parameters():
+                weight.mul_(2)
+
+
+AVERAGES = {
+    "by hand": Doubles,
+    "exponential": lambda: EMAWeightAveraging(decay=0.5),
+    "stochastic": lambda: StochasticWeightAveraging(swa_lrs=0.01, swa_epoch_start=1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*Swapping scheduler")
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("average", AVERAGES)
+@pytest.mark.parametrize("budget", [None, 1e-6])
+def test_what_other_callbacks_leave_in_the_model_is_evaluated(budget, average, first, tmp_path):
+    watching = monitor(budget=budget, on_error="raise")
+    others = [AVERAGES[average]()]
+    trained = fit(tmp_path, *([watching, *others] if first else [*others, watching]), max_epochs=4)
+    assert_of(watching, trained)
+    assert "on_train_end" not in vars(trained)
+    kept_in(watching)
+
+
+def test_steps_behind_the_last_validation_are_evaluated_without_a_budget(tmp_path):
+    watching = monitor(budget=None, on_error="raise")
+    trained = fit(tmp_path, watching, max_steps=13, max_epochs=None)
+    assert_of(watching, trained)
+    assert [event["step"] for event in read_events(watching.folder)] == [4, 9, 12]
+
+
+@pytest.mark.parametrize("budget", [0.05, 1e-6])
+def test_a_small_run_ends_with_all_its_samples_and_says_what_that_cost(budget, tmp_path):
+    watching = monitor(budget=budget, on_error="raise", max_samples=128)
+    runner = trainer(tmp_path, watching, max_epochs=3)
+    with messages() as lines:
+        runner.fit(module(), loader(), loader(data(120), 30))
+    events = read_events(watching.folder)
+    assert events[-1]["scalars"]["relevance/samples"] == 120
+    assert all(event["scalars"]["relevance/samples"] in (32, 120) for event in events[:-1])
+    (end,) = (" ".join(line.split()) for line in lines if " ends: " in line)
+    assert "epoch 2, on 120 samples" in end
+    assert re.search(r"The monitor took \d+ % of the time, more than the budget of \d+ %", end)
+
+
+def test_a_validation_set_smaller_than_the_first_look_is_evaluated_once(tmp_path):
+    watching = monitor(budget=1e-6, on_error="raise", max_samples=128, fail_on="confirmed", max_pictures=0)
+    with messages() as lines:
+        fit(tmp_path, watching, max_epochs=2)
+    assert [event["scalars"]["relevance/samples"] for event in read_events(watching.folder)] == [24, 24]
+    assert not [line for line in lines if "kept weights get all" in line]
+
+
+def test_the_kept_weights_are_judged_by_themselves(tmp_path):
+    """A gate asks for two evaluations in a row: those of a part of the samples are none of the whole."""
+    watching = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="suspected", fail_after=2)
+    trainer(tmp_path, watching, max_epochs=2).fit(module(), loader(), loader(data(60)))
+    assert [event["scalars"]["relevance/samples"] for event in read_events(watching.folder)] == [32, 32, 60]
+    assert watching.core._required(at_end=True) == 1
+
+
+def test_a_run_whose_kept_weights_were_evaluated_goes_on_from_its_last_checkpoint(tmp_path):
+    checkpoint = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
+    first = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="confirmed")
+    trainer(tmp_path, first, checkpoint, max_epochs=2, enable_checkpointing=True).fit(
+        module(), loader(), loader(data(60))
+    )
+    again = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="confirmed")
+    trainer(tmp_path, again, max_epochs=3).fit(
+        module(), loader(), loader(data(60)), ckpt_path=tmp_path / "last.ckpt", weights_only=False
+    )
+    assert again.folder == first.folder
+    moments = [(event["epoch"], event["step"]) for event in read_events(again.folder)]
+    assert moments == [(0, 4), (1, 9), (1, 10), (2, 14), (2, 15)]
+
+
+class Net(nn.Module):
+    """The net in the words of transformers."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = vit()
+
+    def forward(self, pixel_values, labels=None):
+        logits = self.net(pixel_values)
+        loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+def train(folder, *callbacks, scores=(), **options):
+    columns = data()
+    rows = [
+        {"pixel_values": image, "labels": label, "mask": mask}
+        for image, label, mask in zip(*columns.values(), strict=True)
+    ]
+    scores = iter(scores)
+    arguments = {
+        "num_train_epochs": 3, "per_device_train_batch_size": 5, "learning_rate": 1e-2, "eval_strategy": "epoch",
+        "save_strategy": "epoch", "report_to": [], "use_cpu": True, "disable_tqdm": True, "logging_strategy": "no",
+        "remove_unused_columns": False,
+    }  # fmt: skip
+
+    def collate(chosen):
+        return {name: torch.stack([row[name] for row in chosen]) for name in ("pixel_values", "labels")}
+
+    runner = Trainer(
+        Net(),
+        TrainingArguments(output_dir=str(folder), **{**arguments, **options}),
+        train_dataset=rows,
+        eval_dataset=rows,
+        data_collator=collate,
+        compute_metrics=lambda _: {"score": next(scores, 0.0)},
+        callbacks=list(callbacks),
+    )
+    runner.train()
+    return runner
+
+
+def callback(**options):
+    return RelevanceMonitorCallback(**{"max_samples": 8, "max_pictures": 2, "on_error": "raise", **options})
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory")
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_trainer_of_transformers_has_its_best_weights_evaluated(budget, tmp_path):
+    watching = callback(budget=budget)
+    runner = train(
+        tmp_path, watching, scores=(1.0, 3.0, 2.0), load_best_model_at_end=True, metric_for_best_model="score"
+    )
+    assert_of(watching, runner.model.net)
+    event = kept_in(watching)
+    assert event["weights"] == {"epoch": 1, "step": 10}
+    assert event["step"] in (15, 16)
+    rows = [row for row in runner.state.log_history if "relevance/samples" in row]
+    assert [row["step"] for row in rows] == [each["step"] for each in read_events(watching.folder)]
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory")
+def test_the_trainer_of_transformers_has_its_last_weights_evaluated_once(tmp_path):
+    watching = callback(budget=None)
+    runner = train(
+        tmp_path, watching, scores=(1.0, 2.0, 3.0), load_best_model_at_end=True, metric_for_best_model="score"
+    )
+    assert_of(watching, runner.model.net)
+    assert [event["epoch"] for event in read_events(watching.folder)] == [0, 1, 2]
+
+
+def test_a_loop_has_the_weights_evaluated_that_it_closes_with(tmp_path):
+    torch.manual_seed(1)
+    net = vit()
+    watching = lrptrain.Monitor(net, loader(), tmp_path, max_samples=8, max_pictures=2, on_error="raise")
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
+    for epoch in range(3):
+        for batch in loader():
+            nn.functional.cross_entropy(net(batch["image"]), batch["label"]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        watching.evaluate(epoch)
+        if epoch == 1:
+            chosen = copy.deepcopy(net.state_dict())
+    net.load_state_dict(chosen)
+    watching.close()
+    assert_of(watching, net)
+    assert kept_in(watching)["weights"] == {"epoch": 1, "step": 1}
+    assert len(events(watching)) == 4
+
+
+@pytest.mark.parametrize("evaluates", [True, False])
+def test_a_loop_that_closes_with_what_it_has_evaluated_evaluates_it_once(evaluates, tmp_path):
+    with lrptrain.Monitor(vit(), loader(), tmp_path, max_samples=8, max_pictures=2, on_error="raise") as watching:
+        if evaluates:
+            watching.evaluate(5)
+    assert [event["epoch"] for event in events(watching)] == [5 if evaluates else 0]
+    kept_in(watching)
+
+
+def test_a_failed_evaluation_of_the_kept_weights_is_not_tried_twice_and_said(tmp_path, caplog, monkeypatch):
+    net: Any = vit()
+    watching = lrptrain.Monitor(net, loader(), tmp_path, max_samples=8, max_pictures=2)
+    watching.evaluate(0)
+    with torch.no_grad():
+        net.head.bias.add_(1)
+    monkeypatch.setattr(watching.core, "_evaluator", lambda context: 1 / 0)
+    with pytest.warns(UserWarning, match="division by zero"):
+        watching.evaluate(1)
+    with caplog.at_level("INFO", "lrptrain"):
+        watching.close()
+    assert watching.failures == 1
+    assert "epoch 0 that was not kept" in " ".join(caplog.text.split())
