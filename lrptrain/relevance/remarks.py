@@ -45,8 +45,25 @@ def remark(
             f"{method.name}: the map of samples {rows.tolist()[:10]} is 0 everywhere: "
             f"{_why_zero(method, maps, leaf[rows], explained[rows])}",
         )
+    rows_of_attention = not (method.class_specific or method.signed or method.reaches_input)
+    if rows_of_attention and not empty.any():
+        _remark_rounding(model, method, relevance)
     if method.uses_rules and method.signed:
         _remark_cancelled(model, relevance, maps, explained)
+
+
+def _remark_rounding(model: nn.Module, method: Method, relevance: Relevance) -> None:
+    """Warn of rows of attention, which start from 1, that are as small as the rounding of sums over the tokens."""
+    scores = relevance.scores
+    bound = torch.finfo(scores.dtype).eps * (scores.shape[1] + 1)
+    rows = (scores.abs().amax(1) <= bound).nonzero().flatten()
+    if len(rows):
+        warn_once(
+            model,
+            ("rounding", method.name),
+            f"{method.name}: the map of samples {rows.tolist()[:10]} is nothing but rounding (at most {bound:.0e}): "
+            f"the attention of the heads cancels; take {other_methods('attnlrp', 'input_x_gradient')}",
+        )
 
 
 def _explained(relevance: Relevance) -> Float[Tensor, " batch"]:

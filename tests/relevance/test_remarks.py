@@ -185,3 +185,34 @@ def test_nothing_is_said_of_a_text_that_is_all_padding():
 
 def test_the_bound_is_a_thousand():
     assert LARGEST_FACTOR == 1000
+
+
+class Reattention(nn.Module):
+    """As DeepViT: the heads' attention is mixed, and normalised over the heads; of two heads that is 1 and -1."""
+
+    def __init__(self, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.embed, self.qkv, self.head = nn.Conv2d(3, 16, 4, 4), nn.Linear(16, 48), nn.Linear(16, 3)
+        self.mix, self.norm = nn.Linear(heads, heads, bias=False), nn.LayerNorm(heads)
+        self.token = nn.Parameter(torch.randn(1, 1, 16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.embed(x).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.token.expand(len(x), -1, -1), tokens], 1)
+        q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.qkv(tokens).chunk(3, -1))
+        maps = self.norm(self.mix((q @ k.mT / 4).softmax(-1).movedim(1, -1))).movedim(-1, 1)
+        return self.head((tokens + (maps @ v).transpose(1, 2).flatten(2))[:, 0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("heads", "cancels"), [(2, True), (4, False)])
+def test_a_map_of_rounding_is_said_to_be_one(heads, cancels, dtype):
+    torch.manual_seed(0)
+    model = Reattention(heads).to(dtype).eval()
+    if not cancels:  # weights and biases per head, as after a training
+        nn.init.uniform_(model.norm.weight, 0.5, 1.5)
+        nn.init.uniform_(model.norm.bias, 0.5, 1.5)
+    lines = said(model, patches().to(dtype), "rollout")
+    assert ["nothing but rounding" in line for line in lines] == [True] * cancels
+    assert not any("rounding" in line for line in said(model, patches().to(dtype), "attnlrp"))
