@@ -36,8 +36,14 @@ def check_method(
         defaults: The default, and those that take its place.
 
     Raises:
+        TypeError: If it is no name.
         UnsupportedMethodError: If the method is unknown, or does not take one of the options.
     """
+    if method is not None and not isinstance(method, str):
+        raise TypeError(
+            f"method must be the name of one method, not {method!r}; several maps of one forward pass are "
+            "recording = lrptrain.record(model, inputs), then recording.attribute(target, name) for each"
+        )
     if method is not None:
         return (get_method(method, options).name,)
     get_method(defaults[0], options)

@@ -15,14 +15,25 @@ def check_recordable(model: nn.Module) -> None:
     """Check that all modules compute with torch functions on floating-point numbers.
 
     Raises:
-        UnsupportedModelError: If one is TorchScript or quantised.
+        UnsupportedModelError: If one is TorchScript or quantised, or has no numbers yet, or if a transformation of
+            torch.func is at work.
     """
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise UnsupportedModelError(
+            "a map takes gradients of its own, which cannot stand inside of torch.func or torch.vmap: call it outside, "
+            "on the whole batch; of create_graph=True the map can be differentiated by torch.autograd"
+        )
     for name, module in model.named_modules():
         where = f"{type(module).__name__} in module '{name or '(model)'}'"
         if isinstance(module, torch.jit.ScriptModule):
             raise UnsupportedModelError(
                 f"{where} is TorchScript, whose operations cannot be recorded; explain the model that was scripted or "
                 "traced, which has the same weights"
+            )
+        if any(x.is_meta for x in module.parameters(recurse=False)):
+            raise UnsupportedModelError(
+                f"{where} is on the meta device and has no numbers: load its weights first "
+                "(model.to_empty(device='cpu'), model.load_state_dict(...))"
             )
         if _is_quantised(module):
             raise UnsupportedModelError(

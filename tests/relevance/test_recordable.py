@@ -223,3 +223,36 @@ def test_the_model_is_as_before_after_a_refusal():
     with pytest.raises(lrptrain.UnsupportedOperationError):
         lrptrain.attribute(model, patches(), 1, "attnlrp")
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
+
+
+# Refused by how they are called
+
+
+def test_a_model_without_numbers():
+    with torch.device("meta"):
+        model = tiny_vit()
+    refused(model, r"meta device and has no numbers: load its weights first", torch.randn(2, 3, 16, 16))
+    model = tiny_vit()
+    model.blocks[0].mlp.fc1.to("meta")
+    refused(model, "Linear in module 'blocks.0.mlp.fc1' is on the meta device", torch.randn(2, 3, 16, 16))
+
+
+def test_inside_of_transformations_of_functions():
+    model, x = tiny_vit().eval(), torch.randn(2, 3, 16, 16)
+    for transformed in (
+        torch.vmap(lambda image: lrptrain.attribute(model, image[None], 1).scores),
+        torch.func.grad(lambda images: lrptrain.attribute(model, images, 1).scores.sum()),
+    ):
+        with pytest.raises(UnsupportedModelError, match=r"cannot stand inside of torch.func .*: call it outside"):
+            transformed(x)
+    assert lrptrain.attribute(model, x, 1).scores.isfinite().all()
+
+
+@pytest.mark.parametrize("method", [["attnlrp", "rollout"], ("attnlrp",), 3])
+def test_a_method_is_one_name_and_the_way_out_works(method):
+    model, x = tiny_vit().eval(), torch.randn(2, 3, 16, 16)
+    with pytest.raises(TypeError, match=r"name of one method, not .* lrptrain.record\(model, inputs\)"):
+        lrptrain.attribute(model, x, 1, method)
+    recording = lrptrain.record(model, x)
+    for name in ("attnlrp", "rollout"):
+        torch.testing.assert_close(recording.attribute(1, name).scores, lrptrain.attribute(model, x, 1, name).scores)
