@@ -1,61 +1,117 @@
-"""What the attributes of modules hold: caches in dicts, lists and sets, and tensors that are no buffers."""
+"""What a model keeps outside of its buffers: containers, objects, arrays, generators, class attributes, parameters.
 
-from collections import deque
-from collections.abc import Iterable, Mapping
+A model may write anything in its forward. All that its attributes lead to is remembered before a call and put back into
+the same objects after it. What cannot be put back, such as an iterator that has moved on, is named.
+
+Followed are the user's own objects, and those that merely hold others. What a library made is left alone: it may talk
+to a file, a server or a trainer, and belongs to nobody's forward.
+"""
+
+import itertools
+import operator
+import random
+import sys
+from argparse import Namespace
+from array import array
+from collections import UserDict, UserList, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from operator import is_
-from typing import Any
+from types import GeneratorType, SimpleNamespace
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lrptrain.relevance.tape.nodes import version_of
 
-# How deep containers are followed into containers, and how many entries one may have for that: a vocabulary has more.
-_DEPTH = 3
+# How deep attributes are followed: a transformers cache has its tensors at the fourth level.
+_DEPTH = 6
+# A container of more entries, such as a vocabulary, is only counted.
 _ENTRIES = 4096
-_PLAIN = frozenset({bool, int, float, str, tuple, type(None)})
-_HOLDING = (Tensor, dict, list, set, deque)
+# Tensors and arrays of more entries are watched, but not copied: 16 MB in float32.
+_COPIED = 2**22
+# Parameters are copied before the first call of a model, where they have at most so many entries: 0.5 GB in float32.
+_COPIED_PARAMETERS = 2**27
+_PLAIN = frozenset({bool, int, float, complex, str, bytes, range, type(None), torch.dtype, torch.device, torch.Size})
+_HOLDING = (dict, list, set, deque)
+_INERT = (SimpleNamespace, Namespace, UserDict, UserList)
 # What torch keeps of every module: hooks, which a forward does not change, and buffers, which are put back elsewhere.
 _BOOKKEEPING = vars(nn.Module()).keys() - {"_parameters", "_modules"}
-# Tensors of more entries are watched, but not copied.
-_COPIED = 2**22
+_LIBRARIES = ("site-packages", "dist-packages")
+
+Name = tuple[str, str]
+"""The name of a module, and of the attribute of it that leads to a thing."""
+
+
+T = TypeVar("T")
+
+
+def _once_per_class(function: Callable[[type], T]) -> Callable[[type], T]:
+    """Remember what a function returns for a class, as long as that exists."""
+    known: WeakKeyDictionary[type, T] = WeakKeyDictionary()
+
+    def remembered(kind: type) -> T:
+        if kind not in known:
+            known[kind] = function(kind)
+        return known[kind]
+
+    return remembered
+
+
+class Lost(NamedTuple):
+    """Something that has changed and cannot be put back.
+
+    Attributes:
+        name: Its module and attribute, joined by a dot.
+        why: What it is, as the end of "which is ...".
+    """
+
+    name: str
+    why: str
 
 
 @dataclass(frozen=True)
 class _Written:
-    """A tensor, how often it was written before, and its numbers; None if it is too large for a copy.
-
-    Its name is that of its module, and of the attribute that holds it.
-    """
+    """A tensor, how often it was written before, and its numbers; None if it is too large for a copy."""
 
     tensor: Tensor
     version: int
     numbers: Tensor | None
-    name: tuple[str, str]
+    name: Name
 
 
 class Contents:
-    """The contents of a model's attributes, to be put back into the same objects."""
+    """What the attributes of a model's modules hold, to be put back into the same objects.
 
-    def __init__(self, attributes: Iterable[tuple[str, Mapping[str, Any]]], skipped: Iterable[Tensor] = ()):
-        """Remember what the attributes hold now.
+    Args:
+        modules: The modules by name, with their attributes.
+        skipped: Tensors that somebody else puts back: the buffers.
+    """
 
-        Args:
-            attributes: Every module's name and its attributes.
-            skipped: Tensors that somebody else puts back: the buffers.
-        """
+    def __init__(
+        self, modules: Iterable[tuple[str, nn.Module, Mapping[str, Any]]], skipped: Iterable[Tensor] = ()
+    ) -> None:
+        modules = list(modules)
         self._containers: list[tuple[Any, Any]] = []
         self._tensors: list[_Written] = []
-        self._seen = {id(tensor) for tensor in skipped}
-        for module, values in attributes:
-            for name, value in values.items():
-                if type(value) not in _PLAIN and name not in _BOOKKEEPING:
+        # Each puts something back, and returns a text if it cannot: why.
+        self._others: list[tuple[Name, Callable[[], object]]] = []
+        self._seen = {id(tensor) for tensor in skipped} | {id(module) for _, module, _ in modules}
+        for name, module, values in modules:
+            for key, value in values.items():
+                if type(value) not in _PLAIN and key not in _BOOKKEEPING:
                     # Parameters and modules are what they are: of them, only that none is new or gone is of interest.
-                    self._note(value, (module, name), 0 if name in ("_parameters", "_modules") else _DEPTH)
+                    self._note(value, (name, key), 0 if key in ("_parameters", "_modules") else _DEPTH)
+            for kind in _own_classes(type(module)):
+                if id(kind) not in self._seen:
+                    self._note_class(kind, name)
 
-    def restore(self) -> list[str]:
-        """Put back what has changed, and return the names of the tensors that were changed and have no copy."""
+    def restore(self) -> list[Lost]:
+        """Put back what has changed, and return what could not be."""
         for container, before in self._containers:
             if not _same(container, before):
                 _refill(container, before)
@@ -64,19 +120,41 @@ class Contents:
             for written in changed:
                 if written.numbers is not None:
                     written.tensor.detach().copy_(written.numbers)
-        return [".".join(written.name).lstrip(".") for written in changed if written.numbers is None]
+        lost = [
+            (written.name, "a tensor too large for a copy; make it a buffer (register_buffer)")
+            for written in changed
+            if written.numbers is None
+        ]
+        results = [(name, put_back()) for name, put_back in self._others]
+        lost += [(name, why) for name, why in results if isinstance(why, str) and why]
+        return [Lost(".".join(name).lstrip("."), why) for name, why in lost]
 
-    def _note(self, value: Any, name: tuple[str, str], depth: int) -> None:
+    def _note(self, value: Any, name: Name, depth: int) -> None:
+        kind = type(value)
+        if kind in _PLAIN:
+            return
         if isinstance(value, Tensor):
             self._note_tensor(value, name)
-        elif isinstance(value, _HOLDING) and id(value) not in self._seen:
+            return
+        if isinstance(value, tuple):
+            for item in value if depth and len(value) <= _ENTRIES else ():
+                self._note(item, name, depth - 1)
+            return
+        if id(value) in self._seen:
+            return
+        if isinstance(value, _HOLDING):
             self._seen.add(id(value))
-            self._containers.append((value, dict(value) if isinstance(value, dict) else list(value)))
-            if depth and 0 < len(value) <= _ENTRIES:
-                for item in value.values() if isinstance(value, dict) else value:
-                    self._note(item, name, depth - 1)
+            self._note_container(value, name, depth)
+            return
+        put_back = _putting_back(value)
+        if put_back is not None:
+            self._seen.add(id(value))
+            self._others.append((name, put_back))
+        elif depth and (isinstance(value, nn.Module) or _is_followed(kind)):
+            self._seen.add(id(value))
+            self._note_object(value, name, depth)
 
-    def _note_tensor(self, tensor: Tensor, name: tuple[str, str]) -> None:
+    def _note_tensor(self, tensor: Tensor, name: Name) -> None:
         plain = type(tensor) is Tensor and tensor.layout is torch.strided and not tensor.is_inference()
         if id(tensor) in self._seen or not plain or isinstance(tensor, nn.Parameter):
             return
@@ -85,6 +163,45 @@ class Contents:
         with torch.inference_mode(False), torch.no_grad():
             numbers = tensor.detach().clone() if small else None
         self._tensors.append(_Written(tensor, version_of(tensor), numbers, name))
+
+    def _note_container(self, value: Any, name: Name, depth: int) -> None:
+        if len(value) > _ENTRIES:
+            count = len(value)
+            why = f"a {type(value).__name__} of more than {_ENTRIES:,} entries"
+            self._others.append((name, lambda: why if len(value) != count else ""))
+            return
+        self._containers.append((value, dict(value) if isinstance(value, dict) else list(value)))
+        if depth:
+            for item in value.values() if isinstance(value, dict) else value:
+                if type(item) not in _PLAIN:
+                    self._note(item, name, depth - 1)
+
+    def _note_object(self, value: Any, name: Name, depth: int) -> None:
+        """Note an object's attributes, those in slots too, and what they hold."""
+        if isinstance(value, nn.Module):  # one that is registered nowhere
+            for buffer in value.buffers(recurse=False):
+                # A batch norm writes its statistics without a trace in their versions.
+                self._seen.add(id(buffer))
+                self._others.append((name, partial(_put_numbers, buffer, buffer.detach().clone())))
+        attributes = getattr(value, "__dict__", None)
+        if attributes is not None:
+            self._note_container(attributes, name, depth)
+        slots = _slots(type(value))
+        if slots:
+            before = {slot: getattr(value, slot) for slot in slots if hasattr(value, slot)}
+            self._others.append((name, partial(_put_into_slots, value, slots, before)))
+            for item in before.values():
+                self._note(item, name, depth - 1)
+
+    def _note_class(self, kind: type, name: str) -> None:
+        self._seen.add(id(kind))
+        before = _class_attributes(kind)
+        self._others.append(((name, kind.__name__), partial(_put_into_class, kind, before)))
+        for key, value in before.items():
+            self._note(value, (name, key), _DEPTH)
+
+
+# -- Containers and attributes -----------------------------------------------------------------------------------------
 
 
 def _same(container: Any, before: Any) -> bool:
@@ -101,3 +218,163 @@ def _refill(container: Any, before: Any) -> None:
         container.update(before)
     else:
         container.extend(before)
+
+
+def _put_numbers(tensor: Tensor, before: Tensor) -> None:
+    if not torch.equal(tensor, before):
+        with torch.no_grad():
+            tensor.detach().copy_(before)
+
+
+@_once_per_class
+def _slots(kind: type) -> tuple[str, ...]:
+    listed = (vars(base).get("__slots__", ()) for base in kind.__mro__)
+    names = [name for slots in listed for name in ([slots] if isinstance(slots, str) else slots)]
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+
+
+def _put_into_slots(value: Any, slots: Collection[str], before: Mapping[str, Any]) -> None:
+    for slot in slots:
+        if slot not in before:
+            if hasattr(value, slot):
+                object.__delattr__(value, slot)
+        elif getattr(value, slot, None) is not before[slot]:
+            object.__setattr__(value, slot, before[slot])  # also of a frozen dataclass
+
+
+def _class_attributes(kind: type) -> dict[str, Any]:
+    """Return the values that a class holds: no functions, properties or other descriptors."""
+    return {
+        name: value
+        for name, value in vars(kind).items()
+        if not (name.startswith("__") or callable(value) or hasattr(value, "__get__"))
+    }
+
+
+def _put_into_class(kind: type, before: Mapping[str, Any]) -> None:
+    now = _class_attributes(kind)
+    for name in now.keys() - before.keys():
+        type.__delattr__(kind, name)
+    for name, value in before.items():
+        if now.get(name, before) is not value:
+            type.__setattr__(kind, name, value)
+
+
+# -- Whose objects are followed ----------------------------------------------------------------------------------------
+
+
+@_once_per_class
+def _own_classes(kind: type) -> tuple[type, ...]:
+    """Return the classes of a module that no library has made."""
+    return tuple(base for base in kind.__mro__ if not _is_library(base))
+
+
+@_once_per_class
+def _is_followed(kind: type) -> bool:
+    """Return whether objects of a class are followed: the user's own, and those that merely hold others."""
+    if kind.__module__ == "transformers.cache_utils":
+        return True
+    bases = [base for base in kind.__mro__ if base is not object]
+    return bool(bases) and all(
+        base in _INERT or base.__module__ in ("abc", "typing", "collections.abc") or not _is_library(base)
+        for base in bases
+        if not (issubclass(kind, _INERT) and base.__module__ in ("collections", "types"))
+    )
+
+
+@_once_per_class
+def _is_library(kind: type) -> bool:
+    root = (kind.__module__ or "").partition(".")[0]
+    if root in sys.stdlib_module_names and root != "__main__":
+        return True
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    return root in ("torch", "lrptrain") or any(f"/{each}/" in file.replace("\\", "/") for each in _LIBRARIES)
+
+
+# -- What is put back by a state of its own ----------------------------------------------------------------------------
+
+
+def _putting_back(value: Any) -> Callable[[], object] | None:
+    """Return what puts a generator, an array or bytes back, or tells that an iterator has moved; None for others."""
+    if isinstance(value, torch.Generator):
+        return partial(value.set_state, value.get_state())
+    if isinstance(value, np.random.RandomState):
+        return partial(value.set_state, value.get_state())
+    if isinstance(value, np.random.Generator):
+        return _putting_back(value.bit_generator)
+    if isinstance(value, np.random.BitGenerator):
+        return partial(setattr, value, "state", value.state)
+    if isinstance(value, random.Random):
+        return partial(value.setstate, value.getstate())
+    if isinstance(value, (bytearray, array)):
+        return partial(operator.setitem, value, slice(None), value[:])
+    if type(value) is np.ndarray and value.dtype != object and value.flags.writeable:
+        return _putting_back_array(value)
+    if isinstance(value, Iterator) and not _is_followed(type(value)):
+        place = _place_of(value)
+        return lambda: "" if _place_of(value) == place else "an iterator, which cannot be wound back"
+    return None
+
+
+def _putting_back_array(values: np.ndarray) -> Callable[[], object]:
+    if values.size <= _COPIED:
+        return partial(np.copyto, values, values.copy())
+    total = values.sum()
+    why = "an array too large for a copy; make it a buffer (register_buffer)"
+    return lambda: "" if np.array_equal(values.sum(), total, equal_nan=values.dtype.kind in "fc") else why
+
+
+def _place_of(iterator: Iterator[Any]) -> object:
+    """Return what tells how far an iterator is; the same for all places of one that does not say."""
+    if isinstance(iterator, GeneratorType):
+        frame = iterator.gi_frame
+        return None if frame is None else (frame.f_lasti, [*map(id, frame.f_locals.values())])
+    if isinstance(iterator, (itertools.count, itertools.repeat)):
+        return repr(iterator)
+    return operator.length_hint(iterator, -1)
+
+
+# -- Parameters --------------------------------------------------------------------------------------------------------
+
+
+# Which parameters each model's forward has been seen to write; nothing of a model that was not run yet.
+_WRITTEN_BY: WeakKeyDictionary[nn.Module, frozenset[str]] = WeakKeyDictionary()
+
+
+class Parameters:
+    """The parameters of a model, to be put back where its forward writes them, as the key encoder of MoCo is.
+
+    A parameter that is given other memory (`p.data = ...`) gets its own back, which takes no copy. Those that are
+    written in place are copied: all before the first call of a model, if there are not too many, then those that were
+    seen to be written.
+
+    Args:
+        model: The model; none of its weights are sharded.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        plain = [(name, p) for name, p in model.named_parameters() if type(p) is nn.Parameter and not p.is_meta]
+        self._held = [(name, p, p.data, version_of(p)) for name, p in plain]
+        known = _WRITTEN_BY.get(model)
+        few = sum(p.numel() for _, p in plain) <= _COPIED_PARAMETERS
+        names = {name for name, _ in plain} if known is None and few else known or ()
+        self._copies = {name: data.clone() for name, _, data, _ in self._held if name in names}
+
+    def restore(self) -> list[Lost]:
+        """Put back what has changed, and return what could not be."""
+        written = set(_WRITTEN_BY.get(self._model, ()))
+        lost = []
+        for name, parameter, data, version in self._held:
+            if parameter.data_ptr() != data.data_ptr() or parameter.shape != data.shape:
+                written.add(name)
+                parameter.data = data
+            elif version_of(parameter) == version:
+                continue
+            elif name not in self._copies:
+                lost.append(Lost(name, "a parameter that no copy was made of"))
+            written.add(name)
+            if name in self._copies:
+                data.copy_(self._copies[name])
+        _WRITTEN_BY[self._model] = frozenset(written)
+        return lost

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from lrptrain.relevance.contents import Contents
+from lrptrain.relevance.contents import Contents, Parameters
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.process_wide import in_turn
+from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.relevance.sharding.whole_weights import whole_weights
 
 
@@ -27,20 +28,26 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def preserved(model: nn.Module) -> Iterator[None]:
-    """Restore buffers, attributes of modules, what these hold, and the random state, also after an exception.
+def preserved(model: nn.Module, parameters: bool = True) -> Iterator[None]:
+    """Restore what a model's forward may change, and the random state, also after an exception.
 
-    The random state is that of Python, NumPy, torch and the model's devices. Threads take turns. Sharded weights are
-    read whole inside, for which all processes must come here; see `whole_weights`.
+    That is buffers, attributes of modules and what these lead to, attributes of the user's classes, and parameters; see
+    `contents`. What cannot be put back is named once. The random state is that of Python, NumPy, torch and the model's
+    devices. Threads take turns. Sharded weights are read whole inside, for which all processes must come here; see
+    `whole_weights`.
+
+    Args:
+        model: The model.
+        parameters: Whether parameters are restored, too; of sharded ones none are.
     """
-    with preserved_under_strategy(model), whole_weights(model):
+    with preserved_under_strategy(model, parameters), whole_weights(model):
         yield
 
 
 @contextmanager
-def preserved_under_strategy(model: nn.Module) -> Iterator[None]:
+def preserved_under_strategy(model: nn.Module, parameters: bool = True) -> Iterator[None]:
     """The same, but what runs the model inside runs it as its strategy does: sharded weights are left to that."""
-    with in_turn(), _random_state(model), _attributes(model):
+    with in_turn(), _random_state(model), _attributes(model, parameters and not is_sharded(model)):
         yield
 
 
@@ -59,11 +66,12 @@ def _random_state(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _attributes(model: nn.Module) -> Iterator[None]:
+def _attributes(model: nn.Module, with_parameters: bool) -> Iterator[None]:
     # TorchScript keeps its state where Python does not reach.
     named = [(n, module) for n, module in model.named_modules() if not isinstance(module, torch.jit.ScriptModule)]
     modules = [(name, module, _own_attributes(module), dict(module._buffers)) for name, module in named]
-    contents = Contents(((name, values) for name, _, values, _ in modules), model.buffers())
+    contents = Contents(((name, module, values) for name, module, values, _ in modules), model.buffers())
+    parameters = Parameters(model) if with_parameters else None
     # The graph of an earlier forward pass may hold the buffers themselves: copies are worked on, not written back.
     with torch.inference_mode(False):
         copies = {id(buffer): buffer.detach().clone() for buffer in model.buffers()}
@@ -75,12 +83,14 @@ def _attributes(model: nn.Module) -> Iterator[None]:
         for _, module, values, own_buffers in modules:
             _restore(vars(module), values)
             _restore(module._buffers, own_buffers)
-        for name in contents.restore():
+        lost = contents.restore()
+        if parameters is not None:
+            lost += parameters.restore()
+        for name, why in lost:
             warn_once(
                 model,
                 ("written", name),
-                f"the model writes into its tensor '{name}' in every call, which is too large to be put back after an "
-                "attribution; make it a buffer (register_buffer), which is",
+                f"the model changes {name!r} in its forward, and this cannot be put back after a map: it is {why}",
             )
 
 

@@ -84,7 +84,7 @@ def weights_of(trainer: "pl.Trainer", module: nn.Module, path: str) -> Iterator[
         checkpoint = trainer.strategy.load_checkpoint(path, weights_only=False)
         module.load_state_dict(checkpoint["state_dict"], strict=trainer.lightning_module.strict_loading)
 
-    with preserved(module):  # buffers are put back by it
+    with preserved(module, parameters=False):  # buffers are put back by it
         try:
             in_every_process(load)
             yield

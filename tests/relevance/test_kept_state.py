@@ -1,0 +1,328 @@
+"""State that a model keeps outside of buffers: as before after a map, or named once; and training is bit-identical."""
+
+import itertools
+import random
+from array import array
+from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque, namedtuple
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import lrptrain
+from lrptrain.relevance import contents
+
+Pair = namedtuple("Pair", "numbers name")
+
+
+class Plain:
+    def __init__(self):
+        self.count, self.inner = 0, SimpleNamespace(seen=[])
+
+    def step(self):
+        self.count += 1
+        self.inner.seen.append(self.count)
+        self.late = 1
+
+
+class Slots:
+    __slots__ = ("count", "late")
+
+    def __init__(self):
+        self.count = 0
+
+    def step(self):
+        self.count += 1
+        self.late = 1
+
+
+class Child(Slots):
+    __slots__ = ("more",)
+
+    def step(self):
+        super().step()
+        self.more = self.count
+
+
+@dataclass
+class Record:
+    values: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    values: list[int] = field(default_factory=list)
+
+
+class Walker:
+    """An iterator of the user's own."""
+
+    def __init__(self):
+        self.at = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.at += 1
+        return self.at
+
+
+def cache():
+    from transformers import DynamicCache
+
+    kept = DynamicCache()
+    kept.update(torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 3, 4), 0)
+    return kept
+
+
+def grow(kept):
+    kept.update(torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4), 0)
+
+
+def drawn(generator):
+    return torch.rand(1, generator=generator)
+
+
+def looked_at(value: Any) -> Any:
+    """The state of a thing, as values."""
+    if isinstance(value, torch.Generator):
+        return value.get_state().tolist()
+    if isinstance(value, np.random.Generator):
+        return str(value.bit_generator.state)
+    if isinstance(value, np.random.BitGenerator):
+        return str(value.state)
+    if isinstance(value, np.random.RandomState):
+        return str(value.get_state())
+    if isinstance(value, random.Random):
+        return value.getstate()
+    if isinstance(value, Tensor):
+        return value.tolist()
+    if type(value).__name__ == "DynamicCache":
+        return [(layer.keys.tolist(), layer.values.tolist()) for layer in value.layers]
+    if isinstance(value, nn.Module):
+        return {name: x.tolist() for name, x in value.state_dict().items()} | {"count": getattr(value, "count", None)}
+    if isinstance(value, Slots):
+        return {name: getattr(value, name, None) for name in ("count", "late", "more")}
+    if isinstance(value, (dict, UserDict)):
+        return {key: looked_at(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, deque, UserList)):
+        return [looked_at(item) for item in value]
+    if hasattr(value, "__dict__"):
+        return {name: looked_at(item) for name, item in vars(value).items()}
+    return repr(value)
+
+
+class Norm(nn.Module):
+    """A module that is registered nowhere, in training mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.count = nn.BatchNorm1d(3), 0
+
+    def step(self):
+        self.norm(torch.randn(4, 3))
+        self.count += 1
+
+
+KINDS: dict[str, tuple[Any, Any]] = {
+    "torch.Generator": (lambda: torch.Generator().manual_seed(0), drawn),
+    "NumPy generator": (lambda: np.random.default_rng(0), lambda v: v.random()),
+    "NumPy bit generator": (lambda: np.random.PCG64(0), lambda v: v.random_raw()),
+    "NumPy's legacy state": (lambda: np.random.RandomState(0), lambda v: v.rand()),
+    "random.Random": (lambda: random.Random(0), lambda v: v.random()),
+    "a plain object": (Plain, Plain.step),
+    "a namespace": (lambda: SimpleNamespace(n=0), lambda v: setattr(v, "n", v.n + 1)),
+    "a slotted object": (Slots, Slots.step),
+    "slots of a subclass": (Child, Child.step),
+    "a dataclass": (Record, lambda v: v.values.append(1)),
+    "a frozen dataclass": (Frozen, lambda v: v.values.append(1)),
+    "DynamicCache": (cache, grow),
+    "an array": (lambda: np.zeros(3), lambda v: v.__iadd__(1)),
+    "an array inside of a dict": (lambda: {"a": np.zeros(3)}, lambda v: v["a"].__iadd__(1)),
+    "a machine's array": (lambda: array("i", [0]), lambda v: v.append(1)),
+    "bytes": (lambda: bytearray(b"a"), lambda v: v.append(1)),
+    "a tuple of lists": (lambda: ([], [0]), lambda v: v[0].append(1)),
+    "a named tuple": (lambda: Pair([0], "x"), lambda v: v.numbers.append(1)),
+    "a list": (list, lambda v: v.append(1)),
+    "a dict": (dict, lambda v: v.update({len(v): 1})),
+    "a default dict": (lambda: defaultdict(list), lambda v: v["x"].append(1)),
+    "a counter": (Counter, lambda v: v.update("x")),
+    "an ordered dict": (lambda: OrderedDict(a=1), lambda v: v.update(a=2)),
+    "a deque": (lambda: deque([1], maxlen=2), lambda v: v.append(2)),
+    "a user dict": (UserDict, lambda v: v.update({len(v): 1})),
+    "a user list": (UserList, lambda v: v.append(1)),
+    "an iterator of one's own": (Walker, next),
+    "objects in objects": (lambda: {"x": [SimpleNamespace(y=Plain())]}, lambda v: v["x"][0].y.step()),
+    "a tensor": (lambda: torch.zeros(2), lambda v: v.add_(1)),
+    "a module in a list": (lambda: [Norm()], lambda v: v[0].step()),
+}
+NAMED: dict[str, tuple[Any, Any]] = {
+    "an iterator": (lambda: iter(list(range(9))), next),
+    "a count": (itertools.count, next),
+    "a generator": (lambda: (i for i in range(99)), next),
+    "a large vocabulary": (lambda: dict.fromkeys(range(5000)), lambda v: v.update({len(v): 1})),
+}
+
+
+class Model(nn.Module):
+    def __init__(self, kept: Any = None, change: Any = None):
+        super().__init__()
+        self.kept, self.change = kept, change
+        self.conv, self.head = nn.Conv2d(3, 4, 4, 4), nn.Linear(4, 2)
+
+    def forward(self, image: Tensor) -> Tensor:
+        if self.change is not None:
+            self.change(self.kept)
+        return self.head(self.conv(image).relu().mean((2, 3)))
+
+
+def images() -> Tensor:
+    return torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "leave_one_out"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_as_before(kind, method):
+    make, change = KINDS[kind]
+    model = Model(make(), change)
+    before, held = looked_at(model.kept), model.kept
+    lrptrain.attribute(model, images(), 1, method)
+    assert looked_at(model.kept) == before
+    assert model.kept is held
+    change(model.kept)
+    if kind != "a namespace":
+        assert looked_at(model.kept) != before, "the test sees a change"
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_what_cannot_be_put_back_is_named_once(kind, recwarn):
+    make, change = NAMED[kind]
+    model = Model(make(), change)
+    with pytest.warns(
+        lrptrain.RelevanceWarning, match="the model changes 'kept' in its forward, and this cannot be put"
+    ):
+        lrptrain.attribute(model, images(), 1, "attnlrp")
+    recwarn.clear()
+    lrptrain.attribute(model, images(), 1, "attnlrp")
+    lrptrain.attribute(Model(make()), images(), 1, "attnlrp")
+    assert not [each for each in recwarn if "cannot be put back" in str(each.message)]
+
+
+def test_attributes_of_classes():
+    class Counting(Model):
+        calls = 0
+        seen: ClassVar[list[int]] = []
+
+        def forward(self, image: Tensor) -> Tensor:
+            type(self).calls += 1
+            type(self).late = 1  # type: ignore[attr-defined]
+            self.seen.append(1)
+            return super().forward(image)
+
+    lrptrain.attribute(Counting(), images(), 1, "attnlrp")
+    assert Counting.calls == 0
+    assert Counting.seen == []
+    assert not hasattr(Counting, "late")
+
+
+class Momentum(Model):
+    """As MoCo: a second head follows the first one, in place or by new memory."""
+
+    def __init__(self, in_place: bool):
+        super().__init__()
+        self.key, self.in_place = nn.Linear(4, 2), in_place
+
+    def forward(self, image: Tensor) -> Tensor:
+        with torch.no_grad():
+            for key, query in zip(self.key.parameters(), self.head.parameters(), strict=True):
+                if self.in_place:
+                    key.mul_(0.9).add_(query, alpha=0.1)
+                else:
+                    key.data = 0.9 * key.data + 0.1 * query.data
+        return super().forward(image) + 0 * self.key.weight.sum()
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_parameters_that_the_forward_updates(in_place):
+    model = Momentum(in_place)
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    held = dict(model.named_parameters())
+    for _ in range(3):
+        lrptrain.attribute(model, images(), 1, "attnlrp")
+        assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
+    assert all(held[name] is x for name, x in model.named_parameters())
+
+
+def test_parameters_that_are_too_many_for_a_copy_are_named_and_then_copied(monkeypatch):
+    monkeypatch.setattr(contents, "_COPIED_PARAMETERS", 5)
+    model = Momentum(in_place=True)
+    with pytest.warns(lrptrain.RelevanceWarning, match="changes 'key.(weight|bias)' in its forward"):
+        lrptrain.attribute(model, images(), 1, "attnlrp")
+    after = {name: x.clone() for name, x in model.state_dict().items()}
+    lrptrain.attribute(model, images(), 1, "attnlrp")
+    assert all(torch.equal(x, after[name]) for name, x in model.state_dict().items())
+
+
+def test_what_a_library_made_is_left_alone():
+    """A trainer, a logger or a data set that a model knows is none of its forward's state."""
+    import logging
+    import threading
+
+    from torch.utils.data import DataLoader, TensorDataset
+
+    class Own(TensorDataset):
+        pass
+
+    kept: dict[str, Any] = {
+        "logger": logging.getLogger("x"),
+        "lock": threading.Lock(),
+        "data": DataLoader(Own(images())),
+    }
+
+    def change(values):
+        values["logger"].level = 17
+        values["data"].dataset.tensors[0].add_(1)
+
+    model = Model(kept, change)
+    lrptrain.attribute(model, images(), 1, "attnlrp")
+    assert kept["logger"].level == 17
+
+
+@pytest.mark.parametrize("kind", ["torch.Generator", "NumPy generator", "DynamicCache", "a slotted object"])
+def test_training_is_bit_identical_with_a_monitor(kind, tmp_path):
+    make, change = KINDS[kind]
+    weights = []
+    for watched in (False, True):
+        torch.manual_seed(0)
+        model = Noisy(make(), change)
+        batches = [{"image": torch.randn(8, 3, 16, 16), "label": torch.arange(8) % 2} for _ in range(3)]
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        watching = lrptrain.Monitor(model, batches, tmp_path, max_samples=8, progress_bar=False) if watched else None
+        for epoch in range(2):
+            for batch in batches:
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(batch["image"]), batch["label"]).backward()
+                optimizer.step()
+            if watching is not None:
+                watching.evaluate(epoch)
+        weights.append((model.state_dict(), looked_at(model.kept)))
+    assert weights[0][1] == weights[1][1]
+    assert all(torch.equal(x, weights[1][0][name]) for name, x in weights[0][0].items())
+
+
+class Noisy(Model):
+    """What it keeps decides what it computes."""
+
+    def forward(self, image: Tensor) -> Tensor:
+        drawn = self.change(self.kept)
+        noise = float(drawn) if isinstance(drawn, (float, Tensor)) else float(len(str(looked_at(self.kept))) % 7) / 7
+        return super().forward(image) * (1 + 0.1 * noise)
+
+    def __init__(self, kept: Any, change: Any):
+        super().__init__(kept, None)
+        self.change = change
