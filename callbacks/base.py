@@ -3,12 +3,11 @@
 Trainers of both packages take callbacks of either.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from lightning_utilities.core import rank_zero as rank_zero_module
 
-from lrptrain.terminal import WrappedWarning
+from lrptrain.terminal import WrappedWarning, harmless
 from lrptrain.trainers.emphasis import for_logger, spoken_by
 
 if TYPE_CHECKING:
@@ -30,8 +29,11 @@ else:
 
 __all__ = ["Callback", "Checkpoint", "inform", "warn"]
 
-warn = partial(rank_zero_warn, category=WrappedWarning)
-"""Warn the user as Lightning does, in the first process."""
+
+def warn(message: str) -> None:
+    """Warn the user as Lightning does, in the first process; no training ends with it."""
+    with harmless(message):
+        rank_zero_warn(message, category=WrappedWarning, stacklevel=7)
 
 
 def inform(message: str) -> None:

@@ -1,8 +1,12 @@
 """What is said on a terminal: lines of at most 80 columns, broken between words."""
 
+import logging
 import os
 import sys
 import textwrap
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 WIDTH = 80
@@ -20,6 +24,53 @@ class WrappedWarning(UserWarning):
         message = super().__format__(format_spec)
         # Below the path, whose length is not known here.
         return f"\n{fitted(f'  {message}')}" if is_terminal(sys.stderr) else message
+
+
+MAY_RAISE = False
+"""Whether a program that makes errors of warnings gets one for those that are said amid a training: in tests alone."""
+
+
+@contextmanager
+def harmless(message: str) -> Iterator[None]:
+    """Log a warning where the program makes an error of it: what is said to a user must not end a training.
+
+    Args:
+        message: The message of the warning that is given inside.
+    """
+    try:
+        yield
+    except Warning:
+        if MAY_RAISE:
+            raise
+        logging.getLogger("lrptrain").warning(message)
+
+
+def give_warning(message: str, stacklevel: int = 2) -> None:
+    """Warn the user amid a training, which goes on whatever the program does with warnings.
+
+    Args:
+        message: What is said.
+        stacklevel: As for `warnings.warn`, from who calls this.
+    """
+    with harmless(message):
+        warnings.warn(message, WrappedWarning, stacklevel=stacklevel + 3)
+
+
+@contextmanager
+def no_errors_of(category: type[Warning]) -> Iterator[None]:
+    """Show warnings of a category inside of which the program would make errors.
+
+    Args:
+        category: The class of warnings.
+    """
+    general = (filter for filter in warnings.filters if filter[1] is None and issubclass(category, filter[2]))
+    action = next((filter[0] for filter in general), "default")
+    if action != "error" or MAY_RAISE:
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", category)
+        yield
 
 
 def fitted(message: str) -> str:

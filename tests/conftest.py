@@ -24,6 +24,16 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def warnings_are_errors() -> Iterator[None]:
+    """What a training would only log, since it must go on, ends a test that did not expect it."""
+    from lrptrain import terminal
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(terminal, "MAY_RAISE", True)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def unsynced_disk() -> Iterator[None]:
     """No test cuts the power, and to wait for the disk after each of ten thousands of small files takes minutes."""
     with pytest.MonkeyPatch.context() as patch:

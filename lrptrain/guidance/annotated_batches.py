@@ -1,6 +1,5 @@
 """Read the batches of a training: which samples are guided, and where their evidence is."""
 
-import warnings
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.guidance.evidence import evidence, guidable_samples, in_annotated_fraction, without_annotation
 from lrptrain.guidance.named_parts import NamedParts
-from lrptrain.terminal import WrappedWarning
+from lrptrain.terminal import give_warning
 from lrptrain.trainers.failures import Failures
 
 
@@ -125,11 +124,9 @@ class AnnotatedBatches:
             if not worked or self.failed.on_error == "raise":
                 raise ValueError(f"{self.failed.callback} cannot use {name}: {problem}")
             if not self.left_out:
-                warnings.warn(
+                give_warning(
                     f"{self.failed.callback} leaves out {name}: {problem}. This is said once; `guidance/left_out` "
                     "counts",
-                    WrappedWarning,
-                    stacklevel=2,
                 )
             self.left_out += 1
         return without_annotation(columns, problems) if problems else columns

@@ -1,6 +1,5 @@
 """One guided step: listen to the user's forward pass, and add the guidance on it to the loss."""
 
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from lrptrain.relevance.preserve import unwrap
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import Tape
-from lrptrain.terminal import WrappedWarning
+from lrptrain.terminal import give_warning
 from lrptrain.trainers.discover import choice_of_parts, whole_batch
 from lrptrain.trainers.held_back import note_teller
 from lrptrain.trainers.processes import Processes
@@ -362,12 +361,10 @@ class GuidedStep:
             return f"{int(displaced.sum())} of {len(displaced)}"
         if int(unmatched.sum()) >= max(2.0, len(unmatched) / 2) and not training.unmatched:
             training.unmatched = True
-            warnings.warn(
+            give_warning(
                 f"{training.name}: in {int(unmatched.sum())} of {len(unmatched)} images, nothing of what the batch "
                 f"holds is found in what {type(self.model).__name__} is given. If the training step crops or turns "
                 "them, their annotations mark the wrong places: augment images and masks together",
-                WrappedWarning,
-                stacklevel=2,
             )
         return ""
 

@@ -16,7 +16,6 @@ only when it is complete.
 """
 
 import html
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -36,7 +35,7 @@ from lrptrain.loggers.inputs import write_inputs
 from lrptrain.loggers.metrics import COST, LoggedMetric
 from lrptrain.loggers.record import ClassMap, EpochRecord
 from lrptrain.loggers.timeline import EVENTS, Moment, read_timeline, stands
-from lrptrain.terminal import WrappedWarning
+from lrptrain.terminal import give_warning
 
 MAP = "map_"  # the prefix of columns of maps, such as `map_label`
 SAMPLES = "samples"  # the folder of the tables, one for each evaluation
@@ -166,11 +165,9 @@ class RecordWriter:
         full = size >= self.max_mb
         if full and not self._warned:
             self._warned = True
-            warnings.warn(
+            give_warning(
                 f"The run's record {str(folder)!r} has {size:.0f} MB, and its budget is max_record_mb={self.max_mb:g}: "
                 "scores, findings and maps are still written, pictures no longer",
-                WrappedWarning,
-                stacklevel=2,
             )
         within_budget = _without_pictures(record) if full else record
         write_record(folder, within_budget, self.max_mb - size, marks)

@@ -63,6 +63,7 @@ from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.remarks import ZERO_LOGIT
 from lrptrain.relevance.sharding.shards import own_name
 from lrptrain.relevance.types import RelevanceWarning
+from lrptrain.terminal import no_errors_of
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.held_back import guiding, held_back
@@ -257,7 +258,7 @@ class MonitorCore:
         """Count the time inside as the monitor's, and a failure as one; `activity` goes into the warning."""
         started = time.monotonic()
         try:
-            with self.failures.caught(activity), self.clock.timed():
+            with self.failures.caught(activity), self.clock.timed(), no_errors_of(RelevanceWarning):
                 yield
         finally:
             if self._budget is not None:
@@ -277,7 +278,7 @@ class MonitorCore:
         self._mention_unread(context, batch, contract_batch)
         rows = range(min(batch_length(contract_batch), self.config.batch_size))
         samples = [take(contract_batch, row, row) for row in rows]
-        with preserved(context.module), warnings.catch_warnings():
+        with preserved(context.module), no_errors_of(RelevanceWarning), warnings.catch_warnings():
             # A head that begins with zeros, as torchvision's, has nothing to explain yet.
             warnings.filterwarnings("ignore", f".*{ZERO_LOGIT}", RelevanceWarning)
             evaluation = self._first_evaluation(context, samples, contract_batch)

@@ -1,12 +1,11 @@
 """Failures that must not end a training run: reported once, and counted."""
 
 import traceback
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from lrptrain.terminal import WrappedWarning
+from lrptrain.terminal import give_warning
 
 
 class Failures:
@@ -42,11 +41,9 @@ class Failures:
         if self.count == 1:
             # The last calls are where it failed; all of them would be Lightning's loops.
             frames = "".join(traceback.format_tb(error.__traceback__)[-3:])
-            warnings.warn(
+            give_warning(
                 f"{self.callback} failed while {activity}: {describe_error(error)}\n{frames}"
                 "Training goes on; this is said once, and the logged value `failures` counts.",
-                WrappedWarning,
-                stacklevel=2,
             )
 
     def note_part(self, part: str, error: Exception) -> None:
@@ -64,11 +61,9 @@ class Failures:
             raise error
         if part not in self._failed_parts:
             self._failed_parts.add(part)
-            warnings.warn(
+            give_warning(
                 f"{self.callback} goes on without {part}, which failed: {describe_error(error)} "
                 '(on_error="raise" shows where)',
-                WrappedWarning,
-                stacklevel=2,
             )
 
 

@@ -2,9 +2,8 @@
 
 import logging
 import os
-import warnings
 
-from lrptrain.terminal import WrappedWarning
+from lrptrain.terminal import give_warning
 from lrptrain.trainers.emphasis import for_logger, spoken_by
 from lrptrain.trainers.processes import rank_and_size
 
@@ -38,4 +37,4 @@ def inform(message: str) -> None:
 def warn(message: str) -> None:
     """Warn the user."""
     if is_first_process():
-        warnings.warn(message, WrappedWarning, stacklevel=3)
+        give_warning(message)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from lrptrain.files import write_json
 from lrptrain.render.front import draw_front
-from lrptrain.terminal import WrappedWarning
+from lrptrain.terminal import give_warning
 from lrptrain.trainers.failures import describe_error
 
 Direction = Literal["max", "min"]
@@ -108,7 +107,7 @@ def write_front(folder: Path, points: Sequence[ParetoPoint], metrics: Mapping[st
         except ImportError:
             pass
         except Exception as error:  # a picture must not end a training run
-            warnings.warn(f"{PICTURE} was not drawn: {describe_error(error)}", WrappedWarning, stacklevel=2)
+            give_warning(f"{PICTURE} was not drawn: {describe_error(error)}")
 
 
 def read_points(folder: Path) -> list[ParetoPoint]:

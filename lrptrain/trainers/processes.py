@@ -1,6 +1,7 @@
 """The few collectives that callbacks need; every process must take part in each, also one that failed."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -143,7 +144,9 @@ class SharedText:
 
     def __init__(self, size: int = 4096) -> None:
         # torch.multiprocessing hands a tensor in shared memory on as what it is, not as a copy of its values.
-        self._bytes = torch.zeros(size, dtype=torch.uint8).share_memory_()
+        self._bytes = torch.zeros(size, dtype=torch.uint8)
+        with suppress(RuntimeError, OSError):  # none is left: then started processes have what they write to themselves
+            self._bytes.share_memory_()
 
     @property
     def text(self) -> str:

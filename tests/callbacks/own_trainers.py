@@ -1,5 +1,7 @@
 """The same data and model in three trainers, as strangers would write them, each with a monitor of all samples."""
 
+from typing import Any
+
 import pytorch_lightning as pl
 import torch
 from setting import trainer
@@ -11,6 +13,7 @@ import lrptrain
 from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
 
 N = 24
+ALL: dict[str, Any] = {"max_samples": N, "on_error": "raise"}
 
 
 class Rows(Dataset):
@@ -50,14 +53,14 @@ class Module(pl.LightningModule):
 
 
 def in_lightning(folder, model, columns, options):
-    watching = RelevanceMonitor(max_samples=N, budget=None, on_error="raise", **options)
+    watching = RelevanceMonitor(**{**ALL, "budget": None, **options})
     loader = DataLoader(Rows(columns, "label"), 8)
     trainer(folder, watching, max_epochs=1).fit(Module(model), loader, loader)
     return watching
 
 
 def in_transformers(folder, model, columns, options):
-    watching = RelevanceMonitorCallback(max_samples=N, budget=None, on_error="raise", **options)
+    watching = RelevanceMonitorCallback(**{**ALL, "budget": None, **options})
     arguments = TrainingArguments(
         folder,
         num_train_epochs=1,
@@ -79,6 +82,6 @@ def step(model, batch):
 
 def in_a_loop(folder, model, columns, options):
     loader = DataLoader(Rows(columns, "label"), 8)
-    with lrptrain.Monitor(model, loader, folder, max_samples=N, on_error="raise", step=step, **options) as watching:
+    with lrptrain.Monitor(model, loader, folder, step=step, **{**ALL, **options}) as watching:
         watching.evaluate(0)
     return watching
