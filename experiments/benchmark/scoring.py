@@ -176,12 +176,19 @@ def _earlier_score(name: str) -> Score:
     return score
 
 
+def _plain_data_alone(run: Run) -> float:
+    """How well plain features foretell answers and labels: neither maps nor interventions, and no model of its own."""
+    answers, labels = (_last(BARE, f"{what} predictability")(run) for what in ("plain", "label"))
+    return float(np.sqrt(answers * labels))
+
+
 WITH_OWN_CODE = (
     *SCORED[:4],
     Detector("earlier score with annotations", _earlier_score(ANNOTATED)),
     Detector("earlier score without annotations", _earlier_score(BARE)),
     *SCORED[4:7],
     Detector("label predictability", _last(BARE, "label predictability")),
+    Detector("plain data alone, no maps", _plain_data_alone),
     *SCORED[7:],
     rival("cleanlab Datalab"),
     rival("corelay SpRAy"),
