@@ -201,7 +201,7 @@ class ParetoCheckpoint(Checkpoint):
         # After the new one is safe; and only files of this run's own folder, for a resumed run's point may lie
         # elsewhere.
         for path in dropped:
-            if path is not None and path != point.path and path.is_relative_to(folder):
+            if path is not None and path != point.path and path.resolve().parent == folder.resolve():
                 trainer.strategy.remove_checkpoint(path)
         if trainer.is_global_zero:
             write_front(folder, self.points, self.metrics, self.plot)

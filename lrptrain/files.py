@@ -4,12 +4,60 @@ import hashlib
 import json
 import math
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 _LONGEST_NAME = 150
+MOST_BYTES = 2**28
+"""A record, an index or a config that is read at once has less: a line of `events.jsonl` has some 50 kB."""
+
+
+def read_whole(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Return what a regular file holds.
+
+    Args:
+        path: The file, or a link to one. A pipe would wait for its writer, and a device has no end.
+        most: The most bytes that it may hold; it is read up to there.
+
+    Raises:
+        OSError: If it is not there, is no regular file, or holds more.
+    """
+    # Looked at first, since to open a device may do something; then again what was opened, which may be another file.
+    check_regular(path)
+    # Without this flag (Windows has no pipes of that kind), to open a pipe is to wait for its writer.
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
+        check_regular(path, os.fstat(file.fileno()))
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(f"{path} holds more than {most / 1e6:.0f} MB")
+    return content
+
+
+def check_regular(path: Path, about: os.stat_result | None = None) -> None:
+    """Refuse what is no regular file, nor a link to one, before it is opened.
+
+    Args:
+        path: The file.
+        about: What is known of it; None to ask.
+
+    Raises:
+        OSError: If it is not there, or a folder, a pipe, a socket or a device.
+    """
+    if not stat.S_ISREG((about or os.stat(path)).st_mode):
+        raise OSError(f"{path} is no regular file")
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """Return the text of a regular file in UTF-8; see `read_whole`.
+
+    Raises:
+        OSError: See `read_whole`.
+        ValueError: If it is no UTF-8.
+    """
+    return read_whole(path, most).decode()
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -106,6 +154,11 @@ def file_name_of(sample_id: int | str) -> str:
         # The hash tells long names apart that begin alike.
         name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
     return name
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether a name that somebody else wrote names a file in a folder, and none elsewhere."""
+    return name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
 
 
 def folder_size_mb(folder: Path) -> float:

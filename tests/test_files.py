@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from lrptrain.files import append_json_line, file_name_of, folder_size_mb, to_json, write_atomically, write_json
+from lrptrain.files import (
+    append_json_line,
+    file_name_of,
+    folder_size_mb,
+    is_file_name,
+    read_text,
+    read_whole,
+    to_json,
+    write_atomically,
+    write_json,
+)
 
 VALUE = {
     "nan": math.nan,
@@ -116,3 +126,30 @@ def test_sizes_and_names(tmp_path):
     assert names[:3] == ["a%2Fb", "a_b", "7"]
     assert len(set(names)) == 5
     assert max(map(len, names)) < 200
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_what_has_no_end_is_not_read(make, tmp_path):
+    make(tmp_path / "file")
+    with pytest.raises(OSError, match="is no regular file"):
+        read_whole(tmp_path / "file")
+
+
+def test_a_file_is_read_up_to_a_size(tmp_path):
+    (tmp_path / "file").write_bytes("grün\r\n".encode())
+    assert read_whole(tmp_path / "file", 7) == "grün\r\n".encode()
+    assert read_text(tmp_path / "file") == "grün\r\n"
+    with pytest.raises(OSError, match="holds more than 0 MB"):
+        read_whole(tmp_path / "file", 6)
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    assert len(read_whole(tmp_path / "link")) == 7
+    with pytest.raises(FileNotFoundError):
+        read_whole(tmp_path / "absent")
+
+
+FILE_NAMES = ("a", "a b%2F", "..a")
+
+
+@pytest.mark.parametrize("name", [*FILE_NAMES, "..", ".", "", "a/b", "/a", "a\\b", "a\0"])
+def test_the_name_of_a_file_leads_nowhere_else(name):
+    assert is_file_name(name) == (name in FILE_NAMES)

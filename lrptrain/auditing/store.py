@@ -8,7 +8,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.files import append_json_line
+from lrptrain.files import append_json_line, read_text
 
 Values = dict[str, Any]
 """What a test measured: by name a number, a list of numbers (one per sample), or a dict of such."""
@@ -32,7 +32,7 @@ class Store:
         self.path = path
         self._entries: dict[str, Values] = {}
         if path is not None and path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines():
+            for line in read_text(path).splitlines():
                 self._read(line)
 
     def get(self, key: str) -> Values | None:
@@ -50,9 +50,9 @@ class Store:
     def _read(self, line: str) -> None:
         try:
             entry = json.loads(line)
-        except json.JSONDecodeError:
+            self._entries[entry["key"]] = _with_nan(entry["values"])
+        except (ValueError, TypeError, KeyError, RecursionError):
             return
-        self._entries[entry["key"]] = _with_nan(entry["values"])
 
 
 def _with_nan(value: Any) -> Any:

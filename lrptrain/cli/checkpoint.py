@@ -1,10 +1,15 @@
-"""A Lightning checkpoint, read as data: no object of it is made unless the user trusts the file."""
+"""The one door through which checkpoints come: read as data, of which nothing is made unless the user trusts the file.
+
+What of a file that is not trusted may become an argument, `lrptrain.cli.untrusted` says.
+"""
 
 import pickle
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 INSTANTIATORS = ("pytorch_lightning.cli.instantiate_module", "lightning.pytorch.cli.instantiate_module")
 """Functions with which Lightning makes a module from what LightningCLI saved; a checkpoint may name no other."""
@@ -26,13 +31,54 @@ class Checkpoint:
 
     @property
     def module_settings(self) -> dict[str, Any]:
-        """The arguments of the LightningModule, as far as it saved them."""
-        return _plain_dict(self.content.get("hyper_parameters"))
+        """The arguments of the LightningModule, as far as it saved them; what they say, to be read as text."""
+        return self._settings("hyper_parameters")
 
     @property
     def datamodule_settings(self) -> dict[str, Any]:
-        """The arguments of the datamodule that it was trained with, as far as it saved them."""
-        return _plain_dict(self.content.get("datamodule_hyper_parameters"))
+        """The arguments of the datamodule that it was trained with, as far as it saved them; to be read as text."""
+        return self._settings("datamodule_hyper_parameters")
+
+    def module_arguments(self, made: type) -> dict[str, Any]:
+        """Return what the constructor of a LightningModule may be given of the arguments that were saved.
+
+        Raises:
+            ValueError: If an argument may not come from a file that is not trusted.
+        """
+        saved = self.module_settings
+        if name := self.content.get("hparams_name"):
+            # `save_hyperparameters(config)` saves one argument, `config`, in the place of all.
+            saved = saved if name == "kwargs" else {str(name): saved}
+        return self._arguments(made, saved)
+
+    def datamodule_arguments(self, made: type) -> dict[str, Any]:
+        """Return what the constructor of a datamodule may be given of the arguments that were saved.
+
+        Raises:
+            ValueError: As `module_arguments`.
+        """
+        return self._arguments(made, self.datamodule_settings)
+
+    def _arguments(self, made: type, saved: dict[str, Any]) -> dict[str, Any]:
+        from lrptrain.cli.untrusted import RefusedError, arguments_of, weights_in
+
+        # Names that begin with "_" are Lightning's own, such as `_class_path`.
+        own = {name: value for name, value in saved.items() if not str(name).startswith("_")}
+        if self.trust:
+            return own
+        try:
+            return arguments_of(made, own, weights_in(self.content.get("state_dict")))
+        except RefusedError as error:
+            raise refusal(self.path, str(error)) from error
+
+    def _settings(self, key: str) -> dict[str, Any]:
+        settings = self.content.get(key)
+        return dict(settings) if isinstance(settings, Mapping) else {}
+
+
+def refusal(path: str, what: str) -> ValueError:
+    """Return the error that a checkpoint asks for what it may not without trust."""
+    return ValueError(f"{path!r} asks for {what}: if you trust its origin, pass --trust true")
 
 
 def read_checkpoint(path: str, trust: bool = False) -> Checkpoint:
@@ -40,16 +86,24 @@ def read_checkpoint(path: str, trust: bool = False) -> Checkpoint:
 
     Args:
         path: Path of the file.
-        trust: Whether it may hold objects of any class, whose making runs code that the file brings.
+        trust: Whether it may hold objects of any class, whose making runs code that the file brings, and name classes
+            to import.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it holds objects and is not trusted, or is no checkpoint.
+        ValueError: If it holds objects, or asks for code, and is not trusted; or is no checkpoint.
     """
     import torch
 
+    from lrptrain.cli.dotted import find_modules_here
+    from lrptrain.cli.untrusted import RefusedError, check_plain
+
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no checkpoint {path!r}")
+    if trust:
+        find_modules_here()  # its objects may be of the user's own classes
+    else:
+        _check_archive(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=not trust)
     except pickle.UnpicklingError as error:
@@ -60,19 +114,39 @@ def read_checkpoint(path: str, trust: bool = False) -> Checkpoint:
             f"{path!r} holds more than numbers and texts ({name[1]}): to load such objects runs code from the file; "
             "if you trust its origin, pass --trust true"
         ) from error
-    except (RuntimeError, EOFError, AttributeError, ImportError, OSError) as error:
+    except Exception as error:  # a damaged file can fail in any way
         # A file that is cut short is an OSError without its name, and an empty one an EOFError without a word.
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"{path!r} cannot be read as a checkpoint: {reason}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path!r} holds a {type(content).__name__}: it is no checkpoint of a LightningModule")
-    instantiator = _plain_dict(content.get("hyper_parameters")).get("_instantiator")
-    if not trust and instantiator not in (None, *INSTANTIATORS):
-        raise ValueError(
-            f"{path!r} asks for a function to be called, {instantiator}: if you trust its origin, pass --trust true"
-        )
-    return Checkpoint(path, content, trust)
+    if trust:
+        return Checkpoint(path, content, trust)
+    try:
+        for key in ("hyper_parameters", "datamodule_hyper_parameters"):
+            settings = content.get(key) or {}
+            if not isinstance(settings, Mapping):
+                raise RefusedError(f"{key} that are a {type(settings).__name__}")
+            # LightningCLI's own: it is not called where the file is not trusted.
+            if settings.get("_instantiator") not in (None, *INSTANTIATORS):
+                raise RefusedError(f"a function to be called, {settings['_instantiator']}")
+            check_plain(settings)
+    except RefusedError as error:
+        raise refusal(path, str(error)) from error
+    return Checkpoint(path, content)
 
 
-def _plain_dict(settings: Any) -> dict[str, Any]:
-    return dict(settings) if settings else {}
+def _check_archive(path: str) -> None:
+    """Refuse an archive that unpacks to more than it has bytes: torch writes tensors as they are.
+
+    Raises:
+        ValueError: If it does.
+    """
+    try:
+        with ZipFile(path) as archive:
+            parts = archive.infolist()
+    except (BadZipFile, OSError, ValueError, NotImplementedError):
+        return  # of another format, or damaged, which torch says
+    packed = any(part.compress_type != ZIP_STORED for part in parts)
+    if packed or sum(part.file_size for part in parts) > Path(path).stat().st_size:
+        raise ValueError(f"{path!r} is packed, as no checkpoint is: it would take more memory than it has bytes")

@@ -19,6 +19,7 @@ from lrptrain.cli.dotted import (
     required_parameters,
     split_call,
 )
+from lrptrain.cli.untrusted import ready_class
 
 Split = Literal["train", "val", "test"]
 
@@ -39,20 +40,20 @@ def load_data(checkpoint: Checkpoint, data: str | None) -> Any:
         ValueError: If there are no such data, they cannot be made, or the checkpoint does not name them.
     """
     if data is None:
-        return _parsed(saved_data(checkpoint))
+        return _named_by(checkpoint)
     if is_config(data):
         return _parsed(read_section(data, "data"))
     path, arguments = split_call(data, "data")
     return _made(path, find_object(path, "data", "a LightningDataModule or a loader"), arguments)
 
 
-def saved_data(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return class and arguments of the datamodule that a checkpoint was trained with.
+def _named_by(checkpoint: Checkpoint) -> Any:
+    """Return the datamodule that a checkpoint was trained with.
 
     The class is saved by `lrptrain fit`; without it, a datamodule of this project is recognised by its arguments.
 
     Raises:
-        ValueError: If it does not say.
+        ValueError: If it does not say, or names a class of others and is not trusted.
     """
     from lrptrain import data
 
@@ -68,7 +69,15 @@ def saved_data(checkpoint: Checkpoint) -> dict[str, Any]:
         raise ValueError(
             "the checkpoint does not say which data it was trained with: pass --data package.DataModule, or a config"
         )
-    return {"class_path": path, "init_args": settings}
+    made = ready_class(path, "lrptrain.data")
+    if made is not None:
+        return _called(path, made, checkpoint.datamodule_arguments(made))
+    if checkpoint.trust:
+        return _parsed({"class_path": path, "init_args": settings})
+    raise ValueError(
+        f"{checkpoint.path!r} names the data {path}, which are not imported for it: if they are yours pass --data "
+        f"{path}, or --trust true"
+    )
 
 
 def name_of(data: Any) -> str:

@@ -10,9 +10,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from lrptrain.cli.yaml_text import load_yaml
 from lrptrain.extras import require
+from lrptrain.files import read_text
 
+LONGEST = 300
+"""Characters of an error that are told: some hold all that a file says."""
 CONFIG_ENDINGS = (".yaml", ".yml", ".json")
+
+
+def find_modules_here() -> None:
+    """Let modules of the working directory be imported, as `python -m lrptrain` does.
+
+    The installed command has its own folder on the path instead, where nobody keeps a LightningModule. Only what the
+    user names is looked for there: a verb that reads a stranger's folder must not import a `wandb.py` that lies in it.
+    """
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
 
 
 def is_config(text: str) -> bool:
@@ -29,11 +43,10 @@ def read_section(config: str, section: str) -> dict[str, Any]:
     """
     if not Path(config).is_file():
         raise FileNotFoundError(f"there is no config {config!r}")
-    yaml = require("yaml", "cli")
     try:
-        content = yaml.safe_load(Path(config).read_text(encoding="utf-8")) or {}
-    except yaml.YAMLError as error:
-        raise ValueError(f"{config} is no YAML: {' '.join(str(error).split())}") from error
+        content = load_yaml(read_text(Path(config))) or {}
+    except ValueError as error:
+        raise ValueError(f"{config} is {error}") from error
     values = content.get(section) if isinstance(content, dict) else None
     # `class_path` may stand alone, as LightningCLI allows it.
     values = {"class_path": values} if isinstance(values, str) else values
@@ -57,6 +70,7 @@ def made_from_section(section: str, values: Mapping[str, Any], base: type) -> An
     Raises:
         argparse.ArgumentError: If there is no such class, or it does not take the arguments.
     """
+    find_modules_here()
     parser = require("jsonargparse", "cli").ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(base, section)
     instantiate = getattr(parser, "instantiate", None) or parser.instantiate_classes  # its name before 4.49
@@ -107,6 +121,7 @@ def find_object(path: str, option: str, kind: str) -> Any:
     package, _, name = path.rpartition(".")
     if not package:
         raise ValueError(f"--{option} {path!r} is not the dotted path of {kind}: write it as package.{path}")
+    find_modules_here()
     try:
         return getattr(import_module(package), name)
     except (ImportError, AttributeError, ValueError) as error:
@@ -117,7 +132,8 @@ def find_object(path: str, option: str, kind: str) -> Any:
 
 def described(error: BaseException) -> str:
     """Return the kind, message and place of an error of the user's code in one line."""
-    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    said = " ".join(str(error).split())
+    text = f"{type(error).__name__}: {said if len(said) <= LONGEST else f'{said[:LONGEST]} ...'}"
     if isinstance(error, SyntaxError):
         return text
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]

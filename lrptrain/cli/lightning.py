@@ -2,13 +2,18 @@
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from lrptrain.cli.checkpoint import read_checkpoint
 from lrptrain.extras import require
 
 
 def lightning_cli(args: Sequence[str], **options: Any) -> Any:
     """Run LightningCLI.
+
+    Lightning's own reads the hyperparameters of `--ckpt_path`, and imports the classes and functions that they name.
+    Here the config alone says what is made; a checkpoint adds to it arguments of this project's modules, no others.
 
     Args:
         args: Arguments as typed behind the command.
@@ -23,9 +28,26 @@ def lightning_cli(args: Sequence[str], **options: Any) -> Any:
     import lrptrain.callbacks
     import lrptrain.data
     import lrptrain.models  # noqa: F401  (their classes may be named without the module)
+    from lrptrain.cli.untrusted import ready_class
+
+    class Guarded(cli):  # type: ignore[misc, valid-type]
+        config: Any
+
+        def _parse_ckpt_path(self) -> None:
+            verb = self.config.get("subcommand")
+            options = self.config[verb] if verb else {}
+            path = str(options.get("ckpt_path") or "")
+            if path and options.get("weights_only") is None:
+                options["weights_only"] = True  # of an address, too, where Lightning would unpickle anything
+            class_path = options["model"].get("class_path") if path and Path(path).is_file() else None
+            made = ready_class(class_path, "lrptrain.models")
+            if made is not None:
+                arguments = read_checkpoint(path, trust=options["weights_only"] is False).module_arguments(made)
+                model = {"class_path": class_path, "init_args": arguments}
+                self.config = self.parser.parse_object({verb: {"model": model}}, self.config)
 
     with warnings.catch_warnings():
         # LightningCLI warns of arguments that are not those of the process.
         warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
         any_class = {"subclass_mode_model": True, "subclass_mode_data": True}
-        return cli(LightningModule, LightningDataModule, **any_class, args=list(args), **options)
+        return Guarded(LightningModule, LightningDataModule, **any_class, args=list(args), **options)

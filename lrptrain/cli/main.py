@@ -3,14 +3,15 @@
 import argparse
 import importlib
 import inspect
-import os
 import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
+from lrptrain.cli.dotted import find_modules_here
 from lrptrain.cli.lightning import lightning_cli
+from lrptrain.cli.yaml_text import guard_configs
 from lrptrain.extras import require
 from lrptrain.terminal import fitted_to
 
@@ -22,7 +23,7 @@ LIGHTNING_VERBS = {
 VERBS = {
     "demo": ("lrptrain.cli.demo.demo", "Train a small ViT with a planted tag: monitored, then guided."),
     "attribute": ("lrptrain.cli.attribute.show_relevance", "Show which patches or words speak for a class."),
-    "check": ("lrptrain.cli.check.check_run", "Exit with 1 if a finding of a run is graver than allowed."),
+    "check": ("lrptrain.cli.check.check_run", "Exit with 0 if a run passes, 1 if not, 3 if nobody can say."),
     "compare": ("lrptrain.cli.compare.compare_checkpoint", "Compare methods on your model and data."),
     "compare-models": (
         "lrptrain.cli.compare_models.compare_checkpoints",
@@ -77,7 +78,6 @@ def main(args: Sequence[str] | None = None) -> None:
     # A typing error is answered before the module of a verb, and what that needs, is imported.
     if verb not in LIGHTNING_VERBS and verb not in VERBS:
         _refuse(f"there is no verb {verb!r}{_suggestion(verb)}; `lrptrain --help` lists all")
-    _find_modules_here()
     try:
         _run(verb, arguments)
     except argparse.ArgumentError as error:
@@ -117,7 +117,9 @@ def usage() -> str:
 
 
 def _run(verb: str, arguments: list[str]) -> None:
+    guard_configs()
     if verb in LIGHTNING_VERBS:
+        find_modules_here()
         lightning_cli(arguments, parser_kwargs=_parser_options("lrptrain", verb))
         return
     spelled = _spelled_out(arguments[1:])
@@ -137,15 +139,6 @@ def _run(verb: str, arguments: list[str]) -> None:
         spelled[0] = f"--{first.name}={spelled[0]}"
     auto_cli = require("jsonargparse", "cli").auto_cli
     auto_cli(component, args=spelled, prog=f"lrptrain {verb}", exit_on_error=False)
-
-
-def _find_modules_here() -> None:
-    """Let modules of the working directory be imported, as `python -m lrptrain` does.
-
-    The installed command has its own folder on the path instead, where nobody keeps a LightningModule.
-    """
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())
 
 
 def _version() -> str:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from lrptrain.batch import Sample, collate, model_inputs
-from lrptrain.cli.checkpoint import Checkpoint
+from lrptrain.cli.checkpoint import Checkpoint, refusal
 from lrptrain.cli.dotted import (
     described,
     find_object,
@@ -19,6 +19,7 @@ from lrptrain.cli.dotted import (
     required_parameters,
     split_call,
 )
+from lrptrain.cli.untrusted import RefusedError, is_ready, make_within, ready_class
 from lrptrain.relevance.preserve import preserved
 
 IMAGE_MODULE = "lrptrain.models.ImageClassifier"
@@ -49,16 +50,16 @@ class ModuleSource:
             return _parsed(self.section)
         module_class = find_module_class(self.path)
         _check_arguments(module_class, self, checkpoint)
-        saved = checkpoint.module_settings
-        if name := checkpoint.content.get("hparams_name"):
-            # `save_hyperparameters(config)` saves one argument, `config`, in the place of all.
-            saved = saved if name == "kwargs" else {name: saved}
+        saved = checkpoint.module_arguments(module_class)
         accepted = inspect.signature(module_class).parameters
         open_ended = any(each.kind is each.VAR_KEYWORD for each in accepted.values())
-        # Names that begin with "_" are Lightning's own, such as `_class_path`.
-        usable = {name: x for name, x in saved.items() if not name.startswith("_") and (open_ended or name in accepted)}
+        arguments = {name: x for name, x in saved.items() if open_ended or name in accepted} | dict(self.arguments)
         try:
-            return module_class(**{**usable, **self.arguments})
+            if checkpoint.trust or not is_ready(module_class):
+                return module_class(**arguments)
+            return make_within(module_class, arguments, checkpoint.content.get("state_dict") or {})
+        except RefusedError as error:
+            raise refusal(checkpoint.path, str(error)) from error
         except Exception as error:
             raise ValueError(f"{self.path} cannot be made: {described(error)}") from error
 
@@ -70,20 +71,21 @@ class ModuleSource:
         """
         if "state_dict" not in checkpoint.content:
             raise ValueError(f"{checkpoint.path!r} is no checkpoint of a LightningModule: it has no 'state_dict'")
-        if self.section is not None:
-            module = self.make(checkpoint)
-        else:
+        by_lightning = checkpoint.trust and self.section is None
+        module = None if by_lightning else self.make(checkpoint)
+        if by_lightning:
             module_class = find_module_class(self.path)
             _check_arguments(module_class, self, checkpoint)
         try:
-            if self.section is not None:
-                module.on_load_checkpoint(checkpoint.content)
-                module.load_state_dict(checkpoint.content["state_dict"])
-            else:
-                # Lightning's own way: it knows older checkpoints, `configure_model` and what LightningCLI saves.
+            if module is None:
+                # Lightning's own way knows older checkpoints, and makes what LightningCLI saved by the names in it.
                 module = module_class.load_from_checkpoint(
-                    checkpoint.path, map_location="cpu", weights_only=not checkpoint.trust, **self.arguments
+                    checkpoint.path, map_location="cpu", weights_only=False, **self.arguments
                 )
+            else:
+                module.configure_model()
+                module.on_load_checkpoint(checkpoint.content)
+                module.load_state_dict(checkpoint.content["state_dict"], strict=module.strict_loading)
         except Exception as error:
             if "loading state_dict" in str(error):
                 raise ValueError(_other_weights(self, checkpoint, error)) from error
@@ -160,7 +162,12 @@ def check_runs(network: nn.Module, sample: Sample, model: str | None) -> None:
 def _named_by(checkpoint: Checkpoint, is_image: bool) -> ModuleSource:
     saved = checkpoint.module_settings
     if path := saved.get("_class_path"):
-        return ModuleSource(str(path))
+        if checkpoint.trust or ready_class(path, "lrptrain.models"):
+            return ModuleSource(str(path))
+        raise ValueError(
+            f"{checkpoint.path!r} names the class {path}, which is not imported for it: if it is yours pass --module "
+            f"{path}, or --trust true"
+        )
     path = IMAGE_MODULE if is_image else TEXT_MODULE
     expected = inspect.signature(find_module_class(path)).parameters
     names = {name for name in saved if not name.startswith("_")}

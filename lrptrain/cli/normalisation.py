@@ -171,13 +171,14 @@ def model_card(module: nn.Module) -> Normalisation | None:
 
 def _of_processor(folder: str) -> Normalisation | None:
     """Return what an image processor does that lies beside a model's weights, here or in the cache of the hub."""
-    from lrptrain.extras import require
+    from lrptrain.models.pretrained import folder_here, load_pretrained
 
+    here = folder_here(folder, "preprocessor_config.json", "processor_config.json")
     try:
-        processor = require("transformers", "transformers").AutoImageProcessor.from_pretrained(
-            folder, local_files_only=True
-        )
-    except (OSError, ValueError, ImportError):
+        processor = load_pretrained("AutoImageProcessor", here, local_files_only=True) if here is not None else None
+    except Exception:  # a folder of others may hold anything
+        processor = None
+    if processor is None:
         return None
     source = f"the image processor of {Path(folder).name}"
     if not getattr(processor, "do_normalize", False):

@@ -54,7 +54,7 @@ def segment(
     check_method(masks.method, masks.options)  # a wrong name ends it here, not after a training
     root = Path(output)
     saved = read_checkpoint(checkpoint or _trained(data, root / "classifier.ckpt"), trust)
-    if checkpoint is None and "_class_path" not in saved.module_settings:
+    if checkpoint is None:
         module = module or data  # the config that trained it names the class of the user's module
     classifier = load_module(saved, True, module)
     source = load_data(saved, data)

@@ -15,9 +15,9 @@ from jaxtyping import Float, Int
 
 from lrptrain.dashboard.maps import about_sample, map_columns, packed
 from lrptrain.dashboard.samples import evaluations, stamped
-from lrptrain.dashboard.tables import arrow_errors
 from lrptrain.extras import require
 from lrptrain.findings.clustering import MIN_CLUSTERED_SAMPLES, spectral_labels
+from lrptrain.loggers.tables import arrow_errors
 
 MOST_MAPS = 1000
 """As many maps are placed, evenly drawn: the time goes with the square of their number, 5 s for 1000."""

@@ -12,10 +12,10 @@ from jaxtyping import Float
 
 from lrptrain.dashboard.runs import file_in, read_json_or_note
 from lrptrain.dashboard.samples import evaluations, stamped, when
-from lrptrain.dashboard.tables import arrow_errors, read_columns, read_schema
 from lrptrain.extras import require
 from lrptrain.loggers.inputs import input_path
 from lrptrain.loggers.local import CLASS_MAPS, MAP
+from lrptrain.loggers.tables import arrow_errors, read_columns, read_schema
 from lrptrain.render import join_words, scored_tokens
 
 MOST_EPOCHS = 40
@@ -175,9 +175,11 @@ def _class_maps(path: Path, changed: int, size: int) -> _Others:
     if not types.is_list(kind) or not types.is_floating(kind.value_type):
         raise ValueError("its maps are no lists of numbers")
     maps: _Others = {}
-    # One row per sample and class, for example (17, "cat", [0.1, ...]).
-    for sample_id, name, values in zip(*table.to_pydict().values(), strict=True):
-        maps.setdefault(str(sample_id), {})[f"class {name}"] = values
+    # One row per sample and class, for example (17, "cat", [0.1, ...]). The maps stay in Arrow; see `map_columns`.
+    for row, (sample_id, name) in enumerate(
+        zip(*(table[key].to_pylist() for key in ("sample_id", "class")), strict=True)
+    ):
+        maps.setdefault(str(sample_id), {})[f"class {name}"] = _row(table[f"{MAP}class"], row)
     return maps
 
 

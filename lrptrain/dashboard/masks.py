@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from lrptrain.dashboard.runs import file_in, find_exports, read_json_or_note
 from lrptrain.dashboard.samples import stamped
+from lrptrain.files import read_whole
 
 PICTURE_KINDS = {
     "image": ("JPEGImages", ".jpg"),
@@ -151,7 +152,7 @@ def _entries(folder: Path, export: str, notes: list[str]) -> list[_Entry]:
 @lru_cache(maxsize=16)
 def _lines(path: Path, changed: int, size: int) -> tuple[list[_Entry], int]:
     """Return the entries of a part of the index, and the number of lines that are none."""
-    lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
+    lines = [line for line in read_whole(path).split(b"\n") if line.strip()]
     parsed = [_entry(line) for line in lines]
     return [entry for entry in parsed if entry is not None], parsed.count(None)
 
@@ -196,7 +197,7 @@ def _image_scores(folder: Path, export: str | None, notes: list[str]) -> dict[st
 
 @lru_cache(maxsize=16)
 def _read_image_scores(path: Path, changed: int, size: int) -> dict[str, dict[str, float]]:
-    content = json.loads(path.read_bytes())
+    content = json.loads(read_whole(path))
     return {
         name: {
             kind: scores[column]

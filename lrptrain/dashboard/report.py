@@ -1,6 +1,7 @@
 """A run as one HTML file that needs no server and no network."""
 
 import base64
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from lrptrain.dashboard.page import page
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
 from lrptrain.dashboard.samples import read_sample_table, read_scores_by_label
 from lrptrain.dashboard.verdicts import audit_picture, proof_picture, read_audit
-from lrptrain.files import to_json, write_text
+from lrptrain.files import read_whole, to_json, write_text
 from lrptrain.loggers.inputs import input_path
 
 MOST_SAMPLES = 200  # that have maps and images in the file
+MOST_PICTURE_BYTES = 2**24  # of one; those of inputs are at most 384 pixels long
 MOST_SCORED_CLASSES = 20  # that have scores of their own, which take some milliseconds each
 
 
@@ -105,5 +107,8 @@ def _masks_of(folder: Path, export: str, row: dict[str, Any]) -> dict[str, str]:
 
 
 def _embedded(path: Path | None, kind: str) -> str:
-    content = base64.b64encode(path.read_bytes()).decode() if path is not None else ""
-    return f"data:image/{kind};base64,{content}"
+    content = b""
+    if path is not None:
+        with suppress(OSError):  # a picture that is gone, or larger than any of a run
+            content = read_whole(path, MOST_PICTURE_BYTES)
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"

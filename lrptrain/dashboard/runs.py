@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lrptrain.files import MOST_BYTES, read_whole
 from lrptrain.findings import Finding
 from lrptrain.findings.facts import fold
 from lrptrain.loggers.timeline import finite_or_none, has_continuation, timeline_of
@@ -68,7 +69,7 @@ def read_json_or_note(path: Path | None, notes: list[str]) -> Any:
     if path is None:
         return None
     try:
-        return finite_or_none(json.loads(path.read_text(encoding="utf-8")))
+        return finite_or_none(json.loads(read_whole(path)))
     except (OSError, ValueError, RecursionError) as error:
         notes.append(f"{path.name} cannot be read and was passed over: {error}")
         return None
@@ -122,6 +123,9 @@ def read_new_events(folder: Path, since: int = 0) -> dict[str, Any]:
         return {"events": [], "offset": 0, "anew": since > 0, "notes": notes}
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
+        if size > MOST_BYTES:
+            notes.append(f"events.jsonl has {size / 1e6:.0f} MB, more than any record, and was passed over.")
+            return {"events": [], "offset": 0, "anew": since > 0, "notes": notes}
         # A file that became shorter is another one, as of a run started again in the same folder.
         start = since if 0 <= since <= size else 0
         file.seek(start)

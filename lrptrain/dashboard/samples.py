@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Float
 
 from lrptrain.dashboard.runs import file_in
-from lrptrain.dashboard.tables import arrow_errors, read_columns, read_schema
 from lrptrain.extras import require
 from lrptrain.findings.statistics import bootstrap_interval
 from lrptrain.loggers.inputs import input_path
 from lrptrain.loggers.local import CLASS_MAPS, MAP
+from lrptrain.loggers.tables import MOST_CELLS, arrow_errors, read_columns, read_schema
 from lrptrain.loggers.timeline import stands
 
 _NAME = re.compile(r"epoch_(\d+)_step_(\d+)")
@@ -174,7 +174,7 @@ def _read(path: Path, changed: int, size: int) -> tuple[Any, list[str]]:
     names = [each.name for each in fields if any(is_type(each.type) for is_type in simple)]
     targets = [name.removeprefix(MAP) for name in schema.names if name.startswith(MAP)]
     # Parquet stores columns apart: the maps, by far the largest part of the file, are not read.
-    return read_columns(path, names), targets
+    return read_columns(path, names, MOST_CELLS), targets
 
 
 def _listed(column: list[Any]) -> list[Any]:

@@ -1,6 +1,7 @@
 """What the datamodules share: tables, class names, stratified splits, loaders."""
 
 import csv
+import io
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from jaxtyping import Int
 from torch.utils.data import DataLoader, Dataset
 
 from lrptrain.extras import require
+from lrptrain.files import read_whole
 
 CsvRow = dict[str, str]
 SPLITS = ("train", "val", "test")
@@ -30,10 +32,12 @@ def read_csv(path: str | Path, columns: Iterable[str | None]) -> list[CsvRow]:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no CSV file at {path}")
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, restval=None)
+    try:
+        reader = csv.DictReader(io.StringIO(read_whole(path).decode("utf-8-sig"), newline=""), restval=None)
         rows = list(reader)
-        header = list(reader.fieldnames or ())
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no CSV file in UTF-8: {error}") from error
+    header = list(reader.fieldnames or ())
     missing = [column for column in columns if column is not None and column not in header]
     if missing:
         raise ValueError(f"{path} has no column {missing}; it has {header}")

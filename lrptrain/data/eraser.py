@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader
 
 from lrptrain.data.common import SPLITS, class_names
 from lrptrain.data.texts import Example, TextDataModule
+from lrptrain.files import is_file_name, read_text
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
@@ -20,11 +21,13 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise FileNotFoundError(f"no annotations at {path}: an ERASER folder holds train, val and test.jsonl and docs/")
     records = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {number} is no JSON: {error}") from None
+        if not isinstance(record, dict):
+            raise ValueError(f"{path}, line {number} is no JSON object")
         missing = [name for name in ("annotation_id", "classification", "evidences") if name not in record]
         if missing:
             raise ValueError(f"{path}, line {number} lacks {missing}; it has {sorted(record)}")
@@ -42,10 +45,12 @@ def read_document(record: dict[str, Any], documents: Path, label: int) -> Exampl
         ValueError: Evidence lies in another document (as in ERASER's tasks of several documents) or outside of it.
     """
     name = record["annotation_id"]
+    if not isinstance(name, str) or not is_file_name(name):
+        raise ValueError(f"{name!r} is no name of a document in {documents}")
     path = documents / name
     if not path.is_file():
         raise FileNotFoundError(f"no document at {path}")
-    words = path.read_text(encoding="utf-8").split()
+    words = read_text(path).split()
     # The first character of each word, and where a further one would start: "a bc" gives [0, 2, 5].
     starts = [0]
     for word in words:

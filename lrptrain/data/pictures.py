@@ -1,5 +1,10 @@
 """Image and mask files as tensors, and back."""
 
+import struct
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -11,11 +16,14 @@ from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.extras import require
-from lrptrain.files import write_atomically
+from lrptrain.files import check_regular, write_atomically
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+FORMATS = ("PNG", "JPEG", "MPO", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "AVIF", "JPEG2000")
+MOST_PIXELS = 2**27
+"""Of one picture, 400 MB in RGB: a file of some kilobytes can unpack to any number."""
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 
 
@@ -49,13 +57,12 @@ def open_picture(path: Path) -> "Image":
     Raises:
         ValueError: The file is damaged or no picture; the message names it.
     """
-    pillow = require("PIL.Image", "monitor")
-    try:
-        with pillow.open(path) as picture:
-            picture.load()
-            return picture
-    except (OSError, SyntaxError) as error:
-        raise ValueError(f"cannot read the picture {path}: {error}") from error
+    with _opened(path) as picture:
+        width, height = picture.size
+        if width * height > MOST_PIXELS:
+            raise ValueError(f"it has {width} x {height} pixels, more than {MOST_PIXELS}")
+        picture.load()
+        return picture
 
 
 def picture_size(path: Path) -> tuple[int, int]:
@@ -64,11 +71,33 @@ def picture_size(path: Path) -> tuple[int, int]:
     Raises:
         ValueError: The file is no picture; the message names it.
     """
+    with _opened(path) as picture:
+        return picture.size
+
+
+# What Pillow raises of damaged files, depending on where they are.
+_DAMAGED = (OSError, SyntaxError, ValueError, EOFError, TypeError, IndexError, MemoryError, struct.error, zlib.error)
+
+
+@contextmanager
+def _opened(path: Path) -> "Iterator[Image]":
+    """Open a picture, of which only the head is read.
+
+    Raises:
+        ValueError: If it is no picture, or cannot be read inside; the message names it.
+    """
     pillow = require("PIL.Image", "monitor")
+    pillow.init()  # some formats are known only then, if Pillow was built with them
+    formats = [name for name in FORMATS if name in pillow.OPEN]
     try:
-        with pillow.open(path) as picture:
-            return picture.size
-    except (OSError, SyntaxError) as error:
+        check_regular(path)  # to open a pipe is to wait for its writer
+        # Pillow's own warning of large pictures is not for the user, who may have made warnings errors.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pillow.DecompressionBombWarning)
+            # By its content, Pillow would hand some formats to other programs, such as EPS to Ghostscript.
+            with pillow.open(path, formats=formats) as picture:
+                yield picture
+    except (*_DAMAGED, pillow.DecompressionBombError) as error:
         raise ValueError(f"cannot read the picture {path}: {error}") from error
 
 

@@ -34,6 +34,7 @@ from lrptrain.loggers.highlights_page import highlights_page
 from lrptrain.loggers.inputs import write_inputs
 from lrptrain.loggers.metrics import COST, LoggedMetric
 from lrptrain.loggers.record import ClassMap, EpochRecord
+from lrptrain.loggers.tables import read_columns
 from lrptrain.loggers.timeline import EVENTS, Moment, read_timeline, stands
 from lrptrain.terminal import give_warning
 
@@ -231,9 +232,8 @@ def picture_path(folder: Path, epoch: int, step: int, sample_id: int | str) -> P
 
 def _read_tables(folder: Path, epoch: int | None) -> dict[str, list[Any]]:
     arrow = require("pyarrow", "monitor")
-    parquet = require("pyarrow.parquet", "monitor")
     pattern = "epoch_*.parquet" if epoch is None else f"epoch_{epoch:04d}_step_*.parquet"
-    by_moment = {_moment_of(table): table for table in map(parquet.read_table, folder.glob(pattern))}
+    by_moment = {_moment_of(table): table for table in map(read_columns, folder.glob(pattern))}
     # By number, not by name: epoch_10000 comes before epoch_9999 in the order of letters.
     tables = [by_moment[moment] for moment in sorted(by_moment) if stands(folder.parent, moment)]
     return arrow.concat_tables(tables, promote_options="permissive").to_pydict() if tables else {}

@@ -10,18 +10,23 @@ nothing had been evaluated at the checkpoint, the value is null. One line, so th
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
-from lrptrain.findings import Scope
+from lrptrain.files import read_whole
+from lrptrain.findings import Finding, Scope
 from lrptrain.findings.detector import get_detector
+from lrptrain.findings.recorded import as_recorded, unreadable_part
 from lrptrain.loggers.metrics import current_key
 
 EVENTS = "events.jsonl"
 _CONTINUED = "continued_after"
+LARGEST_COUNT = 2**53
+"""No run counts further: above, a browser's numbers are no integers any more, and above 2**63 those of tables end."""
 
 Moment = tuple[int, int]
 """Epoch and step of an evaluation."""
@@ -67,6 +72,83 @@ def read_timeline(folder: Path, until: str | None = None) -> Timeline:
     return timeline_of(_lines(folder / EVENTS), until)
 
 
+class UnreadableRunError(ValueError):
+    """Something of a run's record cannot be read, so that nobody can say whether it passes."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The last evaluation of a run, of which every line can be read.
+
+    Attributes:
+        event: See `parse_event`.
+        findings: What it found.
+        count: The number of evaluations that stand.
+    """
+
+    event: dict[str, Any]
+    findings: tuple[Finding, ...]
+    count: int
+
+
+def read_for_judgement(folder: Path) -> Judged | None:
+    """Return the last evaluation that stands; None where none was written yet.
+
+    What a page passes over, since the rest is still worth a look, a gate must not: it would pass what it cannot read.
+    Forgiven is only a line of a process that was killed while it wrote it, once a later line has the same evaluation.
+
+    Args:
+        folder: The folder of the run.
+
+    Raises:
+        OSError: If `events.jsonl` is not there, or no regular file.
+        UnreadableRunError: If any line of it, or anything in it, is not of the form that a monitor writes.
+    """
+    lines = read_whole(folder / EVENTS).split(b"\n")
+    contents = [_parse(line) for line in lines]
+    moments = [_moment(content) for content in contents]
+    for number, (line, content) in enumerate(zip(lines, contents, strict=True), start=1):
+        try:
+            problem = "" if not line.strip() else _unreadable_part(content)
+        except RecursionError:
+            problem = "values nested too deep"
+        beginning = _beginning(line) if _moment(content) is None else None
+        if problem and (beginning is None or beginning not in moments[number:]):
+            raise UnreadableRunError(f"line {number} of {folder / EVENTS} holds {problem}")
+    timeline = timeline_of(lines)
+    if not timeline.events:
+        return None
+    last = timeline.events[-1]
+    # Of two lines of one moment the later one counts.
+    written = next(each for each in reversed(contents) if _moment(each) == moment_of(last))
+    return Judged(last, tuple(map(as_recorded, written.get("findings") or ())), len(timeline.events))
+
+
+def _unreadable_part(content: Any) -> str:
+    """Return what of a line's content is not of the form that a monitor writes; "" where all of it is."""
+    event = parse_event(content)
+    if event is None:
+        return "no evaluation"
+    if _CONTINUED in content and not _is_continuation(content):
+        return f"an unknown {_CONTINUED}"
+    scalars = content.get("scalars")
+    if not isinstance(scalars, dict) or not all(map(_is_number, scalars.values())):
+        return "an evaluation without its scalars"
+    for name in ("power", "hints"):
+        if name in content and name not in event:
+            return f"{name} of an unknown form"
+    findings = content.get("findings")
+    if not isinstance(findings, list):
+        return "an evaluation without its findings"
+    return next((part for part in map(unreadable_part, findings) if part), "")
+
+
+def _beginning(line: bytes) -> Moment | None:
+    """Return the moment of an evaluation of which only the first part was written."""
+    start = re.match(rb'\{"epoch": (-?\d{1,16}), "step": (-?\d{1,16}),', line)
+    return None if start is None else (int(start[1]), int(start[2]))
+
+
 def stands(folder: Path, moment: Moment) -> bool:
     """Return whether an evaluation stands: its table may be there all the same, of a timeline that was left.
 
@@ -87,8 +169,8 @@ def _standing(path: Path, changed: int, size: int) -> frozenset[Moment]:
 
 def _lines(path: Path) -> list[bytes]:
     try:
-        return path.read_bytes().split(b"\n")
-    except OSError:  # there is none, or it is no file
+        return read_whole(path).split(b"\n")
+    except OSError:  # there is none, it is no file, or one without an end
         return []
 
 
@@ -173,9 +255,13 @@ def _is_continuation(content: dict[str, Any]) -> bool:
 
 
 def _moment(value: Any) -> Moment | None:
-    if not isinstance(value, dict) or not all(isinstance(value.get(name), int) for name in ("epoch", "step")):
-        return None
-    return value["epoch"], value["step"]
+    epoch, step = (value.get(name) if isinstance(value, dict) else None for name in ("epoch", "step"))
+    return (epoch, step) if _is_count(epoch) and _is_count(step) else None
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    # JSON has integers of any size, and `type` tells them from true and false.
+    return type(value) is int and abs(value) <= LARGEST_COUNT
 
 
 def _is_moment_or_none(value: Any) -> bool:
@@ -195,4 +281,4 @@ def _is_finding(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+    return value is None or isinstance(value, float) or _is_count(value)

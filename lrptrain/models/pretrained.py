@@ -21,6 +21,30 @@ def minilm_folder() -> Path:
     return Path(spec.origin).parent / "model"
 
 
+TOKENIZER_FILES = ("tokenizer_config.json", "tokenizer.json", "vocab.txt", "config.json")
+"""Of which the folder of a tokenizer has one."""
+
+
+def folder_here(source: str, *files: str) -> str | None:
+    """Return the folder on this machine of what a name means, for names that nothing is to be fetched for.
+
+    Args:
+        source: A folder, a hub name, or `"minilm"`.
+        *files: Which files it may hold, of a hub name that is in the cache.
+
+    Returns:
+        None where it is no folder, and its repository is not in the cache of the hub.
+    """
+    if source == "minilm" or Path(source).is_dir():
+        return source
+    try:
+        find = require("huggingface_hub", "transformers").try_to_load_from_cache
+        paths = [find(source, file) for file in files]
+    except (ValueError, ImportError, OSError):  # no hub name
+        return None
+    return next((str(Path(path).parent) for path in paths if isinstance(path, str)), None)
+
+
 def load_pretrained(auto_class: str, source: str, **options: Any) -> Any:
     """Call `transformers.<auto_class>.from_pretrained(source, **options)`; a folder is read without any network.
 
@@ -35,7 +59,9 @@ def load_pretrained(auto_class: str, source: str, **options: Any) -> Any:
     factory = getattr(require("transformers", "transformers"), auto_class)
     path = str(minilm_folder()) if source == "minilm" else source
     try:
-        return factory.from_pretrained(path, **{"local_files_only": Path(path).is_dir(), **options})
+        # Without a word on code that lies beside the weights, transformers would ask for it on the terminal.
+        usual = {"local_files_only": Path(path).is_dir(), "trust_remote_code": False}
+        return factory.from_pretrained(path, **usual | options)
     except OSError as error:
         raise OSError(
             f"cannot load {source!r} with {auto_class}: it is no folder with such a model, and the hub does not give "
@@ -102,7 +128,8 @@ def _from_file(timm: Any, name: str, num_classes: int, path: Path, options: dict
     if not path.is_file():
         raise FileNotFoundError(f"no weights at {path}: `pretrained` is False, True or the path of a state dict")
     # Checkpoints of `ImageClassifier` name its network `net`.
-    state = {key.removeprefix("net."): value for key, value in timm.models.load_state_dict(str(path)).items()}
+    saved = timm.models.load_state_dict(str(path), weights_only=True)
+    state = {key.removeprefix("net."): value for key, value in saved.items()}
     rows = _head_rows(state, timm.get_pretrained_cfg_value(name, "classifier"))
     # Built with as many classes as the file has, so that all weights fit; the head is replaced afterwards if need be.
     overlay = {"state_dict": state, "num_classes": rows, "source": "", "custom_load": False}

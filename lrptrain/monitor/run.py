@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from lrptrain.files import to_json, write_atomically, write_json, write_text
+from lrptrain.files import read_text, read_whole, to_json, write_atomically, write_json, write_text
 from lrptrain.loggers import EpochRecord, RecordWriter
 from lrptrain.loggers.local import CLASS_MAPS, SAMPLES, evaluation_name
 from lrptrain.loggers.timeline import EVENTS, Moment, continued_after, moment_of, read_timeline
@@ -145,7 +145,7 @@ class MonitoredRun:
 
     def is_taken(self) -> bool:
         """Return whether another process has continued the run meanwhile, as a job that was queued again does."""
-        writer = _identity(self.folder).get("writer")
+        writer = read_settings(self.folder).get("writer")
         return self._settings is not None and isinstance(writer, dict) and writer.get("key") != self._writer["key"]
 
     def end(self, kept: EvaluationKey | None = None) -> None:
@@ -183,7 +183,7 @@ def continue_run(root: str | Path, point: RunPoint, name: str | None = None) -> 
         name: The name asked for; one that is not that of the checkpoint's run asks for a branch.
     """
     folder = run_parent(root) / point.name
-    identity = _identity(folder)
+    identity = read_settings(folder)
     if identity.get("id") != point.run_id:
         return branch_run(
             root, point, name, f"the run {point.name!r} of the checkpoint is not in {str(folder.parent)!r}"
@@ -218,7 +218,7 @@ def branch_run(root: str | Path, point: RunPoint, name: str | None, reason: str)
     """
     run = MonitoredRun(new_run_folder(root, name or point.name))
     origin = run_parent(root) / point.name
-    is_there = _identity(origin).get("id") == point.run_id
+    is_there = read_settings(origin).get("id") == point.run_id
     last = _last_shared(point, origin) if is_there else point.last
     run.parent = {"run": point.name, "id": point.run_id, "evaluation": None if last is None else last.to_dict()}
     run.notice = f"{reason}: this run goes on in {run.folder.name!r}"
@@ -244,7 +244,7 @@ def _copy_history(origin: Path, last: EvaluationKey, folder: Path) -> None:
     lines = [to_json({**event, "id": then.ids[moment_of(event)]}) for event in shared]
     path = folder / EVENTS
     # What the branch itself may have evaluated already, if there was no room for the history at first, comes last.
-    since = path.read_text(encoding="utf-8") if path.exists() else ""
+    since = read_text(path) if path.exists() else ""
     write_text(path, "".join(f"{line}\n" for line in lines) + since)
     for moment in map(moment_of, shared):
         if now.get(moment) != then.ids[moment]:
@@ -255,10 +255,10 @@ def _copy_history(origin: Path, last: EvaluationKey, folder: Path) -> None:
                 write_atomically(folder / part / name, partial(shutil.copyfile, origin / part / name))
 
 
-def _identity(folder: Path) -> dict[str, Any]:
+def read_settings(folder: Path) -> dict[str, Any]:
     """Return what `run.json` holds; empty if it cannot be read."""
     with suppress(OSError, ValueError, RecursionError):
-        content = loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        content = loads(read_whole(folder / SETTINGS))
         if isinstance(content, dict):
             return content
     return {}

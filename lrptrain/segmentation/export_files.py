@@ -19,13 +19,15 @@ An image has the name of its `sample_id` if that is a string, else `<split>_<num
 of VOC. Every file is written aside and renamed; an image's line comes last, so that an image that has one is whole.
 """
 
+import io
 import json
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import torch
@@ -34,7 +36,18 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from lrptrain.data.pictures import write_image, write_mask
-from lrptrain.files import append_json_line, file_name_of, to_json, write_atomically, write_json, write_text
+from lrptrain.files import (
+    MOST_BYTES,
+    append_json_line,
+    file_name_of,
+    is_file_name,
+    read_text,
+    read_whole,
+    to_json,
+    write_atomically,
+    write_json,
+    write_text,
+)
 
 SEEDS = "SegmentationSeeds"
 REFINED = "SegmentationRefined"
@@ -200,7 +213,7 @@ def read_index(folder: Path) -> list[Entry]:
     """
     entries: dict[str, Entry] = {}
     for path in (folder / "index.jsonl", *_parts(folder)):
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        for line in read_text(path).splitlines() if path.exists() else ():
             entry = _parse_line(line)
             if entry is not None and not (entry.status == "skipped" and entry.name in entries):
                 entries[entry.name] = entry
@@ -222,9 +235,12 @@ def _parts(folder: Path) -> list[Path]:
 def _parse_line(line: str) -> Entry | None:
     try:
         fields = json.loads(line)
-        return Entry(**{**fields, "classes": tuple(fields["classes"]), "size": (fields["size"][0], fields["size"][1])})
-    except (ValueError, TypeError, KeyError):
+        entry = Entry(**{**fields, "classes": tuple(fields["classes"]), "size": (fields["size"][0], fields["size"][1])})
+        # They become names of files: none of another folder.
+        plain = all(map(is_file_name, (entry.name, entry.split)))
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
         return None
+    return entry if plain else None
 
 
 def read_maps(folder: Path, name: str) -> tuple[Float[Tensor, "classes height width"], tuple[int, ...]]:
@@ -235,10 +251,12 @@ def read_maps(folder: Path, name: str) -> tuple[Float[Tensor, "classes height wi
     """
     path = folder / MAPS / f"{name}.npz"
     try:
-        with path.open("rb") as file, np.load(file) as arrays:
-            maps = arrays["maps"]
-            classes = arrays["classes"]
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        # Compressed zeros take a thousandth of their room: what the archive says of their size is looked at first.
+        with ZipFile(io.BytesIO(read_whole(path))) as archive:
+            if sum(part.file_size for part in archive.infolist()) > MOST_BYTES:
+                raise ValueError(f"it holds more than {MOST_BYTES / 1e6:.0f} MB")
+            maps, classes = (np.lib.format.read_array(archive.open(f"{name}.npy")) for name in ("maps", "classes"))
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, MemoryError, NotImplementedError, zlib.error) as error:
         raise ValueError(f"cannot read the maps {path}: {error}") from error
     return torch.from_numpy(maps.astype(np.float32)), tuple(classes.tolist())
 
@@ -261,7 +279,7 @@ def describe_entries(entries: Iterable[Entry]) -> str:
 
 def read_json_file(path: Path) -> Any:
     """Read a JSON file."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(read_whole(path))
 
 
 def _write_list(path: Path, names: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from lrptrain.data.common import SPLITS, loader
 from lrptrain.data.pictures import find_pictures, open_picture, picture_size, read_mask, to_image, to_values
+from lrptrain.files import read_text
 from lrptrain.terminal import WrappedWarning
 
 
@@ -221,4 +222,4 @@ def _names(root: Path, split: str, needed: bool) -> list[str]:
         if needed:
             raise FileNotFoundError(f"no list of the training images at {path}")
         return []
-    return path.read_text(encoding="utf-8").split()
+    return read_text(path).split()

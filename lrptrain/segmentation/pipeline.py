@@ -151,9 +151,11 @@ def _segmenter(
             net = PatchDecoder(copied, classes, data.plain.size, frozen=training.frozen)
         settings = {**asdict(training), "weights": weights_checksum(net)}
         export_files.begin_export(folder / "segmenter", settings, export_files.read_classes(folder))
-        if path.exists():
-            return Segmenter.load_from_checkpoint(path, net=net)
         segmenter = Segmenter(net, classes, training.lr, training.weight_decay)
+        if path.exists():
+            # The weights alone: what else the file says could name classes to import, and is known here.
+            segmenter.load_state_dict(torch.load(path, map_location="cpu", weights_only=True)["state_dict"])
+            return segmenter
         segmenter.train()  # the classifier was evaluated
         trainer = _trainer(max_epochs=training.max_epochs, limit_val_batches=0, enable_progress_bar=progress)
         trainer.fit(segmenter, data.train_dataloader(), data.val_dataloader())

@@ -103,15 +103,15 @@ def find_tokenizer(given: Any, sources: NameSources) -> Any:
     """Return the tokenizer of a model's texts; None where nobody says which.
 
     Asked in this order: the user; an attribute `tokenizer` of a source; any other attribute that can name tokens; a
-    saved argument that names a tokenizer; the folder, here or in the cache of the hub, from which a Hugging Face model
-    among the modules was loaded.
+    saved argument that names a tokenizer, and the folder from which a Hugging Face model among the modules was loaded,
+    both here or in the cache of the hub.
 
     Args:
         given: A tokenizer, its name or its folder, as the user says; None to find it.
         sources: Who is asked.
 
     Raises:
-        OSError: If a tokenizer that is named is not found.
+        OSError: If a tokenizer that the user names is not found.
     """
     if isinstance(given, str):
         return _loaded(given)
@@ -120,11 +120,14 @@ def find_tokenizer(given: Any, sources: NameSources) -> Any:
     for each in (given, *attributes, *others):
         if callable(getattr(each, "convert_ids_to_tokens", None)):
             return each
-    for source in sources:
-        for name, value in _arguments(source).items():
-            if "tokenizer" in str(name) and isinstance(value, str):
-                return _loaded(value)
-    return next((each for each in map(_beside_weights, _folders(sources)) if each is not None), None)
+    # Whoever wrote the arguments, as those of a checkpoint, nothing is fetched for them.
+    saved = [
+        value
+        for source in sources
+        for name, value in _arguments(source).items()
+        if "tokenizer" in str(name) and isinstance(value, str)
+    ]
+    return next((each for each in map(_loaded_here, [*saved, *_folders(sources)]) if each is not None), None)
 
 
 def find_tokens(tokenizer: Any, sources: NameSources) -> Callable[[list[int]], list[str]]:
@@ -205,11 +208,12 @@ def _loaded(name: str) -> Any:
 
 
 @cache
-def _beside_weights(folder: str) -> Any:
-    """Return the tokenizer that lies beside a model's weights; None where there is none."""
-    from lrptrain.models.pretrained import load_pretrained
+def _loaded_here(name: str) -> Any:
+    """Return the tokenizer of a folder, or of the hub's cache; None where there is none."""
+    from lrptrain.models.pretrained import TOKENIZER_FILES, folder_here, load_pretrained
 
     try:
-        return load_pretrained("AutoTokenizer", folder, local_files_only=True)
-    except (OSError, ValueError, ImportError):
+        folder = folder_here(name, *TOKENIZER_FILES)
+        return None if folder is None else load_pretrained("AutoTokenizer", folder, local_files_only=True)
+    except Exception:  # a folder of others may hold anything
         return None

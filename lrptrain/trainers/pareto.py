@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from lrptrain.files import write_json
+from lrptrain.files import read_whole, write_json
 from lrptrain.render.front import draw_front
 from lrptrain.terminal import give_warning
 from lrptrain.trainers.failures import describe_error
@@ -113,7 +113,7 @@ def write_front(folder: Path, points: Sequence[ParetoPoint], metrics: Mapping[st
 def read_points(folder: Path) -> list[ParetoPoint]:
     """Return the validations that `front.json` names; none where it is missing, empty or damaged, as after a kill."""
     try:
-        content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        content = json.loads(read_whole(folder / FILE))
         return [_from_json(entry, folder) for entry in content["points"]]
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return []

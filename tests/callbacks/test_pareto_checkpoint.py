@@ -268,3 +268,19 @@ def test_a_dry_run_leaves_nothing(tmp_path):
 def test_wrong_arguments_fail_at_construction(metrics, options, message):
     with pytest.raises(ValueError, match=message):
         ParetoCheckpoint(metrics, **options)
+
+
+@pytest.mark.parametrize("within", ["../elsewhere.ckpt", "../../elsewhere.ckpt", "sub/../../elsewhere.ckpt"])
+def test_a_point_of_a_checkpoint_removes_no_file_of_another_folder(within, tmp_path):
+    """A resumed run takes its points from the file: a path in it may begin with the folder, and lead out of it."""
+    first = unplotted(dirpath=tmp_path / "a" / "b")
+    runner = fit(tmp_path, first, epochs=1)
+    other = (first.folder / within).resolve()
+    other.touch()
+    state = first.state_dict()
+    state["points"][0]["path"] = str(first.folder / within)
+    first.load_state_dict(state)
+    runner.fit_loop.max_epochs = 7
+    runner.fit(logging(ROWS), loader(), loader())
+    assert epochs(first) == [3, 5, 6]
+    assert other.exists()

@@ -9,7 +9,7 @@ from lrptrain.auditing import compare as module
 from lrptrain.cli import main
 from lrptrain.cli.checkpoint import read_checkpoint
 from lrptrain.cli.compare import compare_checkpoint
-from lrptrain.cli.datasets import load_task, saved_data
+from lrptrain.cli.datasets import load_data, load_task
 from lrptrain.data import PlantedDigits, TextSpans
 from lrptrain.models import ImageClassifier, TextClassifier
 
@@ -58,7 +58,7 @@ def test_texts_with_a_config(tmp_path):
     )
     scores = {row["method"]: row["scores"] for row in results["methods"]}["rollout"]
     assert set(scores) == {"EPG", "AUPRC", "pointing game", "comprehensiveness", "sufficiency"}
-    assert saved_data(read_checkpoint(checkpoint))["class_path"] == "lrptrain.data.TextSpans"
+    assert type(load_data(read_checkpoint(checkpoint), None)) is TextSpans
     plain = run(checkpoint, tmp_path / "plain", "--methods=rollout", "--max_samples=6", "--faithfulness=false")
     assert plain["methods"][0]["scores"]["EPG"] == scores["EPG"]
     assert "sufficiency" not in plain["methods"][0]["scores"]

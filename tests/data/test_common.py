@@ -51,3 +51,15 @@ def test_stratified_split_is_disjoint_complete_seeded_and_keeps_the_shares():
 def test_stratified_split_refuses_an_empty_part(share):
     with pytest.raises(ValueError, match="val_share"):
         stratified_split([0, 1, 0, 1], share, seed=0)
+
+
+@pytest.mark.parametrize("content", [b"text,label\n\xff\xfe,a\n", b"text,label\n" + b"x" * 200_000 + b",a\n"])
+def test_what_is_no_csv_is_one_line(content, tmp_path):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.csv is no CSV file in UTF-8: "):
+        read_csv(tmp_path / "a.csv", [])
+
+
+def test_a_csv_file_keeps_line_breaks_within_quotes(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbftext,label\r\n"a\r\nb",c\r\n')
+    assert read_csv(tmp_path / "a.csv", ["text"]) == [{"text": "a\r\nb", "label": "c"}]

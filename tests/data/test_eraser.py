@@ -125,3 +125,23 @@ def test_real_movie_reviews(tokenizer):
     assert marked.startswith("[i even giggled][something about these films causes")
     words = sum(found.text[start:end].count(" ") + 1 for found in data.splits["test"] for start, end in found.spans)
     assert 0.25 < words / sum(found.text.count(" ") + 1 for found in data.splits["test"]) < 0.4
+
+
+@pytest.mark.parametrize("name", ["../secret", "docs/../../secret", "..", "", "a\\b", 3, None])
+def test_a_record_names_no_file_of_another_folder(name, tmp_path, tokenizer):
+    folder = tmp_path / "task"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("a secret", encoding="utf-8")
+    path = written(folder, [record("a", "bad"), record("b", "good")])
+    lines = [json.dumps({**record("a", "bad"), "annotation_id": name}), json.dumps(record("b", "good"))]
+    (folder / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(ValueError, match="is no name of a document"):
+        ready(path, tokenizer)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, "3", "[]", "null", '"annotation_id classification evidences"'])
+def test_a_line_of_another_form_is_named(line, tmp_path, tokenizer):
+    path = written(tmp_path, [record("a", "bad"), record("b", "good")])
+    (tmp_path / "train.jsonl").write_text(f"{line}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="line 1 is no JSON"):
+        ready(path, tokenizer)

@@ -1,10 +1,23 @@
+import os
+
 import numpy as np
 import pytest
 import torch
+from hostile import png_of
 from PIL import Image
 
-from lrptrain.data.pictures import find_pictures, open_picture, read_mask, stem, to_image, to_values, write_mask
+from lrptrain.data.pictures import (
+    find_pictures,
+    open_picture,
+    picture_size,
+    read_mask,
+    stem,
+    to_image,
+    to_values,
+    write_mask,
+)
 
+PNG = b"\x89PNG\r\n\x1a\n"
 RED = np.array([200, 40, 10], dtype=np.uint8)
 
 
@@ -117,3 +130,33 @@ def test_masks_that_do_not_fit(tmp_path):
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(ValueError, match="cannot read the picture"):
         read_mask(path)
+
+
+@pytest.mark.parametrize(("content", "says"), [
+    (png_of(60_000, 60_000), "exceeds limit"),
+    (png_of(12_000, 12_000), "it has 12000 x 12000 pixels, more than 134217728"),
+    (png_of(100, 100), "truncated"),
+    (png_of(0, 3), ""),
+    (PNG, ""),
+    (b"", "cannot identify"),
+    (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n", "cannot identify"),  # for Ghostscript to run
+])  # fmt: skip
+def test_what_unpacks_to_much_is_one_line(content, says, tmp_path):
+    (tmp_path / "x.png").write_bytes(content)
+    with pytest.raises(ValueError, match=r"cannot read the picture .*x\.png: ") as refused:
+        open_picture(tmp_path / "x.png")
+    assert says in str(refused.value)
+
+
+def test_a_large_picture_is_no_warning(tmp_path):
+    """Pillow warns from 89 million pixels on, which is an error where warnings are errors."""
+    Image.new("1", (10_000, 9_000)).save(tmp_path / "x.png")
+    assert open_picture(tmp_path / "x.png").size == (10_000, 9_000)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("read", [open_picture, picture_size])
+def test_a_pipe_or_device_is_no_picture(make, read, tmp_path):
+    make(tmp_path / "x.png")
+    with pytest.raises(ValueError, match="is no regular file"):
+        read(tmp_path / "x.png")

@@ -1,5 +1,8 @@
+import io
 import json
+import zipfile
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -108,3 +111,34 @@ def test_maps_and_lines_that_are_damaged(tmp_path):
 def test_names():
     assert export_files.image_name(7, "val") == "val_000007"
     assert export_files.image_name("a/b c", "val") == "a%2Fb%20c"
+
+
+@pytest.mark.parametrize("field", ["name", "split"])
+@pytest.mark.parametrize("value", ["../a", "/etc/a", "..", ".", "", "a\\b", "a/b", "a\0b", 3])
+def test_an_index_names_no_file_of_another_folder(field, value, tmp_path):
+    """Of each split a list is written, by the name that the index has for it."""
+    folder = tmp_path / "export"
+    export_files.write_image_files(folder, exported("a"))
+    line = {"name": "b", "split": "val", "classes": [], "size": [3, 3], "status": "done", "reason": "", field: value}
+    with (folder / "index.0.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+    assert [entry.name for entry in export_files.merge_index(folder)] == ["a"]
+    assert {path.name for path in tmp_path.iterdir()} == {"export"}
+    assert [path.name for path in (folder / export_files.LISTS).iterdir()] == ["train.txt"]
+
+
+def test_maps_that_unpack_to_much_are_not_read(tmp_path):
+    entry = export_files.write_image_files(tmp_path, exported())
+    path = tmp_path / export_files.MAPS / f"{entry.name}.npz"
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": (10**9,)})
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("maps.npy", "w") as file:
+        file.write(head.getvalue())
+        for _ in range(300):
+            file.write(bytes(2**20))
+    assert path.stat().st_size < 10**6
+    with pytest.raises(ValueError, match="it holds more than 268 MB"):
+        export_files.read_maps(tmp_path, entry.name)
+    np.savez(path, maps=np.array([{}], dtype=object), classes=np.zeros(1))
+    with pytest.raises(ValueError, match="cannot read the maps"):  # an object would have to be unpickled
+        export_files.read_maps(tmp_path, entry.name)
