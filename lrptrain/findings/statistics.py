@@ -221,6 +221,24 @@ def fewest_for_a_flag(tests: int, confidence: float = 0.95) -> int:
     return math.ceil(math.log2(tests / (1 - confidence)))
 
 
+def fewest_samples(moved: int, share: float, power: float = 0.8) -> int:
+    """Return of how many samples at least `moved` do so, where each does with a chance of `share`.
+
+    Args:
+        moved: How many samples have to move for a verdict; see `fewest_for_a_flag`.
+        share: The share of all samples that move, in (0, 1]: a mean effect of 0.3 is that of 3 in 10 that turn wholly.
+        power: The least probability of so many, in (0, 1).
+    """
+    count = moved
+
+    def too_few(k: int) -> float:
+        return math.comb(count, k) * share**k * (1 - share) ** (count - k)
+
+    while sum(map(too_few, range(moved))) > 1 - power:
+        count += 1
+    return count
+
+
 def least_shortfall(count: int, spread: float, tests: int, confidence: float = 0.95, power: float = 0.8) -> float:
     """Return how far a mean has to lie below its bound to be flagged, by the normal approximation of a paired test.
 

@@ -80,7 +80,8 @@ def test_a_typo_in_a_config_is_its_sentence(tmp_path, capsys):
 
 
 def test_check_is_a_function(tmp_path):
-    write_record(tmp_path, EpochRecord(epoch=3, step=40, findings=[finding()]))
+    tested = {"relevance/samples": 128.0, "relevance/effect_ratio": 0.4}
+    write_record(tmp_path, EpochRecord(epoch=3, step=40, findings=[finding()], scalars=tested))
     result = lrptrain.check(tmp_path)
     assert result
     assert result.epoch == 3

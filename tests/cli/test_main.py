@@ -149,7 +149,7 @@ def test_a_wrong_argument_has_no_traceback(tmp_path: Path):
     # The verb that imports least.
     command = [sys.executable, "-m", "lrptrain", "check", "no_run"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert done.stderr.strip().splitlines()[-1].startswith("lrptrain: no monitored run with an evaluation in")
     assert "Traceback" not in done.stderr
 
