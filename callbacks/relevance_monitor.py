@@ -19,10 +19,12 @@ from lrptrain.monitor.loader_pass import is_in_order
 from lrptrain.monitor.model_input import InputListener, copied
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
+from lrptrain.monitor.watched import Watcher, check_watchers
 from lrptrain.relevance.sharding.shards import check_shards, is_sharded, own_name
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.lightning import (
     best_checkpoint,
+    callbacks_that_watch,
     end_bars,
     lightning_context,
     log_scalars,
@@ -67,7 +69,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         `relevance/accuracy_per_group/<g>`, `relevance/worst_group_accuracy`: Of the sample's groups and the least of
             them, where batches have `group`.
         `relevance/findings`, `relevance/findings_confirmed`: Number of findings that stand, and are confirmed.
-        `relevance/severity`: Of the gravest finding, in 0..1, lower is better; see `Finding.severity`.
+        `relevance/severity`: Of the gravest finding, in 0..1, lower is better; see `Finding.severity`. Like all that a
+            verdict rests on, it is nan where nothing can be known: of a model at chance, or of too few samples.
         `relevance/effect_ratio`: The largest effect of all tests over the effect that confirms a finding, 0 or more,
             lower is better; below 1 nothing is confirmed. Only with `intervention`.
         `relevance/plain_predictability`: How well colours, sharpness and a thumbnail (of texts: frequent tokens and the
@@ -297,6 +300,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             # A smaller sample may lack a rare class, and so the score that a checkpoint cannot do without.
             in_full = any("_per_" in key for keys in stale.values() for key in keys)
             self.core.evaluate_in_every_validation(in_full)
+        watching = callbacks_that_watch(trainer, f"{self.config.prefix}/")
+        check_watchers([_watcher(each) for each in watching], self.config, inform, warn)
         if interval > 1 and stale:
             inform(
                 f"{' and '.join(stale)} will see each value of {title} in {interval} epochs, as it is computed every "
@@ -305,8 +310,10 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
 
     def on_train_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Start the clock; see which learning rates follow the monitor's values, now that there are schedulers."""
-        if schedulers_that_watch(trainer, f"{self.config.prefix}/"):
+        watching = [Watcher(*each) for each in schedulers_that_watch(trainer, f"{self.config.prefix}/")]
+        if watching:
             self.core.evaluate_in_every_validation()
+            check_watchers(watching, self.config, inform, warn)
         self.core.clock.start(restart=True)
 
     def on_sanity_check_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
@@ -489,3 +496,18 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         """Evaluate, once in each validation."""
         self._finished = True
         self.core.evaluate(self._context(trainer, pl_module))
+
+
+def _watcher(callback: Any) -> Watcher:
+    """Return how a callback of Lightning decides by a value, and what to paste where it should do so otherwise."""
+    name, mode = type(callback).__name__, getattr(callback, "mode", "")
+    return Watcher(
+        name,
+        callback.monitor,
+        {"min": False, "max": True}.get(mode),
+        f"{name}(monitor={callback.monitor!r}, mode={'max' if mode == 'min' else 'min'!r})",
+        f"{name}({callback.monitor!r}, mode={mode!r}, patience={getattr(callback, 'patience', None)}, "
+        "check_finite=False)"
+        if getattr(callback, "check_finite", False)
+        else "",
+    )

@@ -1,6 +1,7 @@
 """The monitor in the Trainer of transformers, as a callback."""
 
 import logging
+import math
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ from lrptrain.monitor.loader_pass import can_be_read_once, has_places
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
 from lrptrain.monitor.unread_columns import WholeBatch, WholeBatches
+from lrptrain.monitor.watched import Watcher, check_watchers
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.messages import inform, warn
@@ -115,10 +117,15 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         saved = _saved_state(state.stateful_callbacks.get(type(self).__name__), self._key)
         if saved is not None and state.global_step > 0:  # at the start it is what this callback holds from before
             self.core.load_state_dict(saved)
-        if self._is_ours(args.metric_for_best_model):
+        watched = args.metric_for_best_model or ""
+        _, ours, key = watched.partition(f"{self.config.prefix}/")
+        if ours:
             self.core.evaluate_in_every_validation()
-        if self.config.fail_on is not None or f"{self.config.prefix}/" in (args.metric_for_best_model or ""):
-            self.core.evaluate_in_every_validation()
+            way = (
+                f"TrainingArguments(metric_for_best_model={watched!r}, greater_is_better={not args.greater_is_better})"
+            )
+            watcher = Watcher("metric_for_best_model", f"{ours}{key}", bool(args.greater_is_better), way)
+            check_watchers([watcher], self.config, inform, warn)
         if self._will_evaluate(trainer, args):
             self._draw(trainer, self._context(trainer, args, state, model, processing_class))
         self.core.clock.start(restart=True)
@@ -236,8 +243,13 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
             record = self.core.evaluate(context)
         self.core.count_failures()
         if record is not None:
-            state.log_history.append({**self.core.scalars, "epoch": state.epoch, "step": state.global_step})
+            self._note(state, state.global_step)
         self._show(prefix, args, logs)
+
+    def _note(self, state: Any, step: int) -> None:
+        """Put the scalars that are known into the Trainer's history, which it saves as JSON."""
+        known = {key: value for key, value in self.core.scalars.items() if not math.isnan(value)}
+        state.log_history.append({**known, "epoch": state.epoch, "step": step})
 
     def _show(self, prefix: str, args: Any, metrics: MutableMapping[str, float]) -> None:
         """Show, among the metrics, the scalar that best checkpoints are chosen by.
@@ -247,7 +259,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         watched = args.metric_for_best_model or ""
         key = watched.removeprefix("eval_").removeprefix(f"{prefix.removeprefix('eval_')}_")
         if key.startswith(f"{self.config.prefix}/"):
-            # A failed evaluation is no best one, and must not end training for the want of a value.
+            # What is not known is no best value: of a model at chance, or where the evaluation has failed.
             metrics[f"eval_{watched.removeprefix('eval_')}"] = self.core.scalars.get(key, float("nan"))
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -258,9 +270,6 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
             control.should_training_stop = True
             if alone:
                 self.core.raise_if_forbidden(at_end=True)
-
-    def _is_ours(self, metric: str | None) -> bool:
-        return f"{self.config.prefix}/" in (metric or "")
 
     def on_train_end(
         self, args: Any, state: Any, control: Any, model: nn.Module, processing_class: Any = None, **kwargs: Any
@@ -275,7 +284,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         with at_rest(context.module):
             record = self.core.evaluate_kept(replace(context, loggers=self._loggers))
         if record is not None:
-            state.log_history.append({**self.core.scalars, "epoch": state.epoch, "step": record.step})
+            self._note(state, record.step)
         self.core.end()
         self.core.raise_if_unjudged()
         self.core.raise_if_forbidden(at_end=True)

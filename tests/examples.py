@@ -53,6 +53,7 @@ def record(epoch: int = 3, **changes: Any) -> EpochRecord:
         findings=[RECORDED],
         new_findings=[RECORDED],
         class_names=["cat", "dog"],
+        weights=(1, 11),
     )
     return replace(base, **changes)
 

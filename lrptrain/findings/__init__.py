@@ -5,7 +5,7 @@ from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, det
 from lrptrain.findings.evaluation import Evaluation, ExplainedSample
 from lrptrain.findings.facts import fold, unfold
 from lrptrain.findings.finding import Evidence, Finding, worst_severity
-from lrptrain.findings.nearness import WORTH_SAYING, Nearness, nearest_test
+from lrptrain.findings.nearness import WORTH_SAYING, Nearness, can_confirm, nearest_test
 from lrptrain.findings.scopes import OVERALL, Scope
 from lrptrain.findings.statistics import bootstrap_interval, holm, max_test, sign_flip_test
 from lrptrain.findings.verdicts import Effect, carry_over, news_among, reach_verdicts
@@ -25,6 +25,7 @@ __all__ = [
     "Scope",
     "announce",
     "bootstrap_interval",
+    "can_confirm",
     "carry_over",
     "detect_candidates",
     "fold",

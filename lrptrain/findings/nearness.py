@@ -40,6 +40,27 @@ class Nearness(NamedTuple):
         return f"Nearest to a flag: {place}{scope}, {points}."
 
 
+def can_confirm(
+    candidates: Sequence[Finding],
+    effects: Sequence[Effect | str],
+    confidence: float = 0.95,
+    exchanges: Mapping[int, Effect | str] | None = None,
+) -> bool:
+    """Return whether any test has as many samples as it takes to confirm one among so many tests.
+
+    Where none has, that nothing is confirmed says nothing of the model. Where nothing was to be tested, nothing was
+    suspected, and that is an answer, too. The arguments are those of `nearest_test`.
+    """
+    made = [*effects, *(exchanges or {}).values()]
+    return not made or any(
+        len(differences_of(each)) >= _fewest(candidates, exchanges or {}, confidence) for each in made
+    )
+
+
+def _fewest(candidates: Sequence[Finding], exchanges: Mapping[int, Effect | str], confidence: float) -> int:
+    return fewest_for_a_flag(max(1, len(candidates) + len(exchanges)), confidence)
+
+
 def nearest_test(
     candidates: Sequence[Finding],
     effects: Sequence[Effect | str],
@@ -65,7 +86,7 @@ def nearest_test(
         may still lack a p-value that is small enough.
     """
     exchanges = exchanges or {}
-    fewest = fewest_for_a_flag(max(1, len(candidates) + len(exchanges)), confidence)
+    fewest = _fewest(candidates, exchanges, confidence)
 
     def nearness(i: int, effect: Effect | str, bound: float) -> list[Nearness]:
         differences = differences_of(effect)

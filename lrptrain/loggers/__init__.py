@@ -1,5 +1,7 @@
 """One sink per logger, each fed with the same record."""
 
+import math
+from dataclasses import replace
 from typing import Any
 
 from lrptrain.loggers.comet import COMET_EXPERIMENT, COMET_LOGGER
@@ -66,6 +68,9 @@ def send_scalars(logger: Any, record: EpochRecord) -> None:
         record: The record that has the scalars.
     """
     sink = _sink_of(logger)
+    # What is not known makes no point: some loggers would draw it as a 0.
+    known = {key: value for key, value in record.scalars.items() if not math.isnan(value)}
+    record = replace(record, scalars=known)
     sink.log_scalars(logger, with_few_scores(record) if sink.has_tables else record)
 
 

@@ -59,9 +59,10 @@ class LoggedMetric:
             return self.kept
         return "max,last" if self.higher_is_better else "min,max,last"
 
-    def matches(self, key: str) -> bool:
-        """Whether a key, without its prefix, is one of these."""
-        return any(re.fullmatch(pattern(each), key) for each in (*self.keys, *self.references))
+    def matches(self, key: str, references: bool = True) -> bool:
+        """Whether a key, without its prefix, is one of these, or of what they are compared with."""
+        keys = (*self.keys, *self.references) if references else self.keys
+        return any(re.fullmatch(pattern(each), key) for each in keys)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as `run.json` has them."""

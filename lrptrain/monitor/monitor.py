@@ -54,7 +54,7 @@ from lrptrain.monitor.run import EvaluationKey, RunPoint
 from lrptrain.monitor.run_recorder import RunRecorder
 from lrptrain.monitor.sample_reader import SampleReader
 from lrptrain.monitor.skill import Skill
-from lrptrain.monitor.summary import logged_metrics
+from lrptrain.monitor.summary import logged_metrics, without_verdicts
 from lrptrain.monitor.token_vectors import token_vectors
 from lrptrain.monitor.weights import Moment, WeightsWatch, fingerprint
 from lrptrain.relevance.default import DEFAULT_METHODS
@@ -547,13 +547,15 @@ class MonitorCore:
         self.watch(context.module)
         with self.failures.caught("computing maps of many classes"):
             record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
+        power = self._power()
+        values = record.scalars if power.get("tells", True) else without_verdicts(record.scalars)
         # What follows (drawing and writing) is part of the next point's cost: this one's is written with the record.
-        self.scalars = self._with_prefix(record.scalars | self.clock.costs(started) | self._counts())
+        self.scalars = self._with_prefix(values | self.clock.costs(started) | self._counts())
         record = replace(
             record,
             scalars=self.scalars,
             prefix=self.config.prefix,
-            power=self._power(),
+            power=power,
             weights=self._weights.moment,
         )
         if context.is_first_process:

@@ -16,6 +16,7 @@ from lrptrain.findings import (
     Evaluation,
     ExplainedSample,
     Finding,
+    can_confirm,
     carry_over,
     detect_candidates,
     fold,
@@ -117,9 +118,11 @@ class RecordBuilder:
         findings = [candidate.finding for candidate in candidates]
         nearness: dict[str, float] = {}
         nearest = None
+        decides = False
         if effects is not None:
+            decides = can_confirm(findings, effects, self.confidence, exchanges)
             nearest = nearest_test(findings, effects, self.min_effect, self.confidence, exchanges)
-            nearness = {"relevance/effect_ratio": nearest.ratio if nearest else 0.0}
+            nearness = {"relevance/effect_ratio": nearest.ratio if nearest else 0.0 if decides else math.nan}
             verdicts = reach_verdicts(findings, effects, self.min_effect, self.confidence, exchanges)
             tested = [
                 _with_worst_samples(finding, effect, candidate, evaluation)
@@ -139,7 +142,7 @@ class RecordBuilder:
         return EpochRecord(
             epoch=evaluation.epoch,
             step=evaluation.step,
-            scalars=scalars | _counts(facts),
+            scalars=scalars | _counts(facts, decides),
             samples=summary.table(evaluation.samples, names),
             findings=facts,
             new_findings=news_among(previous, facts),
@@ -266,13 +269,20 @@ def _reported_unconfirmed(finding: Finding) -> bool:
     return get_detector(finding.kind).reported_unconfirmed
 
 
-def _counts(findings: Sequence[Finding]) -> dict[str, float]:
-    """Return the scalars on the facts that stand."""
+def _counts(findings: Sequence[Finding], decides: bool) -> dict[str, float]:
+    """Return the scalars on the facts that stand; nan where nothing could be confirmed.
+
+    Args:
+        findings: The facts.
+        decides: Whether a test could have confirmed any.
+    """
     standing = [finding for finding in findings if finding.stands]
+    confirmed = sum(finding.state == "confirmed" for finding in standing)
+    is_known = decides or confirmed > 0
     return {
         "relevance/findings": float(len(standing)),
-        "relevance/findings_confirmed": float(sum(finding.state == "confirmed" for finding in standing)),
-        "relevance/severity": worst_severity(findings),
+        "relevance/findings_confirmed": float(confirmed) if is_known else math.nan,
+        "relevance/severity": worst_severity(findings) if is_known else math.nan,
     }
 
 

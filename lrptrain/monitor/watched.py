@@ -1,0 +1,64 @@
+"""What is to be known of values that something decides by: early stopping, checkpoints, learning rates."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lrptrain.loggers.metrics import find_metric
+from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.summary import VERDICTS, logged_metrics
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Something that decides by a value of the monitor.
+
+    Attributes:
+        who: What it is called.
+        key: The key of the value, with its prefix.
+        larger_wins: Whether it prefers a larger value; None where that is not known.
+        in_order: What to paste where it should prefer the other one.
+        without_nan: What to paste where it ends training at a value that is nan; "" where it does not.
+    """
+
+    who: str
+    key: str
+    larger_wins: bool | None = None
+    in_order: str = ""
+    without_nan: str = ""
+
+
+def check_watchers(
+    watchers: Sequence[Watcher], config: MonitorConfig, inform: Callable[[str], None], warn: Callable[[str], None]
+) -> None:
+    """Reject what would end training where nothing is known yet, and say what nan means to the others.
+
+    Args:
+        watchers: Who decides by values of this monitor.
+        config: The options of the monitor.
+        inform: Says something to the user.
+        warn: Warns the user.
+
+    Raises:
+        ValueError: If one ends training at nan, or goes by what is never known, with a line to paste.
+    """
+    nan = "is nan while the model answers by chance, or samples are too few"
+    unknown: dict[str, list[str]] = {}
+    for each in watchers:
+        key = each.key.removeprefix(f"{config.prefix}/")
+        metric = next((every for every in logged_metrics() if every.matches(key, references=False)), None)
+        if metric is None:
+            continue
+        if None not in (each.larger_wins, metric.higher_is_better) and each.larger_wins != metric.higher_is_better:
+            better = "higher" if metric.higher_is_better else "lower"
+            warn(f"{each.who} goes by {each.key!r} the wrong way, as {better} is better: {each.in_order}")
+        if find_metric(VERDICTS, key) is None:
+            continue
+        if config.intervention is None and key != "findings":
+            raise ValueError(
+                f'{each.who} goes by {each.key!r}, which needs an intervention: {config.kind}(intervention="swap")'
+            )
+        if each.without_nan:
+            raise ValueError(f"{each.who} would end training, as {each.key!r} {nan}: {each.without_nan}")
+        unknown.setdefault(each.key, []).append(each.who)
+    for key, names in unknown.items():
+        inform(f"{config.title}: {key!r} {nan}: {' and '.join(dict.fromkeys(names))} takes that for the worst value")
