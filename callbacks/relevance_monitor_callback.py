@@ -244,6 +244,8 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         self.core.count_failures()
         if record is not None:
             self._note(state, state.global_step)
+        if not trainer.is_in_train:
+            self.core.end_validation()
         self._show(prefix, args, logs)
 
     def _note(self, state: Any, step: int) -> None:

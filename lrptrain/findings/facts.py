@@ -31,13 +31,18 @@ def fact_of(finding: Finding) -> Fact:
     return detector.fact or finding.kind, finding.where if detector.named_by_place else ""
 
 
-def gravity(finding: Finding) -> tuple[int, bool, bool, float, float]:
-    """Return what sorts findings, the gravest first: state, all samples before classes, label, effect, relevance."""
+def gravity(finding: Finding) -> tuple[int, bool, bool, bool, float, float]:
+    """Return what sorts findings, the gravest first.
+
+    In this order: the state, faults before what a person has to judge, all samples before classes, label, effect and
+    relevance.
+    """
     share = finding.relevance.effect if finding.relevance is not None else 0.0
     # Maps of the label are those that a mask or a rationale is about: they speak before those of the prediction.
     is_narrow = finding.scope != OVERALL
     # Sorted upwards: False comes before True, and the largest effect first by its sign.
-    return STATES.index(finding.state), is_narrow, finding.target != "label", -finding.severity, share
+    is_open = finding.state == "confirmed" and not finding.is_fault
+    return STATES.index(finding.state), is_open, is_narrow, finding.target != "label", -finding.severity, share
 
 
 def count_states(findings: Iterable[Finding]) -> str:
@@ -72,7 +77,7 @@ def fold_places(findings: Sequence[Finding], region_of: Callable[[Finding], "Reg
     the annotation. Of findings on all samples that are confirmed, a cluster is that of a position where their patches
     are the same for the greater part; and what lies outside the annotation, or along the edges, is nothing but the
     position, if changing it moves the prediction further than changing the position does by less than the least effect,
-    or by less than a quarter.
+    or by less than a quarter. A fault is never a part of what a person has to judge.
 
     Args:
         findings: Facts, as `fold` returns them.
@@ -87,7 +92,7 @@ def fold_places(findings: Sequence[Finding], region_of: Callable[[Finding], "Reg
     def explained(finding: Finding) -> bool:
         if finding is strongest or finding.state != "confirmed" or finding.scope != OVERALL:
             return False
-        if not get_detector(finding.kind).seen_at_places:
+        if not get_detector(finding.kind).seen_at_places or (finding.is_fault and not strongest.is_fault):
             return False
         region = region_of(finding)
         # e.g. the place moves the prediction by 0.30, and all outside by 0.33: with `least` at 0.05 it is the place.

@@ -77,7 +77,7 @@ def write_record(
         "findings": findings,
         **({"power": dict(record.power)} if record.power else {}),
         **({"hints": record.hints} if record.hints else {}),
-        "weights": None if record.weights is None else dict(zip(("epoch", "step"), record.weights, strict=True)),
+        "weights": dict(zip(("epoch", "step"), record.weights or (record.epoch, record.step), strict=True)),
         **(marks or {}),
     }
     table = folder / SAMPLES / name

@@ -105,8 +105,8 @@ class EpochRecord:
         metrics: What the scalars are called, and whether higher values are better.
         hints: What speaks for a shortcut short of a flag, in a sentence or two: the test that came nearest to one, and
             plain features that foretell the answers; "" if nothing does.
-        weights: Epoch and step of the validation whose weights were evaluated: mostly those of the record; at the end
-            of training those of the weights that it keeps. None if no validation was of them.
+        weights: Epoch and step of the validation whose weights were evaluated, where these are not the record's own: at
+            the end of training, weights that it keeps may be earlier ones. (None, None) if no validation was of them.
     """
 
     epoch: int
@@ -124,4 +124,4 @@ class EpochRecord:
     power: Mapping[str, Any] = field(default_factory=dict)
     metrics: Sequence[LoggedMetric] = ()
     hints: str = ""
-    weights: tuple[int, int] | None = None
+    weights: tuple[int | None, int | None] | None = None

@@ -224,7 +224,7 @@ def parse_event(content: Any) -> dict[str, Any] | None:
         "findings": [_completed(each) for each in findings if _is_finding(each)] if isinstance(findings, list) else [],
         **({"power": content["power"]} if _is_power(content.get("power")) else {}),
         **({"hints": content["hints"]} if isinstance(content.get("hints"), str) else {}),
-        **({"weights": content["weights"]} if _is_moment_or_none(content.get("weights", "")) else {}),
+        **({"weights": content["weights"]} if _is_moment_or_none(content.get("weights")) else {}),
     }
 
 
@@ -265,7 +265,7 @@ def _is_count(value: Any) -> TypeGuard[int]:
 
 
 def _is_moment_or_none(value: Any) -> bool:
-    return value is None or _moment(value) is not None
+    return _moment(value) is not None or value == {"epoch": None, "step": None}
 
 
 def _completed(finding: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from lrptrain.findings import Finding
+from lrptrain.findings import Finding, worst_severity
 from lrptrain.findings.announcement import look_at
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.facts import count_states, gravity
@@ -40,7 +40,8 @@ def closing_words(
     if collapse:
         message = f"{title}: {collapse} In {subject}: {counts}."
     elif "confirmed" in states:
-        gravest = min(findings, key=gravity)
+        # The fault that moves answers most: it is what `relevance/severity` and a gate go by. Without one, an open one.
+        gravest = min(findings, key=lambda fact: (-worst_severity([fact]), gravity(fact)))
         verdict = sentences(gravest).verdict
         failed = f" {_not_removed(gravest, guided_by)}" if guided_by else ""
         message = f"{title}: {verdict}{failed} In {subject}: {counts}."

@@ -556,7 +556,7 @@ class MonitorCore:
             scalars=self.scalars,
             prefix=self.config.prefix,
             power=power,
-            weights=self._weights.moment,
+            weights=self._weights.moment or (None, None) if context.is_training else None,
         )
         if context.is_first_process:
             with self.failures.caught("drawing"):

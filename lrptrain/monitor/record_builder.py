@@ -149,7 +149,6 @@ class RecordBuilder:
             class_names=names,
             metrics=summary.logged_metrics(),
             hints=" ".join([*hints, remark(predictability, evaluation)]).strip(),
-            weights=(evaluation.epoch, evaluation.step),
         )
 
     def draw(

@@ -1,6 +1,7 @@
 """What other callbacks, the loggers, the folder and a resumed run see."""
 
 import json
+import re
 import warnings
 
 import pytest
@@ -180,8 +181,12 @@ def test_validate_writes_beside_the_run_it_validates(package, tmp_path):
     runner.fit(pl_module, loader(), loader())
     (run,) = (tmp_path / "relevance").iterdir()
     before = told(run)
-    runner.validate(pl_module, loader(), verbose=False)
+    with messages() as lines:
+        runner.validate(pl_module, loader(), verbose=False)
     assert watching.folder.name == "run-validate"
+    (said,) = (" ".join(line.split()) for line in lines if "this validation" in line)
+    assert re.match("RelevanceMonitor: no .* this validation, on 8 samples", said)
+    assert said.endswith(f"See: lrptrain dashboard {watching.folder}")
     assert told(run) == before
     assert len(read_samples(watching.folder)["sample_id"]) == 8
 

@@ -31,6 +31,9 @@ QUIET_RUNS: dict[str, tuple[list[Finding], dict[str, Any]]] = {
     UNKNOWN: ([], {"tells": False, "text": "That says nothing yet."}),
 }
 
+# By whose weights the evaluation at epoch 4 and step 20 is of.
+KEPT_RUNS = {"up to epoch 4": (4, 20), "in the kept weights (epoch 1)": (1, 5), "in the kept weights": (None, None)}
+
 
 @pytest.fixture(scope="module")
 def visit(browser, tmp_path_factory):
@@ -41,6 +44,9 @@ def visit(browser, tmp_path_factory):
     for name, (facts, power) in QUIET_RUNS.items():
         write_record(folder / name, EpochRecord(0, 0, findings=facts, power=power, hints=HINT))
     write_record(folder / "none found", EpochRecord(0, 0, power=TELLS))
+    for name, weights in KEPT_RUNS.items():
+        scalars = {"relevance/samples": 32.0}
+        write_record(folder / name, EpochRecord(4, 20, scalars, power=TELLS, weights=weights))
     with served(folder) as address:
         visit = Visit(browser, address)
         visit.page.wait_for_selector("#runs tbody tr")
@@ -55,7 +61,8 @@ def test_each_run_has_its_word(visit):
         for row in visit.view("runs", wait="#runs tbody tr").locator("#runs tbody tr").all()
     }
     names = [*RUNS, *QUIET_RUNS, "none found"]
-    assert words == {name: "a hint" if "a hint" in name else name for name in names}
+    expected = {name: "a hint" if "a hint" in name else name for name in names}
+    assert words == expected | dict.fromkeys(KEPT_RUNS, "none found")
 
 
 def test_only_what_is_a_fault_for_sure_is_red(visit):
@@ -83,6 +90,12 @@ def test_a_hint_is_said_in_an_amber_frame(visit):
     assert text.startswith(f"No shortcut was confirmed up to epoch 0, but there is a hint: {HINT} Not confirmed by")
     badge = visit.view("runs", wait="#runs tbody tr").locator("#runs a.badge.hint").first
     assert HINT in badge.get_attribute("title")
+
+
+@pytest.mark.parametrize("run", KEPT_RUNS)
+def test_a_verdict_says_on_which_weights_and_how_many_samples_it_rests(visit, run):
+    text = visit.view("findings", run, "#verdict.none").inner_text("#verdict")
+    assert text == f"No shortcut was found {run}, on 32 samples. Looked for: much."
 
 
 def test_a_model_that_tells_nothing_yet_gives_no_hint(visit):

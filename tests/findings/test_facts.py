@@ -74,3 +74,12 @@ def test_a_fact_survives_json_and_older_records_are_read():
     for new in ("also", "excerpts", "strategy", "medium", "sentences"):
         del values[new]
     assert Finding.from_dict(values) == OUTSIDE
+
+
+def test_a_fault_is_no_part_of_what_a_person_has_to_judge():
+    middle = replace(CORNERS, may_be_evidence=True)
+    assert len(fold_places([OUTSIDE, CORNERS], region_of, 0.05)) == 1
+    assert len(fold_places([OUTSIDE, middle], region_of, 0.05)) == 2
+    (fact,) = fold([middle, replace(of_class("a", kind="focus_at_position", where=CORNERS.where))])
+    assert fact.is_fault
+    assert not fact.also[0].is_fault

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from lrptrain.loggers import EpochRecord, local, read_events, read_samples, write_record
-from lrptrain.loggers.timeline import continued_after, read_timeline, stands, timeline_of
+from lrptrain.loggers.timeline import continued_after, parse_event, read_timeline, stands, timeline_of
 
 
 def line(epoch, value=0.0, **others):
@@ -118,3 +118,21 @@ def test_hints_are_written_where_there_are_any_and_read_where_they_are_words(tmp
     assert [event.get("hints") for event in read_events(tmp_path)] == [None, "Nearest to a flag: the edges."]
     assert "hints" not in (tmp_path / "events.jsonl").read_text(encoding="utf-8").splitlines()[0]
     assert "hints" not in timeline_of([line(0, hints=["no words"])]).events[0]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ({"epoch": 1, "step": 5}, True),
+        ({"epoch": None, "step": None}, True),
+        ({"epoch": 1}, False),
+        ("epoch 1", False),
+        ([1, 5], False),
+        (None, False),
+    ],
+)
+def test_whose_weights_an_evaluation_is_of_is_read_if_it_is_a_moment(written, read):
+    event = parse_event({"epoch": 4, "step": 20, "weights": written})
+    assert event is not None
+    assert event.get("weights") == (written if read else None)
+    assert ("weights" in event) == read

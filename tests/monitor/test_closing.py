@@ -1,10 +1,11 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from examples import finding
 
 from lrptrain.batch.parts import InputPart
-from lrptrain.findings import OVERALL, Evidence
+from lrptrain.findings import OVERALL, Evidence, Scope, announce
 from lrptrain.monitor.closing import closing_words
 from lrptrain.monitor.power import Power
 
@@ -68,3 +69,37 @@ def test_a_guidance_that_has_not_removed_it_is_told_with_what_to_try():
     assert "The guidance (swap of findings) has not removed it: train longer, or anew on this finding" in by_findings
     assert 'guidance by "swap", swap="statistics"' in guided("reliance_on_statistics", "swap")
     assert "has not removed it" not in guided("focus_at_position")
+
+
+MOVED = Evidence(0.2, (0.1, 0.3), 0.0, 0.001, 20)
+DOG = Scope("class", "dog")
+# Faults in one class, and of less effect than what a person has to judge.
+FAULT = replace(CONFIRMED, intervention=MOVED)
+FAULTS = {
+    "a mark": replace(FAULT, kind="fixed_mark_of_class", scope=DOG, where="the top left corner"),
+    "a place": replace(FAULT, scope=DOG),
+    "the surroundings": replace(FAULT, kind="focus_outside_annotation", scope=DOG, target="predicted"),
+    "of all": FAULT,
+}
+EDGES = replace(CONFIRMED, kind="reliance_on_edges", where="the image's edges", intervention=replace(MOVED, effect=0.6))
+OPEN = {
+    "edges": EDGES,
+    "the middle": replace(CONFIRMED, may_be_evidence=True, where="the middle", intervention=replace(MOVED, effect=0.9)),
+    "of one class": replace(EDGES, scope=DOG),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("other", OPEN.values(), ids=OPEN)
+def test_a_fault_is_named_before_what_a_person_has_to_judge(fault, other):
+    assert not other.is_fault
+    for order in ([fault, other], [other, fault]):
+        assert said(*order)[0].startswith("Monitor ends: SHORTCUT confirmed")
+        assert announce(order)[0].startswith("SHORTCUT confirmed")
+    assert said(other, replace(fault, state="suspected"))[0].startswith("Monitor ends: Confirmed, for you to judge")
+
+
+def test_of_two_faults_the_one_that_moves_answers_more_is_named():
+    graver = replace(FAULTS["a mark"], intervention=replace(MOVED, effect=0.5))
+    for order in ([graver, FAULTS["of all"]], [FAULTS["of all"], graver]):
+        assert said(*order)[0].startswith("Monitor ends: SHORTCUT confirmed, class dog")

@@ -23,6 +23,15 @@ function hintOf(event) {
   return event.power?.tells === true ? event.hints ?? "" : "";
 }
 
+// What the last evaluation is of, such as "up to epoch 3, on 128 samples"; earlier records do not say whose weights.
+function judgedOf(event) {
+  const { epoch, step } = event.weights ?? event;
+  const isOwn = epoch === event.epoch && step === event.step;
+  const samples = scalarOf(event, "samples");
+  const which = isOwn ? `up to epoch ${epoch}` : epoch === null ? "in the kept weights" : `in the kept weights (epoch ${epoch})`;
+  return samples ? `${which}, on ${plural(samples, "sample")}` : which;
+}
+
 // state: one of STATES, "judge", "collapsed", "hint" where nothing is confirmed and something speaks for a shortcut, "none"
 // where nothing was found, or "unknown"; text; finding: the gravest, if there is any; power: where nothing was
 // found, what could have been.
@@ -37,12 +46,12 @@ function verdictOf(run) {
     const though = hint ? `, but there is a hint: ${hint}` : ".";
     const doubtful = rankedFindings(run).filter((finding) => finding.state === "unconfirmed");
     if (doubtful.length) {
-      return { state: hint ? "hint" : "unconfirmed", text: `No shortcut was confirmed up to epoch ${last.epoch}${though} ${verdictText(doubtful[0])}`, finding: doubtful[0], power: last.power?.text };
+      return { state: hint ? "hint" : "unconfirmed", text: `No shortcut was confirmed ${judgedOf(last)}${though} ${verdictText(doubtful[0])}`, finding: doubtful[0], power: last.power?.text };
     }
     // Records of earlier versions do not say what that shows.
     const { tells, text } = last.power ?? { tells: true, text: "" };
     const state = tells ? "none" : "unknown";
-    return { state: hint ? "hint" : state, text: `No shortcut was found up to epoch ${last.epoch}${though}`, power: text };
+    return { state: hint ? "hint" : state, text: `No shortcut was found ${judgedOf(last)}${though}`, power: text };
   }
   const [finding, ...others] = standing;
   const more = others.length ? ` And ${plural(others.length, "other finding")}.` : "";

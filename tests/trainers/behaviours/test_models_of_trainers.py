@@ -212,11 +212,16 @@ def test_names_sets_and_tensorboard(tmp_path, monkeypatch):
         a_trainer(tmp_path, a_callback(eval_name="third"), eval_dataset=sets).train()
 
 
-def test_an_evaluation_by_itself_has_a_record_of_its_own(tmp_path):
+def test_an_evaluation_by_itself_has_a_record_of_its_own_and_a_verdict(tmp_path, caplog):
     monitor = a_callback()
     trainer = a_trainer(tmp_path, monitor)
-    trainer.evaluate()
+    with caplog.at_level("INFO", "lrptrain"):
+        trainer.evaluate()
     assert monitor.folder.name == "run-validate"
+    (said,) = (" ".join(each.getMessage().split()) for each in caplog.records if "this validation" in each.getMessage())
+    assert said.startswith("RelevanceMonitorCallback: no ")
+    assert "this validation, on 8 samples" in said
+    assert said.endswith(f"See: lrptrain dashboard {monitor.folder}")
     trainer.train()
     assert monitor.folder.name == "run"
     assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 1]
