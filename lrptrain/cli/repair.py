@@ -26,8 +26,9 @@ def repair_checkpoint(
 ) -> None:
     """Make the last layer anew, by samples with the surroundings of others, or with all groups alike.
 
-    Writes another checkpoint, which differs in that layer alone, and prints accuracies before and after. All other
-    layers keep what they have learned: where that is the shortcut alone, this mends little, and the accuracies say so.
+    Writes another checkpoint, which differs in that layer alone. Prints accuracies before and after, what an exchange
+    with another class costs beyond one with the same class, and what was not tested. All other layers keep what they
+    have learned: where that is the shortcut alone, this mends little, and the numbers say so.
 
     Args:
         checkpoint: Path of a checkpoint of `lrptrain fit`, or of any LightningModule named by --module.

@@ -78,7 +78,6 @@ def swapped_batches(
         device: Where the model is.
         generator: The random numbers of who gives to whom.
     """
-    swap = SWAPS[SWAPPED[balance]]
     order = torch.randperm(len(samples), generator=generator).numpy()
     # A batch of one would have no donor: the last one takes the rest.
     starts = list(range(0, max(len(order) - 1, 1), swaps.batch_size))
@@ -86,14 +85,83 @@ def swapped_batches(
     for start, end in zip(starts, ends, strict=True):
         rows = order[start:end]
         (batch,) = batched([samples[row] for row in rows], len(rows), device)
-        name = next(each for each in INPUTS if each in batch)
-        # Whoever swaps a property of whole images needs no annotation: none of it is ignored.
-        annotation = torch.zeros(len(rows), *batch[name].shape[-2:], dtype=torch.uint8, device=device)
-        if swap.needs_annotation:
-            annotation = swap_evidence({**batch, "evidence": evidence(batch)})
         donors = random_cycle(len(rows), generator)
-        swapped = swap(batch[name], annotation, swaps.margin, generator, without_evidence=True, donors=donors)
-        yield SwappedBatch(rows, rows[donors.numpy()], {**batch, name: swapped.explained})
+        yield SwappedBatch(rows, rows[donors.numpy()], _swapped(batch, donors, balance, swaps, generator))
+
+
+class ExchangedBatch(NamedTuple):
+    """Samples that were given something of one of their own class, and of one of another class.
+
+    Attributes:
+        rows: The index of each sample.
+        same: What the model is given with that of the same class: the control.
+        other: What it is given with that of another class.
+    """
+
+    rows: Int[np.ndarray, " batch"]
+    same: dict[str, Tensor]
+    other: dict[str, Tensor]
+
+
+def exchanged_batches(
+    samples: Sequence[Sample],
+    folds: Sequence[Int[np.ndarray, " samples"]],
+    balance: Balance,
+    swaps: Swaps,
+    device: torch.device,
+) -> Iterator[ExchangedBatch]:
+    """Yield each sample with something of a donor of its class, and with that of one of another class.
+
+    Donors are of the sample's own fold, so that a layer that was made without the fold has seen neither. Samples
+    without such donors are left out.
+
+    Args:
+        samples: As for `swapped_batches`.
+        folds: The indices of the samples of each fold.
+        balance: What is exchanged.
+        swaps: How; `copies` does not matter.
+        device: Where the model is.
+    """
+    rng = np.random.default_rng(swaps.seed)
+    label = np.array([sample.label for sample in samples])
+    exchanged: list[tuple[int, int, int]] = []
+    for fold in folds:
+        for row in fold:
+            alike, unlike = fold[(label[fold] == label[row]) & (fold != row)], fold[label[fold] != label[row]]
+            if len(alike) and len(unlike):
+                exchanged.append((int(row), int(rng.choice(alike)), int(rng.choice(unlike))))
+    size = max(swaps.batch_size // 3, 1)
+    for start in range(0, len(exchanged), size):
+        # [samples, 3]: each sample and its two donors are in one batch, padded and scaled alike.
+        rows = np.array(exchanged[start : start + size])
+        (batch,) = batched([samples[row] for row in rows.T.flatten()], rows.size, device)
+        same, other = (_with_donors(batch, len(rows), column, balance, swaps) for column in (1, 2))
+        yield ExchangedBatch(rows[:, 0], same, other)
+
+
+def _with_donors(
+    batch: dict[str, Tensor], count: int, column: int, balance: Balance, swaps: Swaps
+) -> dict[str, Tensor]:
+    """Return the first samples of a batch, each with something of the one that stands so many columns behind it."""
+    donors = torch.arange(3 * count)
+    donors[:count] += column * count
+    swapped = _swapped(batch, donors, balance, swaps, torch.Generator().manual_seed(swaps.seed))
+    return {name: values[:count] for name, values in swapped.items()}
+
+
+def _swapped(
+    batch: dict[str, Tensor], donors: Int[Tensor, " batch"], balance: Balance, swaps: Swaps, generator: torch.Generator
+) -> dict[str, Tensor]:
+    """Return a batch in which each sample has something of its donor."""
+    swap = SWAPS[SWAPPED[balance]]
+    name = next(each for each in INPUTS if each in batch)
+    explained = batch[name]
+    # Whoever swaps a property of whole images needs no annotation: none of it is ignored.
+    annotation = torch.zeros(len(explained), *explained.shape[-2:], dtype=torch.uint8, device=explained.device)
+    if swap.needs_annotation:
+        annotation = swap_evidence({**batch, "evidence": evidence(batch)})
+    swapped = swap(explained, annotation, swaps.margin, generator, without_evidence=True, donors=donors)
+    return {**batch, name: swapped.explained}
 
 
 def weights_by(members: Int[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:

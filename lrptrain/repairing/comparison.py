@@ -15,13 +15,18 @@ from lrptrain.repairing.repair import (
     AS_THEY_ARE,
     FEWEST,
     NEEDED,
+    NOT_TESTED,
+    NOUNS,
     WORST_CLASS,
     How,
     Repair,
     draw_labelled,
+    filled,
     is_usable,
     listed,
+    other_class,
     read_tables,
+    same_class,
 )
 
 AS_TRAINED = "as trained"
@@ -53,18 +58,36 @@ class RepairComparison:
         return self.repairs[name]
 
     def __str__(self) -> str:
-        """Return a table: a row per repair, a column per accuracy."""
+        """Return a table: a row per repair, a column per accuracy, or what an exchange costs of it."""
         first = next(iter(self.repairs.values()))
         rows = {AS_TRAINED: first.before, **{name: each.after for name, each in self.repairs.items()}}
+        columns = {name: _columns(values) for name, values in rows.items()}
+        lost = [
+            "",
+            "Lost: accuracy with the same class's less accuracy with another class's.",
+            *filled(NOT_TESTED),
+        ]
         return "\n".join(
             [
                 f"Repairs of the last layer {first.layer!r}: accuracies on {self.samples} samples,",
                 "by layers that were not made from the samples they are measured on.",
                 "",
-                *accuracy_table(rows),
+                *accuracy_table(columns),
+                *(lost if _columns(first.before).keys() - first.before.keys() else []),
                 *not_compared_lines(self.not_compared),
             ]
         )
+
+
+def _columns(values: Mapping[str, float]) -> dict[str, float]:
+    """Return accuracies, of which those of an exchange are one column: what it costs beyond its control."""
+    columns = dict(values)
+    for balance, noun in NOUNS.items():
+        if other_class(balance) in columns:
+            lost = columns[same_class(balance)] - columns[other_class(balance)]
+            columns[f"lost to another class's {noun}"] = lost
+            del columns[same_class(balance)], columns[other_class(balance)]
+    return columns
 
 
 def compare_repairs(

@@ -94,16 +94,47 @@ def folds_of(table: Table, seed: int) -> list[Bool[np.ndarray, " rows"]]:
     return [np.isin(table.sample, samples[held_out]) for _, held_out in splitter.split(samples, classes)]
 
 
-def choose_penalty(table: Table, folds: Sequence[Bool[np.ndarray, " rows"]], with_bias: bool) -> float:
-    """Return the penalty with the least cross-entropy on rows that were held out."""
+class CrossValidation:
+    """Classifiers that are fitted without the rows of some folds; each is fitted once.
 
-    def loss(penalty: float) -> float:
-        losses = [
-            _cross_entropy(fit(table.rows(~held_out), penalty, with_bias), table.rows(held_out)) for held_out in folds
-        ]
-        return float(np.mean(losses))
+    Args:
+        table: The samples.
+        folds: The rows of each fold.
+        with_bias: Whether the layer has a bias.
+    """
 
-    return min(PENALTIES, key=loss)
+    def __init__(self, table: Table, folds: Sequence[Bool[np.ndarray, " rows"]], with_bias: bool) -> None:
+        self.table = table
+        self.folds = folds
+        self.with_bias = with_bias
+        self._fits: dict[tuple[float, frozenset[int]], LinearFit] = {}
+
+    def fitted(self, penalty: float, *without: int) -> LinearFit:
+        """Return the classifier that is fitted without the rows of these folds."""
+        key = penalty, frozenset(without)
+        if key not in self._fits:
+            rows = ~np.any([self.folds[fold] for fold in key[1]], axis=0)
+            self._fits[key] = fit(self.table.rows(rows), penalty, self.with_bias)
+        return self._fits[key]
+
+    def penalty(self, *without: int) -> float:
+        """Return the penalty with the least cross-entropy on rows that were held out.
+
+        Args:
+            without: Folds that have no say in it. Where they leave no two others, it is the middle one.
+        """
+        others = [fold for fold in range(len(self.folds)) if fold not in without]
+        if len(others) < 2:
+            return PENALTIES[len(PENALTIES) // 2]
+
+        def loss(penalty: float) -> float:
+            losses = [
+                _cross_entropy(self.fitted(penalty, fold, *without), self.table.rows(self.folds[fold]))
+                for fold in others
+            ]
+            return float(np.mean(losses))
+
+        return min(PENALTIES, key=loss)
 
 
 def _cross_entropy(fitted: LinearFit, table: Table) -> float:

@@ -6,7 +6,8 @@ to be told which sample has the shortcut. Samples with swapped surroundings need
 hundred samples, and no name for the shortcut; those with swapped colours, light, detail or edges need neither.
 """
 
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -20,14 +21,27 @@ from lrptrain.auditing.samples import draw_samples
 from lrptrain.batch import IMAGES, BatchAdapter, Sample, batched
 from lrptrain.batch.task import OneLabel, Regression, Task, TaskName, find_task
 from lrptrain.relevance.preserve import unwrap
-from lrptrain.repairing.balance import GROUPS, SWAPPED, Balance, Swaps, is_annotated, swapped_batches, weights_by
+from lrptrain.repairing.balance import (
+    GROUPS,
+    SWAPPED,
+    Balance,
+    Swaps,
+    exchanged_batches,
+    is_annotated,
+    swapped_batches,
+    weights_by,
+)
 from lrptrain.repairing.erasure import erase
-from lrptrain.repairing.fitting import LinearFit, Table, choose_penalty, fit, folds_of
+from lrptrain.repairing.fitting import CrossValidation, LinearFit, Table, fit, folds_of
 from lrptrain.repairing.last_layer import LastLayer, find_last_layer, read_features
-from lrptrain.repairing.predictions import lowest_accuracy
+from lrptrain.repairing.predictions import WIDTH, lowest_accuracy
 from lrptrain.trainers.checks import check_counts
 
 How = Literal["retrain", "erase"]
+NOT_TESTED = (
+    "Not tested: samples that come without the shortcut. An exchange leaves traces, such as the outline of what is "
+    "pasted, and a layer can learn to read those."
+)
 FEWEST = 20
 """Fewer samples than this are refused: a last layer has more numbers than they could fix."""
 AS_THEY_ARE = "as they are"
@@ -41,6 +55,50 @@ OF_OTHERS: dict[Balance, str] = {
     "edges": "with other edges",
 }
 """What an accuracy is of, by what samples were given of others."""
+NOUNS: dict[Balance, str] = {
+    "surroundings": "surroundings",
+    "statistics": "colours",
+    "detail": "fine detail",
+    "shading": "light",
+    "edges": "edges",
+}
+_95 = 1.96
+"""Standard errors within which a mean lies with 95 %."""
+
+
+def same_class(balance: Balance) -> str:
+    """Return what the accuracy is of that is the control: of samples with something of their own class."""
+    return f"with the same class's {NOUNS[balance]}"
+
+
+def other_class(balance: Balance) -> str:
+    """Return what the accuracy is of that the control is for: of samples with something of another class."""
+    return f"with another class's {NOUNS[balance]}"
+
+
+class Reliance(NamedTuple):
+    """How much accuracy an exchange with another class costs, beyond one with the same class, in -1..1.
+
+    Attributes:
+        before: Of the old layer.
+        after: Of new layers, on samples and donors that these were not made from.
+        error_before: Half of the 95 % interval of `before`, over samples.
+        error_after: The same of `after`.
+        error_change: The same of their difference.
+        samples: How many samples were exchanged.
+    """
+
+    before: float
+    after: float
+    error_before: float
+    error_after: float
+    error_change: float
+    samples: int
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether it differs before and after by more than samples do by chance."""
+        return abs(self.before - self.after) > self.error_change
 
 
 @dataclass(frozen=True)
@@ -57,6 +115,8 @@ class Repair:
         before: Accuracies of the old layer, by what they are of.
         after: Those of new layers on samples that these were not made from, in folds.
         how: Whether it was trained anew, or the shortcut erased from what it reads.
+        reliance: What an exchange with another class costs before and after; None where groups are balanced, or where
+            too few samples could be exchanged.
     """
 
     layer: str
@@ -68,6 +128,7 @@ class Repair:
     before: dict[str, float]
     after: dict[str, float]
     how: How = "retrain"
+    reliance: Reliance | None = None
 
     def apply(self, model: nn.Module) -> None:
         """Put the new layer into the model, or the LightningModule, that was repaired."""
@@ -89,8 +150,31 @@ class Repair:
                 self._made(),
                 f"  {'accuracy':{width}}{'before':>8}{'after':>10}",
                 *rows,
-                "  After: by layers that were not made from the samples they are measured on.",
+                *(f"  {line}" for line in self._judgement()),
             ]
+        )
+
+    def _judgement(self) -> list[str]:
+        """Return what the numbers say, how they were made, and what they do not say, in lines."""
+        lines = ["After: by layers made from other samples than those that they are measured on."]
+        if self.balance == GROUPS:
+            return [*lines, "Not tested: groups that these samples lack."]
+        lines += filled(self._exchange())
+        return [*lines, *filled(NOT_TESTED)]
+
+    def _exchange(self) -> str:
+        """Return what an exchange with another class costs, in a sentence or two."""
+        if self.reliance is None:
+            return f"Not tested: whether it reads another class's {NOUNS[self.balance]}: too few samples of a class."
+        of, noun = self.reliance, NOUNS[self.balance]
+        before, after = (
+            f"{100 * mean:.1f} ± {100 * error:.1f}"
+            for mean, error in ((of.before, of.error_before), (of.after, of.error_after))
+        )
+        verdict = "" if of.is_significant else " That is no significant difference."
+        return (
+            f"Another class's {noun} instead of the same class's: {before} points of accuracy lost before, {after} "
+            f"after (n = {of.samples}, 95 % intervals).{verdict}"
         )
 
     def _made(self) -> str:
@@ -141,7 +225,8 @@ def repair(
         task: What output and labels mean, where they do not say so; see `lrptrain.audit`.
 
     Returns:
-        The new layer, with accuracies before and after.
+        The new layer, with accuracies before and after, and what an exchange with another class costs beyond one with
+        the same class.
 
     Raises:
         ValueError: If there are too few samples, a class has fewer than two, or no linear layer makes the logits.
@@ -202,7 +287,9 @@ class Tables:
         samples: How many samples there are.
         as_they_are: The samples.
         balanced: By the name of the balance, what a layer is made from.
-        seed: The seed of the folds.
+        folds: The indices of the samples of each fold.
+        exchanged: By the name of the balance, samples with something of their own class, the control, and the same
+            samples with that of another class; none without any sample that can be exchanged.
     """
 
     layer: LastLayer
@@ -210,19 +297,21 @@ class Tables:
     samples: int
     as_they_are: Table
     balanced: dict[Balance, Table]
-    seed: int
+    folds: Sequence[Int[np.ndarray, " samples"]]
+    exchanged: dict[Balance, tuple[Table, Table]]
 
     def measured(self, titles: Sequence[str]) -> list[Measured]:
-        """Return what accuracies are of: those that are named, and one for each balance."""
+        """Return what accuracies are of: those that are named, and for each balance those that judge it."""
         label = self.as_they_are.label
         parts = {AS_THEY_ARE: None, WORST_CLASS: label}
-        of_balance = [
-            Measured(WORST_GROUP, self.as_they_are, group_of(table))
-            if balance == GROUPS
-            else Measured(OF_OTHERS[balance], table)
-            for balance, table in self.balanced.items()
-        ]
-        return [Measured(title, self.as_they_are, parts[title]) for title in titles] + of_balance
+        measured = [Measured(title, self.as_they_are, parts[title]) for title in titles]
+        for balance, table in self.balanced.items():
+            if balance == GROUPS:
+                measured.append(Measured(WORST_GROUP, self.as_they_are, group_of(table)))
+            elif balance in self.exchanged:
+                same, other = self.exchanged[balance]
+                measured += [Measured(same_class(balance), same), Measured(other_class(balance), other)]
+        return measured
 
     def repaired(self, how: How, balance: Balance, measured: Sequence[Measured]) -> Repair:
         """Return a new last layer, and what it is worth.
@@ -234,16 +323,23 @@ class Tables:
         """
         made_from = self.balanced[balance]
         with_bias = self.layer.module.bias is not None
-        folds = folds_of(made_from, self.seed)
-        penalty = choose_penalty(made_from, folds, with_bias) if how == "retrain" else None
+        folds = [np.isin(made_from.sample, fold) for fold in self.folds]
         old = _old_fit(self.layer, self.rows)
+        penalty = None
+        if how == "retrain":
+            # What is held out has no say in the penalty, either.
+            validation = CrossValidation(made_from, folds, with_bias)
+            penalty = validation.penalty()
+            fitted = [validation.fitted(validation.penalty(fold), fold) for fold in range(len(folds))]
+            new = fit(made_from, penalty, with_bias)
+        else:
+            fitted = [erase(made_from.rows(~held_out), old, with_bias) for held_out in folds]
+            new = erase(made_from, old, with_bias)
 
-        def new_layer(table: Table) -> LinearFit:
-            return erase(table, old, with_bias) if penalty is None else fit(table, penalty, with_bias)
+        def predict(table: Table) -> Int[np.ndarray, " rows"]:
+            return _out_of_fold(table, self.folds, fitted)
 
-        fitted = [new_layer(made_from.rows(~held_out)) for held_out in folds]
-        held_out_samples = [np.unique(made_from.sample[held_out]) for held_out in folds]
-        weight, bias = _as_layer(self.layer, self.rows, new_layer(made_from))
+        weight, bias = _as_layer(self.layer, self.rows, new)
         return Repair(
             layer=self.layer.name,
             weight=weight,
@@ -252,8 +348,36 @@ class Tables:
             samples=self.samples,
             penalty=penalty,
             before={each.title: each.accuracy(old.predict(each.table.features)) for each in measured},
-            after={each.title: each.accuracy(_out_of_fold(each.table, held_out_samples, fitted)) for each in measured},
+            after={each.title: each.accuracy(predict(each.table)) for each in measured},
             how=how,
+            reliance=self._reliance(balance, lambda table: old.predict(table.features), predict),
+        )
+
+    def _reliance(
+        self,
+        balance: Balance,
+        before: Callable[[Table], Int[np.ndarray, " rows"]],
+        after: Callable[[Table], Int[np.ndarray, " rows"]],
+    ) -> Reliance | None:
+        """Return what an exchange with another class costs by the predictions before and after."""
+        if balance not in self.exchanged:
+            return None
+        same, other = self.exchanged[balance]
+        lost = np.stack(
+            [
+                (predict(same) == same.label).astype(float) - (predict(other) == other.label)
+                for predict in (before, after)
+            ]
+        )
+        of_each = np.stack([*lost, lost[0] - lost[1]])  # [before, after and their difference, samples]
+        errors = _95 * of_each.std(1, ddof=1) / np.sqrt(of_each.shape[1])
+        return Reliance(
+            before=float(lost[0].mean()),
+            after=float(lost[1].mean()),
+            error_before=float(errors[0]),
+            error_after=float(errors[1]),
+            error_change=float(errors[2]),
+            samples=of_each.shape[1],
         )
 
 
@@ -290,7 +414,9 @@ def read_tables(
         else _with_swaps(model, layer, samples, each, swaps)
         for each in balances
     }
-    return Tables(layer, rows, len(samples), as_they_are, tables, swaps.seed)
+    folds = [np.flatnonzero(fold) for fold in folds_of(as_they_are, swaps.seed)]
+    exchanged = {each: _exchanged(model, layer, samples, folds, each, swaps) for each in balances if each != GROUPS}
+    return Tables(layer, rows, len(samples), as_they_are, tables, folds, {k: v for k, v in exchanged.items() if v})
 
 
 def group_of(table: Table) -> Int[np.ndarray, " rows"]:
@@ -322,6 +448,11 @@ def draw_labelled(
         return draw_samples(loader, max_samples, seed, batch_adapter, task)
     except LookupError as error:
         raise ValueError(str(error)) from error
+
+
+def filled(text: str) -> list[str]:
+    """Return a text in lines that fit below a table."""
+    return textwrap.wrap(text, WIDTH - 2)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -405,6 +536,28 @@ def _with_swaps(model: nn.Module, layer: LastLayer, samples: Sequence[Sample], b
     classes = np.array([sample.label for sample in samples])
     label = classes[index]
     return Table(np.concatenate(features), label, weights_by(label), index, classes[np.concatenate(givers)])
+
+
+def _exchanged(
+    model: nn.Module,
+    layer: LastLayer,
+    samples: Sequence[Sample],
+    folds: Sequence[Int[np.ndarray, " samples"]],
+    balance: Balance,
+    swaps: Swaps,
+) -> tuple[Table, Table] | None:
+    """Return samples with something of their own class, and with that of another; None where fewer than two can be."""
+    index: list[int] = []
+    features: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for batch in exchanged_batches(samples, folds, balance, swaps, device_of(model)):
+        index += batch.rows.tolist()
+        for part, given in zip(features, (batch.same, batch.other), strict=True):
+            part.append(read_features(model, layer, [given]))
+    if len(index) < 2:
+        return None
+    label = np.array([samples[i].label for i in index])
+    same, other = (Table(np.concatenate(part), label, np.ones(len(index)), np.array(index), label) for part in features)
+    return same, other
 
 
 def _old_fit(layer: LastLayer, rows: Sequence[int]) -> LinearFit:

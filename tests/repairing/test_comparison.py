@@ -26,7 +26,13 @@ def test_each_is_what_repair_makes():
         )
         assert torch.equal(repaired.weight, alone.weight)
         assert alone.after.items() <= repaired.after.items()
-        assert list(repaired.after) == ["as they are", "worst class", "with other surroundings", "worst group"]
+        assert list(repaired.after) == [
+            "as they are",
+            "worst class",
+            "with the same class's surroundings",
+            "with another class's surroundings",
+            "worst group",
+        ]
     right = comparison["erase, groups"].after
     assert right["worst class"] <= right["as they are"]
     with pytest.raises(KeyError, match="no repair 'erase' was compared: there are 'retrain, surroundings'"):
@@ -43,7 +49,9 @@ def test_the_table_holds_what_was_measured_in_80_columns():
     assert max(map(len, lines)) <= 80
     before = comparison["erase, groups"].before
     (trained,) = (line for line in lines if line.startswith("as trained"))
-    assert trained.split()[2::2] == [f"{100 * value:.1f}" for value in before.values()]
+    as_they_are, worst, same, other, group = before.values()
+    assert trained.split()[2::2] == [f"{100 * value:.1f}" for value in (as_they_are, worst, group, same - other)]
+    assert "Lost: accuracy with the same class's less accuracy with another class's." in lines
     assert sum(line.startswith(("retrain,", "erase,")) for line in lines) == 4
 
 

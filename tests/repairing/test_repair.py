@@ -15,7 +15,7 @@ import lrptrain
 from lrptrain.batch import batched
 from lrptrain.cli import main
 from lrptrain.repairing.balance import Swaps, swapped_batches, weights_by
-from lrptrain.repairing.fitting import PENALTIES, Table, choose_penalty, fit, folds_of
+from lrptrain.repairing.fitting import PENALTIES, CrossValidation, Table, fit, folds_of
 from lrptrain.repairing.last_layer import find_last_layer, read_features
 
 SIDE = 12
@@ -68,9 +68,12 @@ def test_what_tells_nothing_is_read_no_longer(outputs, bias):
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
     assert (repaired.balance, repaired.layer, repaired.samples) == ("surroundings", "head", 80)
     assert repaired.before["as they are"] == 1.0
-    # Half of the donors are of the other class, give or take four standard deviations of 400 draws.
-    assert abs(repaired.before["with other surroundings"] - 0.5) < 0.1
-    assert repaired.after == {"as they are": 1.0, "with other surroundings": 1.0}
+    same, other = "with the same class's surroundings", "with another class's surroundings"
+    # The corner says the class of the donor, in each pair.
+    assert repaired.before == {"as they are": 1.0, same: 1.0, other: 0.0}
+    assert repaired.after == {"as they are": 1.0, same: 1.0, other: 1.0}
+    assert repaired.reliance == (1.0, 0.0, 0.0, 0.0, 0.0, 80)
+    assert repaired.reliance.is_significant
     repaired.apply(model)
     centre, corner = (model.head.weight[-1] - model.head.weight[0] * (outputs == 2)).tolist()
     assert centre > 10 * abs(corner)
@@ -128,9 +131,10 @@ def test_what_is_erased_is_read_no_longer(outputs, bias, balance):
     data = corner_groups(images(200, 1.0 if balance == "surroundings" else 0.9))
     repaired = lrptrain.repair(model, loader(data), max_samples=200, margin=0, balance=balance, how="erase")
     assert (repaired.how, repaired.penalty) == ("erase", None)
-    measured = "with other surroundings" if balance == "surroundings" else "worst group"
+    measured = "with another class's surroundings" if balance == "surroundings" else "worst group"
     assert repaired.before[measured] < 0.6
-    assert repaired.after == {"as they are": 1.0, measured: 1.0}
+    assert set(repaired.after.values()) == {1.0}
+    assert (repaired.reliance is None) == (balance == "groups")
     repaired.apply(model)
     centre, corner = (model.head.weight[-1] - model.head.weight[0] * (outputs == 2)).tolist()
     # Covariances of 200 samples, in which noise goes with the corner by chance.
@@ -164,8 +168,8 @@ def test_without_annotations_images_are_given_the_colours_of_others():
         lrptrain.repair(BrightAndStriped(), loader(data), max_samples=80)
     repaired = lrptrain.repair(BrightAndStriped(), loader(data), max_samples=80, balance="statistics")
     assert repaired.before["as they are"] == 1.0
-    assert repaired.before["with other colours"] < 0.65
-    assert repaired.after == {"as they are": 1.0, "with other colours": 1.0}
+    assert repaired.before["with another class's colours"] == 0.0
+    assert set(repaired.after.values()) == {1.0}
     with pytest.raises(ValueError, match="0 of 80 samples have a label and an image"):
         lrptrain.repair(bert(), loader({**texts(), "label": label}), max_samples=80, balance="edges")
 
@@ -229,9 +233,25 @@ def test_the_penalty_is_that_of_the_least_loss_on_other_samples():
     rng = np.random.default_rng(0)
     label = np.arange(80) % 2
     noise = Table(rng.normal(size=(80, 30)), label, np.ones(80), np.arange(80), label)
-    assert choose_penalty(noise, folds_of(noise, 0), True) == PENALTIES[0]
+    assert CrossValidation(noise, folds_of(noise, 0), True).penalty() == PENALTIES[0]
     clear = Table(np.stack([10.0 * label, rng.normal(size=80)], 1), label, np.ones(80), np.arange(80), label)
-    assert choose_penalty(clear, folds_of(clear, 0), True) == PENALTIES[-1]
+    validation = CrossValidation(clear, folds_of(clear, 0), True)
+    assert validation.penalty() == validation.penalty(0) == PENALTIES[-1]
+    pair = CrossValidation(clear, folds_of(clear, 0)[:2], True)
+    assert pair.penalty(0) == PENALTIES[2]  # there is nothing to choose by
+
+
+def test_what_a_layer_is_measured_on_has_no_say_in_it():
+    rng = np.random.default_rng(0)
+    label = np.arange(60) % 2
+    table = Table(rng.normal(size=(60, 5)), label, np.ones(60), np.arange(60), label)
+    folds = folds_of(table, 0)
+    turned = Table(table.features, np.where(folds[1], 1 - label, label), table.weight, table.sample, label)
+    fits = []
+    for each in (table, turned):
+        validation = CrossValidation(each, folds, True)
+        fits.append(validation.fitted(validation.penalty(1), 1))
+    assert np.array_equal(fits[0].weight, fits[1].weight)
 
 
 def bert() -> nn.Module:
