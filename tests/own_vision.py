@@ -133,3 +133,25 @@ def checkpoint(module: pl.LightningModule, path: Any, data: Any = None, **limits
 def several_labels(batch):
     """The labels of ten classes, as several labels of which each sample has one."""
     return {**batch, "label": torch.nn.functional.one_hot(batch["label"], 10).float()}
+
+
+def other_package(masks: str = "with channel") -> Any:
+    """A datamodule of `lightning.pytorch` without a test set; masks may have the axis that images have."""
+    import lightning.pytorch
+
+    class Other(lightning.pytorch.LightningDataModule):
+        def setup(self, stage: str) -> None:
+            assert stage == "fit"
+
+        def train_dataloader(self) -> Any:
+            return self.loader(48, 0)
+
+        def val_dataloader(self) -> Any:
+            return self.loader(24, 1)
+
+        def loader(self, images: int, seed: int) -> Any:
+            image, label, mask = samples(images, seed).tensors
+            shaped = {"with channel": mask[:, None], "regions": torch.stack([mask, 1 - mask], 1), "plain": mask}
+            return DataLoader(TensorDataset(image, label, shaped[masks]), batch_size=8)
+
+    return Other()

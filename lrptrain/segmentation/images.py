@@ -24,7 +24,8 @@ class ImageBatch:
         images: The images as the model reads them.
         names: One name per image, of its files.
         labels: A class per image (negative: none), or one 0 or 1 per class; None if the batch has no labels.
-        masks: True masks as the batch has them; None if it has none.
+        masks: True masks as the batch has them, `[batch, height, width]`, or one for each region, of which the first is
+            the evidence, `[batch, regions, height, width]`; None if it has none.
     """
 
     images: Float[Tensor, "batch 3 height width"]
@@ -72,12 +73,11 @@ def read_images(batch: Any, number: Callable[[int], int] = int, adapter: BatchAd
         )
     if multi_label is not None and len(multi_label) != len(images):
         raise ValueError(f"the entries of a batch differ in length: {len(images)} images, {len(multi_label)} labels")
-    masks = entries.get("mask")
     return ImageBatch(
         images=images,
         names=entries.get("sample_id", [number(row) for row in range(len(images))]),
         labels=entries.get("label") if multi_label is None else multi_label,
-        masks=masks if masks is not None and masks.ndim == 3 else None,
+        masks=entries.get("mask"),
     )
 
 
@@ -118,13 +118,18 @@ def true_masks(
         content: What the masks hold, see `PseudoMaskConfig.masks`.
 
     Raises:
-        ValueError: If a mask has another value.
+        ValueError: If a mask has another form, or another value.
     """
     size = batch.images.shape[-2:]
     highest_known = 1 if content == "evidence" else present.shape[1]
     if batch.masks is None:
         return torch.full((len(present), *size), IGNORED, dtype=torch.uint8, device=present.device)
     masks = batch.masks.to(present.device)
+    if masks.ndim == 4 and (content == "evidence" or masks.shape[1] == 1):
+        masks = masks[:, 0]
+    if masks.ndim != 3:
+        regions = ", or [batch, regions, height, width] of which the first is it" if content == "evidence" else ""
+        raise ValueError(f"mask {list(masks.shape)} must be [batch, height, width] of the {content}{regions}")
     if masks.shape[-2:] != size:
         masks = F.interpolate(masks[:, None].float(), size, mode="nearest-exact")[:, 0]
     masks = masks.to(torch.uint8)

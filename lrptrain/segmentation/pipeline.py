@@ -91,19 +91,24 @@ def _with_normalization(config: PseudoMaskConfig, datamodule: Any) -> PseudoMask
 
 def _sources(datamodule: Any, device: torch.device | str) -> dict[str, ImageSource]:
     """Return the images by split, of the splits that the datamodule has."""
+    splits = [split for split in SPLITS if _makes(datamodule, split)]
     datamodule.prepare_data()
     datamodule.setup("fit")
-    datamodule.setup("test")
+    if "test" in splits:
+        datamodule.setup("test")
     sources: dict[str, ImageSource] = {}
-    for split in SPLITS:
-        make = getattr(type(datamodule), f"{split}_dataloader", None)
-        # LightningDataModule defines all loaders; only those that the user's class overrides can be called.
-        if make is None or make is getattr(pl.LightningDataModule, f"{split}_dataloader"):
-            continue
-        loader = make(datamodule)
-        first = loader[0] if isinstance(loader, list | tuple) else loader
-        sources[split] = _source(first, device)
+    for split in splits:
+        loader = getattr(datamodule, f"{split}_dataloader")()
+        first = next(iter(loader), None) if isinstance(loader, list | tuple) else loader
+        if first is not None:
+            sources[split] = _source(first, device)
     return sources
+
+
+def _makes(datamodule: Any, split: str) -> bool:
+    """Return whether a datamodule makes a split by itself: Lightning, of either package, defines all of them."""
+    make = getattr(datamodule, f"{split}_dataloader", None)
+    return make is not None and (make.__module__ or "").partition(".")[0] not in ("pytorch_lightning", "lightning")
 
 
 def _source(loader: Any, device: torch.device | str) -> ImageSource:

@@ -29,6 +29,25 @@ def test_forms_of_batches():
     assert torch.equal(adapted.rows([2]).images, IMAGES[2:])
 
 
+@pytest.mark.parametrize("content", ["evidence", "classes"])
+def test_a_mask_with_the_axis_that_images_have_is_read_as_one_without(content):
+    labels = torch.tensor([1, 0, 1])
+    plain, channel, regions = (
+        read_images((IMAGES, labels, masks))
+        for masks in (MASKS, MASKS[:, None], torch.stack([MASKS, torch.ones_like(MASKS)], 1))
+    )
+    present = classes_of_labels(labels, 2)
+    expected = true_masks(plain, present, content)
+    assert set(expected.unique().tolist()) > {255}
+    assert torch.equal(true_masks(channel, present, content), expected)
+    assert torch.equal(true_masks(channel.rows([1]), present[[1]], content), expected[[1]])
+    if content == "evidence":
+        assert torch.equal(true_masks(regions, present, content), expected)
+    else:
+        with pytest.raises(ValueError, match=r"mask \[3, 2, 8, 8\] must be \[batch, height, width\] of the classes$"):
+            true_masks(regions, present, content)
+
+
 def test_labels():
     assert classes_of_labels(torch.tensor([1, 0, -1]), 3).tolist() == [
         [False, True, False],
