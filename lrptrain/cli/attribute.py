@@ -109,10 +109,8 @@ def show_relevance(
         return
     words = find_tokenizer(tokenizer, explained.name_sources)
     if words is None:
-        raise ValueError(
-            "nothing says which tokenizer the texts had: pass --tokenizer NAME, or --data package.DataModule that has "
-            "one"
-        )
+        or_data = ", or --data package.DataModule that has one" if named_data is None else ""
+        raise ValueError(f"nothing says which tokenizer the texts had: pass --tokenizer NAME{or_data}")
     _show_text(explained, source, words)
 
 

@@ -23,6 +23,9 @@ BATCHES = 8
 """Batches of the data that are looked at."""
 DARK = 0.1
 """Of many photographs some pixel is brighter than this, on the scale from black to white."""
+MOST_STEPS = 64
+"""Transforms that one is composed of; a longer list is looked into no further."""
+_NO_STEPS = (str, bytes, int, float, Tensor)
 ROUNDING = 1e-3
 """How far pixels may leave the range from black to white by rounding."""
 BEYOND = 0.1
@@ -101,7 +104,8 @@ def find_normalisation(
 ) -> Normalisation:
     """Return how images were normalised in training.
 
-    Asked in this order: the user; what the datamodule saved or says; the transforms of its dataset; its images, which
+    Asked in this order: the user; what the datamodule saved or says; the transforms that it or its dataset holds, under
+    whatever name; its images, which
     are not normalised where they lie in 0..1; the arguments of the module; the card of the model, which must not
     contradict the images.
 
@@ -122,8 +126,8 @@ def find_normalisation(
         return Normalisation(_three(mean), _three(std), "--mean and --std")
     of_data = _pair_in(datamodule_settings, "the datamodule's arguments, in the checkpoint")
     if data is not None:
-        of_data = _pair_in({**getattr(data, "__dict__", {}), **settings_of(data)}, f"{type(data).__name__}") or of_data
-        of_data = of_data or _pair_of_transforms(loader_of(data, "val"))
+        of_data = _pair_in({**_attributes(data), **settings_of(data)}, f"{type(data).__name__}") or of_data
+        of_data = of_data or _pair_of_transforms(data, loader_of(data, "val"))
     if of_data is not None:
         return of_data
     bounds = None if data is None else _bounds(loader_of(data, "val"), batch_adapter)
@@ -131,11 +135,13 @@ def find_normalisation(
         return plain
     if (of_module := _pair_in(module_settings, "the module's arguments, in the checkpoint")) is not None:
         return of_module
-    return _by_card(module, bounds)
+    return _by_card(module, bounds, data is not None)
 
 
-def _by_card(module: nn.Module, bounds: Bounds | None) -> Normalisation:
-    ask = "pass --mean and --std (0 and 1 for images in 0..1), or --data package.DataModule"
+def _by_card(module: nn.Module, bounds: Bounds | None, has_data: bool) -> Normalisation:
+    # Who has given the data has nothing more to give by them.
+    or_data = "" if has_data else ", or --data package.DataModule"
+    ask = f"pass --mean and --std (0 and 1 for images in 0..1){or_data}"
     if any(_numbers(getattr(part, "mean", None)) and _numbers(getattr(part, "std", None)) for part in module.modules()):
         raise ValueError(f"the module holds a mean and a std, which it may apply to its images by itself: {ask}")
     card = model_card(module)
@@ -194,27 +200,60 @@ def _pair_in(settings: Mapping[str, Any], source: str) -> Normalisation | None:
     return None
 
 
-def _pair_of_transforms(loader: Iterable[Any]) -> Normalisation | None:
-    """Return the normalisation among the transforms of a loader's dataset, such as torchvision's `Normalize`."""
-    dataset = getattr(loader, "dataset", None)
-    while dataset is not None:
-        for name in ("transform", "transforms"):
-            for step in _steps(getattr(dataset, name, None)):
-                step_values = {key: getattr(step, key, None) for key in ("mean", "std")}
-                if pair := _pair_in(step_values, f"{type(step).__name__} of the dataset"):
-                    return pair
-        dataset = getattr(dataset, "dataset", None)  # a subset holds the dataset that it is of
-    return None
+def _pair_of_transforms(data: Any, loader: Iterable[Any]) -> Normalisation | None:
+    """Return the normalisation among the transforms of the data, such as torchvision's `Normalize`.
+
+    None where there is none, or where they hold several that differ: which one images go through, nobody says.
+    """
+    pairs: dict[Any, Normalisation] = {}
+    for owner in (*_datasets(getattr(loader, "dataset", None)), getattr(loader, "collate_fn", None), data):
+        for name, value in _attributes(owner).items():
+            for step in _steps(value):
+                # What is called a transform is one; among other attributes, what says that it normalises.
+                if name in ("transform", "transforms") or _normalises(step):
+                    numbers = {key: getattr(step, key, None) for key in ("mean", "std", "image_mean", "image_std")}
+                    pair = _pair_in(numbers, f"{type(step).__name__} of the {'data' if owner is data else 'dataset'}")
+                    pairs |= {} if pair is None else {(pair.mean, pair.std): pair}
+    return next(iter(pairs.values())) if len(pairs) == 1 else None
+
+
+def _datasets(dataset: Any) -> Iterator[Any]:
+    """Yield a dataset, and those that it is a part of, or made of."""
+    if dataset is None:
+        return
+    yield dataset
+    parts = getattr(dataset, "datasets", ())
+    parts = parts.values() if isinstance(parts, Mapping) else parts
+    for part in (getattr(dataset, "dataset", None), *(parts if isinstance(parts, Iterable) else ())):
+        if part is not dataset:
+            yield from _datasets(part)
+
+
+def _attributes(owner: Any) -> dict[str, Any]:
+    """Return the attributes of an object, and those of its class that no library has put there."""
+    values: dict[str, Any] = {}
+    for kind in reversed(type(owner).__mro__):
+        if kind.__module__.partition(".")[0] not in ("builtins", "torch", "pytorch_lightning", "lightning", "typing"):
+            values |= {name: value for name, value in vars(kind).items() if not name.startswith("__")}
+    return values | getattr(owner, "__dict__", {})
+
+
+def _normalises(step: Any) -> bool:
+    """Return whether a step says that it normalises: by its name, or as an image processor does."""
+    return "normali" in type(step).__name__.lower() or getattr(step, "do_normalize", False) is True
 
 
 def _steps(transform: Any) -> Iterator[Any]:
-    """Yield a transform and those that it is composed of."""
-    if transform is None:
+    """Yield a transform, or those of a list or a mapping, and those that they are composed of."""
+    if transform is None or isinstance(transform, _NO_STEPS):
         return
     yield transform
-    parts = getattr(transform, "transforms", None)
-    children = transform.children() if isinstance(transform, nn.Module) else ()
-    for part in (*(parts if isinstance(parts, list | tuple) else ()), *children):
+    parts = transform if isinstance(transform, list | tuple | Mapping) else getattr(transform, "transforms", None)
+    parts = list(parts.values()) if isinstance(parts, Mapping) else parts
+    children = list(transform.children()) if isinstance(transform, nn.Module) else []
+    # A longer list is one of samples.
+    listed = list(parts) if isinstance(parts, list | tuple) and len(parts) <= MOST_STEPS else []
+    for part in (*listed, *children):
         yield from _steps(part)
 
 

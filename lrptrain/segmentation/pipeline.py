@@ -83,7 +83,8 @@ def run_pipeline(
 
 def _with_normalization(config: PseudoMaskConfig, datamodule: Any) -> PseudoMaskConfig:
     """Return the config, with the datamodule's mean and std where it has none."""
-    options = dict(getattr(datamodule, "hparams", {}))
+    attributes = {name: getattr(datamodule, name, None) for name in ("mean", "std")}
+    options: dict[str, Any] = attributes | dict(getattr(datamodule, "hparams", {}))
     if config.mean is not None or options.get("mean") is None or options.get("std") is None:
         return config
     return replace(config, mean=list(options["mean"]), std=list(options["std"]))

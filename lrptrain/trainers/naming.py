@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 NameSources = Sequence[Any]
 """Objects that may know the names of classes and the tokenizer, or mappings of arguments; the first one first."""
-CLASS_NAMES = ("class_names", "classes", "label_names", "labels", "id2label")
+CLASS_NAMES = ("class_names", "classes", "label_names", "labels", "id2label", "names")
 """What datamodules, datasets and modules call the names of their classes."""
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import own_vision
 import pytest
+import pytorch_lightning as pl
 import torch
+import torchvision
 from examples import finding
 from torch import nn
 from transformers import BertConfig, ViTImageProcessor
@@ -18,6 +20,7 @@ from lrptrain.cli.checkpoint import Checkpoint
 from lrptrain.cli.main import sentence_of
 from lrptrain.cli.normalisation import find_black, find_normalisation
 from lrptrain.loggers import EpochRecord, write_record
+from lrptrain.trainers.naming import find_class_names
 
 
 def test_help_waits_for_no_library(capsys):
@@ -132,7 +135,7 @@ def test_where_the_normalisation_is_from(tmp_path):
     assert normalisation(module_settings=saved, data=own_vision.plain).is_identity
     with pytest.raises(ValueError, match="nothing says how the images were normalised"):
         normalisation()
-    with pytest.raises(ValueError, match="nothing says how the images were normalised"):
+    with pytest.raises(ValueError, match=r"pass --mean and --std \(0 and 1 for images in 0..1\)$"):
         normalisation(data=own_vision.loader())
     with pytest.raises(ValueError, match="both mean and std"):
         find_normalisation(0.5, None, nn.Linear(1, 1), {}, {})
@@ -140,6 +143,97 @@ def test_where_the_normalisation_is_from(tmp_path):
     itself.mean = itself.std = torch.ones(3)
     with pytest.raises(ValueError, match="which it may apply to its images by itself"):
         normalisation(itself)
+
+
+class Held(torch.utils.data.Dataset):
+    """A dataset that holds something, under a name of its own."""
+
+    def __init__(self, **held: Any) -> None:
+        vars(self).update(held)
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.randn(3, 4, 4), 0
+
+
+class Module(pl.LightningDataModule):
+    """Says what it knows as attributes of its class."""
+
+    names = ["cat", "dog"]
+
+    def val_dataloader(self) -> Any:
+        return torch.utils.data.DataLoader(Held())
+
+
+class WithNumbers(Module):
+    mean, std = Normalize.mean, Normalize.std
+
+
+class WithTransform(Module):
+    preprocessing = Steps(Normalize())
+
+
+def held(**attributes: Any) -> Any:
+    return torch.utils.data.DataLoader(Held(**attributes))
+
+
+COMPOSED = torchvision.transforms.Compose(
+    [torchvision.transforms.ToTensor(), torchvision.transforms.Normalize(Normalize.mean, Normalize.std)]
+)
+PLACES: dict[str, Any] = {
+    "a dataset's own Compose": lambda: held(tf=COMPOSED),
+    "its class's": lambda: torch.utils.data.DataLoader(Folder()),
+    "one of several splits": lambda: held(augmentations={"train": COMPOSED, "val": COMPOSED}),
+    "a list": lambda: held(steps=[object(), Normalize()]),
+    "a pipeline of modules": lambda: held(pipeline=nn.Sequential(torchvision.transforms.v2.Normalize(*vars_of()))),
+    "a wrapped dataset": lambda: held(dataset=Held(tf=COMPOSED)),
+    "joined datasets": lambda: torch.utils.data.DataLoader(
+        torch.utils.data.ConcatDataset([Held(tf=COMPOSED), Held(other=COMPOSED)])
+    ),
+    "an image processor": lambda: held(
+        processor=ViTImageProcessor(do_normalize=True, image_mean=Normalize.mean, image_std=Normalize.std)
+    ),
+    "numbers of a datamodule's class": WithNumbers,
+    "a transform of a datamodule's class": WithTransform,
+}
+
+
+def vars_of() -> tuple[list[float], list[float]]:
+    return Normalize.mean, Normalize.std
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_normalisation_is_found_wherever_the_data_hold_it(place):
+    found = normalisation(data=PLACES[place]())
+    assert (found.mean, found.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+
+
+class Noise:
+    """Adds something, of this mean and standard deviation."""
+
+    mean, std = 0.0, 0.1
+
+
+class OtherNormalize(Normalize):
+    mean = [0.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"noise": Noise()}, {"first": Normalize(), "second": OtherNormalize()}, {"rows": [Normalize()] * 99}]
+)
+def test_what_may_be_something_else_is_no_normalisation(attributes):
+    with pytest.raises(ValueError, match="nothing says how the images were normalised") as refused:
+        normalisation(data=held(**attributes))
+    # The data are there: to ask for them would lead to the same line.
+    assert "--data" not in str(refused.value)
+    assert str(refused.value).endswith("pass --mean and --std (0 and 1 for images in 0..1)")
+
+
+def test_a_datamodules_names_are_those_of_the_classes():
+    assert find_class_names(None, [Module()], 2) == ["cat", "dog"]
+    assert find_class_names(None, [Module()], 3) is None
 
 
 def test_black_is_that_of_the_normalisation(capsys):

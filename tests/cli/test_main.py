@@ -217,6 +217,19 @@ def test_a_text_needs_the_tokenizer_that_it_was_trained_with(tmp_path: Path, cap
     assert "good" in capsys.readouterr().out
 
 
+def ids_alone() -> list[dict[str, torch.Tensor]]:
+    """Batches of a loader that knows no tokenizer."""
+    return [{"input_ids": torch.arange(12).view(2, 6), "label": torch.tensor([0, 1])}]
+
+
+def test_who_has_given_the_data_is_not_asked_for_them_again(tmp_path: Path):
+    checkpoint = save(TextClassifier(2, BERT, schedule="constant"), tmp_path / "unknown.ckpt")
+    with pytest.raises(ValueError, match=r"pass --tokenizer NAME, or --data package.DataModule that has one$"):
+        show_relevance(checkpoint, "a good day")
+    with pytest.raises(ValueError, match=r"pass --tokenizer NAME$"):
+        show_relevance(checkpoint, "a good day", data=f"{__name__}.ids_alone")
+
+
 def test_a_mistyped_image_is_no_text(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"cat\.png"):
         show_relevance("some.ckpt", str(tmp_path / "cat.png"))
