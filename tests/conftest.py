@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+NO_SKIPS = "LRPTRAIN_NO_SKIPS"
+"""The variable of the job in continuous integration that has what no developer needs."""
 ROOT = Path(__file__).parent.parent
 # model_zoo, doc_tables, experiments.sweep
 sys.path[:0] = [str(ROOT / "tests" / "relevance"), str(ROOT / "tests"), str(ROOT)]
@@ -39,6 +41,26 @@ def unsynced_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    """See `must_run`; a whole file may be skipped."""
+    return must_run((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """See `must_run`."""
+    return must_run((yield))
+
+
+def must_run(report: Any) -> Any:
+    """Where nothing may be skipped, a skipped test has failed: else one whose packages no job has would never run."""
+    if os.environ.get(NO_SKIPS) and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{NO_SKIPS}: {report.longrepr}"
+    return report
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,20 +11,48 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = ["lrptrain", "lrptrain.callbacks", "lrptrain.findings", "lrptrain.guidance", "lrptrain.metrics"]
 PUBLIC += ["lrptrain.render", "lrptrain.rules", "lrptrain.targets", "lrptrain.data", "lrptrain.models"]
 
 
+def build(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Build the site as `make docs` does. Not with `--quiet`: it hides the warnings that `--strict` counts."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder), *options]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+    done = build(folder)
     assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-3000:]
     return folder
+
+
+@pytest.mark.parametrize(
+    ("page", "fails"),
+    [
+        ("# Title\n\n[a link](#title)\n", False),
+        ("# Title\n\n[a link](#another)\n", True),
+        ("# Title\n\n[a link](absent.md)\n", True),
+        ("# Title\n", None),  # outside of the nav
+    ],
+)
+def test_a_site_with_a_mistake_does_not_build(page: str, fails: bool | None, tmp_path: Path):
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    kept = {name: settings[name] for name in ("site_name", "validation", "use_directory_urls")}
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(page, encoding="utf-8")
+    if fails is None:
+        (tmp_path / "docs" / "other.md").write_text(page, encoding="utf-8")
+    own = {**kept, "docs_dir": str(tmp_path / "docs"), "nav": [{"Home": "index.md"}]}
+    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(own), encoding="utf-8")
+    done = build(tmp_path / "site", "--config-file", str(tmp_path / "mkdocs.yml"))
+    assert (done.returncode != 0) == (fails is not False), done.stderr
 
 
 def pages(site: Path) -> dict[str, str]:

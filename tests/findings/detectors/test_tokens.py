@@ -52,7 +52,7 @@ def test_it_must_be_relevant_frequent_and_go_with_the_class():
         text if i % 8 == 1 else replace(text, token_ids=np.where(text.token_ids == WORD, 11, text.token_ids))
         for i, text in enumerate(sample)
     ]
-    assert found(rare) == [] or (WORD, False, 1) not in found(rare)
+    assert (WORD, False, 1) not in found(rare)
 
 
 @pytest.mark.parametrize(("inside", "expected"), [(True, []), (False, [(WORD, False, 1)])])
