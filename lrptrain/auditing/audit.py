@@ -1,5 +1,6 @@
 """Whether maps are faithful on a model and a loader: what `lrptrain audit` does, as a function."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,8 @@ def audit(
             where known, or a tuple (image, label).
         methods: Some of `lrptrain.methods()`.
         train_loader: Batches with labels for the tests that train a model; without it these are left out, and named.
-        budget: Seconds; tests that do not fit are left out, and named.
+        budget: Seconds, from now on; tests that do not fit are left out, and named. The result says how many methods
+            could be judged, and what one more takes.
         tests: Names of those to run, of `lrptrain.auditing.registered_tests()`; None for all.
         max_samples: How many samples of the loader are taken, as evenly over the classes as they allow; a verdict needs
             8. As many are taken of the train_loader.
@@ -88,6 +90,7 @@ def audit(
         UnsupportedModelError: If the model does not return logits.
         ValueError: If the loader has no sample, a batch cannot be read, a test is unknown, or a number is not positive.
     """
+    started = time.monotonic()
     names = check_arguments(methods, tests, budget, max_samples, batch_size)
     network = logits_model(model)
     chosen = find_task(task, network)
@@ -105,6 +108,7 @@ def audit(
         batch_size=batch_size,
         output=output,
         verbose=verbose,
+        started=started,
         tests=tests,
         settings=settings,
         fill=fill,

@@ -98,6 +98,7 @@ class AuditTest(ABC):
         name: Names the test in results, files and `tests=`.
         title: What it measures, for people.
         order: The audit runs the tests by this number: cheap and telling ones first, those that train models last.
+            Before all of them come those that decide verdicts, in this order for each method.
         column: The number that the table shows for every method; None where units are not methods, or have no number.
         decides_verdict: Whether the verdict on a method rests on this test, by `check` of the column's mean.
         needs_training_samples: Whether it trains a model on labelled samples.

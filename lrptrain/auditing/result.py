@@ -61,9 +61,9 @@ class AuditResult:
 
     @classmethod
     def from_units(
-        cls, context: AuditContext, units: Sequence[UnitResult], budget: float, seconds: float
+        cls, context: AuditContext, units: Sequence[UnitResult], budget: float, seconds: float, advice: str = ""
     ) -> "AuditResult":
-        """Summarise the data and reach a verdict on every method."""
+        """Summarise the data and reach a verdict on every method; `advice` is one more note, if it is not ""."""
         predicted = context.logits.argmax(1)
         has_label = context.label >= 0
         is_correct = (predicted == context.label)[has_label].double()
@@ -79,7 +79,7 @@ class AuditResult:
             methods=context.methods,
             units=tuple(units),
             verdicts=tuple(_verdict_on(method, units, obstacle) for method in context.methods),
-            notes=tuple(_notes(about)),
+            notes=(*_notes(about), *([advice] if advice else [])),
             about=about,
             budget=budget,
             seconds=seconds,

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from lrptrain.auditing.predict import UNSUPPORTED, Fill, synchronize
 from lrptrain.auditing.result import AuditResult, UnitResult
 from lrptrain.auditing.settings import AuditSettings
 from lrptrain.auditing.store import Store, Values
+from lrptrain.auditing.verdict import MIN_SAMPLES
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.relevance.preserve import unwrap
 from lrptrain.relevance.registry import get_method
@@ -40,18 +42,20 @@ def run_audit(
     seed: int = 0,
     task: Task = CLASSES,
     progress: Callable[[UnitResult], None] | None = None,
+    started: float | None = None,
 ) -> AuditResult:
     """Test on a model and its data whether methods are faithful; the predicted class is explained.
 
-    The tests run in the order of `lrptrain.auditing.registered_tests()`. A unit (a test of a method, of a seed ...) is
-    tried on two samples first; if it would not fit into what is left of the budget, it is left out, and the result says
-    so. Units that fail say why. The model comes out as it was, to the bit.
+    The tests that decide verdicts run first, method by method: a small budget judges some methods, and not a part of
+    each. The others run in the order of `lrptrain.auditing.registered_tests()`. A unit (a test of a method, of a
+    seed ...) is tried on two samples first; if it would not fit into what is left of the budget, it is left out, and
+    the result says so. Units that fail say why. The model comes out as it was, to the bit.
 
     Args:
         model: As for `lrptrain.attribute`; audited in evaluation mode.
         batches: Validation samples in the contract of `lrptrain.batch`, on the model's device; `label` where known.
         methods: Some of `lrptrain.methods()`.
-        budget: Seconds. A unit that has started is finished, so that a wrong estimate can exceed it by one unit's time.
+        budget: Seconds. When they are over, the unit that runs ends at its next pass of the model, without a result.
         folder: Folder that keeps what is measured; an audit of the same model, samples and settings that is started
             again takes it from there, and has its budget for the rest. None: nothing is kept.
         tests: Names of the tests to run; None for all.
@@ -63,6 +67,7 @@ def run_audit(
         seed: Seed of all that is random.
         task: What the model's output means.
         progress: Called with the result of every unit when it is done, or left out.
+        started: When the budget began, by `time.monotonic()`; None for now.
 
     Raises:
         UnsupportedMethodError: If a method is unknown.
@@ -75,7 +80,7 @@ def run_audit(
         raise ValueError("an audit needs at least one method")
     if budget < 0:
         raise ValueError(f"budget must be 0 seconds or more, not {budget}")
-    clock = _Clock(budget)
+    clock = _Clock(budget) if started is None else _Clock(budget, started)
     batches = list(batches)
     train_batches = list(train_batches or ())
     with task.reading(), evaluation_with_gradients(unwrap(model)) as model:
@@ -92,12 +97,31 @@ def run_audit(
         store = Store(None if folder is None else Path(folder) / UNITS_FILE)
         runner = _Runner(context, store, fingerprint(model, [*batches, *train_batches]), clock)
         results = []
-        for test in selected:
-            for result in runner.run(test):
-                results.append(result)
-                if progress is not None:
-                    progress(result)
-    return AuditResult.from_units(context, results, budget, clock.spent())
+        for result in runner.run_all(selected):
+            results.append(result)
+            if progress is not None:
+                progress(result)
+        advice = runner.advice(selected)
+    return AuditResult.from_units(context, results, budget, clock.spent(), advice)
+
+
+class OutOfTimeError(BaseException):
+    """The time of a unit is over. No test must take it for a failure of its own: it is no `Exception`."""
+
+
+@contextmanager
+def _ending(model: nn.Module, deadline: float) -> Iterator[None]:
+    """Raise `OutOfTimeError` at the first pass of a model that begins after a deadline, by `time.monotonic()`."""
+
+    def check(module: nn.Module, arguments: object) -> None:
+        if time.monotonic() > deadline:
+            raise OutOfTimeError
+
+    handle = model.register_forward_pre_hook(check)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 @dataclass
@@ -112,6 +136,23 @@ class _Clock:
 
     def left(self) -> float:
         return self.budget - self.spent()
+
+    @property
+    def deadline(self) -> float:
+        return self.started + self.budget
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """About how long a unit of a test takes on all samples.
+
+    Attributes:
+        seconds: The seconds; at least those where it is not known.
+        is_known: Whether a unit, or its trial, came to its end.
+    """
+
+    seconds: float
+    is_known: bool
 
 
 @dataclass
@@ -129,60 +170,127 @@ class _Runner:
     store: Store
     fingerprint: str
     clock: _Clock
+    _paces: dict[str, float] = field(default_factory=dict)  # seconds of the last unit by those that were expected
+    _costs: dict[str, "_Cost"] = field(default_factory=dict)  # of the last unit of each test
+    _too_long: set[tuple[str, str]] = field(default_factory=set)  # test and unit
 
-    def run(self, test: AuditTest) -> Iterator[UnitResult]:
-        """Yield the results of all units of a test: from the store, measured, or with the reason why there is none."""
+    def run_all(self, tests: Sequence[AuditTest]) -> Iterator[UnitResult]:
+        """Yield the results of all units: from the store, measured, or with the reason why there is none.
+
+        The tests that decide verdicts come first, method by method.
+        """
+        deciding = [test for test in tests if test.decides_verdict and not test.obstacle(self.context)]
+        units = {test.name: tuple(test.units(self.context)) for test in deciding}
+        for unit in dict.fromkeys(unit for of_test in units.values() for unit in of_test):
+            yield from (self._result(test, unit) for test in deciding if unit in units[test.name])
+        for test in tests:
+            if test not in deciding:
+                yield from self._run(test)
+
+    def advice(self, tests: Sequence[AuditTest]) -> str:
+        """Return how many methods could be judged in the time, and what one more takes; "" where time was enough."""
+        deciding = {test.name for test in tests if test.decides_verdict}
+        missing = {unit for test, unit in self._too_long if test in deciding}
+        if not missing or not self.clock.budget:
+            return ""
+        methods = self.context.methods
+        judged = f"{len(methods) - len(missing)} of {len(methods)} methods were judged in {self.clock.budget:g} s"
+        costs = [self._costs[name] for name in deciding if name in self._costs]
+        if not costs:
+            return f"{judged}: raise budget."
+        or_more = "" if len(costs) == len(deciding) and all(each.is_known for each in costs) else " or more"
+        seconds = sum(each.seconds for each in costs)
+        samples = len(self.context)
+        fewer = f", and {seconds * MIN_SAMPLES / samples:.0f} s{or_more} with max_samples={MIN_SAMPLES}"
+        return (
+            f"{judged}: a verdict on one takes about {seconds:.0f} s{or_more} on {samples} samples"
+            f"{fewer if samples > MIN_SAMPLES else ''}; raise budget."
+        )
+
+    def _run(self, test: AuditTest) -> Iterator[UnitResult]:
         obstacle = test.obstacle(self.context)
         if obstacle:
             yield UnitResult(test.name, "", problem=f"not run: {obstacle}")
             return
-        pace = 1.0  # seconds of the last unit by those that were expected
         for unit in test.units(self.context):
-            key = f"{self.fingerprint} {test.name} {unit} {test.value_settings(self.context)}"
-            saved = self.store.get(key)
-            if saved is not None:
-                yield UnitResult(test.name, unit, saved["values"], saved["seconds"])
-                continue
-            # A failure costs its unit, not the audit.
-            try:
-                result, pace = self._measure(test, unit, pace)
-            except UNSUPPORTED as error:
-                result = UnitResult(test.name, unit, problem=f"not possible here: {error}")
-            except Exception as error:
-                result = UnitResult(test.name, unit, problem=f"failed: {type(error).__name__}: {error}")
-            if not result.problem:
-                self.store.add(key, {"values": result.values, "seconds": result.seconds})
-            yield result
+            yield self._result(test, unit)
 
-    def _measure(self, test: AuditTest, unit: str, pace: float) -> tuple[UnitResult, float]:
-        """Return the result of a unit, if it fits into the time that is left, and the new pace."""
-        # Estimates from a few samples are too high (a batch costs less than its samples one by one), so the pace of the
-        # last unit corrects them; it never makes them larger.
+    def _result(self, test: AuditTest, unit: str) -> UnitResult:
+        """Return the result of a unit."""
+        key = f"{self.fingerprint} {test.name} {unit} {test.value_settings(self.context)}"
+        saved = self.store.get(key)
+        if saved is not None:
+            return UnitResult(test.name, unit, saved["values"], saved["seconds"])
+        # A failure costs its unit, not the audit.
+        try:
+            result = self._measure(test, unit)
+        except UNSUPPORTED as error:
+            result = UnitResult(test.name, unit, problem=f"not possible here: {error}")
+        except Exception as error:
+            result = UnitResult(test.name, unit, problem=f"failed: {type(error).__name__}: {error}")
+        if not result.problem:
+            self.store.add(key, {"values": result.values, "seconds": result.seconds})
+        return result
+
+    def _measure(self, test: AuditTest, unit: str) -> UnitResult:
+        """Return the result of a unit, if it fits into the time that is left."""
         budget = self.clock.budget
         if self.clock.left() <= 0:
-            return UnitResult(test.name, unit, problem=f"not run: the budget of {budget:g} s is used up"), pace
-        expected = self._expected_seconds(test, unit)
-        if expected * pace > self.clock.left():
-            left = max(self.clock.left(), 0.0)
-            reason = f"it takes about {expected * pace:.0f} s, and {left:.0f} s of {budget:g} s are left"
-            return UnitResult(test.name, unit, problem=f"not run: {reason}: raise the budget"), pace
-        values, seconds = self._timed(lambda: test.run(self.context, unit))
+            return self._without(test, unit, f"not run: the budget of {budget:g} s is used up")
+        cost = self._expected(test, unit)
+        # Estimates from a few samples are too high (a batch costs less than its samples one by one), so the pace of the
+        # last unit corrects them; it never makes them larger.
+        seconds = cost.seconds * self._paces.get(test.name, 1.0)
+        left = max(self.clock.left(), 0.0)
+        if not cost.is_known or seconds > left:
+            about = f"about {seconds:.0f} s" if cost.is_known else "more"
+            reason = f"it takes {about}, and {left:.0f} s of {budget:g} s are left"
+            return self._without(test, unit, f"not run: {reason}: raise the budget")
+        try:
+            with _ending(self.context.model, self.clock.deadline):
+                values, seconds = self._timed(lambda: test.run(self.context, unit))
+        except OutOfTimeError:
+            return self._without(test, unit, f"not finished: the budget of {budget:g} s is used up")
+        # Of a test that trains the model anew there is no trial, so no pace: the next one takes as long.
         if test.needs_retraining:
-            # The next one takes as long; there is no trial, so no pace.
             self.context.retrain_seconds = seconds
-            return UnitResult(test.name, unit, values, seconds), 1.0
-        return UnitResult(test.name, unit, values, seconds), min(seconds / max(expected, 1e-9), 1.0)
+        else:
+            self._paces[test.name] = min(seconds / max(cost.seconds, 1e-9), 1.0)
+        self._costs[test.name] = _Cost(seconds, True)
+        return UnitResult(test.name, unit, values, seconds)
 
-    def _expected_seconds(self, test: AuditTest, unit: str) -> float:
+    def _without(self, test: AuditTest, unit: str, problem: str) -> UnitResult:
+        """Return the result of a unit for which there was no time."""
+        self._too_long.add((test.name, unit))
+        return UnitResult(test.name, unit, problem=problem)
+
+    def _expected(self, test: AuditTest, unit: str) -> "_Cost":
         """Return about how long a unit takes on all samples, by a trial on a few."""
         if test.needs_retraining:
-            return self.context.retrain_seconds
+            return _Cost(self.context.retrain_seconds, True)
+        before = self._costs.get(test.name)
+        if before is not None and not before.is_known:
+            return before  # the trial of another unit was too long: this one's would be, too
         # The same few samples for all tests: their maps are made once.
         few = self.context.cached("first samples", lambda: self.context.first_samples(TRIAL_SAMPLES))
         trial = test.for_trial()
-        first = self._timed(lambda: trial.run(few, unit))[1]
-        second = self._timed(lambda: trial.run(few, unit))[1] if test.cost_setting else first
-        return test.expected_seconds(first, second, len(self.context) / len(few))
+        # No batch takes less than a few of its samples: a trial that takes longer says that the whole does not fit.
+        longest = self.clock.left() / (len(self.context.batches) if len(few) < len(self.context) else 1)
+        ratio = len(self.context) / len(few)
+        try:
+            with _ending(self.context.model, time.monotonic() + longest):
+                first = self._timed(lambda: trial.run(few, unit))[1]
+                second = self._timed(lambda: trial.run(few, unit))[1] if test.cost_setting else first
+        except OutOfTimeError:
+            cost = _Cost(longest * ratio, False)
+        else:
+            cost = _Cost(test.expected_seconds(first, second, ratio), True)
+            # What units share is made in the trial of the first one, and once more where one is run on all samples.
+            if before is not None and test.name not in self._paces:
+                cost = max(cost, before, key=lambda each: each.seconds)
+        if test.name not in self._paces:
+            self._costs[test.name] = cost
+        return cost
 
     def _timed(self, run: Callable[[], Values]) -> tuple[Values, float]:
         started = time.monotonic()

@@ -37,7 +37,8 @@ def audit_checkpoint(
             section is read; else the data that the checkpoint was trained with, where it says so.
         methods: Names of `lrptrain.methods()` separated by commas; else raw_attention, rollout, generic_attention,
             transformer_attribution, attnlrp, input_x_gradient and random.
-        budget: Seconds; tests that do not fit are left out, and named.
+        budget: Seconds, from the start of the command; tests that do not fit are left out, and named. The last lines
+            say how many methods could be judged, and what one more takes.
         tests: Names of those to run separated by commas; else all.
         split: The samples are drawn from the validation or the test set.
         max_samples: How many samples, as evenly over the classes as they allow; as many again are taken for training.
@@ -61,6 +62,9 @@ def audit_checkpoint(
         ValueError: If a test is unknown, the data are not known, hold no sample, or a number is not positive.
     """
     # Imported here: the help of a verb must not wait for what the verb needs.
+    import time
+
+    started = time.monotonic()
     from lrptrain.auditing.audit import AUDITED_METHODS, audit_samples, check_arguments
     from lrptrain.cli.checkpoint import read_checkpoint
     from lrptrain.cli.datasets import names_in, training_samples
@@ -96,5 +100,6 @@ def audit_checkpoint(
         batch_size=batch_size,
         output=Path(output),
         verbose=True,
+        started=started,
         **options,
     )

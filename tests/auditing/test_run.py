@@ -1,15 +1,19 @@
 import copy
 import random
+import re
+import time
 
 import numpy as np
 import pytest
 import torch
 from audited import METHODS, QUICK, Constant, batches, model
+from torch import nn
 
 import lrptrain
 from lrptrain.auditing import AuditSettings, registered_tests, run_audit
 
 NAMES = [test.name for test in registered_tests()]
+DECIDING = ["perturbation", "leave_one_out", "randomisation"]
 
 
 def retrain(seed):
@@ -34,7 +38,11 @@ def test_every_test_is_run_on_all_it_is_of(complete):
     result, _ = complete
     assert not [unit for unit in result.units if unit.problem]
     ran = [unit.test for unit in result.units]
-    assert list(dict.fromkeys(ran)) == NAMES
+    assert list(dict.fromkeys(ran)) == [*DECIDING, *(name for name in NAMES if name not in DECIDING)]
+    # Method by method: a budget that ends amid them has judged the first ones.
+    assert [(unit.test, unit.unit) for unit in result.units[: 3 * len(METHODS)]] == [
+        (test, method) for method in METHODS for test in DECIDING
+    ]
     counts = {"perturbation": 3, "frozen": 5, "seeds": 2, "adversary": 2, "agreement": 1}
     assert {test: ran.count(test) for test in counts} == counts
     assert {verdict.method: verdict.faithful for verdict in result.verdicts}["random"] == "no"
@@ -75,6 +83,66 @@ def test_what_would_not_fit_is_left_out_before_it_starts():
     assert problems["agreement"] == ""
     assert "raise the budget" in problems["adversarial"]
     assert result.seconds < 30
+
+
+class Slow(nn.Module):
+    """Takes its time for each sample."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.net = model()
+        self.seconds = seconds
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        time.sleep(self.seconds * len(image))
+        return self.net(image)
+
+
+@pytest.mark.parametrize("budget", [0.5, 2.0, 6.0])
+def test_a_budget_is_kept_and_says_what_it_could_judge(budget):
+    net = Slow(0.01)
+    started = time.monotonic()
+    result = run_audit(net, batches(sizes=(8, 8)), METHODS, budget=budget, settings=QUICK)
+    # A pass of 8 samples that has begun, and what is computed behind it.
+    assert time.monotonic() - started < budget + 1.0
+    assert result.seconds < budget + 1.0
+    judged = sum(verdict.faithful != "not judged" for verdict in result.verdicts)
+    (note,) = (note for note in result.notes if "methods were judged" in note)
+    assert note.startswith(f"{judged} of 3 methods were judged in {budget:g} s")
+    assert note.endswith("raise budget.")
+    assert not net._forward_pre_hooks
+
+
+def test_the_advice_of_a_small_budget_leads_to_a_verdict():
+    """One method's verdict takes what the note of an audit says that has judged one of two."""
+    net = Slow(0.002)
+    options = {"settings": QUICK, "tests": DECIDING}
+    one = run_audit(net, batches(sizes=(8, 8)), METHODS[:1], budget=600, **options)
+    first = run_audit(net, batches(sizes=(8, 8)), METHODS, budget=1.5 * one.seconds, **options)
+    assert first.verdicts[0].faithful != "not judged"
+    (note,) = (note for note in first.notes if "methods were judged" in note)
+    assert re.match(
+        r"[12] of 3 methods were judged in .* s: a verdict on one takes about \d+ s on 16 samples, and", note
+    )
+    advised = float(note.partition("takes about ")[2].partition(" s")[0])
+    assert advised == pytest.approx(one.seconds, rel=0.7, abs=1.5)
+    every = run_audit(net, batches(sizes=(8, 8)), METHODS, budget=3 * advised + 30, **options)
+    assert "not judged" not in [verdict.faithful for verdict in every.verdicts]
+    assert not [note for note in every.notes if "methods were judged" in note]
+
+
+def test_a_trial_that_is_too_long_is_cut_off_and_made_once():
+    """Of two samples of 16, for which a batch of 8 may take half of the time at most."""
+    net = Slow(0.02)
+    result = run_audit(net, batches(sizes=(8, 8)), METHODS, budget=1.5, settings=QUICK, tests=["leave_one_out"])
+    assert result.seconds < 1.5
+    assert {unit.problem.partition(",")[0] for unit in result.units} == {"not run: it takes more"}
+
+
+def test_the_clock_may_have_begun_before():
+    started = time.monotonic() - 61
+    result = run_audit(model(), batches(), METHODS, budget=60, settings=QUICK, started=started, tests=DECIDING)
+    assert all("the budget of 60 s is used up" in unit.problem for unit in result.units)
 
 
 def test_model_and_random_state_are_as_before():
