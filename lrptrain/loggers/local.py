@@ -54,7 +54,7 @@ RECORD_METRICS = (
 
 
 def write_record(
-    folder: Path, record: EpochRecord, room_mb: float = float("inf"), marks: dict[str, Any] | None = None
+    folder: Path | str, record: EpochRecord, room_mb: float = float("inf"), marks: dict[str, Any] | None = None
 ) -> None:
     """Write one evaluation; one of the same epoch and step, by a run that was resumed, is replaced.
 
@@ -67,6 +67,7 @@ def write_record(
     Raises:
         OSError: If something could not be written, as on a full disk; the rest was written all the same.
     """
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{evaluation_name(record.epoch, record.step)}.parquet"
     findings = [finding.to_dict() for finding in record.findings]
@@ -175,18 +176,24 @@ class RecordWriter:
         return record
 
 
-def read_events(folder: Path) -> list[dict[str, Any]]:
+def read_events(folder: Path | str) -> list[dict[str, Any]]:
     """The evaluations that stand, in order; see `lrptrain.loggers.timeline`.
 
     Lines that cannot be read are skipped. What was no finite number is None.
 
+    Args:
+        folder: Folder of the run.
+
     Returns:
         For each evaluation a dict with `epoch`, `step`, `scalars` (by key) and `findings` (see `Finding.to_dict`).
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
     """
-    return read_timeline(folder).events
+    return read_timeline(_existing(folder)).events
 
 
-def read_samples(folder: Path, epoch: int | None = None) -> dict[str, list[Any]]:
+def read_samples(folder: Path | str, epoch: int | None = None) -> dict[str, list[Any]]:
     """The table of the samples, by column, with one row for each sample and evaluation.
 
     Args:
@@ -196,11 +203,14 @@ def read_samples(folder: Path, epoch: int | None = None) -> dict[str, list[Any]]
     Returns:
         The columns `epoch`, `step` and the record's own; a column that an epoch lacks is None there. Empty if nothing
         was written.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
     """
-    return _read_tables(folder / SAMPLES, epoch)
+    return _read_tables(_existing(folder) / SAMPLES, epoch)
 
 
-def read_class_maps(folder: Path, epoch: int | None = None) -> dict[str, list[Any]]:
+def read_class_maps(folder: Path | str, epoch: int | None = None) -> dict[str, list[Any]]:
     """The maps of the samples drawn for many classes, by column, with one row for each.
 
     Args:
@@ -209,15 +219,31 @@ def read_class_maps(folder: Path, epoch: int | None = None) -> dict[str, list[An
 
     Returns:
         The columns `epoch`, `step`, `sample_id`, `class`, `probability` and `map_class`. Empty if nothing was written.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
     """
-    return _read_tables(folder / CLASS_MAPS, epoch)
+    return _read_tables(_existing(folder) / CLASS_MAPS, epoch)
 
 
-def read_findings(folder: Path) -> list[Finding]:
-    """The findings of the last evaluation that stands."""
+def read_findings(folder: Path | str) -> list[Finding]:
+    """The findings of the last evaluation that stands.
+
+    Args:
+        folder: Folder of the run.
+
+    Raises:
+        FileNotFoundError: If there is no such folder: it would be taken for a run without findings.
+    """
     # Not from findings.json, which a full disk or a killed process may have left behind the evaluations.
     events = read_events(folder)
     return [Finding.from_dict(values) for values in events[-1]["findings"]] if events else []
+
+
+def _existing(folder: Path | str) -> Path:
+    if not Path(folder).is_dir():
+        raise FileNotFoundError(f"there is no folder of a run {str(folder)!r}")
+    return Path(folder)
 
 
 def evaluation_name(epoch: int, step: int) -> str:

@@ -176,3 +176,15 @@ def test_numbers_are_written_before_everything_that_takes_room(tmp_path):
     assert seen["samples"]["sample_id"] == ["17", "a/b"]
     assert seen["findings"] == [FINDING]
     assert picture_path(tmp_path, 3, 31, 17).exists()  # one thing that fails does not keep the others away
+
+
+def test_a_folder_may_be_named_by_a_text_and_must_be_there(tmp_path):
+    folder = str(tmp_path / "run")
+    write_record(folder, record())
+    assert read_findings(folder) == read_findings(tmp_path / "run") == [FINDING]
+    assert read_events(folder) == read_events(tmp_path / "run")
+    assert read_samples(folder)["sample_id"] == ["17", "a/b"]
+    assert read_class_maps(folder) == read_class_maps(tmp_path / "run")
+    for read in (read_findings, read_events, read_samples, read_class_maps):
+        with pytest.raises(FileNotFoundError, match=r"there is no folder of a run '.*typo'"):
+            read(f"{tmp_path}/typo")
