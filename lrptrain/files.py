@@ -29,9 +29,11 @@ def read_whole(path: Path, most: int = MOST_BYTES) -> bytes:
     check_regular(path)
     # Without this flag (Windows has no pipes of that kind), to open a pipe is to wait for its writer.
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
-        check_regular(path, os.fstat(file.fileno()))
-        content = file.read(most + 1)
-    if len(content) > most:
+        about = os.fstat(file.fileno())
+        check_regular(path, about)
+        # What the file says of its size is enough to refuse it; it may grow while it is read, or say nothing (/proc).
+        content = file.read(most + 1) if about.st_size <= most else b""
+    if max(len(content), about.st_size) > most:
         raise OSError(f"{path} holds more than {most / 1e6:.0f} MB")
     return content
 
