@@ -15,8 +15,8 @@ from argparse import Namespace
 from array import array
 from collections import UserDict, UserList, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
+from io import BytesIO, StringIO
 from operator import is_
 from types import GeneratorType, SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
@@ -63,25 +63,72 @@ def _once_per_class(function: Callable[[type], T]) -> Callable[[type], T]:
 
 
 class Lost(NamedTuple):
-    """Something that has changed and cannot be put back.
+    """Something that has changed, or may have, and cannot be put back.
 
     Attributes:
         name: Its module and attribute, joined by a dot.
-        why: What it is, as the end of "which is ...".
+        what: What it is, after "it is".
+        seen: Whether the change was seen; else nobody can see whether there was one.
     """
 
     name: str
-    why: str
+    what: str
+    seen: bool = True
+
+    def __str__(self) -> str:
+        """Return it as a sentence."""
+        told = "changes {!r} in its forward, and this cannot be put back after a map"
+        if not self.seen:
+            told = "keeps {!r}, and whether its forward changes that cannot be seen"
+        return f"the model {told.format(self.name)}: it is {self.what}"
 
 
-@dataclass(frozen=True)
-class _Written:
-    """A tensor, how often it was written before, and its numbers; None if it is too large for a copy."""
+class _Unseen(str):
+    """What something is of which nobody sees whether it has changed."""
 
-    tensor: Tensor
-    version: int
-    numbers: Tensor | None
-    name: Name
+    __slots__ = ()
+
+
+class _Kept:
+    """A tensor as it is now.
+
+    Args:
+        tensor: A plain one.
+        copied: Whether its numbers are copied; else what is written into its memory can only be noticed, and what is
+            written past `version_of`, through `.data` or NumPy, not even that.
+    """
+
+    def __init__(self, tensor: Tensor, copied: bool) -> None:
+        self.tensor = tensor
+        self.version = version_of(tensor)
+        self.memory = tensor.detach()  # the same; the tensor may be given another
+        with torch.inference_mode(False), torch.no_grad():
+            self.numbers = self.memory.clone() if copied else None
+
+    def changed(self) -> bool:
+        """Return whether it was given other memory or numbers."""
+        return self._was_moved() or self._was_written()
+
+    def restore(self) -> bool:
+        """Give the tensor its memory and its numbers back, and return whether that was possible."""
+        with torch.no_grad():
+            if self._was_moved():
+                self.tensor.data = self.memory
+            if not self._was_written():
+                return True
+            if self.numbers is not None:
+                self.memory.copy_(self.numbers)
+        return self.numbers is not None
+
+    def _was_moved(self) -> bool:
+        return self.tensor.data_ptr() != self.memory.data_ptr() or self.tensor.shape != self.memory.shape
+
+    def _was_written(self) -> bool:
+        if self.numbers is None:
+            return version_of(self.memory) != self.version
+        one, other = self.memory, self.numbers
+        # Where nan stays nan nothing was written: the graph of an earlier pass may hold the tensor.
+        return not (torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all()))
 
 
 class Contents:
@@ -97,10 +144,11 @@ class Contents:
     ) -> None:
         modules = list(modules)
         self._containers: list[tuple[Any, Any]] = []
-        self._tensors: list[_Written] = []
+        self._tensors: list[tuple[Name, _Kept]] = []
         # Each puts something back, and returns a text if it cannot: why.
         self._others: list[tuple[Name, Callable[[], object]]] = []
         self._seen = {id(tensor) for tensor in skipped} | {id(module) for _, module, _ in modules}
+        self._weights_left = _COPIED  # of modules that are registered nowhere, such as a teacher
         for name, module, values in modules:
             for key, value in values.items():
                 if type(value) not in _PLAIN and key not in _BOOKKEEPING:
@@ -115,24 +163,31 @@ class Contents:
         for container, before in self._containers:
             if not _same(container, before):
                 _refill(container, before)
-        changed = [written for written in self._tensors if version_of(written.tensor) != written.version]
-        with torch.no_grad():
-            for written in changed:
-                if written.numbers is not None:
-                    written.tensor.detach().copy_(written.numbers)
         lost = [
-            (written.name, "a tensor too large for a copy; make it a buffer (register_buffer)")
-            for written in changed
-            if written.numbers is None
+            (name, "a tensor too large for a copy; make it a buffer (register_buffer)")
+            for name, kept in self._tensors
+            if kept.changed() and not kept.restore()
         ]
-        results = [(name, put_back()) for name, put_back in self._others]
-        lost += [(name, why) for name, why in results if isinstance(why, str) and why]
-        return [Lost(".".join(name).lstrip("."), why) for name, why in lost]
+        for name, put_back in self._others:
+            try:
+                why = put_back()
+            except Exception as error:  # an object of the user's may do anything
+                why = f"a {type(error).__name__} when it is written: {error}"
+            if isinstance(why, str) and why:
+                lost.append((name, why))
+        return [Lost(".".join(name).lstrip("."), why, not isinstance(why, _Unseen)) for name, why in lost]
 
     def _note(self, value: Any, name: Name, depth: int) -> None:
-        kind = type(value)
-        if kind in _PLAIN:
+        if type(value) in _PLAIN:
             return
+        try:
+            self._note_any(value, name, depth)
+        except Exception as error:  # an object of the user's may do anything
+            why = _Unseen(f"a {type(error).__name__} when it is read: {error}")
+            self._others.append((name, lambda: why))
+
+    def _note_any(self, value: Any, name: Name, depth: int) -> None:
+        kind = type(value)
         if isinstance(value, Tensor):
             self._note_tensor(value, name)
             return
@@ -146,6 +201,9 @@ class Contents:
             self._seen.add(id(value))
             self._note_container(value, name, depth)
             return
+        if type(value) is np.ndarray and value.dtype == object and depth and value.size <= _ENTRIES:
+            for item in value.flat:
+                self._note(item, name, depth - 1)
         put_back = _putting_back(value)
         if put_back is not None:
             self._seen.add(id(value))
@@ -155,20 +213,19 @@ class Contents:
             self._note_object(value, name, depth)
 
     def _note_tensor(self, tensor: Tensor, name: Name) -> None:
-        plain = type(tensor) is Tensor and tensor.layout is torch.strided and not tensor.is_inference()
-        if id(tensor) in self._seen or not plain or isinstance(tensor, nn.Parameter):
+        plain = type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided
+        if id(tensor) in self._seen or not plain or tensor.is_inference() or tensor.is_meta:
             return
         self._seen.add(id(tensor))
-        small = tensor.numel() <= _COPIED
-        with torch.inference_mode(False), torch.no_grad():
-            numbers = tensor.detach().clone() if small else None
-        self._tensors.append(_Written(tensor, version_of(tensor), numbers, name))
+        copied = tensor.numel() <= _COPIED
+        if isinstance(tensor, nn.Parameter):
+            copied = tensor.numel() <= self._weights_left
+            self._weights_left -= tensor.numel() if copied else 0
+        self._tensors.append((name, _Kept(tensor, copied)))
 
     def _note_container(self, value: Any, name: Name, depth: int) -> None:
         if len(value) > _ENTRIES:
-            count = len(value)
-            why = f"a {type(value).__name__} of more than {_ENTRIES:,} entries"
-            self._others.append((name, lambda: why if len(value) != count else ""))
+            self._others.append((name, _putting_back_many(value)))
             return
         self._containers.append((value, dict(value) if isinstance(value, dict) else list(value)))
         if depth:
@@ -218,6 +275,27 @@ def _refill(container: Any, before: Any) -> None:
         container.update(before)
     else:
         container.extend(before)
+
+
+def _putting_back_many(container: Any) -> Callable[[], str]:
+    """Return what takes away what was added at the end of a large container; of any other change it tells."""
+    count, last = len(container), None
+    if isinstance(container, (list, dict)):
+        last = next(reversed(container))
+    why = f"a {type(container).__name__} of more than {_ENTRIES:,} entries"
+
+    def put_back() -> str:
+        more = len(container) - count
+        if more <= 0 or last is None:
+            return why if more else ""
+        added = list(itertools.islice(reversed(container), more + 1))
+        if added[more] is not last:
+            return why
+        for each in added[:more]:
+            container.pop(each) if isinstance(container, dict) else container.pop()
+        return ""
+
+    return put_back
 
 
 def _put_numbers(tensor: Tensor, before: Tensor) -> None:
@@ -308,73 +386,86 @@ def _putting_back(value: Any) -> Callable[[], object] | None:
         return partial(value.setstate, value.getstate())
     if isinstance(value, (bytearray, array)):
         return partial(operator.setitem, value, slice(None), value[:])
-    if type(value) is np.ndarray and value.dtype != object and value.flags.writeable:
+    if isinstance(value, (BytesIO, StringIO)):
+        return partial(_put_into_stream, value, value.getvalue(), value.tell())
+    if type(value) is np.ndarray and value.flags.writeable:
         return _putting_back_array(value)
     if isinstance(value, Iterator) and not _is_followed(type(value)):
         place = _place_of(value)
+        if place == -1:
+            return lambda: _Unseen("an iterator that does not tell how far it has come")
         return lambda: "" if _place_of(value) == place else "an iterator, which cannot be wound back"
     return None
 
 
 def _putting_back_array(values: np.ndarray) -> Callable[[], object]:
     if values.size <= _COPIED:
-        return partial(np.copyto, values, values.copy())
+        before = values.copy()
+        return lambda: None if _equal_arrays(values, before) else np.copyto(values, before)
+    if values.dtype == object:
+        return lambda: ""
     total = values.sum()
     why = "an array too large for a copy; make it a buffer (register_buffer)"
     return lambda: "" if np.array_equal(values.sum(), total, equal_nan=values.dtype.kind in "fc") else why
 
 
+def _equal_arrays(one: np.ndarray, other: np.ndarray) -> bool:
+    if one.dtype == object:
+        return one.shape == other.shape and all(map(is_, one.flat, other.flat))
+    return one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+def _put_into_stream(stream: Any, content: Any, place: int) -> None:
+    if stream.getvalue() != content:
+        stream.seek(0)
+        stream.truncate()
+        stream.write(content)
+    stream.seek(place)
+
+
 def _place_of(iterator: Iterator[Any]) -> object:
-    """Return what tells how far an iterator is; the same for all places of one that does not say."""
+    """Return what tells how far an iterator is; -1 for one that does not say."""
     if isinstance(iterator, GeneratorType):
         frame = iterator.gi_frame
         return None if frame is None else (frame.f_lasti, [*map(id, frame.f_locals.values())])
     if isinstance(iterator, (itertools.count, itertools.repeat)):
         return repr(iterator)
-    return operator.length_hint(iterator, -1)
+    if hasattr(iterator, "tell"):
+        return iterator.tell()
+    hint = getattr(iterator, "__length_hint__", None)
+    return -1 if hint is None else hint()
 
 
 # -- Parameters --------------------------------------------------------------------------------------------------------
 
 
-# Which parameters each model's forward has been seen to write; nothing of a model that was not run yet.
-_WRITTEN_BY: WeakKeyDictionary[nn.Module, frozenset[str]] = WeakKeyDictionary()
+# Which parameters each model's forward has been seen to write, by whether it was training; none before the first call.
+_WRITTEN_BY: WeakKeyDictionary[nn.Module, dict[bool, set[str]]] = WeakKeyDictionary()
 
 
 class Parameters:
     """The parameters of a model, to be put back where its forward writes them, as the key encoder of MoCo is.
 
     A parameter that is given other memory (`p.data = ...`) gets its own back, which takes no copy. Those that are
-    written in place are copied: all before the first call of a model, if there are not too many, then those that were
-    seen to be written.
+    written in place are copied: all before the first call of a model in each mode, if there are not too many, then
+    those that were seen to be written. One that is first written later is named; by `p.data.mul_(...)`, unnoticed.
 
     Args:
         model: The model; none of its weights are sharded.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._model = model
-        plain = [(name, p) for name, p in model.named_parameters() if type(p) is nn.Parameter and not p.is_meta]
-        self._held = [(name, p, p.data, version_of(p)) for name, p in plain]
-        known = _WRITTEN_BY.get(model)
-        few = sum(p.numel() for _, p in plain) <= _COPIED_PARAMETERS
-        names = {name for name, _ in plain} if known is None and few else known or ()
-        self._copies = {name: data.clone() for name, _, data, _ in self._held if name in names}
+        plain = {name: p for name, p in model.named_parameters() if type(p) is nn.Parameter and not p.is_meta}
+        self._model, self._mode = model, model.training
+        copied = _WRITTEN_BY.get(model, {}).get(model.training)
+        if copied is None:
+            copied = set(plain) if sum(p.numel() for p in plain.values()) <= _COPIED_PARAMETERS else set()
+        self._kept = {name: _Kept(p, name in copied) for name, p in plain.items()}
 
     def restore(self) -> list[Lost]:
         """Put back what has changed, and return what could not be."""
-        written = set(_WRITTEN_BY.get(self._model, ()))
-        lost = []
-        for name, parameter, data, version in self._held:
-            if parameter.data_ptr() != data.data_ptr() or parameter.shape != data.shape:
-                written.add(name)
-                parameter.data = data
-            elif version_of(parameter) == version:
-                continue
-            elif name not in self._copies:
-                lost.append(Lost(name, "a parameter that no copy was made of"))
-            written.add(name)
-            if name in self._copies:
-                data.copy_(self._copies[name])
-        _WRITTEN_BY[self._model] = frozenset(written)
-        return lost
+        changed = {name: kept for name, kept in self._kept.items() if kept.changed()}
+        _WRITTEN_BY.setdefault(self._model, {}).setdefault(self._mode, set()).update(changed)
+        return [
+            Lost(name, "a parameter that no copy was made of") for name, kept in changed.items() if not kept.restore()
+        ]

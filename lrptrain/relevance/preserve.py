@@ -70,7 +70,8 @@ def _attributes(model: nn.Module, with_parameters: bool) -> Iterator[None]:
     # TorchScript keeps its state where Python does not reach.
     named = [(n, module) for n, module in model.named_modules() if not isinstance(module, torch.jit.ScriptModule)]
     modules = [(name, module, _own_attributes(module), dict(module._buffers)) for name, module in named]
-    contents = Contents(((name, module, values) for name, module, values, _ in modules), model.buffers())
+    registered = (*model.buffers(), *model.parameters())
+    contents = Contents(((name, module, values) for name, module, values, _ in modules), registered)
     parameters = Parameters(model) if with_parameters else None
     # The graph of an earlier forward pass may hold the buffers themselves: copies are worked on, not written back.
     with torch.inference_mode(False):
@@ -86,12 +87,8 @@ def _attributes(model: nn.Module, with_parameters: bool) -> Iterator[None]:
         lost = contents.restore()
         if parameters is not None:
             lost += parameters.restore()
-        for name, why in lost:
-            warn_once(
-                model,
-                ("written", name),
-                f"the model changes {name!r} in its forward, and this cannot be put back after a map: it is {why}",
-            )
+        for each in lost:
+            warn_once(model, ("written", each.name), str(each))
 
 
 def _own_attributes(module: nn.Module) -> dict[str, Any]:

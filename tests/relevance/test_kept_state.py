@@ -5,13 +5,15 @@ import random
 from array import array
 from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque, namedtuple
 from dataclasses import dataclass, field
+from io import BytesIO, StringIO
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 import lrptrain
 from lrptrain.relevance import contents
@@ -84,6 +86,12 @@ def grow(kept):
     kept.update(torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4), 0)
 
 
+def write_once(array):
+    if array.flags.writeable:
+        array += 1
+        array.setflags(write=False)
+
+
 def drawn(generator):
     return torch.rand(1, generator=generator)
 
@@ -100,8 +108,10 @@ def looked_at(value: Any) -> Any:
         return str(value.get_state())
     if isinstance(value, random.Random):
         return value.getstate()
+    if isinstance(value, (BytesIO, StringIO)):
+        return value.getvalue(), value.tell()
     if isinstance(value, Tensor):
-        return value.tolist()
+        return str(value.tolist())
     if type(value).__name__ == "DynamicCache":
         return [(layer.keys.tolist(), layer.values.tolist()) for layer in value.layers]
     if isinstance(value, nn.Module):
@@ -160,12 +170,30 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "objects in objects": (lambda: {"x": [SimpleNamespace(y=Plain())]}, lambda v: v["x"][0].y.step()),
     "a tensor": (lambda: torch.zeros(2), lambda v: v.add_(1)),
     "a module in a list": (lambda: [Norm()], lambda v: v[0].step()),
+    "a tensor's data": (lambda: torch.zeros(2), lambda v: v.data.add_(1)),
+    "a tensor's memory": (lambda: torch.zeros(2), lambda v: setattr(v, "data", v.data + 1)),
+    "a tensor by its array": (lambda: torch.zeros(2), lambda v: v.numpy().__iadd__(1)),
+    "a tensor with nan": (lambda: torch.tensor([float("nan"), 0]), lambda v: v.nan_to_num_(7)),
+    "a parameter in a list": (lambda: [nn.Parameter(torch.zeros(2))], lambda v: v[0].data.add_(1)),
+    "an array of objects": (lambda: np.array([None, []], dtype=object), lambda v: v.put(0, "a")),
+    "a list in an array": (lambda: np.array([None, []], dtype=object), lambda v: v[1].append(1)),
+    "an array with nan": (lambda: np.array([np.nan]), lambda v: np.nan_to_num(v, copy=False)),
+    "a stream of bytes": (lambda: BytesIO(b"a"), lambda v: v.write(b"bc")),
+    "a stream of text": (StringIO, lambda v: v.write("b")),
+    "a long list": (lambda: list(range(5000)), lambda v: v.append(1)),
+    "a large vocabulary": (lambda: dict.fromkeys(range(5000)), lambda v: v.update({len(v): 1})),
 }
 NAMED: dict[str, tuple[Any, Any]] = {
     "an iterator": (lambda: iter(list(range(9))), next),
     "a count": (itertools.count, next),
     "a generator": (lambda: (i for i in range(99)), next),
-    "a large vocabulary": (lambda: dict.fromkeys(range(5000)), lambda v: v.update({len(v): 1})),
+    "a cycle": (lambda: itertools.cycle([1, 2]), next),
+    "a map": (lambda: map(str, range(99)), next),
+    "a loader's iterator": (lambda: iter(DataLoader(cast(Any, [1] * 99))), next),
+    "a large set": (lambda: set(range(5000)), lambda v: v.add(len(v))),
+    "a long list, at its start": (lambda: list(range(5000)), lambda v: v.insert(0, 1)),
+    "a large tensor": (lambda: torch.zeros(2**22 + 1), lambda v: v.add_(1)),
+    "an array that is protected": (lambda: np.zeros(3), write_once),
 }
 
 
@@ -204,13 +232,15 @@ def test_what_cannot_be_put_back_is_named_once(kind, recwarn):
     make, change = NAMED[kind]
     model = Model(make(), change)
     with pytest.warns(
-        lrptrain.RelevanceWarning, match="the model changes 'kept' in its forward, and this cannot be put"
+        lrptrain.RelevanceWarning,
+        match="'kept' in its forward, and this cannot be put|'kept', and whether .* cannot be seen",
     ):
         lrptrain.attribute(model, images(), 1, "attnlrp")
     recwarn.clear()
     lrptrain.attribute(model, images(), 1, "attnlrp")
-    lrptrain.attribute(Model(make()), images(), 1, "attnlrp")
-    assert not [each for each in recwarn if "cannot be put back" in str(each.message)]
+    if kind not in ("a cycle", "a map", "a loader's iterator"):
+        lrptrain.attribute(Model(make()), images(), 1, "attnlrp")  # which stands still
+    assert not [each for each in recwarn if "cannot be" in str(each.message)]
 
 
 def test_attributes_of_classes():
@@ -231,25 +261,31 @@ def test_attributes_of_classes():
 
 
 class Momentum(Model):
-    """As MoCo: a second head follows the first one, in place or by new memory."""
+    """As MoCo: a second head follows the first one, in place, past the versions of tensors, or by new memory."""
 
-    def __init__(self, in_place: bool):
+    def __init__(self, how: str):
         super().__init__()
-        self.key, self.in_place = nn.Linear(4, 2), in_place
+        self.key, self.how = nn.Linear(4, 2), how
 
     def forward(self, image: Tensor) -> Tensor:
         with torch.no_grad():
             for key, query in zip(self.key.parameters(), self.head.parameters(), strict=True):
-                if self.in_place:
+                if self.how == "in place":
                     key.mul_(0.9).add_(query, alpha=0.1)
+                elif self.how == "of its data":
+                    key.data.mul_(0.9).add_(query, alpha=0.1)
                 else:
                     key.data = 0.9 * key.data + 0.1 * query.data
         return super().forward(image) + 0 * self.key.weight.sum()
 
 
-@pytest.mark.parametrize("in_place", [True, False])
-def test_parameters_that_the_forward_updates(in_place):
-    model = Momentum(in_place)
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("how", ["in place", "of its data", "new memory"])
+@pytest.mark.filterwarnings("error:the model changes:lrptrain.RelevanceWarning")
+def test_parameters_that_the_forward_updates(how, training):
+    model = Momentum(how)
+    lrptrain.attribute(Model(), images(), 1, "attnlrp")
+    model.train(training)
     before = {name: x.clone() for name, x in model.state_dict().items()}
     held = dict(model.named_parameters())
     for _ in range(3):
@@ -260,7 +296,7 @@ def test_parameters_that_the_forward_updates(in_place):
 
 def test_parameters_that_are_too_many_for_a_copy_are_named_and_then_copied(monkeypatch):
     monkeypatch.setattr(contents, "_COPIED_PARAMETERS", 5)
-    model = Momentum(in_place=True)
+    model = Momentum("in place")
     with pytest.warns(lrptrain.RelevanceWarning, match="changes 'key.(weight|bias)' in its forward"):
         lrptrain.attribute(model, images(), 1, "attnlrp")
     after = {name: x.clone() for name, x in model.state_dict().items()}
@@ -268,12 +304,57 @@ def test_parameters_that_are_too_many_for_a_copy_are_named_and_then_copied(monke
     assert all(torch.equal(x, after[name]) for name, x in model.state_dict().items())
 
 
+def test_parameters_that_are_written_in_training_alone():
+    model = Switched("of its data")
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    for training in (False, True, True):
+        model.train(training)
+        lrptrain.attribute(model, images(), 1, "attnlrp")
+        assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
+
+
+class Switched(Momentum):
+    def forward(self, image: Tensor) -> Tensor:
+        return super().forward(image) if self.training else Model.forward(self, image)
+
+
+def test_weights_with_nan_are_not_written_into():
+    """What an earlier pass has recorded can still go backward."""
+    model = Momentum("new memory")
+    model.spare = nn.Parameter(torch.full((2,), torch.nan))
+    loss = (model(images()).sum() + (model.spare**2).nan_to_num().sum()).sin()
+    lrptrain.attribute(model, images(), 1, "attnlrp")
+    loss.backward()
+
+
+def test_an_object_that_fails_is_named_and_harms_nothing():
+    class Failing(dict):
+        def __len__(self):
+            raise RuntimeError("no length")
+
+    kept = {"failing": Failing(a=1), "seen": []}
+    model = Model(kept, lambda v: v["seen"].append(1))
+    with pytest.warns(
+        lrptrain.RelevanceWarning, match="'kept', and whether .* cannot be seen: it is a RuntimeError when"
+    ):
+        lrptrain.attribute(model, images(), 1, "attnlrp")
+    assert kept["seen"] == []
+
+
+def test_a_teacher_in_a_list_is_copied_in_part_alone(monkeypatch):
+    """Its weights may be many, and each call would copy them."""
+    monkeypatch.setattr(contents, "_COPIED", 50)
+    teacher = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
+    kept = contents.Contents([("", Model(), {"kept": [teacher]})])
+    assert sum(each.numbers.numel() for _, each in kept._tensors if each.numbers is not None) == 48
+
+
 def test_what_a_library_made_is_left_alone():
     """A trainer, a logger or a data set that a model knows is none of its forward's state."""
     import logging
     import threading
 
-    from torch.utils.data import DataLoader, TensorDataset
+    from torch.utils.data import TensorDataset
 
     class Own(TensorDataset):
         pass
