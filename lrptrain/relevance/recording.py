@@ -1,5 +1,6 @@
 """One recorded forward pass: what it says of the model, and the maps that can be asked of it."""
 
+import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -29,7 +30,7 @@ from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, applied_to, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.recordable import check_recordable
-from lrptrain.relevance.registry import check_finite, differentiable, get_method
+from lrptrain.relevance.registry import check_finite, check_maps, differentiable, get_method
 from lrptrain.relevance.remarks import remark
 from lrptrain.relevance.sharding.whole_weights import check_graph
 from lrptrain.relevance.tape.functions import enterable
@@ -157,6 +158,7 @@ class Recording:
             applied_to(self.model, self.tape.nodes) if chosen.uses_rules else nullcontext(),
         ):
             maps = chosen.function(explanation, **options)
+        check_maps(maps, method, self.samples, self._number_of_tokens, self.grid)
         relevance = Relevance(
             scores=maps.scores if self.padding is None else maps.scores * self.padding.to(maps.scores.dtype),
             logits=logits.detach(),
@@ -261,6 +263,16 @@ class Recording:
             if self.given_layout is not None:  # its tokens are known, and that they form no grid
                 return None
             raise
+
+    @property
+    def _number_of_tokens(self) -> int | None:
+        """How many scores a map has for each sample; None where the input's tokens are not known."""
+        if self.grid is not None:
+            return math.prod(self.grid)
+        try:
+            return self.explained.tokens
+        except UnsupportedModelError:
+            return None
 
     @cached_property
     def padding(self) -> Bool[Tensor, "batch tokens"] | None:

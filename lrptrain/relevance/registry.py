@@ -1,6 +1,7 @@
 """The registry of methods, and what is known of each."""
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -109,7 +110,8 @@ def register_method(
     Args:
         function: `function(explanation, **options) -> RelevanceMaps`; `explanation` has the recorded forward pass
             (`explanation.recording`), gradients (`explanation.gradient`) and relevance (`explanation.relevance`) of the
-            explained logit. Its keyword arguments are the method's options.
+            explained logit. Its keyword arguments are the method's options. Scores are `[batch, tokens]`, without
+            class tokens; others are refused when the method is used.
         class_specific: Whether the map depends on the target.
         signed: Whether scores may be negative.
         source: Paper.
@@ -211,6 +213,34 @@ def _check_uses_rules(chosen: Method) -> None:
     if not chosen.uses_rules:
         can = ", ".join(name for name in methods() if _METHODS[name].uses_rules)
         raise UnsupportedMethodError(f"{chosen.name} propagates no relevance by rules: a composite changes only {can}")
+
+
+def check_maps(maps: object, name: str, samples: int, tokens: int | None, grid: tuple[int, ...] | None) -> None:
+    """Reject what a method returned, if it is no map of the explained input.
+
+    Args:
+        maps: What it returned.
+        name: The name of the method.
+        samples: How many samples there are.
+        tokens: How many tokens the input has; None where that is not known.
+        grid: The tokens as rows and columns; None where they form no grid.
+
+    Raises:
+        ValueError: With the shape that is wanted, and how what it gave is brought to it.
+    """
+    if not isinstance(maps, RelevanceMaps):
+        raise ValueError(f"the method {name!r} returned a {type(maps).__name__}: return lrptrain.RelevanceMaps(scores)")
+    shape = list(maps.scores.shape)
+    if len(shape) == 2 and shape[0] == samples and tokens in (None, shape[1]):
+        return
+    of_grid = "" if grid is None else f" (a grid of {' x '.join(map(str, grid))})"
+    wanted = f"[{samples}, {'tokens' if tokens is None else tokens}]{of_grid}"
+    hint = ""
+    if tokens is not None and shape == [samples, tokens + 1]:
+        hint = ": without the class token, RelevanceMaps(scores[:, 1:])"
+    elif len(shape) > 2 and shape[0] == samples and tokens == math.prod(shape[1:]):
+        hint = ": RelevanceMaps(scores.flatten(1))"
+    raise ValueError(f"the method {name!r} returned scores {shape}, not {wanted}{hint}")
 
 
 def check_finite(relevance: Relevance, leaf: Tensor) -> None:
