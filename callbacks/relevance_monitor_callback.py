@@ -46,7 +46,8 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
     The scalars are in `state.log_history`; they and all pictures, texts and findings go to W&B, TensorBoard, MLflow and
     Comet where `report_to` names them. One that `metric_for_best_model` names, such as
     `relevance/label/energy_pointing_game`, is among the metrics of each evaluation, so that `load_best_model_at_end`
-    and early stopping go by it. A resumed training goes on with the run of its checkpoint.
+    and early stopping go by it. At the end the weights that the Trainer keeps are evaluated, the best ones with
+    `load_best_model_at_end`. A resumed training goes on with the run of its checkpoint.
 
     Args:
         eval_name: Of several evaluation sets, the name of the one to draw from; None for the first.

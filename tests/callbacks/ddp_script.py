@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 import torch
+from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from setting import data, loader, module, monitor, trainer, vit
 
 from lrptrain.monitor import intervene
@@ -15,7 +16,14 @@ FOLDER, DEVICES = Path(sys.argv[1]), int(sys.argv[2])
 OPTIONS = {"devices": DEVICES, "strategy": "ddp" if DEVICES > 1 else "auto"}
 
 
-def run(name: str, dtype: torch.dtype, fails: int | None = None) -> None:
+class Scores(Callback):
+    """Logs a score by which the first epoch is the best."""
+
+    def on_validation_epoch_end(self, trainer, pl_module):
+        pl_module.log("score", float(trainer.current_epoch), sync_dist=True)
+
+
+def run(name: str, dtype: torch.dtype, fails: int | None = None, kept: tuple = ()) -> None:
     """Two epochs; in process `fails` the relevance of the second one cannot be computed."""
     columns = data(23)
     columns["image"] = columns["image"].to(dtype)
@@ -23,7 +31,7 @@ def run(name: str, dtype: torch.dtype, fails: int | None = None) -> None:
     pl_module = module(net=vit().to(dtype))
     pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.1)
     watching = monitor(max_samples=15, max_pictures=5, run_name=name, targets=["label", "predicted"], bound=0.9)
-    runner = trainer(FOLDER, watching, logger=False, **OPTIONS)
+    runner = trainer(FOLDER, watching, *kept, logger=False, enable_checkpointing=bool(kept), **OPTIONS)
     evaluator = watching.core._evaluator
 
     def evaluator_or_error(*arguments):
@@ -52,6 +60,7 @@ def failing_effects(*arguments, **options):
 
 
 run("float64", torch.float64)
+run("kept", torch.float64, kept=(Scores(), ModelCheckpoint(FOLDER / "checkpoints", monitor="score")))
 run("float32", torch.float32)
 if DEVICES > 1:
     run("failing", torch.float64, fails=1)

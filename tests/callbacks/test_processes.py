@@ -49,6 +49,15 @@ def test_two_processes_write_what_one_writes(folders, name, tolerance):
         assert np.abs(pixels[0] - pixels[1]).max() <= 1 + 255 * 8 * tolerance
 
 
+def test_the_best_checkpoint_is_evaluated_alike_by_both(folders):
+    one, two = (read_events(folder / "relevance" / "kept") for folder in folders)
+    assert_close(one, two, 1e-9)
+    assert [event["weights"]["epoch"] for event in two] == [0, 1, 0]
+    first, second = (result(folders[1], "kept", rank) for rank in (0, 1))
+    assert first["failures"] == second["failures"] == 0
+    assert one[2]["scalars"]["relevance/accuracy"] == one[0]["scalars"]["relevance/accuracy"]
+
+
 def test_all_processes_see_the_same_scalars_and_share_the_work(folders):
     first, second = (result(folders[1], "float64", rank) for rank in (0, 1))
     assert_close(first["scalars"], second["scalars"], 0)

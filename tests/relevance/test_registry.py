@@ -1,5 +1,7 @@
 """Methods of users: registered, used, removed."""
 
+from typing import Any
+
 import pytest
 import torch
 from small_models import Small, patches
@@ -114,7 +116,7 @@ def test_a_map_of_another_shape_is_refused_at_once(shape, message):
 def test_a_text_has_a_score_for_each_position():
     from transformers import BertConfig, BertForSequenceClassification
 
-    sizes = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes: Any = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     net = BertForSequenceClassification(BertConfig(**sizes, intermediate_size=16, max_position_embeddings=8)).eval()
     batch = {"input_ids": torch.randint(1, 20, (2, 6)), "attention_mask": torch.ones(2, 6, dtype=torch.long)}
     with (
