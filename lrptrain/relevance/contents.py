@@ -105,6 +105,10 @@ class _Kept:
         with torch.inference_mode(False), torch.no_grad():
             self.numbers = self.memory.clone() if copied else None
 
+    def touched(self) -> bool:
+        """Return whether anything was written, were it the numbers that stood there, or other memory was given."""
+        return version_of(self.memory) != self.version or self.changed()
+
     def changed(self) -> bool:
         """Return whether it was given other memory or numbers."""
         return self._was_moved() or self._was_written()
@@ -464,8 +468,10 @@ class Parameters:
 
     def restore(self) -> list[Lost]:
         """Put back what has changed, and return what could not be."""
-        changed = {name: kept for name, kept in self._kept.items() if kept.changed()}
-        _WRITTEN_BY.setdefault(self._model, {}).setdefault(self._mode, set()).update(changed)
+        touched = {name: kept for name, kept in self._kept.items() if kept.touched()}
+        _WRITTEN_BY.setdefault(self._model, {}).setdefault(self._mode, set()).update(touched)
         return [
-            Lost(name, "a parameter that no copy was made of") for name, kept in changed.items() if not kept.restore()
+            Lost(name, "a parameter that no copy was made of")
+            for name, kept in touched.items()
+            if kept.changed() and not kept.restore()
         ]

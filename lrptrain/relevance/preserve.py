@@ -12,6 +12,7 @@ from torch import nn
 from lrptrain.relevance.contents import Contents, Parameters
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.process_wide import in_turn
+from lrptrain.relevance.recordable import check_transformations
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.relevance.sharding.whole_weights import whole_weights
 
@@ -47,6 +48,7 @@ def preserved(model: nn.Module, parameters: bool = True) -> Iterator[None]:
 @contextmanager
 def preserved_under_strategy(model: nn.Module, parameters: bool = True) -> Iterator[None]:
     """The same, but what runs the model inside runs it as its strategy does: sharded weights are left to that."""
+    check_transformations()  # whose tensors have no memory to be put back
     with in_turn(), _random_state(model), _attributes(model, parameters and not is_sharded(model)):
         yield
 

@@ -11,18 +11,25 @@ _QUANTISED_MODULES = (".nn.quantized", ".intrinsic.quantized")
 _INTEGERS = frozenset({torch.int8, torch.uint8})
 
 
-def check_recordable(model: nn.Module) -> None:
-    """Check that all modules compute with torch functions on floating-point numbers.
+def check_transformations() -> None:
+    """Check that no transformation of torch.func is at work.
 
     Raises:
-        UnsupportedModelError: If one is TorchScript or quantised, or has no numbers yet, or if a transformation of
-            torch.func is at work.
+        UnsupportedModelError: If one is.
     """
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise UnsupportedModelError(
             "a map takes gradients of its own, which cannot stand inside of torch.func or torch.vmap: call it outside, "
             "on the whole batch; of create_graph=True the map can be differentiated by torch.autograd"
         )
+
+
+def check_recordable(model: nn.Module) -> None:
+    """Check that all modules compute with torch functions on floating-point numbers.
+
+    Raises:
+        UnsupportedModelError: If one is TorchScript or quantised, or has no numbers yet.
+    """
     for name, module in model.named_modules():
         where = f"{type(module).__name__} in module '{name or '(model)'}'"
         if isinstance(module, torch.jit.ScriptModule):
