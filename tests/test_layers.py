@@ -106,3 +106,14 @@ def test_only_one_file_of_the_libraries_imports_wandb():
     files = [*(ROOT / "lrptrain").rglob("*.py"), *(ROOT / "callbacks").rglob("*.py")]
     users = {path.name for path in files if 'require("wandb"' in path.read_text(encoding="utf-8")}
     assert users == {"wandb.py"}
+
+
+def test_the_top_level_holds_what_a_repository_has_and_nothing_that_a_run_left():
+    listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=False)
+    if listed.returncode:
+        pytest.skip("no git checkout")
+    names = {name.partition("/")[0] for name in listed.stdout.splitlines()}
+    files = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "LICENSE", "Makefile", "constraints.txt"}
+    folders = {"lrptrain", "callbacks", "configs", "tests", "experiments", "docs"}
+    dots = {".ci", ".github", ".gitignore", ".pre-commit-config.yaml"}
+    assert names == files | folders | dots | {"mkdocs.yml", "pyproject.toml"}
