@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lrptrain.guidance.loop import Guidance
     from lrptrain.guidance.transformers_trainer import group_dro, guide
     from lrptrain.monitor.check import check
+    from lrptrain.monitor.inspection import inspect
     from lrptrain.monitor.loop_monitor import Monitor
     from lrptrain.relevance import (
         Composite,
@@ -69,6 +70,7 @@ __all__ = [
     "decompose",
     "group_dro",
     "guide",
+    "inspect",
     "jtt_weights",
     "methods",
     "record",
@@ -84,6 +86,7 @@ _ORIGINS = {
     "audit": "lrptrain.auditing.audit",
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
+    "inspect": "lrptrain.monitor.inspection",
     "compare_models": "lrptrain.repairing.trainings",
     "compare_repairs": "lrptrain.repairing.comparison",
     "jtt_weights": "lrptrain.repairing.jtt",

@@ -1,0 +1,52 @@
+"""A cue: something in the input that may decide an answer, and its exchange between samples."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, ClassVar, Literal
+
+from jaxtyping import Bool
+from torch import Tensor
+
+Batch = Mapping[str, Any]
+"""Samples in the contract's form; see `lrptrain.batch`."""
+Role = Literal["evidence", "fault", "open"]
+"""What a cue is: what people marked or declared, what lies outside of that, or what nobody has spoken of."""
+
+
+class Cue(ABC):
+    """Something in the input that may decide an answer.
+
+    It is plain data, and holds for samples that nobody has seen. A kind is a dataclass in a file of its own.
+
+    Attributes:
+        kind: The kind's word in records.
+        name: What a person calls it, such as `the top left corner`.
+        role: What it is.
+    """
+
+    kind: ClassVar[str]
+    name: str
+    role: Role
+
+    @abstractmethod
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """Return samples that each take the cue from their donor; all else stays.
+
+        Args:
+            batch: The samples.
+            donors: The donor of each, in the same order and of the same shapes; perhaps itself.
+        """
+
+    def locate(self, batch: Batch) -> Bool[Tensor, " batch *place"] | None:
+        """Return where it lies, in pixels or tokens; None for what lies everywhere."""
+        return None
+
+    def children(self) -> Sequence["Cue"]:
+        """Return what it divides into, for the hierarchical test."""
+        return ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.repr}  # type: ignore[arg-type]
+        return {"kind": self.kind, **plain}

@@ -1,0 +1,46 @@
+"""Light: how brightness falls across an image, from a side, at its rim, as a shadow."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.cues.look import Images, Look, Pixels, mean_of
+
+SMOOTHING = 1 / 8
+"""The standard deviation of the low-pass, in shares of the shorter side: what is smaller is no light, but a thing."""
+
+
+@dataclass(frozen=True)
+class Light(Look):
+    """How light falls across images: the low frequencies of the luminance, without its mean, which is colour."""
+
+    kind: ClassVar[str] = "light"
+    word: ClassVar[str] = "light"
+
+    def transplant(self, images: Images, own: Pixels, donors: Images, theirs: Pixels) -> Images:
+        """See `Look`."""
+        return images + _light(donors, theirs) - _light(images, own)
+
+
+def _light(images: Images, inside: Pixels) -> Float[Tensor, "batch 1 height width"]:
+    grey = images.mean(1, keepdim=True)
+    weights = inside[:, None].to(images.dtype)
+    deviation = SMOOTHING * min(images.shape[2:])
+    # What lies outside counts for nothing, so that nothing is spread from there.
+    known = _smooth(weights, deviation)
+    low = _smooth(grey * weights, deviation) / known.clamp(min=torch.finfo(images.dtype).eps)
+    return low - mean_of(low, inside)
+
+
+def _smooth(images: Images, deviation: float) -> Images:
+    reach = math.ceil(3 * deviation)
+    places = torch.arange(-reach, reach + 1, device=images.device, dtype=images.dtype)
+    line = torch.exp(-0.5 * (places / deviation) ** 2)
+    line = line / line.sum()
+    across = F.conv2d(F.pad(images, (reach, reach, 0, 0)), line.view(1, 1, 1, -1))
+    return F.conv2d(F.pad(across, (0, 0, reach, reach)), line.view(1, 1, -1, 1))

@@ -1,0 +1,69 @@
+"""A look: what an image has as a whole, or outside or inside of its evidence, and can take from another image."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from lrptrain.cues.cue import Batch, Cue, Role
+from lrptrain.cues.images import OF, Where, images_in, pasted, pixels_of
+
+Pixels = Bool[Tensor, "batch height width"]
+Images = Float[Tensor, "batch channels height width"]
+
+
+@dataclass(frozen=True)
+class Look(Cue):
+    """A look of images.
+
+    Attributes:
+        where: Of which part of the image it is.
+        word: What it is called, before that part.
+    """
+
+    name: str
+    role: Role
+    where: Where
+    word: ClassVar[str]
+
+    @classmethod
+    def of(cls, where: Where, role: Role) -> Self:
+        """Return the look of a part of images."""
+        return cls(f"the {cls.word} {OF[where]}", role, where)
+
+    @abstractmethod
+    def transplant(self, images: Images, own: Pixels, donors: Images, theirs: Pixels) -> Images:
+        """Return images with the look of their donors.
+
+        Args:
+            images: The images, in at least 32 bits.
+            own: The pixels of them that have the look.
+            donors: The donors.
+            theirs: The pixels of them that give it.
+        """
+
+    def locate(self, batch: Batch) -> Pixels | None:
+        """Return the pixels that have it."""
+        return None if self.where == "image" else pixels_of(self.where, batch)
+
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """See `Cue`; values beyond those of both images are brought to the nearest of them."""
+        _, images = images_in(batch)
+        _, given = images_in(donors)
+        wide = torch.promote_types(images.dtype, torch.float32)
+        images, given = images.to(wide), given.to(wide)
+        own, theirs = pixels_of(self.where, batch), pixels_of(self.where, donors)
+        changed = self.transplant(images, own, given, theirs)
+        low = torch.minimum(images.amin((2, 3), keepdim=True), given.amin((2, 3), keepdim=True))
+        high = torch.maximum(images.amax((2, 3), keepdim=True), given.amax((2, 3), keepdim=True))
+        both = own.flatten(1).any(1) & theirs.flatten(1).any(1)
+        return pasted(batch, torch.maximum(torch.minimum(changed, high), low), own & both[:, None, None])
+
+
+def mean_of(images: Images, inside: Pixels) -> Float[Tensor, "batch channels 1 1"]:
+    """Return the mean of every channel over some pixels; 0 of none."""
+    weights = inside[:, None].to(images.dtype)
+    return (images * weights).sum((2, 3), keepdim=True) / weights.sum((2, 3), keepdim=True).clamp(min=1)

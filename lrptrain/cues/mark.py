@@ -1,0 +1,174 @@
+"""A mark: a small picture that is the same wherever it lies, such as a dot, a tag or a sticker."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.cues.association import association
+from lrptrain.cues.cue import Batch, Cue, Role
+from lrptrain.cues.images import Where, images_in, pasted, pixels_of, without_evidence
+
+POINTS = 5
+"""A picture is compared at so many points a side, without its corners, in which a round dot has none."""
+TOLERANCE = 0.15
+"""Two pictures are the same if they differ by so many standard deviations of the pixels (root mean square): noise and
+compression that nobody sees. With 0.1 and 0.2 the same marks of experiments/benchmark come first."""
+ON = {"image": "", "outside": " outside the annotation", "evidence": " on the annotated object"}
+PEAKS = 2
+"""Pictures are taken at so many of the most relevant patches of every image."""
+FEWEST_IMAGES = 3
+"""What fewer images show is no mark of theirs."""
+_CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2 - POINTS, POINTS**2 - 1)]
+
+
+@dataclass(frozen=True)
+class Mark(Cue):
+    """A small picture, wherever it lies.
+
+    What a sample takes of its donor is where either has the picture: it loses its own, and is given the donor's.
+
+    Attributes:
+        where: In which part of images it counts.
+        values: The points of the picture, `[channels, points]`, in the standard deviations of their channels.
+        spread: These standard deviations.
+        side: The side of the picture in pixels.
+        size: Height and width of the images that it was seen in.
+    """
+
+    kind: ClassVar[str] = "mark"
+    name: str
+    role: Role
+    where: Where
+    values: tuple[tuple[float, ...], ...]
+    spread: tuple[float, ...]
+    side: int
+    size: tuple[int, int]
+
+    def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
+        """Return the pixels that it covers, with half of its side around it; none of images without it."""
+        _, images = images_in(batch)
+        return self._found(images) & pixels_of(self.where, batch)
+
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """See `Cue`."""
+        given = without_evidence(donors) if self.where == "outside" else images_in(donors)[1]
+        region = self.locate(batch) | self.locate(donors)
+        return pasted(batch, given, region & ~pixels_of("evidence", batch) if self.where == "outside" else region)
+
+    def _found(self, images: Tensor) -> Bool[Tensor, "batch height width"]:
+        spread = torch.tensor(self.spread, device=images.device)
+        points = sampled(images.float() / spread[:, None, None], self.side)
+        wanted = torch.tensor(self.values, device=images.device)
+        distance = (points - wanted[None, :, :, None, None]).square().mean((1, 2)).sqrt()
+        hits = (distance <= TOLERANCE).float()[:, None]
+        around = self.side // 2
+        # A hit at (y, x) covers the pixels from there on: the reverse of taking points.
+        full = F.pad(hits, [self.side - 1 + around] * 2 + [self.side - 1 + around] * 2)
+        covered = F.max_pool2d(full, self.side + 2 * around, 1)[:, 0] > 0
+        return covered[:, : images.shape[2], : images.shape[3]]
+
+
+def sampled(images: Float[Tensor, "batch channels height width"], side: int) -> Float[Tensor, "b c points y x"]:
+    """Return the points of the pictures at every place, each the mean of the pixels about it."""
+    cell = max(1, side // POINTS)
+    means = F.avg_pool2d(images, cell, 1) if cell > 1 else images
+    offsets = [round(i * (side - cell) / (POINTS - 1)) for i in range(POINTS)]
+    rows, columns = means.shape[2] - offsets[-1], means.shape[3] - offsets[-1]
+    grid = [means[:, :, down : down + rows, across : across + columns] for down in offsets for across in offsets]
+    return torch.stack([grid[i] for i in _CORNERLESS], 2)
+
+
+def propose_marks(
+    batch: Batch,
+    relevance: Float[Tensor, "batch patches"],
+    grid: tuple[int, int],
+    answers: Int[np.ndarray, " batch"],
+    where: Where,
+    count: int,
+) -> Iterator[tuple[float, Mark]]:
+    """Yield pictures at the most relevant places, ranked by how far their being there goes with the answers.
+
+    Args:
+        batch: The images.
+        relevance: The map of each, for its answer.
+        grid: Rows and columns of the patches.
+        answers: The answer to each image.
+        where: In which part of images; outside of the evidence they are faults.
+        count: How many at most; of several that overlap in the same images only the first.
+    """
+    _, images = images_in(batch)
+    size = (images.shape[2], images.shape[3])
+    patch = min(size[0] // grid[0], size[1] // grid[1])
+    spread = images.float().std((0, 2, 3)).clamp(min=1e-6)
+    role: Role = "fault" if where == "outside" else "open"
+    inside = pixels_of(where, batch)
+    found: list[tuple[float, Mark, Bool[np.ndarray, " batch"]]] = []
+    for side in sorted({max(3, patch // 2), max(3, patch)}):
+        points = sampled(images.float() / spread[:, None, None], side)
+        pictures = _at_peaks(points, relevance, grid, inside, side)
+        for values, present in zip(pictures, _present(points, pictures), strict=True):
+            if present.sum() >= FEWEST_IMAGES:
+                plain = tuple(tuple(round(float(x), 3) for x in channel) for channel in values)
+                mark = Mark(
+                    f"a mark of {side} x {side} pixels{ON[where]}",
+                    role,
+                    where,
+                    plain,
+                    tuple(spread.tolist()),
+                    side,
+                    size,
+                )
+                found.append((association(present, answers), mark, present))
+    found.sort(key=lambda each: -each[0])
+    chosen: list[Bool[np.ndarray, " batch"]] = []
+    for score, mark, present in found:
+        if len(chosen) == count or score <= 0:
+            return
+        # Another view of what was chosen: the same images show it.
+        if all((present & other).sum() < 0.5 * (present | other).sum() for other in chosen):
+            chosen.append(present)
+            yield score, mark
+
+
+def _present(points: Float[Tensor, "b c points y x"], pictures: Float[Tensor, "n c points"]) -> Bool[np.ndarray, "n b"]:
+    """Return which images show each picture."""
+    found = []
+    flat = pictures.flatten(1)
+    for image in points:
+        places = image.flatten(2).flatten(0, 1)
+        # The square of a difference, as one product of matrices.
+        squares = flat.square().sum(1, keepdim=True) + places.square().sum(0) - 2 * flat @ places
+        found.append(squares.amin(1) <= TOLERANCE**2 * flat.shape[1])
+    return torch.stack(found, 1).cpu().numpy()
+
+
+def _at_peaks(
+    points: Float[Tensor, "b c points y x"],
+    relevance: Float[Tensor, "batch patches"],
+    grid: tuple[int, int],
+    where: Bool[Tensor, "batch height width"],
+    side: int,
+) -> Float[Tensor, "n c points"]:
+    """Return the pictures that begin in or shortly before the most relevant patches of every image."""
+    height, width = where.shape[1:]
+    allowed = F.adaptive_avg_pool2d(where[:, None].float(), grid).flatten(1)
+    best = (relevance.clamp(min=0) * allowed).topk(min(PEAKS, relevance.shape[1]), 1).indices
+    down, across = height // grid[0], width // grid[1]
+    step = max(1, side // 4)
+    found = []
+    for row, peaks in enumerate(best.tolist()):
+        for peak in peaks:
+            top, left = peak // grid[1] * down, peak % grid[1] * across
+            rows = range(max(0, top - side // 2), min(points.shape[3], top + down), step)
+            columns = range(max(0, left - side // 2), min(points.shape[4], left + across), step)
+            found += [points[row, :, :, y, x] for y in rows for x in columns]
+    if not found:
+        return points.new_zeros(0, *points.shape[1:3])
+    pictures = torch.stack(found)
+    return pictures[pictures.flatten(1).std(1) > TOLERANCE]  # a plain piece is the same everywhere

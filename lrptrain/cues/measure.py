@@ -1,0 +1,183 @@
+"""The effect of a cue: how far answers move when samples take it from another sample."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from scipy import stats
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.batch import Sample, collate
+from lrptrain.batch.call import IMAGES, TEXTS, rows_of
+from lrptrain.batch.reading import CONTRACT
+from lrptrain.cues.cue import Batch, Cue
+
+Rows = Int[np.ndarray, " n"]
+Probabilities = Callable[[Batch], Float[np.ndarray, "batch classes"]]
+FEWEST_SAMPLES = 8
+"""Of fewer samples no interval is told: Student's is that of a normal mean, and effects lie in [-1, 1]."""
+FIRST_LOOK = 32
+"""So many samples are measured first: where even the upper end lies below what matters, the others are not."""
+
+
+class Effect(NamedTuple):
+    """The effect of a cue on some samples.
+
+    Attributes:
+        mean: The mean over the samples of `p(answer | cue of a donor with that answer) - p(answer | cue of a donor
+            with another)`, in [-1, 1]; nan without samples.
+        low: The lower end of its interval.
+        high: The upper end.
+        samples: The number of samples in which the two differ.
+    """
+
+    mean: float
+    low: float
+    high: float
+    samples: int
+
+
+def effect_of(values: Float[np.ndarray, " n"], level: float) -> Effect:
+    """Return the mean of the values that are not nan, with Student's interval.
+
+    Args:
+        values: The effect on each sample.
+        level: The probability that the mean lies beyond either end, in (0, 0.5).
+    """
+    values = values[~np.isnan(values)]
+    count = len(values)
+    mean = float(values.mean()) if count else math.nan
+    if count < FEWEST_SAMPLES:
+        return Effect(mean, -1.0, 1.0, count)
+    # Of n effects that are all alike the spread is 0, and one of the next n could still be anything: a sample more at
+    # either end of the range is added, as the "plus four" interval of proportions does (Agresti & Coull 1998).
+    padded = np.concatenate([values, [mean - 1 / count, mean + 1 / count]])
+    reach = float(stats.t.ppf(1 - level, count - 1) * padded.std(ddof=1) / math.sqrt(count))
+    return Effect(mean, max(mean - reach, -1.0), min(mean + reach, 1.0), count)
+
+
+def donors_for(answers: Rows, among: Rows, same: bool, seed: int) -> Rows:
+    """Return for each sample a random other one that has the same answer, or another one; -1 where there is none.
+
+    Each gives about as often as any other: one odd sample would else be the donor of many.
+
+    Args:
+        answers: The answer of every sample.
+        among: The samples that take and give.
+        same: Whether the donor has the same answer.
+        seed: The seed of the draw.
+    """
+    rng = np.random.default_rng([seed, same])
+    donors = np.full(len(answers), -1)
+    for answer in np.unique(answers[among]):
+        takers = rng.permutation(among[answers[among] == answer])
+        givers = takers if same else rng.permutation(among[answers[among] != answer])
+        if same:
+            # Around a random cycle, so that nobody is its own donor.
+            donors[takers] = np.roll(givers, 1) if len(givers) > 1 else -1
+        elif len(givers):
+            donors[takers] = np.resize(givers, len(takers))
+    return donors
+
+
+class Measure:
+    """Measures the effects of cues on the same samples.
+
+    Args:
+        samples: The samples.
+        answers: What the model answers to each, as a class.
+        probabilities: Returns the class probabilities of a batch, without gradients.
+        device: Where the model is.
+        batch_size: Samples of a forward pass.
+        seed: The seed of the donors.
+
+    Attributes:
+        passes: How many samples the model has been given so far.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        answers: Rows,
+        probabilities: Probabilities,
+        device: torch.device | str = "cpu",
+        batch_size: int = 32,
+        seed: int = 0,
+    ) -> None:
+        self.samples = samples
+        self.answers = answers
+        self.passes = 0
+        self._probabilities = probabilities
+        self._device = device
+        self._batch_size = batch_size
+        self._seed = seed
+
+    @torch.no_grad()
+    def effects(self, cue: Cue, rows: Rows, among: Rows, draw: int = 0) -> Float[np.ndarray, " n"]:
+        """Return the effect of a cue on each of some samples; nan where both donors' cues are the same.
+
+        Args:
+            cue: The cue.
+            rows: The samples that take it.
+            among: The samples that may give it.
+            draw: The number of the draw of donors.
+        """
+        like, unlike = (donors_for(self.answers, among, same, self._seed + draw) for same in (True, False))
+        parts = [
+            self._effects(cue, part, like[part], unlike[part])
+            for part in np.array_split(rows, math.ceil(len(rows) / self._batch_size))
+        ]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    @torch.no_grad()
+    def example(self, cue: Cue, row: int, among: Rows, draw: int = 0) -> list[dict[str, Any]]:
+        """Return a sample as it is, with the cue of its donor of the same answer, and with that of another's.
+
+        Args:
+            cue: The cue.
+            row: The sample.
+            among: The samples that may give it; those of `effects`.
+            draw: The number of the draw of donors.
+        """
+        donors = [int(donors_for(self.answers, among, same, self._seed + draw)[row]) for same in (True, False)]
+        joint = collate([self.samples[i] for i in (row, *donors)], self._device)
+        batch, *given = (rows_of(joint, slice(i, i + 1)) for i in range(3))
+        return [batch, *(cue.exchange(batch, each) for each in given)]
+
+    @torch.no_grad()
+    def probability(self, batch: Batch, answer: int) -> float:
+        """Return the probability of an answer to the first sample of a batch."""
+        return float(self._probabilities(batch)[0, answer])
+
+    def _effects(self, cue: Cue, rows: Rows, like: Rows, unlike: Rows) -> Float[np.ndarray, " n"]:
+        missing = (like < 0) | (unlike < 0)
+        groups = (rows, np.where(missing, rows, like), np.where(missing, rows, unlike))
+        size = len(rows)
+        joint = collate([self.samples[row] for group in groups for row in group], self._device)
+        batch, *donors = (rows_of(joint, slice(i * size, (i + 1) * size)) for i in range(3))
+        changed = [cue.exchange(batch, each) for each in donors]
+        missing = missing | ~_differ(*changed)
+        if missing.all():
+            return np.full(size, np.nan)
+        self.passes += 2 * size
+        after = [self._probabilities(each)[np.arange(size), self.answers[rows]] for each in changed]
+        return np.where(missing, np.nan, after[0] - after[1])
+
+
+def _differ(one: Batch, other: Batch) -> Bool[np.ndarray, " batch"]:
+    """Return which samples of two batches differ in anything that the model is given."""
+    given = [name for name in one if name in (*IMAGES, *TEXTS) or name not in CONTRACT]
+    pairs = [(one[name], other[name]) for name in given if isinstance(one[name], Tensor)]
+    different = [_rows_differ(a, b) for a, b in pairs if a.ndim and len(a) == len(pairs[0][0])]
+    return torch.stack(different).any(0).cpu().numpy()
+
+
+def _rows_differ(one: Tensor, other: Tensor) -> Bool[Tensor, " batch"]:
+    if one.shape != other.shape:  # texts that were padded to other lengths
+        width = max(one.shape[1], other.shape[1])
+        one, other = (F.pad(x, (0, width - x.shape[1])) for x in (one, other))
+    return (one != other).flatten(1).any(1)

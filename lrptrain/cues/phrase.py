@@ -1,0 +1,159 @@
+"""A phrase: words that stand side by side, wherever they do; one word, or several phrases, are one, too."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from lrptrain.cues.association import associations
+from lrptrain.cues.cue import Batch, Role
+from lrptrain.cues.texts import Language, Span, Spans, evidence_in, parts_of
+from lrptrain.intervention.text_words import TextWord
+
+Words = tuple[tuple[int, ...], ...]
+"""Words by the ids of their tokens."""
+LONGEST = 32
+"""So many words a phrase has at most: a template or a footer is found by its first ones."""
+FEWEST_TEXTS = 3
+"""What fewer texts hold is no phrase of theirs."""
+MOST_TOGETHER = 32
+"""So many phrases for an answer are exchanged together at most: with more, most of a text is."""
+MOST_NAMED = 4
+"""So many of them are named."""
+
+
+@dataclass(frozen=True)
+class Phrase(Spans):
+    """Phrases wherever they stand.
+
+    Attributes:
+        phrases: The phrases.
+    """
+
+    kind: ClassVar[str] = "phrase"
+    phrases: tuple[Words, ...] = ()
+
+    def spans(self, words: Sequence[TextWord]) -> list[Span]:
+        """See `Spans`."""
+        return occurrences(words, self.phrases)
+
+
+def occurrences(words: Sequence[TextWord], phrases: Sequence[Words]) -> list[Span]:
+    """Return where phrases stand among words, of several at a place the longest, none in another."""
+    ids = [word.ids for word in words]
+    longest_first = sorted(phrases, key=len, reverse=True)
+    found: list[Span] = []
+    place = 0
+    while place < len(ids):
+        match = next((each for each in longest_first if tuple(ids[place : place + len(each)]) == each), ())
+        if match:
+            found.append((words[place].span[0], words[place + len(match) - 1].span[1]))
+        place += max(len(match), 1)
+    return found
+
+
+def propose_phrases(
+    batch: Batch, answers: Int[np.ndarray, " batch"], language: Language, role: Role, count: int
+) -> Iterator[tuple[float, Phrase]]:
+    """Yield the phrases whose being there goes furthest with an answer, and several of them together.
+
+    Args:
+        batch: The texts.
+        answers: The answer to each.
+        language: How they are made up.
+        role: The role of the phrases; faults are looked for outside of the evidence.
+        count: How many at most, beside those that are several.
+    """
+    evidence = evidence_in(batch)
+    texts: list[list[list[TextWord]]] = []
+    for row, parts in enumerate(parts_of(batch, language)):
+        texts.append([])
+        for part in parts:
+            texts[-1].append([])
+            for word in part.words:
+                if role == "fault" and bool(evidence[row, slice(*word.span)].any()):
+                    texts[-1].append([])  # a phrase does not reach over what people marked
+                else:
+                    texts[-1][-1].append(word)
+    holders, spelt = _recurring(texts)
+    keys = list(holders)
+    if not keys:
+        return
+    present = np.zeros((len(keys), len(texts)), bool)
+    for number, key in enumerate(keys):
+        present[number, list(holders[key])] = True
+    ranked: list[tuple[float, Words]] = []
+    for answer in np.unique(answers):
+        ranked += _for_answer(keys, present, answers == answer)
+    ranked.sort(key=lambda each: -each[0])
+    for score, key in ranked[:count]:
+        yield score, Phrase(_named([spelt[key]]), role, language, (key,))
+    together = list(dict.fromkeys(key for _, key in ranked))
+    for several in (together[:count], together):
+        # Of names, or units, each is in few texts; and where every text has one of two words, neither decides alone.
+        if len(several) > 1:
+            yield 0.0, Phrase(_named([spelt[each] for each in several]), role, language, tuple(several))
+
+
+def _for_answer(
+    keys: Sequence[Words], present: Bool[np.ndarray, "keys n"], is_answer: Bool[np.ndarray, " n"]
+) -> list[tuple[float, Words]]:
+    """Return the phrases that go with an answer, each ranked among the texts that hold none before it."""
+    left = np.ones(len(is_answer), bool)
+    found: list[tuple[float, Words]] = []
+    while len(found) < MOST_TOGETHER and is_answer[left].any() and not is_answer[left].all():
+        scores = associations(present[:, left], is_answer[left].astype(int), 1)
+        scores[present[:, left].sum(1) < FEWEST_TEXTS] = 0
+        best = int(scores.argmax())
+        if scores[best] <= 0:
+            break
+        found.append((float(scores[best]), keys[best]))
+        left &= ~present[best]
+    return found
+
+
+def _named(phrases: Sequence[str]) -> str:
+    """Return what phrases are called: the first of them, shortened."""
+    quoted = []
+    for text in phrases[:MOST_NAMED]:
+        words = text.split()
+        quoted.append(f"'{text}'" if len(words) <= 8 else f"'{' '.join(words[:4])} ... {' '.join(words[-3:])}'")
+    more = f" and {len(phrases) - MOST_NAMED} more" if len(phrases) > MOST_NAMED else ""
+    if len(phrases) > 1:
+        return f"the words {', '.join(quoted)}{more}"
+    return f"the {'phrase' if ' ' in phrases[0] else 'word'} {quoted[0]}"
+
+
+def _recurring(texts: Sequence[Sequence[Sequence[TextWord]]]) -> tuple[dict[Words, set[int]], dict[Words, str]]:
+    """Return the phrases that several texts hold, by which, and how they read.
+
+    A phrase all of whose texts hold a longer one with it is that longer one (a closed pattern, Pasquier et al. 1999).
+    """
+    holders: dict[Words, set[int]] = {}
+    spelt: dict[Words, str] = {}
+    frontier: set[Words] | None = None
+    for size in range(1, LONGEST + 1):
+        level: dict[Words, set[int]] = defaultdict(set)
+        for number, text in enumerate(texts):
+            for words in text:
+                ids = [word.ids for word in words]
+                for start in range(len(words) - size + 1):
+                    key = tuple(ids[start : start + size])
+                    if frontier is None or (key[:-1] in frontier and key[1:] in frontier):
+                        level[key].add(number)
+                        if key not in spelt:
+                            part = words[start : start + size]
+                            spelt[key] = "".join(f"{' ' if word.space else ''}{word.text}" for word in part).strip()
+        level = {key: rows for key, rows in level.items() if len(rows) >= FEWEST_TEXTS}
+        if not level:
+            break
+        for key, rows in level.items():
+            for shorter in (key[:-1], key[1:]):
+                if holders.get(shorter) == rows:
+                    del holders[shorter]
+        holders.update(level)
+        frontier = set(level)
+    return holders, spelt

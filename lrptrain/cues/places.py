@@ -1,0 +1,94 @@
+"""The same place in all images: the border, its edges and corners, the middle, and their quarters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from lrptrain.cues.cue import Batch, Cue, Role
+from lrptrain.cues.images import images_in, pasted, pixels_of, without_evidence
+
+Box = tuple[float, float, float, float]
+"""Top, left, bottom and right, in shares of height and width."""
+WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
+EDGE = 0.25
+"""An edge is so wide, in shares of a side, and the middle is what no edge covers."""
+BORDER = 0.125
+"""The border is half as wide all around: so it, too, is less than half of an image, and to name it says something."""
+_NEAR, _FAR = EDGE, 1 - EDGE
+_MIDDLE: Box = (_NEAR, _NEAR, _FAR, _FAR)
+_EDGES: dict[str, Box] = {
+    "top": (0.0, 0.0, _NEAR, 1.0),
+    "bottom": (_FAR, 0.0, 1.0, 1.0),
+    "left": (0.0, 0.0, 1.0, _NEAR),
+    "right": (0.0, _FAR, 1.0, 1.0),
+}
+
+
+@dataclass(frozen=True)
+class Place(Cue):
+    """The same place in all images: a rectangle, less another one.
+
+    As a fault, it is what of the place lies outside of the evidence, and donors give none of theirs.
+
+    Attributes:
+        box: The rectangle.
+        hole: What of it is left out; None for nothing.
+    """
+
+    kind: ClassVar[str] = "place"
+    name: str
+    role: Role
+    box: Box
+    hole: Box | None = None
+
+    def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
+        """Return its pixels."""
+        _, images = images_in(batch)
+        size = (images.shape[2], images.shape[3])
+        inside = _inside(self.box, size)
+        if self.hole is not None:
+            inside &= ~_inside(self.hole, size)
+        return inside.to(images.device) & pixels_of("outside" if self.role == "fault" else "image", batch)
+
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """See `Cue`."""
+        given = without_evidence(donors) if self.role == "fault" else images_in(donors)[1]
+        return pasted(batch, given, self.locate(batch))
+
+    def children(self) -> Sequence[Cue]:
+        """Return the corners of an edge, and what lies between them."""
+        return [*self._corners(), *self._sides()] if self.box in _EDGES.values() else []
+
+    def _corners(self) -> list["Place"]:
+        found = []
+        for down in ("top", "bottom"):
+            for across in ("left", "right"):
+                one, other = _EDGES[down], _EDGES[across]
+                if self.box in (one, other):
+                    box = (max(one[0], other[0]), max(one[1], other[1]), min(one[2], other[2]), min(one[3], other[3]))
+                    found.append(Place(f"the {down} {across} corner", self.role, box))
+        return found
+
+    def _sides(self) -> list["Place"]:
+        top, left, bottom, right = self.box
+        flat = right - left == 1.0
+        box = (top, _NEAR, bottom, _FAR) if flat else (_NEAR, left, _FAR, right)
+        return [Place(f"the middle of {self.name}", self.role, box)]
+
+
+def places(role: Role) -> list[Place]:
+    """Return the border of images, their edges, and their middle."""
+    inner: Box = (BORDER, BORDER, 1 - BORDER, 1 - BORDER)
+    edges = [Place(f"the {side} edge", role, box) for side, box in _EDGES.items()]
+    return [Place("the border", role, WHOLE, inner), *edges, Place("the middle", role, _MIDDLE)]
+
+
+def _inside(box: Box, size: tuple[int, int]) -> Bool[Tensor, "height width"]:
+    inside = torch.zeros(size, dtype=torch.bool)
+    top, left, bottom, right = (round(share * length) for share, length in zip(box, (*size, *size), strict=True))
+    inside[top:bottom, left:right] = True
+    return inside

@@ -1,0 +1,134 @@
+"""What is tested in images and in texts, and in what order: the roots of the trees."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lrptrain.batch import Sample, collate
+from lrptrain.batch.call import ARGUMENT
+from lrptrain.cues.another_input import AnotherInput
+from lrptrain.cues.colour import Colour
+from lrptrain.cues.cue import Cue, Role
+from lrptrain.cues.family import FAMILIES, Family
+from lrptrain.cues.images import Where, mask_in
+from lrptrain.cues.length import Length
+from lrptrain.cues.light import Light
+from lrptrain.cues.mark import propose_marks
+from lrptrain.cues.measure import Rows
+from lrptrain.cues.pair import OF_PAIR, OneOfPair, Overlap
+from lrptrain.cues.phrase import propose_phrases
+from lrptrain.cues.placement import Placement
+from lrptrain.cues.places import WHOLE, Place, places
+from lrptrain.cues.search import Node
+from lrptrain.cues.segment import AllWords, ends_of
+from lrptrain.cues.spectrum import Spectrum
+from lrptrain.cues.surroundings import Surroundings
+from lrptrain.cues.texts import Language, is_annotated, parts_of
+
+LOOKS = (Colour, Spectrum, Light)
+CANDIDATES = 6
+"""So many cues of a kind each half of the samples proposes: the budget of the search. Ranked, so that with fewer the
+weakest are not looked at."""
+FAULTS_WEIGH = 10.0
+"""What is a fault for sure has as large a share of the level as ten other cues: it is what everybody wants to know."""
+FEWEST_ANNOTATED = 2
+
+
+def of_images(
+    samples: Sequence[Sample], maps: Sequence[Tensor], grid: tuple[int, int], answers: Rows, seed: int = 0
+) -> list[Node]:
+    """Return what is tested in images.
+
+    Args:
+        samples: The samples, of one size.
+        maps: The relevance of each for its answer, `[tokens]`.
+        grid: Rows and columns of the patches.
+        answers: The answers.
+        seed: The seed of the halves.
+    """
+    everyone = np.arange(len(samples))
+    marked = everyone[[_is_annotated(sample) for sample in samples]]
+
+    def marks(where: Where, rows: Rows) -> tuple[Node, ...]:
+        found = []
+        for proposing, judging in _halves(rows, seed):
+            batch = collate([samples[row] for row in proposing])
+            relevance = torch.stack([maps[row] for row in proposing])
+            proposed = propose_marks(batch, relevance, grid, answers[proposing], where, CANDIDATES)
+            found += [Node(mark, judging) for _, mark in proposed]
+        return _merged(found)
+
+    if len(marked) < FEWEST_ANNOTATED:
+        parts = tuple(Node(place, everyone) for place in places("open"))
+        whole = Node(Place("the image", "open", WHOLE), everyone, parts, is_whole=True)
+        return [*(Node(look.of("image", "open"), everyone) for look in LOOKS), whole, *marks("image", everyone)]
+    return [
+        Node(Surroundings(), marked, marks("outside", marked), FAULTS_WEIGH),
+        *(Node(look.of("image", "open"), everyone, (Node(look.of("evidence", "open"), marked),)) for look in LOOKS),
+        Node(Placement.of("location"), marked),
+        Node(Placement.of("size"), marked),
+        *marks("evidence", marked),
+    ]
+
+
+def of_texts(samples: Sequence[Sample], answers: Rows, language: Language, seed: int = 0) -> list[Node]:
+    """Return what is tested in texts; see `of_images`."""
+    everyone = np.arange(len(samples))
+    batch = collate(samples)
+    pairs = everyone[[len(parts) == OF_PAIR for parts in parts_of(batch, language)]]
+    marked = everyone[is_annotated(batch).numpy()]
+
+    def parts_as(role: Role, rows: Rows) -> list[Node]:
+        found: list[Node] = []
+        for proposing, judging in _halves(rows, seed):
+            texts = collate([samples[row] for row in proposing])
+            proposed = propose_phrases(texts, answers[proposing], language, role, CANDIDATES)
+            found += [Node(phrase, judging) for _, phrase in proposed]
+        return [*(Node(Family.of(each, role, language), rows) for each in FAMILIES), *_merged(found)]
+
+    def ends_as(role: Role, rows: Rows) -> list[Node]:
+        return [Node(each, rows) for each in ends_of(role, language)]
+
+    others = [Node(Length("the length of the text", "open", language), everyone)]
+    if 2 * len(pairs) > len(everyone):
+        names = ("the first text", "the second text")
+        others += [Node(OneOfPair(name, "open", language, i), pairs) for i, name in enumerate(names)]
+        others.append(Node(Overlap("how many words both texts share", "open", language), pairs))
+    all_words = AllWords("the words", "open", language)
+    if len(marked) < FEWEST_ANNOTATED:
+        whole = Node(all_words, everyone, tuple(ends_as("open", everyone)), is_whole=True)
+        return [*others, *parts_as("open", everyone), whole]
+    # Rationales suffice, and are seldom all of the evidence (DeYoung et al. 2020, "ERASER", section 4): that other
+    # words tell anything is no fault, but that they tell most of it, or that certain ones do.
+    beside = AllWords("everything outside the annotation", "fault", language)
+    faults = Node(beside, marked, (*parts_as("fault", marked), *ends_as("fault", marked)))
+    return [Node(all_words, marked, (faults,), FAULTS_WEIGH, is_whole=True), *others]
+
+
+def of_other_inputs(samples: Sequence[Sample]) -> list[Node]:
+    """Return the model's other inputs, each as a whole."""
+    names = {name for sample in samples for name in sample.tensors if name.startswith(ARGUMENT)}
+    everyone = np.arange(len(samples))
+    return [Node(AnotherInput.of(name[len(ARGUMENT) :]), everyone) for name in sorted(names)]
+
+
+def _is_annotated(sample: Sample) -> bool:
+    mask = mask_in(collate([sample]))
+    return mask is not None and bool((mask == 1).any())
+
+
+def _halves(rows: Rows, seed: int) -> Iterable[tuple[Rows, Rows]]:
+    """Yield one half of some samples, which proposes, and the other, which judges; then the other way round."""
+    mixed = np.random.default_rng([seed, len(rows)]).permutation(rows)
+    one, other = mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
+    return (one, other), (other, one)
+
+
+def _merged(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return nodes of which those that both halves propose are one: each half has judged what the other proposed."""
+    rows: dict[Cue, list[Rows]] = {}
+    for node in nodes:
+        rows.setdefault(node.cue, []).append(node.rows)
+    return tuple(Node(cue, np.unique(np.concatenate(each))) for cue, each in rows.items())

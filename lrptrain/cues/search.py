@@ -1,0 +1,171 @@
+"""The test of a tree of cues, from the top: one interval gives the verdict, the smallest part is named.
+
+The level is handed down: roots share that of all tests, and the children of a node that relies share its level. A false
+"relies" anywhere then has no more than that level (the inheritance procedure of Goeman & Finos 2012, by the sequential
+rejection principle of Goeman & Solari 2010).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from lrptrain.batch import collate
+from lrptrain.cues.cue import Cue
+from lrptrain.cues.look import Look
+from lrptrain.cues.measure import FIRST_LOOK, Effect, Measure, Rows, effect_of
+
+Verdict = Literal["relies", "not sure", "does not rely"]
+MOST = 0.5
+"""A part that carries more than half of what the whole does is named in its place: the majority."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A cue to be tested.
+
+    Attributes:
+        cue: The cue.
+        rows: The samples that judge it, and give it.
+        parts: What it divides into, beside the children of the cue.
+        weight: Its share of the level, beside that of the other roots.
+        is_whole: Whether it is all of an input, which cannot but decide answers: only its parts say anything.
+    """
+
+    cue: Cue
+    rows: Rows
+    parts: tuple["Node", ...] = ()
+    weight: float = 1.0
+    is_whole: bool = False
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A cue with what its exchange has shown.
+
+    Attributes:
+        cue: The cue.
+        verdict: Whether the interval of the effect lies above the least one that matters, below it, or on both sides.
+        effect: The effect.
+        values: The effect on each sample of the evaluation; nan where it was not measured.
+        rows: The samples that judge it.
+        within: The name of the cue that it is a part of; "" for none.
+        share: Which share of that cue's effect it carries; None for none.
+        named: Whether it is what a report names: it relies, and no part of it carries most of its effect.
+    """
+
+    cue: Cue
+    verdict: Verdict
+    effect: Effect
+    values: Float[np.ndarray, " samples"] = field(repr=False, compare=False)
+    rows: Rows = field(repr=False, compare=False)
+    within: str = ""
+    share: float | None = None
+    named: bool = False
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the model relies on what is a fault."""
+        return self.verdict == "relies" and self.cue.role == "fault"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON; null for nan."""
+        effect = {name: None if math.isnan(x) else round(float(x), 6) for name, x in self.effect._asdict().items()}
+        plain = {"verdict": self.verdict, "within": self.within, "share": self.share, "named": self.named}
+        return {"cue": self.cue.to_dict(), **plain, **effect, "samples": self.effect.samples}
+
+
+class Search:
+    """Tests cues on the samples of a measure.
+
+    Args:
+        measure: Measures effects.
+        min_effect: The least effect that matters, in (0, 1).
+        confidence: `1 - confidence` is the level of all tests together.
+    """
+
+    def __init__(self, measure: Measure, min_effect: float = 0.05, confidence: float = 0.95) -> None:
+        self._measure = measure
+        self._least = min_effect
+        self._level = 1 - confidence
+        self._judged: list[Judged] = []
+
+    def run(self, roots: Sequence[Node]) -> list[Judged]:
+        """Test roots, and what they divide into; what is named comes first, by the lower end of its effect."""
+        self._judged = []
+        total = sum(root.weight for root in roots)
+        for root in roots:
+            self._test(root, self._level * root.weight / total, None)
+        self._fold()
+        return sorted(self._judged, key=lambda each: (not each.named, -each.effect.low))
+
+    def _test(self, node: Node, level: float, parent: Judged | None) -> Judged:
+        judged = self._judge(node, level, parent)
+        relies = judged.verdict == "relies"
+        children: list[Judged] = []
+        if relies:
+            nodes = [*(Node(cue, node.rows) for cue in node.cue.children()), *node.parts]
+            children = [self._test(each, level / len(nodes), judged) for each in nodes]
+        carried = any(child.verdict == "relies" and (child.share or 0) > MOST for child in children)
+        # Of a part, only that it carries most says anything: what lies beside it does as much.
+        says = not node.is_whole and (judged.share is None or judged.share > MOST)
+        judged = replace(judged, named=relies and says and not carried)
+        self._judged.append(judged)
+        return judged
+
+    def _judge(self, node: Node, level: float, parent: Judged | None) -> Judged:
+        values = np.full(len(self._measure.samples), np.nan)
+        order = np.random.default_rng(len(values)).permutation(node.rows)
+        verdict: Verdict = "not sure"
+        for part in (order[:FIRST_LOOK], order[FIRST_LOOK:]):
+            values[part] = self._measure.effects(node.cue, part, node.rows)
+            # Ending early for want of an effect makes none.
+            if effect_of(values, self._level / 2).high < self._least:
+                verdict = "does not rely"
+                break
+        effect = effect_of(values, level)
+        if effect.low > self._least:
+            verdict = "relies"
+        return Judged(node.cue, verdict, effect, values, node.rows, *self._share(values, node.rows, parent))
+
+    def _share(self, values: np.ndarray, rows: Rows, parent: Judged | None) -> tuple[str, float | None]:
+        if parent is None:
+            return "", None
+        whole = float(np.nansum(parent.values[rows]))
+        return parent.cue.name, float(np.nansum(values[rows])) / whole if whole > 0 else None
+
+    def _fold(self) -> None:
+        """Of two named cues of which one lies within the other, keep the larger one only if it surely does more.
+
+        A cue that nobody has spoken of takes the place of no fault.
+        """
+        located = {i: self._located(each.cue) for i, each in enumerate(self._judged) if each.named}
+        for inner, outer in permutations(located, 2):
+            one, other = self._judged[inner], self._judged[outer]
+            if not (one.named and other.named and _lies_within(one.cue, other.cue, located[inner], located[outer])):
+                continue
+            more = effect_of(other.values - one.values, self._level / 2)
+            keeps_outer = more.low > self._least if one.cue.role == other.cue.role or one.is_fault else other.is_fault
+            lost = inner if keeps_outer and not (one.is_fault and not other.is_fault) else outer
+            self._judged[lost] = replace(self._judged[lost], named=False)
+
+    def _located(self, cue: Cue) -> Bool[np.ndarray, " places"] | None:
+        """Return where a cue lies in all samples, one behind the other; None for what lies everywhere."""
+        found = [cue.locate(collate([sample])) for sample in self._measure.samples]
+        places = [each.flatten().cpu().numpy() for each in found if each is not None]
+        return np.concatenate(places) if len(places) == len(found) else None
+
+
+def _lies_within(
+    inner: Cue, outer: Cue, within: Bool[np.ndarray, " places"] | None, around: Bool[np.ndarray, " places"] | None
+) -> bool:
+    """Return whether a cue lies for the most part within another; a look lies within the same look of more."""
+    if isinstance(inner, Look) or isinstance(outer, Look):
+        return type(inner) is type(outer) and around is None and within is not None
+    if within is None or around is None or within.sum() > around.sum():
+        return False
+    return bool((within & around).sum() > MOST * within.sum())

@@ -1,0 +1,37 @@
+"""All that lies outside of the evidence, of an image or of a text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from jaxtyping import Bool
+from torch import Tensor
+
+from lrptrain.cues.colour import Colour
+from lrptrain.cues.cue import Batch, Cue, Role
+from lrptrain.cues.images import pasted, pixels_of, without_evidence
+from lrptrain.cues.light import Light
+from lrptrain.cues.places import places
+from lrptrain.cues.spectrum import Spectrum
+
+
+@dataclass(frozen=True)
+class Surroundings(Cue):
+    """All of an image that lies outside of the evidence; a donor's own evidence is painted over first."""
+
+    kind: ClassVar[str] = "surroundings"
+    name: str = "everything outside the annotation"
+    role: Role = "fault"
+
+    def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
+        """Return the pixels outside the evidence."""
+        return pixels_of("outside", batch)
+
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """See `Cue`."""
+        return pasted(batch, without_evidence(donors), self.locate(batch))
+
+    def children(self) -> Sequence[Cue]:
+        """Return its places and its looks."""
+        looks = (look.of("outside", "fault") for look in (Colour, Spectrum, Light))
+        return [*places("fault"), *looks]

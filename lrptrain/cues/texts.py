@@ -1,0 +1,234 @@
+"""What cues of texts share: their words, and texts that are made of pieces of two."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from lrptrain.batch.annotations import IGNORED
+from lrptrain.batch.call import ARGUMENT
+from lrptrain.batch.content import attended_tokens, end_tokens
+from lrptrain.batch.reading import ANNOTATIONS
+from lrptrain.cues.cue import Batch, Cue, Role
+from lrptrain.intervention.text_form import TextForm, padding_of
+from lrptrain.intervention.text_words import TextWord, words_among
+
+Span = tuple[int, int]
+"""The first token of some words, and the one behind them."""
+
+
+@dataclass(frozen=True)
+class Language:
+    """How texts are made up.
+
+    Attributes:
+        name_tokens: Brings token ids to token strings.
+        form: Their padding, the special tokens at their ends, and how long they may be.
+    """
+
+    name_tokens: Callable[[list[int]], list[str]]
+    form: TextForm = field(default_factory=TextForm)
+
+
+class Part(NamedTuple):
+    """A text of a sample: its only one, or one of a pair.
+
+    Attributes:
+        tokens: Its tokens, by their places.
+        words: Its words.
+    """
+
+    tokens: list[int]
+    words: list[TextWord]
+
+
+def parts_of(batch: Batch, language: Language) -> list[list[Part]]:
+    """Return the texts of every sample: what special tokens, or other token types, tell apart."""
+    ids = batch["input_ids"]
+    attended = attended_tokens(batch)
+    special = torch.isin(ids, torch.tensor(sorted(language.form.ends), device=ids.device))
+    if not language.form.ends:
+        special = end_tokens(attended)
+    content = attended & ~special
+    types = batch.get("token_type_ids", torch.zeros_like(ids))
+    found = []
+    for row in range(len(ids)):
+        groups: list[list[int]] = []
+        before: tuple[int, int] | None = None  # the place and the type of the last token
+        for place in content[row].nonzero().flatten().tolist():
+            kind = int(types[row, place])
+            if before is None or before[0] != place - 1 or before[1] != kind:
+                groups.append([])
+            groups[-1].append(place)
+            before = (place, kind)
+        found.append([Part(group, _words(ids[row], group, language)) for group in groups])
+    return found
+
+
+def _words(ids: Tensor, places: list[int], language: Language) -> list[TextWord]:
+    alone = torch.full_like(ids, -1)
+    alone[places] = ids[places]
+    return words_among(alone.cpu().numpy(), language.name_tokens)
+
+
+def evidence_in(batch: Batch) -> Bool[Tensor, "batch tokens"]:
+    """Return which tokens people marked; none without annotation."""
+    rationale = batch.get("rationale")
+    if not isinstance(rationale, Tensor):
+        return torch.zeros_like(batch["input_ids"], dtype=torch.bool)
+    return rationale == 1
+
+
+def is_annotated(batch: Batch) -> Bool[Tensor, " batch"]:
+    """Return which texts have an annotation: one that names some evidence."""
+    return evidence_in(batch).any(1)
+
+
+Token = tuple[int, int]
+"""0 for a token of the text itself and 1 for one of its donor, and the token's place there."""
+
+
+@dataclass(frozen=True)
+class Spans(Cue):
+    """Certain words of a text: it loses its own, and is given those of its donor.
+
+    Words are put where they stand in their donor, as a share of the way through all other words, between two words. Of
+    pairs, each text takes those of its counterpart. As a fault, what people marked stays, and is not given.
+
+    Attributes:
+        language: How texts are made up.
+    """
+
+    name: str
+    role: Role
+    language: Language = field(compare=False, repr=False)
+
+    @abstractmethod
+    def spans(self, words: Sequence[TextWord]) -> list[Span]:
+        """Return which words of a text are meant, in their order, none in another."""
+
+    def locate(self, batch: Batch) -> Bool[Tensor, "batch tokens"]:
+        """Return their tokens."""
+        inside = torch.zeros_like(batch["input_ids"], dtype=torch.bool)
+        for row, parts in enumerate(self._chosen(batch)):
+            for _, spans in parts:
+                for span in spans:
+                    inside[row, slice(*span)] = True
+        return inside
+
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """See `Cue`."""
+        rows = []
+        for row, (own, theirs) in enumerate(zip(self._chosen(batch), self._chosen(donors), strict=True)):
+            nothing = Part([], []), list[Span]()
+            given = [*theirs, *[nothing] * (len(own) - len(theirs))]
+            put = {part.tokens[0]: _joined(part, out, *lent) for (part, out), lent in zip(own, given, strict=False)}
+            rows.append(row_of(batch, row, [part for part, _ in own], put))
+        return composed(batch, donors, rows, self.language)
+
+    def _chosen(self, batch: Batch) -> list[list[tuple[Part, list[Span]]]]:
+        """Return the parts of every text, each with the spans that are meant."""
+        marked = evidence_in(batch).cpu() if self.role == "fault" else None
+        found = []
+        for row, parts in enumerate(parts_of(batch, self.language)):
+            found.append([(part, self.spans(part.words)) for part in parts])
+            if marked is not None:
+                found[-1] = [(p, [each for each in out if not marked[row, slice(*each)].any()]) for p, out in found[-1]]
+        return found
+
+
+def _joined(part: Part, out: list[Span], given: Part, spans: list[Span]) -> list[Token]:
+    """Return a text's tokens without some spans, and with spans of its donor."""
+    gone = {place for span in out for place in range(*span)}
+    rest = [place for place in part.tokens if place not in gone]
+    starts = {word.span[0] for word in part.words}
+    allowed = [number for number, place in enumerate(rest) if place in starts or number == 0] + [len(rest)]
+    lent = {place for span in spans for place in range(*span)}
+    others = [place for place in given.tokens if place not in lent]
+    put: dict[int, list[Token]] = {}
+    for span in spans:
+        share = sum(place < span[0] for place in others) / max(len(others), 1)
+        _, at = min((abs(number - share * len(rest)), number) for number in allowed)
+        put.setdefault(at, []).extend((1, place) for place in range(*span))
+    tokens: list[Token] = []
+    for number in range(len(rest) + 1):
+        tokens += put.get(number, [])
+        if number < len(rest):
+            tokens.append((0, rest[number]))
+    return tokens
+
+
+def row_of(batch: Batch, row: int, parts: Sequence[Part], put: dict[int, list[Token]]) -> list[Token]:
+    """Return all tokens of a sample, its special ones included, with the parts' new tokens in place of theirs."""
+    first = {part.tokens[0]: part for part in parts}
+    inside = {place for part in parts for place in part.tokens}
+    tokens: list[Token] = []
+    for place in attended_tokens(batch)[row].nonzero().flatten().tolist():
+        if place in first:
+            tokens += put[place]
+        if place not in inside:
+            tokens.append((0, place))
+    return tokens
+
+
+def composed(batch: Batch, donors: Batch, rows: Sequence[Sequence[Token]], language: Language) -> dict[str, Any]:
+    """Return samples whose texts are made of tokens of theirs and of their donors.
+
+    What the model is given for each token goes along with it, but for token types, which are those of the token before,
+    and for numbers that count places. What makes a text too long is cut before its last token.
+
+    Args:
+        batch: The samples.
+        donors: Their donors.
+        rows: The tokens of every sample.
+        language: How texts are made up.
+    """
+    ids = batch["input_ids"]
+    most = max(language.form.most, ids.shape[1])
+    rows = [row if len(row) <= most else [*row[: most - 1], row[-1]] for row in rows]
+    width = max(1, *(len(row) for row in rows))
+    pad, on_the_left = padding_of(batch, language.form.padding)
+    side = torch.zeros(len(rows), width, dtype=torch.long)
+    place = torch.zeros(len(rows), width, dtype=torch.long)
+    there = torch.zeros(len(rows), width, dtype=torch.bool)
+    for number, row in enumerate(rows):
+        if row:
+            at = slice(width - len(row), width) if on_the_left else slice(0, len(row))
+            side[number, at], place[number, at] = torch.tensor(row).T
+            there[number, at] = True
+    side, place, there = (x.to(ids.device) for x in (side, place, there))
+    result = dict(batch)
+    for name, values in batch.items():
+        if not (isinstance(values, Tensor) and values.shape[:2] == ids.shape) or name == "label":
+            continue
+        if name == "attention_mask":
+            result[name] = there.to(values.dtype)
+        elif name in ANNOTATIONS:
+            result[name] = _gathered(values, values, torch.zeros_like(side), place, there, IGNORED)
+        elif name == "token_type_ids" or _counts_places(name, values):
+            own = torch.where(side == 0, place, -1).cummax(1).values.clamp(min=0)
+            own = torch.arange(width, device=ids.device).expand_as(own) if _counts_places(name, values) else own
+            result[name] = _gathered(values, values, torch.zeros_like(side), own, there, 0)
+        else:
+            filler = pad if name == "input_ids" else 0
+            result[name] = _gathered(values, donors[name], side, place, there, filler)
+    return result
+
+
+def _counts_places(name: str, values: Tensor) -> bool:
+    """Return whether an argument counts the tokens, as position ids do."""
+    return name.startswith(ARGUMENT) and values.ndim == 2 and bool((values[:, 1:] - values[:, :-1] == 1).all())
+
+
+def _gathered(own: Tensor, others: Tensor, side: Tensor, place: Tensor, there: Tensor, filler: int) -> Tensor:
+    if others.shape[1] != own.shape[1]:
+        raise ValueError("texts and donors must be padded to the same length")
+    rows = torch.arange(len(own), device=own.device)[:, None]
+    place = place.clamp(max=own.shape[1] - 1)
+    extra = [1] * (own.ndim - 2)
+    taken = torch.where(side.view(*side.shape, *extra) == 0, own[rows, place], others[rows, place])
+    return taken.masked_fill(~there.view(*there.shape, *extra), filler)
