@@ -141,16 +141,22 @@ class Search:
     def _fold(self) -> None:
         """Of two named cues of which one lies within the other, keep the larger one only if it surely does more.
 
-        A cue that nobody has spoken of takes the place of no fault.
+        A fault is never left out for what nobody has spoken of.
         """
         located = {i: self._located(each.cue) for i, each in enumerate(self._judged) if each.named}
         for inner, outer in permutations(located, 2):
             one, other = self._judged[inner], self._judged[outer]
             if not (one.named and other.named and _lies_within(one.cue, other.cue, located[inner], located[outer])):
                 continue
-            more = effect_of(other.values - one.values, self._level / 2)
-            keeps_outer = more.low > self._least if one.cue.role == other.cue.role or one.is_fault else other.is_fault
-            lost = inner if keeps_outer and not (one.is_fault and not other.is_fault) else outer
+            does_more = effect_of(other.values - one.values, self._level / 2).low > self._least
+            if one.is_fault == other.is_fault:
+                lost = inner if does_more else outer
+            elif other.is_fault:
+                lost = inner
+            elif does_more:
+                continue
+            else:
+                lost = outer
             self._judged[lost] = replace(self._judged[lost], named=False)
 
     def _located(self, cue: Cue) -> Bool[np.ndarray, " places"] | None:
