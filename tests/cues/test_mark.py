@@ -47,7 +47,7 @@ def test_it_is_proposed_and_located_in_images_that_nobody_has_seen():
 
 def test_a_sample_loses_its_own_and_is_given_the_donors():
     mark = found()[0]
-    images, answers, _, places = planted(seed=2)
+    images, answers, *_ = planted(seed=2)
     own, donor = (images[answers == label][:1] for label in (1, 0))
     gone = mark.exchange({"image": own}, {"image": donor})["image"]
     assert not mark.locate({"image": gone}).any()
@@ -72,14 +72,16 @@ def test_as_a_fault_it_lies_outside_of_the_evidence():
     mask = torch.zeros(40, SIZE, SIZE, dtype=torch.uint8)
     mask[:, :16] = 1
     marks = found("outside", mask)
-    assert marks and all(mark.role == "fault" and mark.where == "outside" for mark in marks)
+    assert marks
+    assert all(mark.role == "fault" and mark.where == "outside" for mark in marks)
     images, *_ = planted(seed=1)
     batch = {"image": images, "mask": mask}
     assert not (marks[0].locate(batch) & (mask == 1)).any()
     changed = marks[0].exchange(batch, {"image": images.roll(1, 0), "mask": mask})["image"]
     assert torch.equal(changed[:, :, :16], images[:, :, :16])
     on_it = found("evidence", mask)
-    assert on_it and all(mark.role == "open" for mark in on_it)
+    assert on_it
+    assert all(mark.role == "open" for mark in on_it)
     assert not (on_it[0].locate(batch) & (mask == 0)).any()
 
 

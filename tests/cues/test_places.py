@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from lrptrain.cues.another_input import AnotherInput
-from lrptrain.cues.places import WHOLE, Place, places
 from lrptrain.cues.placement import Placement
+from lrptrain.cues.places import WHOLE, Place, places
 from lrptrain.cues.surroundings import Surroundings
 
 SIZE = 16
@@ -24,7 +24,7 @@ def thing(top=4, left=4, side=6):
 
 
 def by_name():
-    found = {}
+    found: dict[str, Place] = {}
     for place in places("open"):
         found |= {place.name: place} | {each.name: each for each in place.children()}
     return found

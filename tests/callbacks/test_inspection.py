@@ -1,10 +1,11 @@
 """What a trained model reads, in one call, of images, texts, numbers and two inputs."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
+from inspected import COUNT, SIDE, images
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 from torch.nn import functional as F
@@ -12,25 +13,6 @@ from torch.utils.data import DataLoader, StackDataset
 from transformers import BertConfig, BertForSequenceClassification
 
 import lrptrain
-
-SIDE, COUNT = 16, 96
-
-
-def images(tells, seed=0, count=COUNT):
-    """Noise with a bright square somewhere, which is annotated; the class is told by its colour, or by a corner's."""
-    generator = torch.Generator().manual_seed(seed)
-    label = torch.arange(count) % 3
-    image = 0.3 * torch.randn(count, 3, SIDE, SIDE, generator=generator)
-    mask = torch.zeros(count, SIDE, SIDE, dtype=torch.uint8)
-    places = torch.randint(4, 9, (count, 2), generator=generator)
-    other = torch.randint(0, 3, (count,), generator=generator)
-    for row, (top, left) in enumerate(places.tolist()):
-        mask[row, top : top + 4, left : left + 4] = 1
-        square = label[row] if tells == "object" else other[row]
-        image[row, square, top : top + 4, left : left + 4] += 2
-        corner = label[row] if tells == "corner" else other[row]
-        image[row, corner, :4, :4] += 2
-    return {"image": image, "mask": mask, "label": label}
 
 
 def trained(net: nn.Module, columns: dict[str, Any], names, steps=60, lr=3e-3):
@@ -51,7 +33,7 @@ def vit():
 
 
 def batches(columns, drop=()):
-    return DataLoader(StackDataset(**{name: x for name, x in columns.items() if name not in drop}), 32)  # type: ignore
+    return DataLoader(StackDataset(**{name: x for name, x in columns.items() if name not in drop}), 32)
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +158,7 @@ def texts(footer, seed=0, count=COUNT):
 
 def bert(**options):
     torch.manual_seed(0)
-    config = BertConfig(
+    config = cast(Any, BertConfig)(
         vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
         max_position_embeddings=32, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **options,
     )  # fmt: skip
