@@ -1,6 +1,6 @@
 """Training on swaps of what an inspection names, in every loop: a step is that of the exchanged batch, and it mends."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -71,7 +71,7 @@ def test_a_step_on_texts_is_that_of_the_rewritten_ones():
     donors = random_donors(torch.ones(6, dtype=torch.bool), torch.Generator().manual_seed(SEED))
     changed = cue.exchange(batch, {name: x[donors] for name, x in batch.items()})
     assert not torch.equal(changed["input_ids"], batch["input_ids"])
-    other = explicit(bert())
+    other = bert()
     F.cross_entropy(other(**changed).logits, columns["labels"]).backward()
     wanted = {name: x.detach() - RATE * (0 if x.grad is None else x.grad) for name, x in other.named_parameters()}
     assert_close({name: x.detach() for name, x in model.named_parameters()}, wanted, EXACT)
@@ -118,7 +118,7 @@ def test_what_cannot_be_swapped_is_refused_at_once():
     with pytest.raises(ValueError, match="names nothing"):
         RelevanceGuidance("swap", swap=[])
     with pytest.raises(ValueError, match="mixes cues"):
-        RelevanceGuidance("swap", swap=[BORDER, "outside"])
+        RelevanceGuidance("swap", swap=cast(Any, [BORDER, "outside"]))
     with pytest.raises(ValueError, match="another input"):
         RelevanceGuidance("swap", swap=AnotherInput.of("age"))
     language = Language(TOKENIZER.convert_ids_to_tokens)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lrptrain.cues.another_input import AnotherInput
+from lrptrain.cues.cue import Cue
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import WHOLE, Place, places
 from lrptrain.cues.surroundings import Surroundings
@@ -24,7 +25,7 @@ def thing(top=4, left=4, side=6):
 
 
 def by_name():
-    found: dict[str, Place] = {}
+    found: dict[str, Cue] = {}
     for place in places("open"):
         found |= {place.name: place} | {each.name: each for each in place.children()}
     return found
