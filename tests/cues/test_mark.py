@@ -86,14 +86,17 @@ def test_as_a_fault_it_lies_outside_of_the_evidence():
 
 
 def test_points_are_means_over_the_picture_without_its_corners():
-    images = torch.arange(100.0).view(1, 1, 10, 10)
-    points = sampled(images, 5)
-    assert points.shape == (1, 1, 21, 6, 6)
-    assert points[0, 0, 0, 0, 0] == 1  # beside the corner
-    assert points[0, 0, -1, 2, 3] == images[0, 0, 6, 6]
-    wide = sampled(images, 10)
+    image = torch.arange(100.0).view(1, 10, 10)
+    points = sampled(image, 5)
+    assert points.shape == (1, 21, 6, 6)
+    assert points[0, 0, 0, 0] == 1  # beside the corner
+    assert points[0, -1, 2, 3] == image[0, 6, 6]
+    wide = sampled(image, 10)
     assert wide.shape[-2:] == (1, 1)
-    assert wide[0, 0, 0, 0, 0] == images[0, 0, :2, 2:4].mean()
+    assert wide[0, 0, 0, 0] == image[0, :2, 2:4].mean()
+    strided = sampled(torch.arange(1600.0).view(1, 40, 40), 16)
+    assert strided.shape[-2:] == (13, 13)
+    assert strided[0, 0, 1, 0] == strided[0, 0, 0, 0] + 2 * 40
 
 
 def test_it_is_plain_data():
