@@ -100,7 +100,7 @@ class BagOfWords(nn.Module):
 
     def __init__(self, writer, weights, bias=0.0, of_any=0.0):
         super().__init__()
-        self.weights = torch.full((1000,), of_any)
+        self.weights = torch.full((1000,), float(of_any))
         self.weights[[writer.begin, writer.end]] = 0
         for word, weight in weights.items():
             self.weights[writer.ids(word)[0]] = weight
@@ -114,7 +114,10 @@ class BagOfWords(nn.Module):
         return self(batch["input_ids"], batch["attention_mask"]).softmax(1).numpy()
 
 
-def mixed(count, words, least=8, most=14, seed=0):
+WORDS = [one + other for one in "bdfgkl" for other in "aeiou"]
+
+
+def mixed(count, least=8, most=14, seed=0):
     """Return texts of random words."""
     rng = np.random.default_rng(seed)
-    return [list(rng.choice(words, rng.integers(least, most + 1))) for _ in range(count)]
+    return [list(rng.choice(WORDS, rng.integers(least, most + 1))) for _ in range(count)]

@@ -5,8 +5,6 @@ from plain_texts import bert, mixed, roberta
 from lrptrain.cues.phrase import LONGEST, MOST_TOGETHER, Phrase, occurrences, propose_phrases
 from lrptrain.cues.texts import parts_of
 
-FILLERS = [f"w{i}" for i in range(40)]
-
 
 def words(writer, *phrases):
     """Return phrases of words of one token each, by their ids."""
@@ -59,7 +57,7 @@ def proposed(texts, answers, writer=None, role="open", count=3):
 def planted(phrase, count=24, role="open", seed=0, at=None):
     """Texts of random words, half of which hold a phrase somewhere, and the names of what is proposed."""
     rng = np.random.default_rng(seed)
-    texts = mixed(count, FILLERS, seed=seed)
+    texts = mixed(count, seed=seed)
     for text in texts[::2]:
         place = rng.integers(len(text) + 1) if at is None else at
         text[place:place] = phrase.split()
@@ -114,7 +112,7 @@ def test_what_goes_with_no_answer_and_answers_that_are_all_the_same_propose_noth
 
 def test_a_word_of_either_answer_and_both_together_are_proposed():
     writer = bert()
-    texts = [f"{word} {' '.join(rest)}" for word, rest in zip(["yea", "nay"] * 12, mixed(24, FILLERS), strict=True)]
+    texts = [f"{word} {' '.join(rest)}" for word, rest in zip(["yea", "nay"] * 12, mixed(24), strict=True)]
     cues = proposed(texts, [1, 0] * 12, writer, count=2)
     assert {each.phrases for each in cues[:2]} == {words(writer, "yea"), words(writer, "nay")}
     assert [len(each.phrases) for each in cues[2:]] == [2]
@@ -123,7 +121,7 @@ def test_a_word_of_either_answer_and_both_together_are_proposed():
 
 def test_many_words_for_an_answer_are_proposed_together():
     names = [f"name{i}" for i in range(5)]
-    fillers = mixed(40, FILLERS)
+    fillers = mixed(40)
     texts = [" ".join([*rest, *([names[n // 2 % 5]] if n % 2 else [])]) for n, rest in enumerate(fillers)]
     cues = proposed(texts, [n % 2 for n in range(40)], count=6)
     assert any(set(names) <= {each.strip("',") for each in cue.name.split()} or len(cue.phrases) >= 5 for cue in cues)
