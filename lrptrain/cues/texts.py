@@ -1,10 +1,12 @@
 """What cues of texts share: their words, and texts that are made of pieces of two."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool
 from torch import Tensor
@@ -15,7 +17,7 @@ from lrptrain.batch.content import attended_tokens, end_tokens
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.intervention.text_form import TextForm, padding_of
-from lrptrain.intervention.text_words import TextWord, words_among
+from lrptrain.intervention.text_words import NameTokens, TextWord, words_among
 
 Span = tuple[int, int]
 """The first token of some words, and the one behind them."""
@@ -30,7 +32,7 @@ class Language:
         form: Their padding, the special tokens at their ends, and how long they may be.
     """
 
-    name_tokens: Callable[[list[int]], list[str]]
+    name_tokens: NameTokens
     form: TextForm = field(default_factory=TextForm)
 
 
@@ -54,26 +56,31 @@ def parts_of(batch: Batch, language: Language) -> list[list[Part]]:
     special = torch.isin(ids, torch.tensor(sorted(ends), device=ids.device))
     if not language.form.ends:
         special = end_tokens(attended)
-    content = attended & ~special
-    types = batch.get("token_type_ids", torch.zeros_like(ids))
-    found = []
-    for row in range(len(ids)):
-        groups: list[list[int]] = []
-        before: tuple[int, int] | None = None  # the place and the type of the last token
-        for place in content[row].nonzero().flatten().tolist():
-            kind = int(types[row, place])
-            if before is None or before[0] != place - 1 or before[1] != kind:
-                groups.append([])
-            groups[-1].append(place)
-            before = (place, kind)
-        found.append([Part(group, _words(ids[row], group, language)) for group in groups])
-    return found
+    rows = zip(ids.tolist(), (attended & ~special).tolist(), batch.get("token_type_ids", ids * 0).tolist(), strict=True)
+    return [[_part(tokens, places, language) for places in _runs(content, types)] for tokens, content, types in rows]
 
 
-def _words(ids: Tensor, places: list[int], language: Language) -> list[TextWord]:
-    alone = torch.full_like(ids, -1)
-    alone[places] = ids[places]
-    return words_among(alone.cpu().numpy(), language.name_tokens)
+def _runs(content: list[bool], types: list[int]) -> list[list[int]]:
+    """Return the places of content that stand side by side and have the same type."""
+    runs: list[list[int]] = []
+    for place, is_content in enumerate(content):
+        if is_content:
+            if not (place and content[place - 1] and types[place - 1] == types[place]):
+                runs.append([])
+            runs[-1].append(place)
+    return runs
+
+
+def _part(tokens: list[int], places: list[int], language: Language) -> Part:
+    start = places[0]
+    words = _words(tuple(tokens[start : places[-1] + 1]), language.name_tokens)
+    return Part(places, [word._replace(span=(start + word.span[0], start + word.span[1])) for word in words])
+
+
+@lru_cache(maxsize=4096)
+def _words(tokens: tuple[int, ...], name_tokens: NameTokens) -> list[TextWord]:
+    """Return the words of a text; a search reads the same ones again for every cue."""
+    return words_among(np.array(tokens), name_tokens)
 
 
 def evidence_in(batch: Batch) -> Bool[Tensor, "batch tokens"]:
