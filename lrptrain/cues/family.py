@@ -53,7 +53,7 @@ def _capitalised(words: Sequence[TextWord]) -> list[Span]:
 
 def _repeated(words: Sequence[TextWord]) -> list[Span]:
     return [
-        after.span for before, after in pairwise(words) if before.ids == after.ids and not is_punctuation(after.text)
+        after.span for before, after in pairwise(words) if before.text == after.text and not is_punctuation(after.text)
     ]
 
 

@@ -9,7 +9,7 @@ from lrptrain.cues.texts import Language, Token, composed, parts_of, row_of
 
 @dataclass(frozen=True)
 class Length(Cue):
-    """How long a text is: it is made as long as its donor's, of its own words; its last ones are cut, or said again."""
+    """How long a text is: it is made as long as its donor's, of its own words; its middle is cut, or said again."""
 
     kind: ClassVar[str] = "length"
     name: str

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from scipy import stats
 from torch import Tensor
-from torch.nn import functional as F
 
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import IMAGES, TEXTS, rows_of
@@ -128,10 +127,8 @@ class Measure:
             draw: The number of the draw of donors.
         """
         like, unlike = (donors_for(self.answers, among, same, self._seed + draw) for same in (True, False))
-        parts = [
-            self._effects(cue, part, like[part], unlike[part])
-            for part in np.array_split(rows, math.ceil(len(rows) / self._batch_size))
-        ]
+        split = [rows[start : start + self._batch_size] for start in range(0, len(rows), self._batch_size)]
+        parts = [self._effects(cue, part, like[part], unlike[part]) for part in split]
         return np.concatenate(parts) if parts else np.empty(0)
 
     @torch.no_grad()
@@ -156,11 +153,12 @@ class Measure:
 
     def _effects(self, cue: Cue, rows: Rows, like: Rows, unlike: Rows) -> Float[np.ndarray, " n"]:
         missing = (like < 0) | (unlike < 0)
-        groups = (rows, np.where(missing, rows, like), np.where(missing, rows, unlike))
+        groups = (rows, rows, np.where(missing, rows, like), np.where(missing, rows, unlike))
         size = len(rows)
         joint = collate([self.samples[row] for group in groups for row in group], self._device)
-        batch, *donors = (rows_of(joint, slice(i * size, (i + 1) * size)) for i in range(3))
-        changed = [cue.exchange(batch, each) for each in donors]
+        # Both at once, so that texts are padded to the same length.
+        both = cue.exchange(*(rows_of(joint, slice(i * 2 * size, (i + 1) * 2 * size)) for i in range(2)))
+        changed = [rows_of(both, slice(i * size, (i + 1) * size)) for i in range(2)]
         missing = missing | ~_differ(*changed)
         if missing.all():
             return np.full(size, np.nan)
@@ -173,12 +171,5 @@ def _differ(one: Batch, other: Batch) -> Bool[np.ndarray, " batch"]:
     """Return which samples of two batches differ in anything that the model is given."""
     given = [name for name in one if name in (*IMAGES, *TEXTS) or name not in CONTRACT]
     pairs = [(one[name], other[name]) for name in given if isinstance(one[name], Tensor)]
-    different = [_rows_differ(a, b) for a, b in pairs if a.ndim and len(a) == len(pairs[0][0])]
+    different = [(a != b).flatten(1).any(1) for a, b in pairs if a.ndim and len(a) == len(pairs[0][0])]
     return torch.stack(different).any(0).cpu().numpy()
-
-
-def _rows_differ(one: Tensor, other: Tensor) -> Bool[Tensor, " batch"]:
-    if one.shape != other.shape:  # texts that were padded to other lengths
-        width = max(one.shape[1], other.shape[1])
-        one, other = (F.pad(x, (0, width - x.shape[1])) for x in (one, other))
-    return (one != other).flatten(1).any(1)

@@ -92,10 +92,10 @@ def propose_phrases(
     for score, key in ranked[:count]:
         yield score, Phrase(_named([spelt[key]]), role, language, (key,))
     together = list(dict.fromkeys(key for _, key in ranked))
-    for several in (together[:count], together):
+    for several in dict.fromkeys((tuple(together[:count]), tuple(together))):
         # Of names, or units, each is in few texts; and where every text has one of two words, neither decides alone.
         if len(several) > 1:
-            yield 0.0, Phrase(_named([spelt[each] for each in several]), role, language, tuple(several))
+            yield 0.0, Phrase(_named([spelt[each] for each in several]), role, language, several)
 
 
 def _for_answer(

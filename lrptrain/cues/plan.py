@@ -123,7 +123,7 @@ def _halves(rows: Rows, seed: int) -> Iterable[tuple[Rows, Rows]]:
     """Yield one half of some samples, which proposes, and the other, which judges; then the other way round."""
     mixed = np.random.default_rng([seed, len(rows)]).permutation(rows)
     one, other = mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
-    return (one, other), (other, one)
+    return [(one, other), (other, one)] if len(one) else []
 
 
 def _merged(nodes: Sequence[Node]) -> tuple[Node, ...]:

@@ -149,7 +149,10 @@ class Search:
             one, other = self._judged[inner], self._judged[outer]
             if not (one.named and other.named and _lies_within(one.cue, other.cue, located[inner], located[outer])):
                 continue
-            does_more = effect_of(other.values - one.values, self._level / 2).low > self._least
+            # Where it is the same in both donors, the smaller one does nothing.
+            shared = np.intersect1d(one.rows, other.rows)
+            more = other.values[shared] - np.nan_to_num(one.values[shared])
+            does_more = effect_of(more, self._level / 2).low > self._least
             if one.is_fault == other.is_fault:
                 lost = inner if does_more else outer
             elif other.is_fault:

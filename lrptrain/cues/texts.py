@@ -1,10 +1,12 @@
 """What cues of texts share: their words, and texts that are made of pieces of two."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool
 from torch import Tensor
@@ -15,7 +17,7 @@ from lrptrain.batch.content import attended_tokens, end_tokens
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.intervention.text_form import TextForm, padding_of
-from lrptrain.intervention.text_words import TextWord, words_among
+from lrptrain.intervention.text_words import NameTokens, TextWord, words_among
 
 Span = tuple[int, int]
 """The first token of some words, and the one behind them."""
@@ -30,7 +32,7 @@ class Language:
         form: Their padding, the special tokens at their ends, and how long they may be.
     """
 
-    name_tokens: Callable[[list[int]], list[str]]
+    name_tokens: NameTokens
     form: TextForm = field(default_factory=TextForm)
 
 
@@ -50,29 +52,35 @@ def parts_of(batch: Batch, language: Language) -> list[list[Part]]:
     """Return the texts of every sample: what special tokens, or other token types, tell apart."""
     ids = batch["input_ids"]
     attended = attended_tokens(batch)
-    special = torch.isin(ids, torch.tensor(sorted(language.form.ends), device=ids.device))
+    ends = language.form.ends if "attention_mask" in batch else {*language.form.ends, language.form.padding.token}
+    special = torch.isin(ids, torch.tensor(sorted(ends), device=ids.device))
     if not language.form.ends:
         special = end_tokens(attended)
-    content = attended & ~special
-    types = batch.get("token_type_ids", torch.zeros_like(ids))
-    found = []
-    for row in range(len(ids)):
-        groups: list[list[int]] = []
-        before: tuple[int, int] | None = None  # the place and the type of the last token
-        for place in content[row].nonzero().flatten().tolist():
-            kind = int(types[row, place])
-            if before is None or before[0] != place - 1 or before[1] != kind:
-                groups.append([])
-            groups[-1].append(place)
-            before = (place, kind)
-        found.append([Part(group, _words(ids[row], group, language)) for group in groups])
-    return found
+    rows = zip(ids.tolist(), (attended & ~special).tolist(), batch.get("token_type_ids", ids * 0).tolist(), strict=True)
+    return [[_part(tokens, places, language) for places in _runs(content, types)] for tokens, content, types in rows]
 
 
-def _words(ids: Tensor, places: list[int], language: Language) -> list[TextWord]:
-    alone = torch.full_like(ids, -1)
-    alone[places] = ids[places]
-    return words_among(alone.cpu().numpy(), language.name_tokens)
+def _runs(content: list[bool], types: list[int]) -> list[list[int]]:
+    """Return the places of content that stand side by side and have the same type."""
+    runs: list[list[int]] = []
+    for place, is_content in enumerate(content):
+        if is_content:
+            if not (place and content[place - 1] and types[place - 1] == types[place]):
+                runs.append([])
+            runs[-1].append(place)
+    return runs
+
+
+def _part(tokens: list[int], places: list[int], language: Language) -> Part:
+    start = places[0]
+    words = _words(tuple(tokens[start : places[-1] + 1]), language.name_tokens)
+    return Part(places, [word._replace(span=(start + word.span[0], start + word.span[1])) for word in words])
+
+
+@lru_cache(maxsize=4096)
+def _words(tokens: tuple[int, ...], name_tokens: NameTokens) -> list[TextWord]:
+    """Return the words of a text; a search reads the same ones again for every cue."""
+    return words_among(np.array(tokens), name_tokens)
 
 
 def evidence_in(batch: Batch) -> Bool[Tensor, "batch tokens"]:
@@ -162,73 +170,85 @@ def _joined(part: Part, out: list[Span], given: Part, spans: list[Span]) -> list
     return tokens
 
 
-def row_of(batch: Batch, row: int, parts: Sequence[Part], put: dict[int, list[Token]]) -> list[Token]:
-    """Return all tokens of a sample, its special ones included, with the parts' new tokens in place of theirs."""
+def row_of(batch: Batch, row: int, parts: Sequence[Part], put: dict[int, list[Token]]) -> list[tuple[int, int, int]]:
+    """Return all tokens of a sample, its special ones included, with the parts' new tokens in place of theirs.
+
+    The third number is the place of the token whose type each has: all of a part have that of its first one.
+    """
     first = {part.tokens[0]: part for part in parts}
     inside = {place for part in parts for place in part.tokens}
-    tokens: list[Token] = []
+    tokens: list[tuple[int, int, int]] = []
     for place in attended_tokens(batch)[row].nonzero().flatten().tolist():
         if place in first:
-            tokens += put[place]
+            tokens += [(*token, place) for token in put[place]]
         if place not in inside:
-            tokens.append((0, place))
+            tokens.append((0, place, place))
     return tokens
 
 
-def composed(batch: Batch, donors: Batch, rows: Sequence[Sequence[Token]], language: Language) -> dict[str, Any]:
+def composed(
+    batch: Batch, donors: Batch, rows: Sequence[Sequence[tuple[int, int, int]]], language: Language
+) -> dict[str, Any]:
     """Return samples whose texts are made of tokens of theirs and of their donors.
 
-    What the model is given for each token goes along with it, but for token types, which are those of the token before,
-    and for numbers that count places. What makes a text too long is cut before its last token.
+    What the model is given for each token, and its annotation, go along with it, but for token types, and for numbers
+    that count places. What makes a text too long is cut before its last token.
 
     Args:
         batch: The samples.
         donors: Their donors.
-        rows: The tokens of every sample.
+        rows: The tokens of every sample; see `row_of`.
         language: How texts are made up.
     """
     ids = batch["input_ids"]
     most = max(language.form.most, ids.shape[1])
     rows = [row if len(row) <= most else [*row[: most - 1], row[-1]] for row in rows]
-    width = max(1, *(len(row) for row in rows))
+    # Never narrower than before: a model of one's own may take texts of one length alone.
+    width = max(ids.shape[1], *(len(row) for row in rows))
     pad, on_the_left = padding_of(batch, language.form.padding)
-    side = torch.zeros(len(rows), width, dtype=torch.long)
-    place = torch.zeros(len(rows), width, dtype=torch.long)
+    side, place, typed = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(3))
     there = torch.zeros(len(rows), width, dtype=torch.bool)
     for number, row in enumerate(rows):
         if row:
             at = slice(width - len(row), width) if on_the_left else slice(0, len(row))
-            side[number, at], place[number, at] = torch.tensor(row).T
+            side[number, at], place[number, at], typed[number, at] = torch.tensor(row).T
             there[number, at] = True
-    side, place, there = (x.to(ids.device) for x in (side, place, there))
+    side, place, typed, there = (x.to(ids.device) for x in (side, place, typed, there))
     result = dict(batch)
     for name, values in batch.items():
         if not (isinstance(values, Tensor) and values.shape[:2] == ids.shape) or name == "label":
             continue
         if name == "attention_mask":
             result[name] = there.to(values.dtype)
-        elif name in ANNOTATIONS:
-            result[name] = _gathered(values, values, torch.zeros_like(side), place, there, IGNORED)
-        elif name == "token_type_ids" or _counts_places(name, values):
-            own = torch.where(side == 0, place, -1).cummax(1).values.clamp(min=0)
-            own = torch.arange(width, device=ids.device).expand_as(own) if _counts_places(name, values) else own
-            result[name] = _gathered(values, values, torch.zeros_like(side), own, there, 0)
+        elif name == "token_type_ids":
+            result[name] = _gathered(values, values, side, typed, there, 0)
+        elif (counted := _counted(name, values, attended_tokens(batch), there)) is not None:
+            result[name] = counted
         else:
-            filler = pad if name == "input_ids" else 0
+            filler = pad if name == "input_ids" else IGNORED if name in ANNOTATIONS else 0
             result[name] = _gathered(values, donors[name], side, place, there, filler)
     return result
 
 
-def _counts_places(name: str, values: Tensor) -> bool:
-    """Return whether an argument counts the tokens, as position ids do."""
-    return name.startswith(ARGUMENT) and values.ndim == 2 and bool((values[:, 1:] - values[:, :-1] == 1).all())
+def _counted(
+    name: str, values: Tensor, attended: Bool[Tensor, "batch tokens"], there: Bool[Tensor, "batch width"]
+) -> Tensor | None:
+    """Return an argument that counts tokens, as position ids do, for other texts; None for one that does not."""
+    if not name.startswith(ARGUMENT) or values.ndim != 2:
+        return None
+    is_next = values.double().diff(dim=1) == 1
+    if is_next.all():  # padding is counted, too
+        attended, there = torch.ones_like(attended), torch.ones_like(there)
+    elif not is_next[attended[:, 1:] & attended[:, :-1]].all():
+        return None
+    first = values.gather(1, attended.int().argmax(1, keepdim=True))
+    return ((first + there.cumsum(1) - 1) * there).to(values.dtype)
 
 
 def _gathered(own: Tensor, others: Tensor, side: Tensor, place: Tensor, there: Tensor, filler: int) -> Tensor:
     if others.shape[1] != own.shape[1]:
         raise ValueError("texts and donors must be padded to the same length")
     rows = torch.arange(len(own), device=own.device)[:, None]
-    place = place.clamp(max=own.shape[1] - 1)
     extra = [1] * (own.ndim - 2)
     taken = torch.where(side.view(*side.shape, *extra) == 0, own[rows, place], others[rows, place])
     return taken.masked_fill(~there.view(*there.shape, *extra), filler)

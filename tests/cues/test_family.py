@@ -1,0 +1,57 @@
+import pytest
+from plain_texts import bert, roberta
+
+from lrptrain.cues.family import FAMILIES, Family
+
+TEXT = "On 2019-01-02 , The the the cat4 un ##der ##sees $ 5 ! ! @ bob and www . cats . com ."
+FOUND = {
+    "numbers": "2019-01-02 cat4 5",
+    "punctuation": ", ! ! .",
+    "links, mentions, tags and dates": "2019-01-02 $ 5 @ bob www . cats . com",
+    "rare or misspelt words": "un ##der ##sees",
+    "capitalised words": "On The",
+    "repeated words": "the",
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_is_found_among_word_pieces(family):
+    writer = bert()
+    batch = writer.batch(TEXT)
+    inside = Family.of(family, "open", writer.language).locate(batch)[0]
+    assert writer.read({"input_ids": batch["input_ids"][0][inside][None]}) == [FOUND[family]]
+
+
+@pytest.mark.parametrize(
+    ("family", "found"),
+    [
+        ("numbers", "Ġ20 19"),
+        ("punctuation", "! ĠâĢĵ Ġ! !"),
+        ("rare or misspelt words", "Ġthe re"),
+        ("capitalised words", "ĠI"),
+        ("repeated words", "Ġso Ġno"),
+    ],
+)
+def test_a_family_is_found_among_bytes(family, found):
+    writer = roberta()
+    batch = writer.batch("so Ġso Ġtrue ! Ġ20 19 ĠâĢĵ ĠI Ġthe re Ġno Ġno Ġ! !")
+    inside = Family.of(family, "open", writer.language).locate(batch)[0]
+    assert writer.read({"input_ids": batch["input_ids"][0][inside][None]}) == [found]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_text_takes_the_family_of_its_donor(family):
+    writer = bert()
+    batch = writer.batch("a b c", TEXT)
+    cue = Family.of(family, "open", writer.language)
+    given, left = writer.read(cue.exchange(batch, {name: rows.flip(0) for name, rows in batch.items()}))
+    assert sorted(given.split()) == sorted(f"[CLS] a b c [SEP] {FOUND[family]}".split())
+    assert sorted(f"{left} {FOUND[family]}".split()) == sorted(f"[CLS] {TEXT} [SEP]".split())
+
+
+def test_a_family_says_what_it_is():
+    language = bert().language
+    cue = Family.of("numbers", "fault", language)
+    assert cue.to_dict() == {"kind": "family", "name": "the numbers", "role": "fault", "family": "numbers"}
+    assert cue == Family.of("numbers", "fault", roberta().language)
+    assert cue != Family.of("numbers", "open", language)

@@ -1,0 +1,181 @@
+import numpy as np
+import pytest
+from plain_texts import bert, mixed, roberta
+
+from lrptrain.cues.phrase import LONGEST, MOST_TOGETHER, Phrase, occurrences, propose_phrases
+from lrptrain.cues.texts import parts_of
+
+
+def words(writer, *phrases):
+    """Return phrases of words of one token each, by their ids."""
+    return tuple(tuple((number,) for number in writer.ids(each)) for each in phrases)
+
+
+def found(text, *phrases, writer=None):
+    writer = writer or bert()
+    (parts,) = parts_of(writer.batch(text), writer.language)
+    return occurrences(parts[0].words, words(writer, *phrases))
+
+
+def test_a_phrase_occurs_wherever_its_words_stand_side_by_side():
+    assert found("a b c a b", "a b") == [(1, 3), (4, 6)]
+    assert found("a c b a", "a b") == []
+    assert found("a a a", "a a") == [(1, 3)]
+    assert found("a b", "a b") == [(1, 3)]
+    assert found("a", "a b") == []
+    assert found("a b", "b") == [(2, 3)]
+
+
+def test_of_several_phrases_at_a_place_the_longest_counts_and_none_lies_in_another():
+    assert found("a b c", "a", "a b", "b c") == [(1, 3)]
+    assert found("a b c a", "b c", "a") == [(1, 2), (2, 4), (4, 5)]
+
+
+def test_a_word_is_all_of_its_pieces():
+    writer = bert()
+    batch = writer.batch("un ##seen un seen")
+    (parts,) = parts_of(batch, writer.language)
+    unseen = (tuple(writer.ids("un ##seen")),)
+    assert occurrences(parts[0].words, (unseen,)) == [(1, 3)]
+    assert occurrences(parts[0].words, words(writer, "un")) == [(3, 4)]
+
+
+def test_texts_exchange_phrases():
+    writer = bert()
+    batch = writer.batch("dear sir a b", "c d hello")
+    donors = {name: rows.flip(0) for name, rows in batch.items()}
+    cue = Phrase("", "open", writer.language, words(writer, "dear sir", "hello"))
+    assert writer.read(cue.exchange(batch, donors)) == ["[CLS] a b hello [SEP]", "[CLS] dear sir c d [SEP]"]
+
+
+def proposed(texts, answers, writer=None, role="open", count=3):
+    writer = writer or bert()
+    batch = writer.batch(*texts)
+    return [cue for _, cue in propose_phrases(batch, np.array(answers), writer.language, role, count)]
+
+
+def planted(phrase, count=24, role="open", seed=0, at=None):
+    """Texts of random words, half of which hold a phrase somewhere, and the names of what is proposed."""
+    rng = np.random.default_rng(seed)
+    texts = mixed(count, seed=seed)
+    for text in texts[::2]:
+        place = rng.integers(len(text) + 1) if at is None else at
+        text[place:place] = phrase.split()
+    return [" ".join(text) for text in texts], [number % 2 == 0 for number in range(count)]
+
+
+@pytest.mark.parametrize("phrase", ["zip", "zip zap", "one two three four five six seven eight nine ten eleven twelve"])
+def test_what_goes_with_an_answer_is_proposed_first_and_as_a_whole(phrase):
+    writer = bert()
+    first, *_ = proposed(*planted(phrase), writer)
+    assert first.phrases == words(writer, phrase)
+    names = {
+        "zip": "the word 'zip'",
+        "zip zap": "the phrase 'zip zap'",
+    }
+    assert first.name == names.get(phrase, "the phrase 'one two three four ... ten eleven twelve'")
+
+
+def test_the_name_of_a_phrase_is_how_it_reads():
+    texts = ["so un ##seen ; is it", "a b so un ##seen ; is it", "so un ##seen ; is it a", "a b c", "c b", "b a"]
+    assert proposed(texts, [1, 1, 1, 0, 0, 0])[0].name == "the phrase 'so unseen; is it'"
+    texts = ["u Ġso Ġun seen", "a Ġso Ġun seen", "b Ġso Ġun seen", "Ġc Ġso Ġun seen", "a Ġb", "b", "Ġa", "b Ġa"]
+    assert proposed(texts, [1, 1, 1, 1, 0, 0, 0, 0], roberta())[0].name == "the phrase 'so unseen'"
+    assert proposed(*planted("1 2 3 4 5 6 7 8"))[0].name == "the phrase '1 2 3 4 5 6 7 8'"
+    assert proposed(*planted("1 2 3 4 5 6 7 8 9"))[0].name == "the phrase '1 2 3 4 ... 7 8 9'"
+
+
+def test_a_phrase_that_stands_alone_somewhere_is_one_too():
+    writer = bert()
+    texts = ["dear sir a", "b dear sir", "dear sir", "dear c", "a b", "c b", "b", "a"]
+    assert proposed(texts, [1, 1, 1, 1, 0, 0, 0, 0], writer)[0].phrases == words(writer, "dear")
+    assert proposed(texts, [1, 1, 1, 0, 0, 0, 0, 0], writer)[0].phrases == words(writer, "dear sir")
+
+
+def test_a_template_that_is_longer_than_a_phrase_is_found_by_its_first_words():
+    writer = bert()
+    template = " ".join(f"t{i}" for i in range(LONGEST + 8))
+    (key,) = proposed(*planted(template, 8), writer)[0].phrases
+    assert key == words(writer, template)[0][:LONGEST]
+
+
+def test_what_two_texts_hold_is_no_phrase():
+    texts = ["a zip", "b zip", "c", "d e", "f", "g"]
+    assert proposed(texts, [1, 1, 1, 0, 0, 0]) == []
+    assert proposed([*texts, "h zip"], [1, 1, 1, 0, 0, 0, 1])[0].name == "the word 'zip'"
+
+
+def test_what_goes_with_no_answer_and_answers_that_are_all_the_same_propose_nothing():
+    assert proposed(["zip a", "zip b", "zip c", "zip d"], [0, 0, 1, 1]) == []
+    assert proposed(["zip a", "zip b", "zip c", "d"], [1, 1, 1, 1]) == []
+
+
+def test_a_word_of_either_answer_and_both_together_are_proposed():
+    writer = bert()
+    texts = [f"{word} {' '.join(rest)}" for word, rest in zip(["yea", "nay"] * 12, mixed(24), strict=True)]
+    cues = proposed(texts, [1, 0] * 12, writer, count=2)
+    assert {each.phrases for each in cues[:2]} == {words(writer, "yea"), words(writer, "nay")}
+    assert [len(each.phrases) for each in cues[2:]] == [2]
+    assert cues[2].name in ("the words 'yea', 'nay'", "the words 'nay', 'yea'")
+
+
+def test_many_words_for_an_answer_are_proposed_together():
+    names = [f"name{i}" for i in range(5)]
+    fillers = mixed(40)
+    texts = [" ".join([*rest, *([names[n // 2 % 5]] if n % 2 else [])]) for n, rest in enumerate(fillers)]
+    cues = proposed(texts, [n % 2 for n in range(40)], count=6)
+    assert any(set(names) <= {each.strip("',") for each in cue.name.split()} or len(cue.phrases) >= 5 for cue in cues)
+    assert cues[-1].name.endswith(f"and {len(cues[-1].phrases) - 4} more")
+    assert max(len(cue.phrases) for cue in cues) <= 2 * MOST_TOGETHER
+
+
+def test_each_is_ranked_among_the_texts_that_hold_none_before_it():
+    # "b" stands in texts with "a" alone: of those without "a" none holds it.
+    texts = ["a b x", "a b y", "a b z", "a u", "a v", "p", "q", "r", "s", "t"]
+    cues = proposed(texts, [1] * 5 + [0] * 5, count=5)
+    assert [cue.name for cue in cues] == ["the word 'a'"]
+
+
+def test_so_many_are_proposed_as_are_asked_for_and_the_best_come_first():
+    writer = bert()
+    texts, answers = planted("zip zap")
+    texts = [
+        f"{text} {'yes' if answer or number % 8 else 'no'}"
+        for number, (text, answer) in enumerate(zip(texts, answers, strict=True))
+    ]
+    scored = list(propose_phrases(writer.batch(*texts), np.array(answers), writer.language, "open", 2))
+    single = [(score, cue) for score, cue in scored if len(cue.phrases) == 1]
+    assert len(single) == 2
+    assert single[0][0] > single[1][0] > 0
+    assert [score for score, cue in scored if len(cue.phrases) > 1] == [0.0] * (len(scored) - 2)
+
+
+def test_a_fault_is_looked_for_beside_what_people_marked_and_does_not_reach_over_it():
+    writer = bert()
+    texts = ["good* zip a", "good* zip b", "c good* zip", "bad* a", "bad* b", "c bad*"]
+    answers = [1, 1, 1, 0, 0, 0]
+    assert [cue.name for cue in proposed(texts, answers, writer, "fault")] == ["the word 'zip'"]
+    assert {cue.name for cue in proposed(texts, answers, writer)[:2]} == {"the phrase 'good zip'", "the word 'bad'"}
+    texts = ["zip good* zap a", "zip good* zap b", "c zip good* zap", "a", "b", "c"]
+    cues = proposed(texts, answers, writer, "fault")
+    assert {cue.phrases for cue in cues} <= {words(writer, "zip"), words(writer, "zap")}
+    assert {cue.role for cue in cues} == {"fault"}
+
+
+def test_a_phrase_does_not_reach_from_one_text_of_a_pair_into_the_other():
+    writer = bert()
+    texts = [("a zip", "zap b"), ("zip", "zap"), ("c zip", "zap"), ("a", "b"), ("b", "c"), ("c", "a")]
+    single = {key for cue in proposed(texts, [1, 1, 1, 0, 0, 0], writer) for key in cue.phrases}
+    assert single & set(words(writer, "zip", "zap"))
+    assert all(len(key) == 1 for key in single)
+
+
+def test_texts_without_words_propose_nothing():
+    assert proposed(["", "", ""], [0, 1, 1]) == []
+
+
+def test_a_phrase_is_plain_data():
+    writer = bert()
+    cue = Phrase("the word 'a'", "open", writer.language, words(writer, "a"))
+    assert cue.to_dict() == {"kind": "phrase", "name": "the word 'a'", "role": "open", "phrases": (((4,),),)}
+    assert cue == Phrase("the word 'a'", "open", roberta().language, cue.phrases)

@@ -1,0 +1,82 @@
+import pytest
+from plain_texts import bert
+
+from lrptrain.cues.segment import AllWords, Segment, ends_of
+
+
+def flipped(batch):
+    return {name: rows.flip(0) for name, rows in batch.items()}
+
+
+def chosen(cue, writer, text):
+    batch = writer.batch(text)
+    return writer.read({"input_ids": batch["input_ids"][0][cue.locate(batch)[0]][None]})[0].split()
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("a b c d e f g h", ["a", "b"], ["g", "h"]),
+        ("a b c d e f g h i", ["a", "b", "c"], ["g", "h", "i"]),
+        ("a b", ["a"], ["b"]),
+        ("un ##seen b c d", ["un", "##seen"], ["d"]),
+        ("", [], []),
+        (("a b", "c d"), ["a", "c"], ["b", "d"]),
+    ],
+)
+def test_beginning_and_end_are_a_quarter_of_the_words(text, first, last):
+    writer = bert()
+    beginning, end = ends_of("open", writer.language)
+    assert (beginning.name, end.name) == ("the beginning of the text", "the end of the text")
+    assert chosen(beginning, writer, text) == first
+    assert chosen(end, writer, text) == last
+
+
+def test_they_divide_into_the_first_and_the_last_word_which_do_not_divide():
+    writer = bert()
+    words = [each.children() for each in ends_of("fault", writer.language)]
+    assert [[each.name for each in one] for one in words] == [["the first word"], ["the last word"]]
+    assert [chosen(one, writer, "a b c d e f g h") for (one,) in words] == [["a"], ["h"]]
+    assert {one.role for (one,) in words} == {"fault"}
+    assert [one.children() for (one,) in words] == [[], []]
+
+
+def test_an_end_is_exchanged_for_that_of_the_donor_however_long():
+    writer = bert()
+    batch = writer.batch("a b c d e f g h", "i j k l")
+    beginning, end = ends_of("open", writer.language)
+    assert writer.read(beginning.exchange(batch, flipped(batch))) == [
+        "[CLS] i c d e f g h [SEP]",
+        "[CLS] a b j k l [SEP]",
+    ]
+    assert writer.read(end.exchange(batch, flipped(batch))) == ["[CLS] a b c d e f l [SEP]", "[CLS] i j k g h [SEP]"]
+
+
+def test_of_an_end_that_is_a_fault_what_people_marked_stays():
+    writer = bert()
+    batch = writer.batch("a b* c d e f g h", "i* j k l")
+    beginning = Segment("", "fault", writer.language, False, 0.25)
+    assert writer.read(beginning.exchange(batch, flipped(batch))) == [
+        "[CLS] b c d e f g h [SEP]",
+        "[CLS] a i j k l [SEP]",
+    ]
+
+
+def test_all_words_are_those_of_the_donor_and_as_a_fault_those_beside_the_evidence():
+    writer = bert()
+    batch = writer.batch("a b* c", "d ##e f g*")
+    assert writer.read(AllWords("", "open", writer.language).exchange(batch, flipped(batch))) == [
+        "[CLS] d ##e f g [SEP]",
+        "[CLS] a b c [SEP]",
+    ]
+    beside = AllWords("", "fault", writer.language)
+    assert writer.read(beside.exchange(batch, flipped(batch))) == ["[CLS] d ##e f b [SEP]", "[CLS] a g c [SEP]"]
+
+
+def test_a_record_tells_which_end_and_how_much():
+    beginning, end = ends_of("open", bert().language)
+    assert beginning.to_dict() == {
+        "kind": "segment", "name": "the beginning of the text", "role": "open", "at_end": False, "share": 0.25,
+    }  # fmt: skip
+    assert end.to_dict()["at_end"]
+    assert AllWords("the words", "open", bert().language).to_dict()["kind"] == "words"

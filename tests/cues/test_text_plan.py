@@ -1,0 +1,271 @@
+"""What is found on texts of random words, one of whose cues a model reads that adds up the weights of words."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from plain_texts import WORDS, BagOfWords, bert, mixed, roberta
+
+from lrptrain.cues import plan
+from lrptrain.cues.measure import Measure
+from lrptrain.cues.search import Search
+from lrptrain.cues.segment import AllWords
+
+COUNT = 64
+HALF = np.arange(COUNT) % 2
+
+
+def judged(writer, texts, probabilities):
+    samples = writer.samples(texts)
+    answers = np.array([probabilities(writer.batch(text))[0].argmax() for text in texts])
+    assert 0.25 < answers.mean() < 0.75
+    measure = Measure(samples, answers, probabilities)
+    return Search(measure).run(plan.of_texts(samples, answers, writer.language))
+
+
+def named(writer, texts, probabilities):
+    """Return the names of what a report names."""
+    return [each.cue.name for each in judged(writer, texts, probabilities) if each.named]
+
+
+def bag(writer, bias, weights, **options):
+    return BagOfWords(writer, weights, bias, **options).probabilities
+
+
+def planted(words, others=(), seed=0, at=None):
+    """Texts of random words; every other one holds certain words, somewhere or at a place, and the rest others."""
+    rng = np.random.default_rng(seed)
+    texts = mixed(COUNT, seed=seed)
+    for number, text in enumerate(texts):
+        place = rng.integers(len(text) + 1) if at is None else at % (len(text) + 1)
+        text[place:place] = words if number % 2 else others
+    return [" ".join(text) for text in texts]
+
+
+TEMPLATE = ["in", "this", "short", "review", "of", "mine", "you", "will", "read", "all", "about", "it"]
+
+
+@pytest.mark.parametrize("make", [bert, roberta])
+def test_a_planted_phrase_is_found(make):
+    writer = make()
+    mark = "Ġ" if make is roberta else ""
+    texts = [" ".join(f"{mark}{word}" for word in text.split()) for text in planted(["dear", "sir"])]
+    probabilities = bag(writer, -3, {f"{mark}dear": 3, f"{mark}sir": 3})
+    assert named(writer, texts, probabilities) == ["the phrase 'dear sir'"]
+
+
+def test_a_template_of_twelve_words_is_found_as_a_whole_though_no_word_of_it_decides():
+    writer = bert()
+    probabilities = bag(writer, -6, dict.fromkeys(TEMPLATE, 1))
+    others = WORDS[:12]  # so that texts without it are no shorter
+    (name,) = named(writer, planted(TEMPLATE, others), probabilities)
+    assert name == "the phrase 'in this short review ... all about it'"
+
+
+def test_a_footer_is_found():
+    writer = bert()
+    texts = planted(["sent", "from", "my", "phone"], at=-1)
+    probabilities = bag(writer, -3, {"sent": 2, "from": 2, "phone": 2})
+    assert named(writer, texts, probabilities) == ["the phrase 'sent from my phone'"]
+
+
+def test_a_word_of_either_class_is_found_with_the_other():
+    writer = bert()
+    probabilities = bag(writer, 0, {"yea": 2, "nay": -2})
+    (name,) = named(writer, planted(["yea"], ["nay"]), probabilities)
+    assert name in ("the words 'yea', 'nay'", "the words 'nay', 'yea'")
+
+
+def test_many_words_of_a_class_are_found_together():
+    writer = bert()
+    names = ["ann", "bob", "cid", "dan"]
+    rng = np.random.default_rng(0)
+    texts = mixed(COUNT)
+    for number, text in enumerate(texts):
+        text.insert(rng.integers(len(text) + 1), names[number % 8 // 2] if number % 2 else "nobody")
+    first, *_ = named(writer, [" ".join(text) for text in texts], bag(writer, -3, dict.fromkeys(names, 6)))
+    assert first.startswith("the words")
+    assert len(set(names) & set(re.findall(r"\w+", first))) >= 3
+
+
+def test_length_is_found():
+    writer = bert()
+    texts = mixed(COUNT, 4, 30)
+    probabilities = bag(writer, -17, {}, of_any=1)
+    assert named(writer, [" ".join(text) for text in texts], probabilities) == ["the length of the text"]
+
+
+def test_punctuation_is_found():
+    writer = bert()
+    marks = ["!", "?", ";", "...", "-"]
+    texts = mixed(COUNT)
+    rng = np.random.default_rng(0)
+    for text in texts[::2]:
+        for mark in rng.choice(marks, 3):
+            text.insert(rng.integers(len(text) + 1), mark)
+    probabilities = bag(writer, -3, dict.fromkeys(marks, 2))
+    assert named(writer, [" ".join(text) for text in texts], probabilities)[0] == "the punctuation"
+
+
+def test_the_end_of_a_text_is_found():
+    """A model that reads the last word alone: which of many it is."""
+    writer = bert()
+    good, bad = WORDS[:15], WORDS[15:]
+
+    def probabilities(batch):
+        last = batch["attention_mask"].sum(1) - 2
+        words = batch["input_ids"].gather(1, last[:, None])
+        p = torch.isin(words, torch.tensor(writer.ids(" ".join(good)))).float() * 0.9 + 0.05
+        return torch.cat([1 - p, p], 1).numpy()
+
+    assert len(bad) == len(good)
+    assert named(writer, [" ".join(text) for text in mixed(COUNT)], probabilities) == ["the last word"]
+
+
+def pairs(seed=0):
+    """Pairs that share all words of the second text, or none."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for number in range(COUNT):
+        words = list(rng.permutation(WORDS))
+        found.append((" ".join(words[:10]), " ".join(rng.permutation(words[:4] if number % 2 else words[10:14]))))
+    return found
+
+
+def test_the_overlap_of_pairs_is_found():
+    writer = bert()
+
+    def probabilities(batch):
+        shares = []
+        for ids, types in zip(batch["input_ids"], batch["token_type_ids"], strict=True):
+            second = ids[(types == 1) & (ids > 3)]
+            shares.append(float(torch.isin(second, ids[types == 0]).float().mean()) if len(second) else 0.0)
+        p = 0.05 + 0.9 * np.array(shares)
+        return np.stack([1 - p, p], 1)
+
+    assert named(writer, pairs(), probabilities)[0] == "how many words both texts share"
+
+
+@pytest.mark.parametrize(("number", "name"), [(0, "the first text"), (1, "the second text")])
+def test_one_text_of_a_pair_is_found(number, name):
+    writer = bert()
+    weights = dict(zip(WORDS, np.random.default_rng(0).normal(0, 2, 30), strict=True))
+    table = BagOfWords(writer, weights).weights
+
+    def probabilities(batch):
+        inside = (batch["token_type_ids"] == number) & (batch["attention_mask"] == 1)
+        logit = (table[batch["input_ids"]] * inside).sum(1)
+        return torch.stack([-logit, logit], 1).softmax(1).numpy()
+
+    assert named(writer, pairs(), probabilities)[0] == name
+
+
+def test_a_model_that_weighs_all_words_reads_none_in_particular():
+    writer = bert()
+    weights = dict(zip(WORDS, np.random.default_rng(0).normal(0, 1, 30), strict=True))
+    found = judged(writer, [" ".join(text) for text in mixed(COUNT)], bag(writer, 0, weights))
+    assert not any(each.is_fault for each in found)
+    assert ([each.cue.name for each in found if each.named]) == []
+
+
+def marked(texts, words):
+    """Texts that hold an evidence word somewhere, that of their class."""
+    rng = np.random.default_rng(1)
+    found = []
+    for number, text in enumerate(texts):
+        split = text.split()
+        split.insert(rng.integers(len(split) + 1), f"{words[number % 2]}*")
+        found.append(" ".join(split))
+    return found
+
+
+def faults(writer, texts, probabilities):
+    found = judged(writer, texts, probabilities)
+    assert {each.cue.role for each in found if each.within} <= {"fault"}
+    return [each.cue.name for each in found if each.named and each.is_fault]
+
+
+EVIDENCE = {"bad": -3, "good": 3}
+
+
+def test_a_model_that_reads_the_evidence_has_no_fault():
+    writer = bert()
+    texts = marked(planted(["zip"]), ["bad", "good"])
+    assert faults(writer, texts, bag(writer, 0, EVIDENCE)) == []
+
+
+def test_a_word_beside_the_evidence_is_a_fault_by_its_name():
+    writer = bert()
+    texts = marked(planted(["zip"]), ["bad", "good"])
+    assert faults(writer, texts, bag(writer, -3, {"zip": 6})) == ["the word 'zip'"]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_without_two_annotated_texts_all_is_open(count):
+    writer = bert()
+    texts = ["a b", "c d", "e* f" if count else "e f", "g"]
+    samples = writer.samples(texts)
+    roots = plan.of_texts(samples, np.arange(4) % 2, writer.language)
+    nodes = [*roots, *(part for root in roots for part in root.parts)]
+    assert {node.cue.role for node in nodes} == {"open"}
+
+
+def test_what_is_tested_is_no_more_than_this():
+    writer = bert()
+    texts = [f"{text} x*" for text in planted(["zip"])]
+    samples = writer.samples(texts)
+    open_, *others = plan.of_texts(samples, HALF, writer.language)
+    assert (open_.cue.name, open_.is_whole, open_.weight) == ("the words", True, plan.FAULTS_WEIGH)
+    assert [each.cue.name for each in others] == ["the length of the text"]
+    (beside,) = open_.parts
+    assert beside.cue == AllWords("everything outside the annotation", "fault", writer.language)
+    assert not beside.is_whole
+    names = [node.cue.name for node in beside.parts]
+    assert names[:6] == [f"the {family}" for family in plan.FAMILIES]
+    assert "the word 'zip'" in names
+    assert names[-2:] == ["the beginning of the text", "the end of the text"]
+    (zip_,) = (node for node in beside.parts if node.cue.name == "the word 'zip'")
+    assert zip_.rows.tolist() == list(range(COUNT))  # both halves propose it, and so each judges it
+    assert len(names) == len(set(names))
+
+
+def test_annotated_texts_judge_faults_and_pairs_judge_what_is_of_pairs():
+    writer = bert()
+    texts = [("a b", "c d*") if number % 4 else "a b" for number in range(16)]
+    whole, length, first, second, overlap = plan.of_texts(writer.samples(texts), np.arange(16) % 2, writer.language)
+    of_pairs = [number for number in range(16) if number % 4]
+    for node in (whole, first, second, overlap, *whole.parts):
+        assert node.rows.tolist() == of_pairs
+    assert length.rows.tolist() == list(range(16))
+    assert [node.cue.name for node in (first, second)] == ["the first text", "the second text"]
+    few = [("a b", "c d") if number % 2 else "a b" for number in range(16)]
+    assert len(plan.of_texts(writer.samples(few), np.arange(16) % 2, writer.language)) == 9
+
+
+@pytest.mark.parametrize("texts", [["a b"], ["a*"], ["", ""], ["a* b", "c d*"]])
+def test_few_and_empty_texts_are_planned_and_judged(texts):
+    writer = bert()
+    samples = writer.samples(texts)
+    answers = np.arange(len(texts)) % 2
+    measure = Measure(samples, answers, bag(writer, 0, {"a": 1}))
+    found = Search(measure).run(plan.of_texts(samples, answers, writer.language))
+    assert {each.verdict for each in found} == {"not sure"}
+
+
+def test_texts_with_boxes_are_measured_though_one_donor_makes_them_longer():
+    writer = bert()
+    writer.language = type(writer.language)(
+        writer.language.name_tokens, type(writer.language.form)(ends=writer.language.form.ends, most=64)
+    )
+    samples = writer.samples([" ".join(text) for text in mixed(20, 2, 20)])
+    for sample in samples:
+        sample.tensors["argument:bbox"] = sample.tensors["input_ids"][:, None].expand(-1, 4)
+    probabilities = bag(writer, -12, {}, of_any=1)
+    measure = Measure(samples, np.arange(20) % 2, probabilities, batch_size=3)
+    cue = AllWords("", "open", writer.language)
+    values = measure.effects(cue, np.arange(20), np.arange(20))
+    assert np.isfinite(values).all()
+    assert Measure(samples, np.arange(20) % 2, probabilities).effects(
+        cue, np.arange(20), np.arange(20)
+    ) == pytest.approx(values)
