@@ -21,7 +21,7 @@ TOLERANCE = 0.15
 compression that nobody sees. With 0.1 and 0.2 the same marks of experiments/benchmark come first."""
 ON = {"image": "", "outside": " outside the annotation", "evidence": " on the annotated object"}
 MOST_SOURCES = 8
-"""Pictures are taken of so many images of each answer, and looked for in all: a mark of an answer is in most of them."""
+"""Pictures are taken of so many images of each answer, and looked for in all: most of them have its mark."""
 PEAKS = 2
 """Pictures are taken at so many of the most relevant patches of every image."""
 FEWEST_IMAGES = 3
