@@ -7,6 +7,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from lrptrain.batch import IMAGES
+from lrptrain.batch.annotations import boxes_to_mask
 from lrptrain.cues.cue import Batch
 from lrptrain.intervention.images import Images, Pixels, dilate, inpainted
 from lrptrain.intervention.swap import default_margin
@@ -22,11 +23,14 @@ def images_in(batch: Batch) -> tuple[str, Images]:
 
 
 def mask_in(batch: Batch) -> Tensor | None:
-    """Return 1 evidence, 0 not, 255 ignored, `[batch, height, width]`; None without annotation."""
-    mask = batch.get("mask")
-    if not isinstance(mask, Tensor):
-        return None
-    return mask[:, 0] if mask.ndim == 4 else mask
+    """Return 1 evidence, 0 not, 255 ignored, `[batch, height, width]`, of a mask or of boxes; None without either."""
+    mask, boxes = batch.get("mask"), batch.get("boxes")
+    if isinstance(mask, Tensor):
+        return mask[:, 0] if mask.ndim == 4 else mask  # of several regions, the first is the evidence
+    if isinstance(boxes, Tensor):
+        _, images = images_in(batch)
+        return boxes_to_mask(boxes, (images.shape[2], images.shape[3]))
+    return None
 
 
 def pixels_of(where: Where, batch: Batch) -> Pixels:

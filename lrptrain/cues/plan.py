@@ -86,7 +86,8 @@ def of_texts(samples: Sequence[Sample], answers: Rows, language: Language, seed:
             texts = collate([samples[row] for row in proposing])
             proposed = propose_phrases(texts, answers[proposing], language, role, CANDIDATES)
             found += [Node(phrase, judging) for _, phrase in proposed]
-        return [*(Node(Family.of(each, role, language), rows) for each in FAMILIES), *_merged(found)]
+        families = FAMILIES if language.is_named else ()
+        return [*(Node(Family.of(each, role, language), rows) for each in families), *_merged(found)]
 
     def ends_as(role: Role, rows: Rows) -> list[Node]:
         return [Node(each, rows) for each in ends_of(role, language)]

@@ -30,10 +30,12 @@ class Language:
     Attributes:
         name_tokens: Brings token ids to token strings.
         form: Their padding, the special tokens at their ends, and how long they may be.
+        is_named: Whether tokens have names; else families of words are not known.
     """
 
     name_tokens: NameTokens
     form: TextForm = field(default_factory=TextForm)
+    is_named: bool = True
 
 
 class Part(NamedTuple):

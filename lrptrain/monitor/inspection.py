@@ -239,12 +239,11 @@ def _inspected(
             return sharpened(class_probabilities(logits).cpu().numpy(), power)
 
     measure = Measure(samples, answers, probabilities, evaluator.device, config.batch_size, config.seed)
-    names = class_names_or_numbers(config.class_names, sources, explained[0].num_logits)
+    names = class_names_or_numbers(config.class_names, sources, before.shape[1])
     tokenizer = find_tokenizer(config.tokenizer, sources)
     name_tokens = find_tokens(config.tokenizer, sources)
-    roots, untested = _roots(
-        explained, answers, Language(name_tokens, text_form(tokenizer, evaluator.model)), config.seed
-    )
+    language = Language(name_tokens, text_form(tokenizer, evaluator.model), tokenizer is not None)
+    roots, untested = _roots(explained, answers, language, config.seed)
     search = Search(measure, config.min_effect, config.confidence)
     judged = search.run(roots)
     labelled = labels >= 0
@@ -270,7 +269,8 @@ def _roots(
     samples = [each.sample for each in explained]
     roots = plan.of_other_inputs(samples)
     if all(each.content_ids is not None for each in explained):
-        return [*plan.of_texts(samples, answers, language, seed), *roots], []
+        unnamed = "" if language.is_named else "families of words, for nothing names the tokens: pass tokenizer="
+        return [*plan.of_texts(samples, answers, language, seed), *roots], [unnamed] if unnamed else []
     maps = [each.maps[max(each.maps)] for each in explained]  # for the predicted class, where there is such a map
     grids = {each.grid for each in explained}
     shapes = {tuple(x.shape) for sample in samples for name, x in sample.tensors.items() if name in IMAGES}

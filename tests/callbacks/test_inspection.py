@@ -57,6 +57,14 @@ def test_a_shortcut_is_named_with_its_effect(reads_the_corner):
     assert "It does not rely on" in text
 
 
+def test_boxes_annotate_as_masks_do(reads_the_corner):
+    columns = images("corner")
+    rows = [mask.nonzero() for mask in columns.pop("mask")]
+    corners = [torch.cat([each.min(0).values.flip(0), each.max(0).values.flip(0) + 1]) for each in rows]
+    report = lrptrain.inspect(reads_the_corner, batches({**columns, "boxes": torch.stack(corners)[:, None].float()}))
+    assert report.faults[0].cue.name == "the top left corner"
+
+
 def test_without_annotation_it_is_what_the_model_reads(reads_the_corner):
     report = lrptrain.inspect(reads_the_corner, batches(images("corner"), drop=["mask"]))
     assert not report.faults
@@ -210,6 +218,59 @@ def test_what_cannot_be_exchanged_place_by_place_is_said():
     report = lrptrain.inspect(net, batches(columns))
     assert report.untested
     assert "Not tested: an input that is neither an image nor a text" in str(report)
+
+
+class OneLogit(nn.Module):
+    """Whether the bright corner is red, as a logit, or as a number of one's own scale."""
+
+    def __init__(self, scale=1.0, offset=0.0):
+        super().__init__()
+        self.net = VisionTransformer(img_size=SIDE, patch_size=4, embed_dim=32, depth=2, num_heads=2, num_classes=1)
+        self.scale, self.offset = scale, offset
+
+    def forward(self, image):
+        return self.net(image) * self.scale + self.offset
+
+
+@pytest.mark.parametrize("task", ["one logit", "regression", "several labels"])
+def test_other_tasks_are_inspected_as_they_are_monitored(task):
+    torch.manual_seed(0)
+    columns, shown = images("corner", 1, 256), images("corner")
+    red = [(each["label"] == 0).float() for each in (columns, shown)]
+    net: nn.Module = OneLogit(10.0, 50.0) if task == "regression" else OneLogit()
+    if task == "several labels":
+        net = VisionTransformer(img_size=SIDE, patch_size=4, embed_dim=32, depth=2, num_heads=2, num_classes=2)
+    options: dict[str, Any] = {
+        "one logit": {"class_names": ["other", "red"]},
+        "regression": {"task": lrptrain.Regression(55.0, 5.0)},
+        "several labels": {"task": lrptrain.OneLabel(1)},
+    }[task]
+    optimizer = torch.optim.AdamW(net.parameters(), 3e-3)
+    for _ in range(60):
+        output = net(columns["image"])
+        if task == "regression":
+            loss = F.mse_loss(output[:, 0], 50 + 10 * red[0]) / 25
+        elif task == "one logit":
+            loss = F.binary_cross_entropy_with_logits(output[:, 0], red[0])
+        else:
+            loss = F.binary_cross_entropy_with_logits(output, torch.stack([1 - red[0], red[0]], 1))
+        loss.backward()
+        optimizer.step(), optimizer.zero_grad()
+    label = {"regression": 50 + 10 * red[1], "several labels": torch.stack([1 - red[1], red[1]], 1)}.get(
+        task, red[1].long()
+    )
+    report = lrptrain.inspect(net.eval(), batches({**shown, "label": label}), **options)
+    assert report.accuracy > 0.9
+    assert report.faults[0].cue.name == "the top left corner"
+    str(report), report.to_dict()
+
+
+def test_without_a_tokenizer_no_family_of_words_is_told():
+    net = trained(bert(), texts(True, 1, 256), ["input_ids", "attention_mask"], 60)
+    report = lrptrain.inspect(net, batches(texts(True), ["rationale"]))
+    assert not [each for each in report.judged if each.cue.kind == "family"]
+    assert "pass tokenizer=" in str(report)
+    assert report.reads[0].cue.kind == "phrase"
 
 
 def test_one_answer_to_all_is_an_error_in_one_line():
