@@ -10,6 +10,7 @@ from guided_loops import LOOPS
 from inspected import images
 from setting import vit
 from test_guidance_gradients import EXACT, assert_close
+from test_guidance_text_swaps import LOOPS as TEXT_LOOPS
 from test_guidance_text_swaps import SEED, TOKENIZER, bert, texts
 from torch import nn
 
@@ -18,9 +19,11 @@ from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.cues.another_input import AnotherInput
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.family import Family
+from lrptrain.cues.length import Length
 from lrptrain.cues.measure import Effect
 from lrptrain.cues.places import places
 from lrptrain.cues.search import Judged
+from lrptrain.cues.segment import ends_of
 from lrptrain.cues.surroundings import Surroundings
 from lrptrain.cues.texts import Language
 from lrptrain.intervention.swap import random_donors
@@ -58,23 +61,32 @@ def test_a_step_is_that_of_the_exchanged_batch(loop, cues, tmp_path):
     assert values["guidance/swapped"] == values["guidance/samples"] == 6
 
 
-def test_a_step_on_texts_is_that_of_the_rewritten_ones():
-    columns = texts()
-    language = Language(TOKENIZER.convert_ids_to_tokens, text_form(TOKENIZER, bert()))
-    cue = Family.of("punctuation", "open", language)
-    model, batch = bert(), {name: x for name, x in columns.items() if name != "labels"}
-    optimizer = torch.optim.SGD(model.parameters(), RATE)
-    guidance = lrptrain.Guidance("swap", swap=cue, on_error="raise", optimizer=optimizer)
-    with guidance.step(model, {**batch, "label": columns["labels"]}) as step:
-        step.guided(F.cross_entropy(model(**batch).logits, columns["labels"])).backward()
-    optimizer.step()
-    donors = random_donors(torch.ones(6, dtype=torch.bool), torch.Generator().manual_seed(SEED))
-    changed = cue.exchange(batch, {name: x[donors] for name, x in batch.items()})
-    assert not torch.equal(changed["input_ids"], batch["input_ids"])
+LANGUAGE = Language(TOKENIZER.convert_ids_to_tokens, text_form(TOKENIZER, bert()))
+OF_TEXTS = [
+    [Family.of("punctuation", "open", LANGUAGE)],
+    [Length("the length", "open", LANGUAGE)],
+    [*ends_of("open", LANGUAGE), Family.of("links, mentions, tags and dates", "open", LANGUAGE)],
+]
+
+
+@pytest.mark.parametrize("loop", TEXT_LOOPS)
+@pytest.mark.parametrize("cues", OF_TEXTS, ids=["punctuation", "the length", "three"])
+def test_a_step_on_texts_is_that_of_the_rewritten_ones(loop, cues, tmp_path):
+    net = bert()
+    TEXT_LOOPS[loop](net, {"loss": "swap", "swap": cues, "on_error": "raise"}, tmp_path)
+    batch, generator = texts(), torch.Generator().manual_seed(SEED)
+    labels = batch.pop("labels")
+    changed: dict[str, Any] = dict(batch)
+    for cue in cues:
+        order = random_donors(torch.ones(6, dtype=torch.bool), generator)
+        donors = {name: x[order] for name, x in batch.items()}
+        more = changed["input_ids"].shape[1] - batch["input_ids"].shape[1]
+        changed = cue.exchange(changed, {name: F.pad(x, (0, more)) for name, x in donors.items()})
+    assert changed["input_ids"].tolist() != batch["input_ids"].tolist()
     other = bert()
-    F.cross_entropy(other(**changed).logits, columns["labels"]).backward()
+    F.cross_entropy(other(**changed).logits, labels).backward()
     wanted = {name: x.detach() - RATE * (0 if x.grad is None else x.grad) for name, x in other.named_parameters()}
-    assert_close({name: x.detach() for name, x in model.named_parameters()}, wanted, EXACT)
+    assert_close(dict(net.named_parameters()), wanted, EXACT)
 
 
 @pytest.mark.parametrize("annotated", [True, False])
@@ -121,9 +133,8 @@ def test_what_cannot_be_swapped_is_refused_at_once():
         RelevanceGuidance("swap", swap=cast(Any, [BORDER, "outside"]))
     with pytest.raises(ValueError, match="another input"):
         RelevanceGuidance("swap", swap=AnotherInput.of("age"))
-    language = Language(TOKENIZER.convert_ids_to_tokens)
     with pytest.raises(ValueError, match="of images and of texts"):
-        RelevanceGuidance("swap", swap=[BORDER, Family.of("numbers", "open", language)])
+        RelevanceGuidance("swap", swap=[BORDER, Family.of("numbers", "open", LANGUAGE)])
 
 
 def test_faults_go_by_the_annotations_and_what_is_open_by_none():
