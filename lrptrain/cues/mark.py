@@ -1,5 +1,6 @@
 """A mark: a small picture that is the same wherever it lies, such as a dot, a tag or a sticker."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -22,6 +23,8 @@ compression that nobody sees. With 0.1 and 0.2 the same marks of experiments/ben
 ON = {"image": "", "outside": " outside the annotation", "evidence": " on the annotated object"}
 MOST_SOURCES = 8
 """Pictures are taken of so many images of each answer, and looked for in all: most of them have its mark."""
+MOST_PICTURES = 1024
+"""So many pictures are looked for at most, evenly chosen: each is compared with every place of every image."""
 PEAKS = 2
 """Pictures are taken at so many of the most relevant patches of every image."""
 FEWEST_IMAGES = 3
@@ -181,4 +184,5 @@ def _at_peaks(
             )
             found += [points[:, :, y, x] for y in rows for x in columns]
     pictures = torch.stack(found) if found else images.new_zeros(0, images.shape[1], len(_CORNERLESS))
-    return pictures[pictures.flatten(1).std(1) > TOLERANCE]  # a plain piece is the same everywhere
+    pictures = pictures[pictures.flatten(1).std(1) > TOLERANCE]  # a plain piece is the same everywhere
+    return pictures[:: max(1, math.ceil(len(pictures) / MOST_PICTURES))]
