@@ -73,13 +73,6 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             verdict rests on, it is nan where nothing can be known: of a model at chance, or of too few samples.
         `relevance/effect_ratio`: The largest effect of all tests over the effect that confirms a finding, 0 or more,
             lower is better; below 1 nothing is confirmed. Only with `intervention`.
-        `relevance/plain_predictability`: How well colours, sharpness and a thumbnail (of texts: frequent tokens and the
-            length) tell the model's answers, from 0, guessing, to 1, always. It is bad only where these should not
-            decide. Only with `intervention`, of 32 samples or more.
-        `relevance/label_predictability`: The same of the labels: what there is to be taken up.
-        `relevance/shortcut_score`: `effect_ratio + 8 plainness`, with annotations `effect_ratio + 2 (plainness + chance
-            - energy_pointing_game)`, where the plainness is the geometric mean of the two above; to rank runs of the
-            same data, without bounds, lower is better. Where `plain_predictability` is known.
         `relevance/reliance`, `relevance/reliance_control`: How far the prediction moves, in -1..1, when what lies
             outside the annotation is changed, and under the control.
         `relevance/statistics_reliance`, `relevance/statistics_reliance_control`: The same when images take the mean and

@@ -47,7 +47,7 @@ LAYERS = {
     "batch": {"relevance"},
     "metrics": {"batch", "relevance"},
     "intervention": {"batch", "metrics", "relevance", "render"},
-    "guidance": {"batch", "intervention", "metrics", "relevance", "trainers", "extras"},
+    "guidance": {"batch", "cues", "intervention", "metrics", "relevance", "trainers", "extras"},
     "cues": {"batch", "intervention"},
     "findings": {"batch", "extras", "intervention", "render"},
     "render": {"extras"},

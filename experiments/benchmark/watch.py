@@ -183,6 +183,7 @@ def noted(monitor: Monitor) -> Row:
     confirmed = [finding for finding in unfold(monitor.findings) if finding.state == "confirmed"]
     names = ("kind", "scope", "where", "effect", "is_fault")
     row: Row = {"confirmed": [{name: _plain(getattr(each, name)) for name in names} for each in confirmed]}
+    # Monitors no longer log the last three: nan in new runs, whose tables have the columns of the earlier ones.
     for name in ("effect ratio", "shortcut score", "plain predictability", "label predictability"):
         end = f"/{name.replace(' ', '_')}"
         row[name] = next((value for key, value in monitor.scalars.items() if key.endswith(end)), float("nan"))

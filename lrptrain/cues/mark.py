@@ -20,6 +20,8 @@ TOLERANCE = 0.15
 """Two pictures are the same if they differ by so many standard deviations of the pixels (root mean square): noise and
 compression that nobody sees. With 0.1 and 0.2 the same marks of experiments/benchmark come first."""
 ON = {"image": "", "outside": " outside the annotation", "evidence": " on the annotated object"}
+MOST_SOURCES = 8
+"""Pictures are taken of so many images of each answer, and looked for in all: most of them have its mark."""
 PEAKS = 2
 """Pictures are taken at so many of the most relevant patches of every image."""
 FEWEST_IMAGES = 3
@@ -63,25 +65,31 @@ class Mark(Cue):
 
     def _found(self, images: Tensor) -> Bool[Tensor, "batch height width"]:
         spread = torch.tensor(self.spread, device=images.device)
-        points = sampled(images.float() / spread[:, None, None], self.side)
-        wanted = torch.tensor(self.values, device=images.device)
-        distance = (points - wanted[None, :, :, None, None]).square().mean((1, 2)).sqrt()
-        hits = (distance <= TOLERANCE).float()[:, None]
-        around = self.side // 2
-        # A hit at (y, x) covers the pixels from there on: the reverse of taking points.
-        full = F.pad(hits, [self.side - 1 + around] * 2 + [self.side - 1 + around] * 2)
-        covered = F.max_pool2d(full, self.side + 2 * around, 1)[:, 0] > 0
-        return covered[:, : images.shape[2], : images.shape[3]]
+        wanted = torch.tensor(self.values, device=images.device).flatten()
+        stride, around = stride_of(self.side), self.side // 2
+        inside = torch.zeros_like(images[:, 0], dtype=torch.bool)
+        for image, covered in zip(images.float() / spread[:, None, None], inside, strict=True):
+            points = sampled(image, self.side)
+            hits = (points.flatten(0, 1) - wanted[:, None, None]).square().mean(0) <= TOLERANCE**2
+            for top, left in (hits.nonzero() * stride).tolist():
+                rows, columns = (slice(max(0, at - around), at + self.side + around) for at in (top, left))
+                covered[rows, columns] = True
+        return inside
 
 
-def sampled(images: Float[Tensor, "batch channels height width"], side: int) -> Float[Tensor, "b c points y x"]:
+def stride_of(side: int) -> int:
+    """Return how many pixels lie between two places where a picture is looked for: an eighth of its side."""
+    return max(1, side // 8)
+
+
+def sampled(image: Float[Tensor, "channels height width"], side: int) -> Float[Tensor, "channels points y x"]:
     """Return the points of the pictures at every place, each the mean of the pixels about it."""
-    cell = max(1, side // POINTS)
-    means = F.avg_pool2d(images, cell, 1) if cell > 1 else images
+    cell, stride = max(1, side // POINTS), stride_of(side)
+    means = F.avg_pool2d(image[None], cell, 1)[0]
     offsets = [round(i * (side - cell) / (POINTS - 1)) for i in range(POINTS)]
-    rows, columns = means.shape[2] - offsets[-1], means.shape[3] - offsets[-1]
-    grid = [means[:, :, down : down + rows, across : across + columns] for down in offsets for across in offsets]
-    return torch.stack([grid[i] for i in _CORNERLESS], 2)
+    rows, columns = means.shape[1] - offsets[-1], means.shape[2] - offsets[-1]
+    grid = [means[:, y : y + rows : stride, x : x + columns : stride] for y in offsets for x in offsets]
+    return torch.stack([grid[i] for i in _CORNERLESS], 1)
 
 
 def propose_marks(
@@ -109,21 +117,15 @@ def propose_marks(
     role: Role = "fault" if where == "outside" else "open"
     inside = pixels_of(where, batch)
     found: list[tuple[float, Mark, Bool[np.ndarray, " batch"]]] = []
+    scaled = images.float() / spread[:, None, None]
+    sources = _sources(answers)
     for side in sorted({max(3, patch // 2), max(3, patch)}):
-        points = sampled(images.float() / spread[:, None, None], side)
-        pictures = _at_peaks(points, relevance, grid, inside, side)
-        for values, present in zip(pictures, _present(points, pictures), strict=True):
+        pictures = _at_peaks(scaled[sources], relevance[sources], grid, inside[sources], side)
+        for values, present in zip(pictures, _present(scaled, pictures, side), strict=True):
             if present.sum() >= FEWEST_IMAGES:
                 plain = tuple(tuple(round(float(x), 3) for x in channel) for channel in values)
-                mark = Mark(
-                    f"a mark of {side} x {side} pixels{ON[where]}",
-                    role,
-                    where,
-                    plain,
-                    tuple(spread.tolist()),
-                    side,
-                    size,
-                )
+                name = f"a mark of {side} x {side} pixels{ON[where]}"
+                mark = Mark(name, role, where, plain, tuple(spread.tolist()), side, size)
                 found.append((association(present, answers), mark, present))
     found.sort(key=lambda each: -each[0])
     chosen: list[Bool[np.ndarray, " batch"]] = []
@@ -136,12 +138,19 @@ def propose_marks(
             yield score, mark
 
 
-def _present(points: Float[Tensor, "b c points y x"], pictures: Float[Tensor, "n c points"]) -> Bool[np.ndarray, "n b"]:
+def _sources(answers: Int[np.ndarray, " batch"]) -> list[int]:
+    """Return the images that pictures are taken from: the first ones of every answer."""
+    return sorted(i for answer in np.unique(answers) for i in np.flatnonzero(answers == answer)[:MOST_SOURCES].tolist())
+
+
+def _present(
+    images: Float[Tensor, "batch channels height width"], pictures: Float[Tensor, "n channels points"], side: int
+) -> Bool[np.ndarray, "n batch"]:
     """Return which images show each picture."""
     found = []
     flat = pictures.flatten(1)
-    for image in points:
-        places = image.flatten(2).flatten(0, 1)
+    for image in images:
+        places = sampled(image, side).flatten(2).flatten(0, 1)
         # The square of a difference, as one product of matrices.
         squares = flat.square().sum(1, keepdim=True) + places.square().sum(0) - 2 * flat @ places
         found.append(squares.amin(1) <= TOLERANCE**2 * flat.shape[1])
@@ -149,26 +158,27 @@ def _present(points: Float[Tensor, "b c points y x"], pictures: Float[Tensor, "n
 
 
 def _at_peaks(
-    points: Float[Tensor, "b c points y x"],
+    images: Float[Tensor, "batch channels height width"],
     relevance: Float[Tensor, "batch patches"],
     grid: tuple[int, int],
     where: Bool[Tensor, "batch height width"],
     side: int,
-) -> Float[Tensor, "n c points"]:
+) -> Float[Tensor, "n channels points"]:
     """Return the pictures that begin in or shortly before the most relevant patches of every image."""
     height, width = where.shape[1:]
     allowed = F.adaptive_avg_pool2d(where[:, None].float(), grid).flatten(1)
-    best = (relevance.clamp(min=0) * allowed).topk(min(PEAKS, relevance.shape[1]), 1).indices
-    down, across = height // grid[0], width // grid[1]
-    step = max(1, side // 4)
+    best = (relevance.clamp(min=0) * allowed.to(relevance)).topk(min(PEAKS, relevance.shape[1]), 1).indices
+    down, across, stride = height // grid[0], width // grid[1], stride_of(side)
+    step = max(1, side // 4 // stride)
     found = []
-    for row, peaks in enumerate(best.tolist()):
+    for image, peaks in zip(images, best.tolist(), strict=True):
+        points = sampled(image, side)
         for peak in peaks:
             top, left = peak // grid[1] * down, peak % grid[1] * across
-            rows = range(max(0, top - side // 2), min(points.shape[3], top + down), step)
-            columns = range(max(0, left - side // 2), min(points.shape[4], left + across), step)
-            found += [points[row, :, :, y, x] for y in rows for x in columns]
-    if not found:
-        return points.new_zeros(0, *points.shape[1:3])
-    pictures = torch.stack(found)
+            rows, columns = (
+                range(max(0, at - side // 2) // stride, min(count, (at + length) // stride), step)
+                for at, length, count in ((top, down, points.shape[2]), (left, across, points.shape[3]))
+            )
+            found += [points[:, :, y, x] for y in rows for x in columns]
+    pictures = torch.stack(found) if found else images.new_zeros(0, images.shape[1], len(_CORNERLESS))
     return pictures[pictures.flatten(1).std(1) > TOLERANCE]  # a plain piece is the same everywhere

@@ -19,8 +19,9 @@ Rows = Int[np.ndarray, " n"]
 Probabilities = Callable[[Batch], Float[np.ndarray, "batch classes"]]
 FEWEST_SAMPLES = 8
 """Of fewer samples no interval is told: Student's is that of a normal mean, and effects lie in [-1, 1]."""
-FIRST_LOOK = 32
-"""So many samples are measured first: where even the upper end lies below what matters, the others are not."""
+FIRST_LOOK = 16
+"""So many samples are measured first, then as many again, and so on: where even the upper end lies below what matters,
+the others are not."""
 
 
 class Effect(NamedTuple):

@@ -121,7 +121,8 @@ class Search:
         values = np.full(len(self._measure.samples), np.nan)
         order = np.random.default_rng(len(values)).permutation(node.rows)
         verdict: Verdict = "not sure"
-        for part in (order[:FIRST_LOOK], order[FIRST_LOOK:]):
+        ends = [FIRST_LOOK * 2**i for i in range(len(order).bit_length()) if FIRST_LOOK * 2**i < len(order)]
+        for part in np.split(order, ends):
             values[part] = self._measure.effects(node.cue, part, node.rows)
             # Ending early for want of an effect makes none.
             if effect_of(values, self._level / 2).high < self._least:

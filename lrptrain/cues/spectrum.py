@@ -15,7 +15,7 @@ from torch import Tensor
 from lrptrain.cues.look import Images, Look, Pixels, mean_of
 
 BANDS, DIRECTIONS = 8, 4
-"""A resolution, and no bound: of 4 bands as of 16 the effects on the models of experiments/benchmark are alike."""
+"""A resolution, and no bound: finer ones carry over more of the donor's own pattern, coarser ones tell fewer apart."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Spectrum(Look):
         """See `Look`; of a part of an image, what lies beside it is filled with the part's mean."""
         mean = mean_of(images, own)
         bands = _bands(images.shape[2], images.shape[3]).to(images.device)
-        ours = torch.fft.rfft2((images - mean) * own[:, None])
-        others = torch.fft.rfft2((donors - mean_of(donors, theirs)) * theirs[:, None])
+        ours = torch.fft.fft2((images - mean) * own[:, None])
+        others = torch.fft.fft2((donors - mean_of(donors, theirs)) * theirs[:, None])
         # Per pixel of the part: a donor's may be larger.
         energy = [
             _energy(x, bands) / part.flatten(1).sum(1).clamp(min=1)[:, None, None]
@@ -38,23 +38,26 @@ class Spectrum(Look):
         ]
         tiny = torch.finfo(images.dtype).tiny
         gain = torch.where(energy[0] > tiny, energy[1] / energy[0].clamp(min=tiny), 0.0).sqrt()
-        return torch.fft.irfft2(ours * gain[..., bands], s=images.shape[2:]) + mean
+        return torch.fft.ifft2(ours * gain[..., bands]).real + mean
 
 
-def _energy(values: Tensor, bands: Int[Tensor, "height half"]) -> Float[Tensor, "batch channels bands"]:
+def _energy(values: Tensor, bands: Int[Tensor, "height width"]) -> Float[Tensor, "batch channels bands"]:
     power = values.abs().square().flatten(2)
     sums = power.new_zeros(*power.shape[:2], int(bands.max()) + 1)
     return sums.index_add_(2, bands.flatten(), power)
 
 
 @lru_cache(maxsize=8)
-def _bands(height: int, width: int) -> Int[Tensor, "height half"]:
-    """Return the number of the band and direction of every frequency of a real transform."""
-    down = torch.fft.fftfreq(height)[:, None].expand(-1, width // 2 + 1)
-    across = torch.fft.rfftfreq(width)[None].expand(height, -1)
+def _bands(height: int, width: int) -> Int[Tensor, "height width"]:
+    """Return the number of the band and direction of every frequency; that of one and of its negative is the same."""
+    down = torch.fft.fftfreq(height)[:, None].expand(-1, width)
+    across = torch.fft.fftfreq(width)[None].expand(height, -1)
     # From 0 to 1, at equal steps of the square root: octaves would leave the lowest ones of small images empty.
     radius = torch.hypot(down, across) / 0.5**0.5
     band = (radius.sqrt() * BANDS).floor().clamp(max=BANDS - 1)
-    direction = (torch.atan2(down, across) / torch.pi * DIRECTIONS).round() % DIRECTIONS
+    # The highest frequency along a side is its own negative.
+    is_highest = (down == -0.5) | (across == -0.5)
+    angle = torch.where(is_highest, torch.atan2(down.abs(), across.abs()), torch.atan2(down, across))
+    direction = (angle / torch.pi * DIRECTIONS).round() % DIRECTIONS
     _, numbers = torch.unique(band * DIRECTIONS + direction, return_inverse=True)
     return numbers

@@ -9,12 +9,12 @@ from lrptrain.batch import IMAGES, BatchAdapter, read_batch
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.checks import Limits, unusable
 from lrptrain.batch.content import content_tokens
-from lrptrain.batch.parts import TEXT_PROPERTIES
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.guidance.evidence import evidence, guidable_samples, in_annotated_fraction, without_annotation
 from lrptrain.guidance.named_parts import NamedParts
+from lrptrain.guidance.swaps import SWAPS, Swap
 from lrptrain.terminal import give_warning
 from lrptrain.trainers.failures import Failures
 
@@ -33,7 +33,7 @@ class AnnotatedBatches:
         failed: Counts batches that cannot be read.
         named: What findings name: all else is the evidence then, and annotations are read only where what lies outside
             of them is swapped, too. None without findings.
-        swap: What users call that which is swapped, in messages.
+        swap: What is swapped.
 
     Attributes:
         left_out: How often a sample went unguided for its values.
@@ -53,7 +53,7 @@ class AnnotatedBatches:
         seed: int,
         failed: Failures,
         named: NamedParts | None = None,
-        swap: str = "statistics",
+        swap: Swap = SWAPS["statistics"],
     ) -> None:
         self.needs_label = needs_label
         self.needs_annotation = needs_annotation
@@ -132,23 +132,23 @@ class AnnotatedBatches:
         return without_annotation(columns, problems) if problems else columns
 
 
-def _all_evidence(columns: dict[str, Any], swap: str) -> dict[str, Any]:
+def _all_evidence(columns: dict[str, Any], swap: Swap) -> dict[str, Any]:
     """Return a batch with annotations by which all of every sample counts; what cannot be used is taken out as ever.
 
     Args:
         columns: The batch in the contract's form.
-        swap: What users call that which is swapped.
+        swap: What is swapped.
 
     Raises:
         ValueError: If there are no images, or no texts, as the swap is one of these.
     """
     image = next((columns[name] for name in IMAGES if name in columns), None)
-    if swap in TEXT_PROPERTIES:
+    if swap.rewrites:
         if image is not None or "input_ids" not in columns:
-            raise ValueError(f"swap={swap!r} is one of texts, and the batch has {sorted(columns)}")
+            raise ValueError(f"swap={swap.name!r} is one of texts, and the batch has {sorted(columns)}")
         return {**columns, "rationale": torch.where(content_tokens(columns), 1, IGNORED).to(torch.uint8)}
     if image is None:
-        raise ValueError(f"swap={swap!r} is one of images, and the batch has {sorted(columns)}")
+        raise ValueError(f"swap={swap.name!r} is one of images, and the batch has {sorted(columns)}")
     mask = torch.ones((len(image), *image.shape[-2:]), dtype=torch.uint8, device=image.device)
     return {**columns, "mask": mask}
 

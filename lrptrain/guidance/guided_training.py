@@ -9,7 +9,10 @@ from torch import Tensor, nn
 from lrptrain.batch import IMAGES, BatchAdapter
 from lrptrain.batch.parts import TEXT_PROPERTIES
 from lrptrain.batch.task import Task, TaskName, find_task
+from lrptrain.cues.cue import Cue
+from lrptrain.cues.search import Judged
 from lrptrain.guidance.annotated_batches import AnnotatedBatches
+from lrptrain.guidance.cue_swap import cue_swap, cues_among
 from lrptrain.guidance.guided_step import GuidedStep, Progress
 from lrptrain.guidance.named_parts import FollowedParts, NamedParts, NamesPart, names_of, parts_of, swap_of
 from lrptrain.guidance.objective import SWAP, Objective, parse_losses
@@ -28,8 +31,9 @@ from lrptrain.trainers.processes import Processes
 
 MOST_OF_THE_EVIDENCE = 0.5
 """A share of the evidence; what is named beyond it leaves less of the object than it takes."""
-SwapOption = SwapName | Literal["findings"] | NamesPart | Sequence[NamesPart | Literal["outside"]]
-"""What users say that is swapped: its name, or findings, with what lies outside of the annotations or without."""
+_Named = NamesPart | Literal["outside"]
+SwapOption = SwapName | Literal["findings"] | NamesPart | Sequence[_Named] | Cue | Judged | Sequence[Cue | Judged]
+"""What users say that is swapped: its name; findings, with what lies outside of the annotations or without; or cues."""
 
 
 class GuidedTraining:
@@ -101,12 +105,14 @@ class GuidedTraining:
         if adaptive and not weights:
             raise ValueError(f"adaptive=True scales losses, and {SWAP} has none: leave it out")
         options = dict(method_options or {})
-        self.named = _named_parts(swap)
+        cues = cues_among(swap)
+        self.named = None if cues else _named_parts(swap)
         reader = TextReader() if self.named is None else self.named.reader
-        swapped = _swap_by(swap, reader) if self.named is None else swap_of(self.named)
+        swapped = cue_swap(cues) if cues else _swap_by(swap, reader) if self.named is None else swap_of(self.named)
         self.objective = Objective(
             weights, method, options, target, first_order, margin, find_task(task), swapped_share, swapped
         )
+        self.swaps_cues = bool(cues)
         self.task = task
         self.tokenizer = tokenizer
         self.sources: Callable[[], NameSources] = tuple
@@ -138,7 +144,7 @@ class GuidedTraining:
             seed=seed,
             failed=self.failed,
             named=self.named,
-            swap=self.objective.swap_kind.name,
+            swap=self.objective.swap_kind,
         )
         self.start_over()
 
@@ -196,10 +202,12 @@ class GuidedTraining:
             if self.named is not None and not isinstance(self.named, FollowedParts):
                 beside = "what lies outside of their annotations, and " if self.named.outside else ""
                 self.inform(f"{self.name}: samples swap {beside}what the findings name: {names_of(self.named.parts)}")
+            if self.swaps_cues:
+                self.inform(f"{self.name}: samples swap {self.objective.swap_kind.name}")
             # A model may say that it is none of classes. Only before its first step: those of transformers note in
             # their first forward pass with labels what the labels look like.
             find_task(self.task, model)
-        if self.objective.swap_kind.rewrites and not self._sought_tokenizer:
+        if self.objective.swap_kind.rewrites and not (self._sought_tokenizer or self.swaps_cues):
             self._sought_tokenizer = True
             self.reader.begin(text_form(self._find_tokenizer(trained), trained))
         if isinstance(self.named, FollowedParts):
@@ -318,7 +326,7 @@ def _named_parts(swap: SwapOption) -> NamedParts | None:
     if isinstance(swap, str):
         return FollowedParts() if swap == FINDINGS else None
     if not isinstance(swap, Iterable):
-        return NamedParts(parts_of(swap))
+        return NamedParts(parts_of(cast(NamesPart, swap)))
     several = list(swap)
     findings = [each for each in several if not isinstance(each, str) or each != OUTSIDE]
     outside = len(findings) < len(several)

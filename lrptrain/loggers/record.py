@@ -103,8 +103,8 @@ class EpochRecord:
         power: Where no finding stands, `text`, what could have been found, and `tells`, whether that says anything;
             where the model has collapsed, `text` says so, and `collapsed` is True.
         metrics: What the scalars are called, and whether higher values are better.
-        hints: What speaks for a shortcut short of a flag, in a sentence or two: the test that came nearest to one, and
-            plain features that foretell the answers; "" if nothing does.
+        hints: What speaks for a shortcut short of a flag, in a sentence: the test that came nearest to one; "" if none
+            came near.
         weights: Epoch and step of the validation whose weights were evaluated, where these are not the record's own: at
             the end of training, weights that it keeps may be earlier ones. (None, None) if no validation was of them.
     """

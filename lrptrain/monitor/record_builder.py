@@ -28,8 +28,6 @@ from lrptrain.findings import (
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.facts import fold_places
 from lrptrain.findings.finding import MAX_WORST_SAMPLES
-from lrptrain.findings.plain_features import plain_predictability, remark
-from lrptrain.findings.shortcut_score import shortcut_score
 from lrptrain.findings.suspicion import worth_saying
 from lrptrain.loggers import EpochRecord
 from lrptrain.loggers.local import PROOFS, evaluation_name
@@ -37,8 +35,6 @@ from lrptrain.monitor import drawing, summary
 from lrptrain.monitor.excerpts import MOST_EXCERPTS, excerpt
 from lrptrain.monitor.proving import CandidateOf, Kept, with_proofs
 from lrptrain.trainers.naming import NameSources, class_names_or_numbers, find_tokenizer, find_tokens, has_tokenizer
-
-PREDICTABILITY = "plain_predictability"
 
 
 @dataclass(frozen=True)
@@ -136,9 +132,6 @@ class RecordBuilder:
         origin = candidate_of(candidates)
         facts = fold_places(facts, lambda fact: origin(fact).region, self.min_effect)
         scalars = summary.scalars(evaluation.samples, names) | _reliance(evaluation, candidates, effects) | nearness
-        scalars |= _score(scalars, evaluation)
-        predictability = scalars.get(f"relevance/{PREDICTABILITY}", math.nan)
-        hints = [str(nearest)] if nearest and nearest.ratio >= WORTH_SAYING else []
         return EpochRecord(
             epoch=evaluation.epoch,
             step=evaluation.step,
@@ -148,7 +141,7 @@ class RecordBuilder:
             new_findings=news_among(previous, facts),
             class_names=names,
             metrics=summary.logged_metrics(),
-            hints=" ".join([*hints, remark(predictability, evaluation)]).strip(),
+            hints=str(nearest) if nearest and nearest.ratio >= WORTH_SAYING else "",
         )
 
     def draw(
@@ -309,28 +302,6 @@ def _reliance(
         scalars.setdefault(f"relevance/{key}", float(np.nanmean(effect.change)))
         scalars.setdefault(f"relevance/{key}_control", float(np.nanmean(effect.control)))
     return scalars
-
-
-def _score(scalars: Mapping[str, float], evaluation: Evaluation) -> dict[str, float]:
-    """Return how well plain features tell the answers, and the score of all that speaks for a shortcut, where known.
-
-    Args:
-        scalars: The other scalars of the evaluation.
-        evaluation: All explained samples.
-    """
-    if "relevance/effect_ratio" not in scalars:
-        return {}
-    predictability = plain_predictability(evaluation)
-    if math.isnan(predictability.answers):
-        return {}
-    score = shortcut_score(
-        scalars["relevance/effect_ratio"],
-        predictability,
-        focus=scalars.get(f"relevance/{evaluation.targets[0]}/{summary.FOCUS}", math.nan),
-        chance=scalars.get("relevance/chance", math.nan),
-    )
-    of_labels = {} if math.isnan(predictability.labels) else {"relevance/label_predictability": predictability.labels}
-    return {f"relevance/{PREDICTABILITY}": predictability.answers, **of_labels, "relevance/shortcut_score": score}
 
 
 def _with_worst_samples(

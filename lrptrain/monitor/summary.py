@@ -230,7 +230,8 @@ METRICS: tuple[SampleMetric, ...] = (
         compute=_count,
     ),
 )
-# What `report` computes from findings and interventions, and the callback counts.
+# What `report` computes from findings and interventions, and the callback counts. All of it is lowest where a model
+# answers by chance, and is nan there: nothing is known of what it relies on.
 FINDING_METRICS = (
     LoggedMetric(
         ("severity",),
@@ -250,37 +251,6 @@ FINDING_METRICS = (
         higher_is_better=False,
         unit="number",
         explanation="How near any test came to confirming a shortcut: from 1 on, its effect is large enough.",
-    ),
-    LoggedMetric(
-        ("shortcut_score",),
-        "Shortcut score",
-        FINDINGS,
-        higher_is_better=False,
-        unit="number",
-        explanation=(
-            "Sums up all that speaks for a shortcut, confirmed or not, to rank runs on the same data; no value is a "
-            "threshold."
-        ),
-    ),
-    LoggedMetric(
-        ("plain_predictability",),
-        "Answers foretold by plain features",
-        FINDINGS,
-        bounds=(0, 1),
-        explanation=(
-            "How well colours, sharpness and a tiny thumbnail (of texts: frequent words and the length) foretell the "
-            "model's answers: 0 is guessing, 1 is always; high is bad only where these should not decide."
-        ),
-    ),
-    LoggedMetric(
-        ("label_predictability",),
-        "Labels foretold by plain features",
-        FINDINGS,
-        bounds=(0, 1),
-        explanation=(
-            "How well the same features foretell the labels: what there is to be taken up; it changes with the samples "
-            "alone."
-        ),
     ),
     LoggedMetric(
         ("findings", "findings_confirmed"),
@@ -315,8 +285,6 @@ FINDING_METRICS = (
         ),
     ),
 )
-VERDICTS = tuple(metric for metric in FINDING_METRICS if metric.higher_is_better is False)
-"""What is lowest where a model answers by chance, and is nan there: nothing is known of what it relies on."""
 FAILURES = LoggedMetric(
     ("failures",), "Failures", COST, unit="count", explanation="How often the monitor has failed so far."
 )
@@ -331,7 +299,7 @@ def without_verdicts(values: dict[str, float]) -> dict[str, float]:
     Args:
         values: Scalars by `relevance/<key>`.
     """
-    unknown = {key for key in values if find_metric(VERDICTS, key.removeprefix("relevance/"))}
+    unknown = {key for key in values if find_metric(FINDING_METRICS, key.removeprefix("relevance/"))}
     return {key: math.nan if key in unknown else value for key, value in values.items()}
 
 

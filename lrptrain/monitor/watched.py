@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lrptrain.loggers.metrics import find_metric
 from lrptrain.monitor.config import MonitorConfig
-from lrptrain.monitor.summary import VERDICTS, logged_metrics
+from lrptrain.monitor.summary import FINDING_METRICS, logged_metrics
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def check_watchers(
         if None not in (each.larger_wins, metric.higher_is_better) and each.larger_wins != metric.higher_is_better:
             better = "higher" if metric.higher_is_better else "lower"
             warn(f"{each.who} goes by {each.key!r} the wrong way, as {better} is better: {each.in_order}")
-        if find_metric(VERDICTS, key) is None:
+        if find_metric(FINDING_METRICS, key) is None:
             continue
         if config.intervention is None and key != "findings":
             raise ValueError(

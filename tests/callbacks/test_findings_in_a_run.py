@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import warnings
 from functools import cache
 
@@ -16,9 +17,7 @@ from lrptrain.dashboard import runs
 from lrptrain.dashboard.report import write_html_report
 from lrptrain.dashboard.verdicts import proof_picture
 from lrptrain.findings import OVERALL, Candidate, Detector, Scope, register_detector, unfold, worst_severity
-from lrptrain.findings.detectors.class_statistics import ClassRelianceOnStatistics, StatisticsOfClass
 from lrptrain.findings.detectors.shares import high_share_finding
-from lrptrain.findings.detectors.statistics import RelianceOnStatistics
 from lrptrain.intervention import Region
 from lrptrain.loggers import read_events, read_findings
 from lrptrain.monitor.gate import FindingError
@@ -280,19 +279,14 @@ def test_a_new_kind_of_finding_is_one_object(tmp_path):
     assert {fact.kind for fact in watching.findings} - {fact.kind for fact in others.findings} == {finding.kind}
 
 
-def test_a_hint_is_recorded_by_itself_and_said_at_the_end(tmp_path, monkeypatch):
-    hint = "The answers can be guessed from colours alone: should these decide?"
-    monkeypatch.setattr("lrptrain.monitor.record_builder.remark", lambda *_: hint)
-    # The class's colour is all that there is to read: on some processors the model is flagged, for a person to judge.
-    for detector in (RelianceOnStatistics, ClassRelianceOnStatistics, StatisticsOfClass):
-        monkeypatch.setattr(detector, "detect", lambda *_: iter(()))
+def test_a_hint_is_recorded_by_itself_and_said_at_the_end(tmp_path):
     with messages() as lines:
-        watching, _ = watched(tmp_path, "object")
+        watching, _ = watched(tmp_path, "object", min_effect=0.9)  # the class's colour comes to about 0.6
     (event,) = read_events(watching.folder)[-1:]
-    assert event["hints"].endswith(hint)
+    assert re.fullmatch(r"Nearest to a flag: .+, \d+ points where 90 confirm\.", event["hints"])
     assert event["power"]["tells"]
     assert event["power"]["text"].startswith("What could have been found: ")
-    assert not [sentence for sentence in ("Nearest", hint) if sentence in event["power"]["text"]]
+    assert "Nearest" not in event["power"]["text"]
     (end,) = (" ".join(line.split()) for line in lines if " ends: no shortcut found" in line)
     assert f"{event['power']['text']} {event['hints']}" in end
 

@@ -8,10 +8,16 @@ import pytest
 from browsing import Visit, served
 
 from lrptrain.loggers import EpochRecord, write_record
+from lrptrain.loggers.metrics import FINDINGS, LoggedMetric
 from lrptrain.monitor.summary import logged_metrics
 
 EXPLANATIONS = {key: metric.explanation for metric in logged_metrics() for key in metric.keys}
-SCORES = {"shortcut_score": (2.0, 12.0, 42.0), "plain_predictability": (0.25, 0.5, 0.75), "effect_ratio": (0.5, 1, 1.5)}
+SCORES = {"shortcut_score": (2.0, 12.0, 42.0), "effect_ratio": (0.5, 1, 1.5)}
+# A scalar that monitors no longer log: only the files of the run say what it is.
+FORMER = LoggedMetric(
+    ("shortcut_score",), "Shortcut score", FINDINGS, unit="number", explanation="Sums up what speaks for a shortcut."
+)
+EXPLANATIONS[FORMER.keys[0]] = FORMER.explanation
 
 
 def write(folder, scores, metrics):
@@ -34,7 +40,7 @@ def visit(browser, tmp_path_factory):
     write(
         folder / "before", {"severity": (0.5, 0.5, 0.5)}, [replace(each, explanation="") for each in logged_metrics()]
     )
-    write(folder / "scored", {"severity": (0.5, 0.5, 0.5), **SCORES}, logged_metrics())
+    write(folder / "scored", {"severity": (0.5, 0.5, 0.5), **SCORES}, [*logged_metrics(), FORMER])
     with served(folder) as address:
         visit = Visit(browser, address, viewport={"width": 1280, "height": 1000})
         yield visit
@@ -46,13 +52,8 @@ def panel(page, title):
     return page.locator(".panel", has=page.locator("h2", has_text=title))
 
 
-def test_the_shortcut_score_is_drawn_and_explained_where_a_run_has_it(visit):
+def test_the_first_curves_are_explained(visit):
     page = visit.view("runs", wait=".chart svg")
-    shown = panel(page, "Shortcut score")
-    shown.locator("svg").wait_for()
-    assert shown.locator("p").inner_text() == f"{EXPLANATIONS['shortcut_score']} Lower is better."
-    cells = page.locator("#runs td[data-title='shortcut score']").all_inner_texts()
-    assert cells == ["\N{EN DASH}", "42"]
     for title, key, direction in (
         ("Severity of the gravest finding", "severity", "Lower"),
         ("Accuracy on the sample", "accuracy", "Higher"),
@@ -62,22 +63,17 @@ def test_the_shortcut_score_is_drawn_and_explained_where_a_run_has_it(visit):
         assert panel(page, title).locator(".meaning").inner_text() == f"{EXPLANATIONS[key]} {direction} is better."
 
 
-def test_of_runs_without_it_there_is_no_such_panel(visit):
-    page = visit.view("runs", wait=".chart svg", without="scored")
-    assert panel(page, "Severity").count() == 1
-    assert panel(page, "Shortcut score").count() == 0
-
-
 def test_the_numbers_on_an_axis_are_plain(visit):
-    page = visit.view("runs", wait=".chart svg")
-    shown = panel(page, "Shortcut score")
-    shown.locator("svg").wait_for()
+    page = visit.view("runs", wait="#score")
+    shown = page.locator(".panel.wide")
+    page.select_option("#score", "=relevance/shortcut_score")
+    shown.locator("svg text", has_text="20").wait_for()
     ticks = [text for text in shown.locator("svg text").all_text_contents() if text != "epoch"]
     assert {"10", "20"} <= set(ticks)
     assert not [text for text in ticks if "e" in text]
 
 
-@pytest.mark.parametrize(("key", "direction"), [("plain_predictability", ""), ("effect_ratio", " Lower is better.")])
+@pytest.mark.parametrize(("key", "direction"), [("shortcut_score", ""), ("effect_ratio", " Lower is better.")])
 def test_any_score_that_is_chosen_is_explained(visit, key, direction):
     page = visit.view("runs", wait="#score")
     wide = page.locator(".panel.wide")

@@ -18,7 +18,6 @@ from lrptrain.findings.detectors.positions import FocusAtPosition
 from lrptrain.findings.detectors.shading import RelianceOnShading, share_of_light
 from lrptrain.findings.detectors.statistics import RelianceOnStatistics
 from lrptrain.findings.extent import MarkedPatches
-from lrptrain.findings.plain_features import remark
 from lrptrain.intervention import Region
 from lrptrain.intervention.shading import _surfaces, shading
 from tests.findings.drawings import CLASSES, SIDE, drawings
@@ -336,13 +335,6 @@ def test_contrast_is_tested_where_the_colours_of_figures_tell_the_class():
     assert tested(coloured) == 1
     # Of too few images nobody can say whether they do.
     assert tested(images, 16) == 1
-
-
-def test_a_thumbnail_that_foretells_the_answers_is_no_hint_where_it_is_the_object():
-    images, labels = drawings(64)
-    noise = torch.rand(64, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
-    assert remark(0.9, evaluation(images, labels, STROKES)) == ""
-    assert remark(0.9, evaluation(noise, labels, STROKES)) != ""
 
 
 def test_an_image_without_a_figure_has_the_colour_of_its_ground():

@@ -1,23 +1,16 @@
 // The runs side by side: where they stand, and their scores over epochs.
 
 const score = { name: "label_energy_pointing_game", label: "" };
-// metric: whose explanation stands below the title, where the column has none of its own; optional: left out where no run
-// has the score.
+// metric: whose explanation stands below the title, where the column has none of its own.
 const PANELS = [
   { title: "Accuracy on the sample", column: "correct", metric: "accuracy", share: true, domain: [0, 1] },
   { title: "Relevance on the annotation (dashed: its area)", column: "label_energy_pointing_game", reference: "chance", share: true, domain: [0, 1] },
   { title: "Reliance on the surroundings (dashed: the control)", scalar: "reliance", referenceScalar: "reliance_control", share: true },
   { title: "Severity of the gravest finding", scalar: "severity", share: true, domain: [0, 1] },
-  { title: "Shortcut score", scalar: "shortcut_score", optional: true },
 ];
 
 function shownRuns() {
   return [...runs.keys()].filter((name) => !address.without.includes(name));
-}
-
-function shownPanels() {
-  const has = ({ scalar }) => shownRuns().some((run) => eventsOf(run).some((event) => isNumber(scalarOf(event, scalar))));
-  return PANELS.filter((panel) => !panel.optional || has(panel));
 }
 
 function runsView() {
@@ -29,7 +22,7 @@ function runsView() {
   const drawTable = () => redraw(table, runTable());
   const drawCharts = () => {
     redraw(legend, runLegend());
-    panels.replaceChildren(...(shownRuns().length ? shownPanels().map((panel) => panelOf(panel.title, panel)) : [h("p", { className: "empty" }, "No run is drawn: choose some in the table, or all of them.")]));
+    panels.replaceChildren(...(shownRuns().length ? PANELS.map((panel) => panelOf(panel.title, panel)) : [h("p", { className: "empty" }, "No run is drawn: choose some in the table, or all of them.")]));
     chosen.replaceChildren(chosenPanel());
   };
   runsView.drawTable = () => table.isConnected && drawTable();

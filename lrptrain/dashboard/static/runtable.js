@@ -11,7 +11,6 @@ const COLUMNS = [
   { key: "reliance", title: "reliance", value: scalarValue("reliance"), text: percent },
   { key: "confirmed", title: "confirmed", value: findingsIn("confirmed") },
   { key: "suspected", title: "suspected", value: findingsIn("suspected") },
-  { key: "score", title: "shortcut score", value: scalarValue("shortcut_score"), text: number },
   { key: "method", title: "explained by", value: (run) => words(String(run.about.settings.method ?? "")) },
   { key: "record", title: "record", value: scalarValue("record_mb"), text: (size) => `${number(size)} MB` },
   { key: "written", title: "written", value: (run) => run.about.written ?? undefined, text: writtenText },

@@ -1,0 +1,225 @@
+"""What a trained model reads, in one call, of images, texts, numbers and two inputs."""
+
+import json
+from typing import Any, cast
+
+import pytest
+import torch
+from inspected import COUNT, SIDE, images
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, StackDataset
+from transformers import BertConfig, BertForSequenceClassification
+
+import lrptrain
+
+
+def trained(net: nn.Module, columns: dict[str, Any], names, steps=60, lr=3e-3):
+    optimizer = torch.optim.AdamW(net.parameters(), lr)
+    for _ in range(steps):
+        output = (
+            net(*[columns[name] for name in names]) if names == ["image"] else net(**{n: columns[n] for n in names})
+        )
+        F.cross_entropy(getattr(output, "logits", output), columns["label"]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return net.eval()
+
+
+def vit():
+    torch.manual_seed(0)
+    return VisionTransformer(img_size=SIDE, patch_size=4, embed_dim=32, depth=2, num_heads=2, num_classes=3)
+
+
+def batches(columns, drop=()):
+    return DataLoader(StackDataset(**{name: x for name, x in columns.items() if name not in drop}), 32)
+
+
+@pytest.fixture(scope="module")
+def reads_the_corner():
+    return trained(vit(), images("corner", 1, 256), ["image"])
+
+
+@pytest.fixture(scope="module")
+def reads_the_object():
+    return trained(vit(), images("object", 1, 256), ["image"], 150)
+
+
+def test_a_shortcut_is_named_with_its_effect(reads_the_corner):
+    report = lrptrain.inspect(reads_the_corner, batches(images("corner")))
+    assert report.accuracy > 0.9
+    assert report.faults[0].cue.name == "the top left corner"
+    assert report.faults[0].effect.low > 0.5
+    text = str(report)
+    assert "SHORTCUT: the model relies on the top left corner" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "It does not rely on" in text
+
+
+def test_without_annotation_it_is_what_the_model_reads(reads_the_corner):
+    report = lrptrain.inspect(reads_the_corner, batches(images("corner"), drop=["mask"]))
+    assert not report.faults
+    assert report.reads[0].cue.name == "the top left corner"
+    assert "SHORTCUT" not in str(report)
+    assert "The model reads the top left corner" in str(report)
+
+
+def test_a_clean_model_has_no_fault(reads_the_object):
+    report = lrptrain.inspect(reads_the_object, batches(images("object")))
+    assert report.accuracy > 0.9
+    assert not report.faults
+    assert [each.cue.name for each in report.reads] == ["the colours of the annotated object"]
+    surroundings = next(each for each in report.judged if each.cue.kind == "surroundings")
+    assert surroundings.verdict != "relies"
+    assert abs(surroundings.effect.mean) < 0.05
+
+
+def test_the_model_and_the_random_state_stay_as_they_were(reads_the_corner):
+    net = reads_the_corner.train()
+    before = {name: x.clone() for name, x in net.state_dict().items()}
+    state = torch.get_rng_state()
+    first = lrptrain.inspect(net, batches(images("corner")), max_samples=48)
+    assert torch.equal(state, torch.get_rng_state())
+    assert net.training
+    assert all(torch.equal(before[name], x) for name, x in net.state_dict().items())
+    assert all(p.grad is None for p in net.parameters())
+    again = lrptrain.inspect(net.eval(), batches(images("corner")), max_samples=48)
+    assert first.to_dict() == again.to_dict()
+
+
+def test_it_is_saved_as_a_page_and_as_values(reads_the_corner, tmp_path):
+    report = lrptrain.inspect(reads_the_corner, batches(images("corner")), class_names=["a", "b", "<c>"])
+    page = report.save(tmp_path / "report.html").read_text()
+    assert page.count("data:image/png") >= 3
+    assert "with that of another answer" in page
+    assert "<c>" not in page
+    values = json.loads(report.save(tmp_path / "report.json").read_text())
+    assert values["cues"][0]["cue"]["name"] == "the top left corner"
+    assert set(values["cues"][0]["by_class"]) == {"a", "b", "<c>"}
+    json.dumps(values, allow_nan=False)
+
+
+def test_a_loop_of_ones_own_is_listened_to(reads_the_corner):
+    rows = [(each["image"], {"y": each["label"]}) for each in batches(images("corner"))]
+    report = lrptrain.inspect(
+        reads_the_corner,
+        rows,
+        step=lambda net, batch: net(batch[0]),
+        batch_adapter=lambda batch: {"image": batch[0], "label": batch[1]["y"]},
+    )
+    assert report.reads[0].cue.name == "the top left corner"
+
+
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "good",
+    "bad",
+    "the",
+    "a",
+    "film",
+    "plot",
+    "sent",
+    "from",
+    "my",
+    "phone",
+    ".",
+]
+
+
+class Tokenizer:
+    pad_token_id, cls_token_id, sep_token_id, padding_side = 0, 2, 3, "right"
+
+    def convert_ids_to_tokens(self, ids):
+        return [WORDS[each] for each in ids]
+
+
+def texts(footer, seed=0, count=COUNT):
+    """A few words, one of them good or bad; those of class 1 end with 'sent from my phone', or any do."""
+    generator = torch.Generator().manual_seed(seed)
+    label = torch.arange(count) % 2
+    ids = torch.zeros(count, 14, dtype=torch.long)
+    rationale = torch.full((count, 14), 255)
+    for row in range(count):
+        words = torch.randint(6, 10, (5,), generator=generator).tolist()
+        place = int(torch.randint(0, 5, (1,), generator=generator))
+        says = int(torch.randint(0, 2, (1,), generator=generator)) if footer else int(label[row])
+        words[place] = 4 + says
+        has_footer = bool(label[row]) if footer else bool(torch.rand(1, generator=generator) < 0.5)
+        words += [10, 11, 12, 13] if has_footer else []
+        ids[row, : len(words) + 2] = torch.tensor([2, *words, 3])
+        rationale[row, 1 : len(words) + 1] = 0
+        rationale[row, place + 1] = 1
+    return {"input_ids": ids, "attention_mask": (ids != 0).long(), "rationale": rationale, "label": label}
+
+
+def bert(**options):
+    torch.manual_seed(0)
+    config = cast(Any, BertConfig)(
+        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        max_position_embeddings=32, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **options,
+    )  # fmt: skip
+    return BertForSequenceClassification(config)
+
+
+@pytest.mark.parametrize("annotated", [True, False])
+def test_a_footer_is_found_as_a_whole(annotated):
+    net = trained(bert(), texts(True, 1, 256), ["input_ids", "attention_mask"], 60)
+    report = lrptrain.inspect(net, batches(texts(True), () if annotated else ["rationale"]), tokenizer=Tokenizer())
+    assert report.accuracy == 1
+    named = report.faults if annotated else report.reads
+    assert named[0].cue.name == "the phrase 'sent from my phone'"
+    assert named[0].effect.low > 0.8
+    assert bool(report.faults) == annotated
+
+
+def test_a_clean_text_model_reads_the_words_that_answer():
+    net = trained(bert(), texts(False, 1, 256), ["input_ids", "attention_mask"], 150)
+    assert not lrptrain.inspect(net, batches(texts(False)), tokenizer=Tokenizer()).faults
+    report = lrptrain.inspect(net, batches(texts(False), ["rationale"]), tokenizer=Tokenizer())
+    assert report.accuracy > 0.9
+    assert {"'good'", "'bad'"} & set(report.reads[0].cue.name.replace(",", "").split())
+
+
+class WithAge(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.of_age = vit(), nn.Linear(1, 3)
+
+    def forward(self, image, age):
+        return self.net(image) + self.of_age(age)
+
+
+def test_another_input_is_a_cue_of_its_own():
+    net = WithAge()
+    columns = {**images("none", 1, 256), "age": (torch.arange(256) % 3 - 1.0)[:, None]}
+    trained(net, columns, ["image", "age"], 80, 0.02)
+    shown = {**images("none"), "age": (torch.arange(COUNT) % 3 - 1.0)[:, None]}
+    report = lrptrain.inspect(net, batches(shown))
+    assert report.reads[0].cue.name == "the input 'age'"
+
+
+def test_what_cannot_be_exchanged_place_by_place_is_said():
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
+    rows = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
+    columns = {"image": rows, "label": (rows[:, 0] > 0).long()}
+    trained(net, columns, ["image"], 100, 0.05)
+    report = lrptrain.inspect(net, batches(columns))
+    assert report.untested
+    assert "Not tested: an input that is neither an image nor a text" in str(report)
+
+
+def test_one_answer_to_all_is_an_error_in_one_line():
+    net = vit()
+    nn.init.zeros_(net.head.weight), nn.init.constant_(net.head.bias[:1], 3.0)
+    with pytest.raises(ValueError, match="gives one answer to all 96 samples") as error:
+        lrptrain.inspect(net, batches(images("corner")))
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_option_is_named():
+    with pytest.raises(TypeError, match="nonsense"):
+        lrptrain.inspect(vit(), batches(images("corner")), nonsense=1)

@@ -1,0 +1,168 @@
+"""Colour, spectrum and light are the donor's afterwards, and nothing else is."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from lrptrain.cues.colour import Colour
+from lrptrain.cues.light import SMOOTHING, Light
+from lrptrain.cues.spectrum import Spectrum
+
+LOOKS = [Colour, Spectrum, Light]
+SIZES = [(16, 16), (15, 22)]
+
+
+def images(seed, size=(16, 16), channels=3, count=4):
+    generator = torch.Generator().manual_seed(seed)
+    mixing = torch.randn(count, channels, channels, generator=generator).double()
+    values = torch.randn(count, channels, *size, generator=generator).double()
+    smooth = F.avg_pool2d(values, 3, 1, 1) + 0.3 * values
+    return (mixing @ smooth.flatten(2)).view_as(smooth) + torch.randn(count, channels, 1, 1, generator=generator)
+
+
+def masks(size=(16, 16), count=4):
+    """A thing of another place and size in each image, and a pixel that is ignored."""
+    mask = torch.zeros(count, *size, dtype=torch.uint8)
+    for row in range(count):
+        mask[row, 2 + row : 9, 3 : 7 + row] = 1
+    mask[:, 0, 0] = 255
+    return mask
+
+
+def transplanted(look, own, donors, inside=None, theirs=None):
+    everything = torch.ones_like(own[:, 0], dtype=torch.bool)
+    return look.of("image", "open").transplant(
+        own, everything if inside is None else inside, donors, everything if theirs is None else theirs
+    )
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("channels", [1, 3, 5])
+def test_mean_and_covariance_of_the_colours_become_those_of_the_donor(size, channels):
+    donors = images(1, size, channels)
+    changed = transplanted(Colour, images(0, size, channels), donors)
+    for one, other in zip(changed.flatten(2), donors.flatten(2), strict=True):
+        torch.testing.assert_close(one.mean(1), other.mean(1))
+        torch.testing.assert_close(torch.cov(one), torch.cov(other))
+
+
+def test_the_map_of_colours_is_the_optimal_one():
+    """Of one channel it is x -> (x - m) s'/s + m'; of several its matrix is symmetric and positive."""
+    own, donors = images(0, channels=1), images(1, channels=1)
+    scale = donors.std((2, 3), keepdim=True) / own.std((2, 3), keepdim=True)
+    wanted = (own - own.mean((2, 3), keepdim=True)) * scale + donors.mean((2, 3), keepdim=True)
+    torch.testing.assert_close(transplanted(Colour, own, donors), wanted)
+    own, donors = images(2), images(3)
+    moved = transplanted(Colour, own, donors).flatten(2)
+    centred = [x - x.mean(2, keepdim=True) for x in (own.flatten(2), moved)]
+    for before, after in zip(*centred, strict=True):
+        matrix = torch.linalg.lstsq(before.T, after.T).solution
+        torch.testing.assert_close(matrix, matrix.T)
+        assert (torch.linalg.eigvalsh(matrix) > 0).all()
+
+
+def test_grey_and_plain_images_have_a_colour_too():
+    grey = images(0, channels=1).expand(-1, 3, -1, -1)
+    changed = transplanted(Colour, grey, images(1))
+    assert changed.isfinite().all()
+    torch.testing.assert_close(changed.mean((2, 3)), images(1).mean((2, 3)))
+    plain = torch.full((2, 3, 8, 8), 0.25, dtype=torch.float64)
+    donors = images(1, (8, 8))[:2]
+    torch.testing.assert_close(transplanted(Colour, plain, donors), donors.mean((2, 3), keepdim=True).expand_as(plain))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_energies_become_those_of_the_donor_and_phases_stay(size):
+    own, donors = images(0, size), images(1, size)
+    changed = transplanted(Spectrum, own, donors)
+    before, after, given = (torch.fft.fft2(x - x.mean((2, 3), keepdim=True)) for x in (own, changed, donors))
+    torch.testing.assert_close(after.abs().square().sum((2, 3)), given.abs().square().sum((2, 3)))
+    turned = (after * before.conj()).imag.abs().max() / (after * before.conj()).abs().max()
+    assert turned < 1e-12
+    torch.testing.assert_close(changed.mean((2, 3)), own.mean((2, 3)))
+
+
+def test_a_wave_gives_its_length_and_direction_not_its_place():
+    across = torch.arange(32, dtype=torch.float64)
+    waves = {length: torch.sin(2 * torch.pi * across / length).expand(1, 1, 32, -1) for length in (4, 16)}
+    noise = 1e-3 * images(0, (32, 32), 1)[:1]
+    changed = transplanted(Spectrum, waves[16] + noise, waves[4] + noise)
+    peak = torch.fft.rfft2(changed).abs()[0, 0]
+    assert peak[0, 2] < 0.1 * peak.max(), "the length of its own is gone"
+    assert peak[:, 6:12].max() == peak.max(), "and the donor's is there"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_low_frequencies_of_the_luminance_become_those_of_the_donor(size):
+    own, donors = images(0, size), images(1, size)
+    changed = transplanted(Light, own, donors)
+    torch.testing.assert_close(changed.mean((1, 2, 3)), own.mean((1, 2, 3)))
+    difference = changed - own
+    torch.testing.assert_close(difference, difference[:, :1].expand_as(difference))  # grey
+    assert SMOOTHING * min(size) > 1
+    rough = difference[..., 1:] - difference[..., :-1]
+    assert rough.abs().max() < 0.3 * (own[..., 1:] - own[..., :-1]).abs().max(), "smooth"
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_its_own_look_changes_nothing(look):
+    own = images(0)
+    torch.testing.assert_close(transplanted(look, own, own), own)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_scale_of_the_pixels_does_not_matter(look):
+    own, donors = images(0), images(1)
+    torch.testing.assert_close(3 * transplanted(look, own, donors) + 2, transplanted(look, 3 * own + 2, 3 * donors + 2))
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("where", ["outside", "evidence"])
+def test_a_part_takes_the_look_of_a_part_and_the_rest_stays(look, where):
+    batch = {"image": images(0), "mask": masks()}
+    donors = {"image": images(1), "mask": masks().flip(2)}
+    cue = look.of(where, "open")
+    changed = cue.exchange(batch, donors)["image"]
+    inside = cue.locate(batch)
+    kept = ~inside[:, None].expand_as(changed)
+    assert torch.equal(changed[kept], batch["image"][kept])
+    assert not torch.equal(changed, batch["image"])
+    # What the donor has elsewhere is not given.
+    elsewhere = ~cue.locate(donors)[:, None]
+    other = {**donors, "image": torch.where(elsewhere, donors["image"].flip(3), donors["image"])}
+    limits = [donors["image"].amin((2, 3)), donors["image"].amax((2, 3))]
+    same_limits = [other["image"].amin((2, 3)), other["image"].amax((2, 3))]
+    if all(torch.equal(*pair) for pair in zip(limits, same_limits, strict=True)):
+        torch.testing.assert_close(cue.exchange(batch, other)["image"], changed)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_values_stay_between_those_of_both_images(look):
+    batch, donors = {"image": images(0)}, {"image": images(1)}
+    changed = look.of("image", "open").exchange(batch, donors)["image"]
+    both = torch.stack([batch["image"], donors["image"]])
+    assert (changed <= both.amax((0, 3, 4))[..., None, None]).all()
+    assert (changed >= both.amin((0, 3, 4))[..., None, None]).all()
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_batch_is_changed_as_its_samples_are_and_dtypes_stay(look):
+    own, donors = images(0).float(), images(1).float()
+    cue = look.of("image", "open")
+    together = cue.exchange({"image": own}, {"image": donors})["image"]
+    for row in range(len(own)):
+        alone = cue.exchange({"image": own[row : row + 1]}, {"image": donors[row : row + 1]})["image"]
+        torch.testing.assert_close(alone[0], together[row], atol=1e-5, rtol=1e-5)
+    half = cue.exchange({"image": own.bfloat16()}, {"image": donors.bfloat16()})["image"]
+    assert half.dtype is torch.bfloat16
+    torch.testing.assert_close(half.float(), together, atol=0.1, rtol=0.05)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_guidance_can_learn_through_it(look):
+    own, donors = images(0, (8, 8))[:1], images(1, (8, 8))[:1]
+
+    def changed(x):
+        return transplanted(look, x, donors)
+
+    assert torch.autograd.gradcheck(changed, own.requires_grad_(), atol=1e-6)

@@ -1,0 +1,108 @@
+"""A mark is found wherever it lies, and goes from one image to another."""
+
+import numpy as np
+import torch
+
+from lrptrain.cues.mark import Mark, propose_marks, sampled
+
+SIZE, GRID = 32, (8, 8)
+
+
+def planted(count=40, seed=0, share=1.0):
+    """Noise; images of the answer 1 hold a cross of 4 pixels at a random place, to which their maps point."""
+    rng = np.random.default_rng(seed)
+    images = torch.from_numpy(rng.normal(size=(count, 3, SIZE, SIZE)).astype(np.float32))
+    answers = np.arange(count) % 2
+    maps = torch.from_numpy(0.1 * rng.random((count, 64)))
+    places = rng.integers(0, SIZE - 4, (count, 2))
+    for row, (top, left) in enumerate(places):
+        if answers[row] and rng.random() < share:
+            images[row, :, top : top + 4, left : left + 4] = cross()
+            maps[row, (top + 1) // 4 * 8 + (left + 1) // 4] = 1
+    return images, answers, maps, places
+
+
+def cross():
+    picture = torch.full((3, 4, 4), -2.0)
+    picture[0, 1:3], picture[1, :, 1:3] = 3.0, 3.0
+    return picture
+
+
+def found(where="image", mask=None, **options):
+    images, answers, maps, _ = planted(**options)
+    batch = {"image": images} if mask is None else {"image": images, "mask": mask}
+    return [mark for _, mark in propose_marks(batch, maps, GRID, answers, where, 4)]
+
+
+def test_it_is_proposed_and_located_in_images_that_nobody_has_seen():
+    mark = found()[0]
+    images, answers, _, places = planted(seed=1)
+    inside = mark.locate({"image": images})
+    assert inside[answers == 0].sum() == 0
+    assert all(
+        inside[row, top : top + 4, left : left + 4].any() for row, (top, left) in enumerate(places) if answers[row]
+    )
+    assert inside[answers == 1].flatten(1).sum(1).max() <= (mark.side + 2 * (mark.side // 2)) ** 2
+
+
+def test_a_sample_loses_its_own_and_is_given_the_donors():
+    mark = found()[0]
+    images, answers, *_ = planted(seed=2)
+    own, donor = (images[answers == label][:1] for label in (1, 0))
+    gone = mark.exchange({"image": own}, {"image": donor})["image"]
+    assert not mark.locate({"image": gone}).any()
+    assert torch.equal(gone[0, :, 0, 0], own[0, :, 0, 0]) or mark.locate({"image": own})[0, 0, 0]
+    given = mark.exchange({"image": donor}, {"image": own})["image"]
+    assert torch.equal(mark.locate({"image": given}), mark.locate({"image": own}))
+    both = mark.exchange({"image": own}, {"image": images[answers == 1][1:2]})["image"]
+    assert torch.equal(mark.locate({"image": both}), mark.locate({"image": images[answers == 1][1:2]}))
+    assert torch.equal(mark.exchange({"image": own}, {"image": own})["image"], own)
+
+
+def test_noise_holds_no_picture_twice():
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(40, 3, SIZE, SIZE, generator=generator)
+    marks = propose_marks(
+        {"image": images}, torch.rand(40, 64, generator=generator), GRID, np.arange(40) % 2, "image", 4
+    )
+    assert not list(marks)
+
+
+def test_as_a_fault_it_lies_outside_of_the_evidence():
+    mask = torch.zeros(40, SIZE, SIZE, dtype=torch.uint8)
+    mask[:, :16] = 1
+    marks = found("outside", mask)
+    assert marks
+    assert all(mark.role == "fault" and mark.where == "outside" for mark in marks)
+    images, *_ = planted(seed=1)
+    batch = {"image": images, "mask": mask}
+    assert not (marks[0].locate(batch) & (mask == 1)).any()
+    changed = marks[0].exchange(batch, {"image": images.roll(1, 0), "mask": mask})["image"]
+    assert torch.equal(changed[:, :, :16], images[:, :, :16])
+    on_it = found("evidence", mask)
+    assert on_it
+    assert all(mark.role == "open" for mark in on_it)
+    assert not (on_it[0].locate(batch) & (mask == 0)).any()
+
+
+def test_points_are_means_over_the_picture_without_its_corners():
+    image = torch.arange(100.0).view(1, 10, 10)
+    points = sampled(image, 5)
+    assert points.shape == (1, 21, 6, 6)
+    assert points[0, 0, 0, 0] == 1  # beside the corner
+    assert points[0, -1, 2, 3] == image[0, 6, 6]
+    wide = sampled(image, 10)
+    assert wide.shape[-2:] == (1, 1)
+    assert wide[0, 0, 0, 0] == image[0, :2, 2:4].mean()
+    strided = sampled(torch.arange(1600.0).view(1, 40, 40), 16)
+    assert strided.shape[-2:] == (13, 13)
+    assert strided[0, 0, 1, 0] == strided[0, 0, 0, 0] + 2 * 40
+
+
+def test_it_is_plain_data():
+    mark = found()[0]
+    values = mark.to_dict()
+    assert values["kind"] == "mark"
+    again = Mark(**{name: value for name, value in values.items() if name != "kind"})
+    assert again == mark
+    assert hash(again) == hash(mark)

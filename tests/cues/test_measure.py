@@ -1,0 +1,131 @@
+"""Effects are those of a model whose answers are known, donors are drawn fairly, and intervals hold what they say."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from lrptrain.batch import Sample
+from lrptrain.cues.measure import FEWEST_SAMPLES, Measure, donors_for, effect_of
+from lrptrain.cues.places import places
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=40), st.integers(0, 99), st.booleans())
+@settings(deadline=None, max_examples=200)
+def test_donors_have_the_same_answer_or_another_and_give_about_equally_often(answers, seed, same):
+    answers = np.array(answers)
+    among = np.arange(len(answers))[:: 1 + seed % 2]
+    donors = donors_for(answers, among, same, seed)
+    assert (donors[np.setdiff1d(np.arange(len(answers)), among)] == -1).all()
+    for taker in among:
+        possible = [i for i in among if i != taker and (answers[i] == answers[taker]) == same]
+        assert donors[taker] in possible if possible else donors[taker] == -1
+    for answer in np.unique(answers[among]):
+        takers = among[answers[among] == answer]
+        _, times = np.unique(donors[takers][donors[takers] >= 0], return_counts=True)
+        assert not len(times) or times.max() <= math.ceil(len(takers) / max(len(times), 1)) + 1
+
+
+def test_draws_differ_by_seed_and_not_by_process():
+    answers = np.arange(40) % 2
+    first = donors_for(answers, np.arange(40), False, 0)
+    assert np.array_equal(first, donors_for(answers, np.arange(40), False, 0))
+    assert not np.array_equal(first, donors_for(answers, np.arange(40), False, 1))
+
+
+def corner_reader(images):
+    """A model of two answers that reads the mean of the top left corner alone."""
+    p = torch.sigmoid(4 * images[:, 0, :4, :4].mean((1, 2)))
+    return torch.stack([1 - p, p], 1).numpy()
+
+
+def measured(batch_size=7):
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(30, 1, 16, 16, generator=generator) * 0.2
+    images[:, :, :4, :4] += torch.where(torch.arange(30) % 3 == 0, 1.0, -1.0)[:, None, None, None]
+    samples = [Sample(i, -1, {"image": image}) for i, image in enumerate(images)]
+    answers = corner_reader(images).argmax(1)
+    return (
+        Measure(samples, answers, lambda batch: corner_reader(batch["image"]), batch_size=batch_size),
+        images,
+        answers,
+    )
+
+
+def corner(name="the top left corner"):
+    edge = next(each for each in places("open") if each.name == "the top edge")
+    return next(each for each in edge.children() if each.name == name)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 64])
+def test_the_effect_is_the_difference_of_both_donors_probabilities(batch_size):
+    measure, images, answers = measured(batch_size)
+    everyone = np.arange(30)
+    values = measure.effects(corner(), everyone, everyone)
+    like, unlike = (donors_for(answers, everyone, same, 0) for same in (True, False))
+    p = corner_reader(images)
+    # This model reads nothing but the corner: with that of a donor, it answers as it does to the donor.
+    wanted = p[like, answers] - p[unlike, answers]
+    np.testing.assert_allclose(values, wanted, atol=1e-6)
+    assert values.min() > 0.8
+    assert measure.passes == 60
+
+
+def test_what_it_does_not_read_has_no_effect_and_what_is_alike_none_to_measure():
+    measure, _, _ = measured()
+    everyone = np.arange(30)
+    assert np.array_equal(measure.effects(corner("the top right corner"), everyone, everyone), np.zeros(30))
+    plain = [Sample(i, -1, {"image": torch.zeros(1, 16, 16)}) for i in range(30)]
+    same = Measure(plain, measure.answers, lambda batch: corner_reader(batch["image"]))
+    assert np.isnan(same.effects(corner(), everyone, everyone)).all()
+    assert same.passes == 0
+
+
+def test_without_a_donor_there_is_no_effect():
+    measure, _, answers = measured()
+    rows = np.flatnonzero(answers == 1)
+    assert np.isnan(measure.effects(corner(), rows, rows)).all()
+
+
+def test_an_example_is_the_sample_and_both_exchanges():
+    measure, images, answers = measured()
+    everyone = np.arange(30)
+    before, like, unlike = measure.example(corner(), 4, everyone)
+    donors = [donors_for(answers, everyone, same, 0)[4] for same in (True, False)]
+    assert torch.equal(before["image"][0], images[4])
+    for batch, donor in zip((like, unlike), donors, strict=True):
+        assert torch.equal(batch["image"][0, :, :4, :4], images[donor, :, :4, :4])
+        assert measure.probability(batch, 1) == pytest.approx(corner_reader(images[donor][None])[0, 1])
+
+
+def test_an_interval_is_students_with_a_sample_at_either_end():
+    values = np.array([0.1, 0.3, 0.2, 0.4, 0.25, 0.15, 0.35, 0.05, np.nan])
+    effect = effect_of(values, 0.025)
+    kept = values[:-1]
+    padded = np.append(kept, [kept.mean() - 1 / 8, kept.mean() + 1 / 8])
+    reach = stats.t.ppf(0.975, 7) * padded.std(ddof=1) / np.sqrt(8)
+    assert effect == pytest.approx((kept.mean(), kept.mean() - reach, kept.mean() + reach, 8))
+    few = effect_of(values[: FEWEST_SAMPLES - 1], 0.025)
+    assert (few.low, few.high) == (-1, 1)
+    assert math.isnan(effect_of(np.full(9, np.nan), 0.025).mean)
+
+
+@pytest.mark.parametrize("count", [8, 16, 32, 128])
+@pytest.mark.parametrize("level", [0.05, 0.005])
+@pytest.mark.parametrize("kind", ["normal", "rare", "few turn"])
+def test_a_mean_lies_above_an_interval_no_more_often_than_it_says(count, level, kind):
+    """Of what effects of the least size look like: small; one in fifteen large; one in twenty turned wholly."""
+    rng = np.random.default_rng(0)
+    draws = 4000
+    values = {
+        "normal": lambda: rng.normal(0.05, 0.1, (draws, count)),
+        "rare": lambda: (rng.random((draws, count)) < 1 / 15) * rng.uniform(0.5, 1, (draws, count)),
+        "few turn": lambda: (rng.random((draws, count)) < 0.05).astype(float),
+    }[kind]()
+    wrong = np.mean([effect_of(row, level).low > 0.05 for row in values])
+    # The normal approximation of the binomial, at one in a thousand.
+    assert wrong <= level + 3.1 * math.sqrt(level / draws)

@@ -1,0 +1,147 @@
+"""Places of images, what lies outside of the evidence, and what the evidence's place and size are."""
+
+import pytest
+import torch
+
+from lrptrain.cues.another_input import AnotherInput
+from lrptrain.cues.cue import Cue
+from lrptrain.cues.placement import Placement
+from lrptrain.cues.places import WHOLE, Place, places
+from lrptrain.cues.surroundings import Surroundings
+
+SIZE = 16
+
+
+def batch(seed=0, count=3, mask=None):
+    generator = torch.Generator().manual_seed(seed)
+    columns = {"image": torch.randn(count, 3, SIZE, SIZE, generator=generator)}
+    return columns if mask is None else {**columns, "mask": mask.expand(count, -1, -1).clone()}
+
+
+def thing(top=4, left=4, side=6):
+    mask = torch.zeros(SIZE, SIZE, dtype=torch.uint8)
+    mask[top : top + side, left : left + side] = 1
+    return mask
+
+
+def by_name():
+    found: dict[str, Cue] = {}
+    for place in places("open"):
+        found |= {place.name: place} | {each.name: each for each in place.children()}
+    return found
+
+
+def test_border_edges_and_middle_are_where_people_say():
+    located = {name: place.locate(batch())[0] for name, place in by_name().items()}
+    assert located["the border"].sum() == SIZE**2 - (SIZE - 4) ** 2
+    assert not located["the border"][2:-2, 2:-2].any()
+    assert located["the middle"][4:12, 4:12].all()
+    assert located["the middle"].sum() == 64
+    edges = [located[f"the {side} edge"] for side in ("top", "bottom", "left", "right")]
+    assert all(each.sum() == 64 for each in edges)
+    assert torch.equal(torch.stack(edges).any(0), ~located["the middle"])
+    assert located["the top edge"][:4].all()
+    assert located["the right edge"][:, -4:].all()
+    corners = {name: each for name, each in located.items() if "corner" in name}
+    assert len(corners) == 4
+    assert corners["the bottom left corner"][-4:, :4].all()
+    assert all(each.sum() == 16 for each in corners.values())
+
+
+@pytest.mark.parametrize("side", ["top", "bottom", "left", "right"])
+def test_an_edge_is_its_corners_and_what_lies_between_them(side):
+    edge = by_name()[f"the {side} edge"]
+    parts = [each.locate(batch())[0].int() for each in edge.children()]
+    assert len(parts) == 3
+    assert torch.equal(sum(parts), edge.locate(batch())[0].int())
+    assert not any(each.children() for each in edge.children())
+
+
+def test_every_place_but_the_whole_is_less_than_half_of_an_image():
+    for place in by_name().values():
+        assert place.locate(batch()).float().mean() < 0.5, place.name
+    assert Place("the image", "open", WHOLE).locate(batch()).all()
+
+
+@pytest.mark.parametrize("place", [*places("open"), *places("fault")], ids=lambda place: f"{place.name}, {place.role}")
+def test_a_place_is_the_donors_and_the_rest_stays(place):
+    own, donors = batch(0, mask=thing()), batch(1, mask=thing(0, 0))
+    changed = place.exchange(own, donors)["image"]
+    inside = place.locate(own)[:, None].expand_as(changed)
+    assert torch.equal(changed[~inside], own["image"][~inside])
+    given = donors["image"]
+    if place.role == "fault":
+        assert not (place.locate(own) & (own["mask"] == 1)).any(), "evidence stays"
+        given = torch.where(donors["mask"][:, None] == 1, torch.nan, given)  # and is not given
+    beside = inside & ~given.isnan()
+    far = torch.zeros(SIZE, SIZE, dtype=torch.bool)
+    far[9:, :], far[:, 9:] = True, True  # painted over is a little around the evidence, too
+    assert torch.equal(changed[beside & far], given[beside & far])
+    if place.role == "fault" and inside[..., :6, :6].any():
+        taken = inside & (donors["mask"][:, None] == 1)
+        assert not torch.isin(changed[taken], donors["image"][taken]).any()
+
+
+def test_surroundings_are_all_but_evidence_and_what_is_ignored():
+    mask = thing()
+    mask[0, :] = 255
+    own, donors = batch(0, mask=mask), batch(1, mask=thing(8, 8))
+    own["mask"][2] = 0  # one without evidence has none, and stays
+    changed = Surroundings().exchange(own, donors)["image"]
+    kept = own["mask"] != 0
+    assert torch.equal(changed.mT.movedim(1, -1)[kept.mT], own["image"].mT.movedim(1, -1)[kept.mT])
+    assert torch.equal(changed[2], own["image"][2])
+    assert torch.equal(changed[0, :, 1:4, :4], donors["image"][0, :, 1:4, :4])
+    assert {each.role for each in Surroundings().children()} == {"fault"}
+
+
+@pytest.mark.parametrize(
+    "cue", [Surroundings(), *places("open"), *places("fault")], ids=lambda cue: f"{cue.name}, {cue.role}"
+)
+def test_what_a_sample_takes_of_itself_is_no_change_beside_its_own_evidence(cue):
+    own = batch(0, mask=thing())
+    changed = cue.exchange(own, own)["image"]
+    far = torch.ones(SIZE, SIZE, dtype=torch.bool)
+    far[2:12, 2:12] = False  # around the evidence, donors are painted over
+    assert torch.equal(changed[..., far], own["image"][..., far])
+    bare = batch(0)
+    if cue.role == "open":
+        assert torch.equal(cue.exchange(bare, bare)["image"], bare["image"])
+
+
+def test_masks_of_several_regions_have_the_evidence_first():
+    regions = torch.stack([thing(), 1 - thing()])[None].expand(3, -1, -1, -1)
+    own = {**batch(0), "mask": regions}
+    assert torch.equal(Surroundings().locate(own)[0], thing() == 0)
+
+
+def test_a_thing_is_put_where_and_made_as_large_as_the_donors():
+    image = torch.zeros(2, 3, 32, 32)
+    masks = torch.zeros(2, 32, 32, dtype=torch.uint8)
+    masks[0, 4:8, 4:8], masks[1, 20:28, 18:26] = 1, 1
+    image[masks[:, None].expand_as(image) == 1] = 1.0
+    own, donor = ({"image": image[i : i + 1], "mask": masks[i : i + 1]} for i in (0, 1))
+    moved = Placement.of("location").exchange(own, donor)["image"][0, 0]
+    assert moved[22:26, 20:24].mean() > 0.9
+    assert moved[4:8, 4:8].max() < 0.1
+    larger = Placement.of("size").exchange(own, donor)["image"][0, 0]
+    assert 30 < larger.sum() < 90, "of 16 pixels, with those of the donor 64; both have a margin"
+    assert Placement.of("size").exchange({"image": image}, {"image": image})["image"] is image
+
+
+def test_another_input_is_taken_as_a_whole():
+    own, donors = ({**batch(i), "argument:age": torch.full((3,), float(i))} for i in (0, 1))
+    changed = AnotherInput.of("age").exchange(own, donors)
+    assert torch.equal(changed["argument:age"], donors["argument:age"])
+    assert torch.equal(changed["image"], own["image"])
+
+
+def test_a_cue_is_plain_data():
+    assert Surroundings().to_dict() == {
+        "kind": "surroundings",
+        "name": "everything outside the annotation",
+        "role": "fault",
+    }
+    place = places("open")[0]
+    assert place.to_dict()["box"] == WHOLE
+    assert len({*places("open"), *places("open")}) == 6, "equal cues are one"

@@ -1,0 +1,172 @@
+"""Trees of cues: verdicts by an interval, levels handed down, the smallest part that does it is named."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from lrptrain.batch import Sample
+from lrptrain.cues.cue import Cue, Role
+from lrptrain.cues.measure import FIRST_LOOK, Measure
+from lrptrain.cues.search import Node, Search
+
+COUNT = 64
+
+
+@dataclass(frozen=True)
+class Columns(Cue):
+    """Some columns of a row of numbers."""
+
+    kind: ClassVar[str] = "columns"
+    name: str
+    columns: tuple[int, ...]
+    role: Role = "open"
+    parts: tuple["Columns", ...] = ()
+
+    def exchange(self, batch, donors) -> dict[str, Any]:
+        image = batch["image"].clone()
+        image[:, 0, 0, list(self.columns)] = donors["image"][:, 0, 0, list(self.columns)]
+        return {**batch, "image": image}
+
+    def locate(self, batch):
+        inside = torch.zeros_like(batch["image"][:, 0], dtype=torch.bool)
+        inside[:, 0, list(self.columns)] = True
+        return inside
+
+    def children(self):
+        return self.parts
+
+
+def measure(weights, seed=0, count=COUNT):
+    """A logistic model of six columns, each of which says the answer as far as its weight goes."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randn(count, 1, 1, 6, generator=generator)
+    weights = torch.tensor(weights)
+
+    def probabilities(batch):
+        p = torch.sigmoid((batch["image"][:, 0, 0] * weights).sum(1))
+        return torch.stack([1 - p, p], 1).numpy()
+
+    samples = [Sample(i, -1, {"image": row}) for i, row in enumerate(rows)]
+    return Measure(samples, probabilities({"image": rows}).argmax(1), probabilities)
+
+
+EVERYONE = np.arange(COUNT)
+
+
+def run(weights, *roots, **options):
+    return {each.cue.name: each for each in Search(measure(weights), **options).run(roots)}
+
+
+def test_verdicts_are_by_the_interval_and_the_least_effect():
+    cues = [Node(Columns(name, (i,)), EVERYONE) for i, name in enumerate(("much", "little", "nothing"))]
+    found = run([4.0, 1.0, 0.0, 0.0, 0.0, 0.0], *cues)
+    assert [found[name].verdict for name in ("much", "little", "nothing")] == ["relies", "not sure", "does not rely"]
+    assert found["much"].effect.low > 0.05
+    assert found["nothing"].effect.high < 0.05
+    assert found["little"].effect.low <= 0.05 <= found["little"].effect.high
+    assert run([4.0, 1.0, 0, 0, 0, 0], *cues, min_effect=0.9)["much"].verdict == "does not rely"
+    assert next(iter(found)) == "much", "what is named comes first"
+
+
+def test_no_more_samples_are_spent_on_what_has_no_effect():
+    nothing = measure([4.0, 0, 0, 0, 0, 0])
+    Search(nothing).run([Node(Columns("nothing", (3,)), EVERYONE)])
+    assert nothing.passes == 2 * FIRST_LOOK
+    something = measure([4.0, 0, 0, 0, 0, 0])
+    Search(something).run([Node(Columns("much", (0,)), EVERYONE)])
+    assert something.passes == 2 * COUNT
+
+
+def tree(role="open"):
+    ones = [Columns(f"column {i}", (i,), role) for i in range(3)]
+    left = Columns("left", (0, 1, 2), role, tuple(ones))
+    return Columns("all", tuple(range(6)), role, (left, Columns("right", (3, 4, 5), role)))
+
+
+def test_the_smallest_part_that_carries_most_is_named():
+    found = run([0.0, 4.0, 0.0, 0.0, 0.0, 0.0], Node(tree(), EVERYONE))
+    assert [name for name, each in found.items() if each.named] == ["column 1"]
+    assert found["column 1"].within == "left"
+    assert found["column 1"].share == pytest.approx(1.0)
+    assert found["right"].verdict == "does not rely"
+
+
+def test_where_no_part_carries_most_the_whole_is_named():
+    found = run([2.0, 2.0, 2.0, 0.0, 0.0, 0.0], Node(tree(), EVERYONE))
+    assert [name for name, each in found.items() if each.named] == ["left"]
+    assert all(found[f"column {i}"].share < 0.5 for i in range(3))
+
+
+def test_of_a_whole_input_only_parts_are_named():
+    root = Node(tree(), EVERYONE, is_whole=True)
+    assert not any(each.named for each in run([2.0, 0.0, 0.0, 2.0, 0.0, 0.0], root).values() if each.cue.name == "all")
+
+
+def test_parts_of_what_does_not_rely_are_not_tested():
+    assert set(run([0.0] * 6, Node(tree(), EVERYONE))) == {"all"}
+
+
+def test_what_lies_within_another_is_named_once():
+    weights = [4.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    one, both = Columns("one", (0,)), Columns("both", (0, 1))
+    found = run(weights, Node(both, EVERYONE), Node(one, EVERYONE))
+    assert [name for name, each in found.items() if each.named] == ["one"], "as much as both"
+    found = run([3.0, 3.0, 0, 0, 0, 0], Node(both, EVERYONE), Node(one, EVERYONE))
+    assert [name for name, each in found.items() if each.named] == ["both"], "it surely does more"
+    fault = Columns("one", (0,), "fault")
+    found = run(weights, Node(both, EVERYONE), Node(fault, EVERYONE))
+    assert [name for name, each in found.items() if each.named] == ["one"]
+    found = run(weights, Node(Columns("both", (0, 1), "fault"), EVERYONE), Node(one, EVERYONE))
+    assert [name for name, each in found.items() if each.named] == ["both"], "a fault is never left out for another"
+    assert found["both"].is_fault
+
+
+def test_levels_are_handed_down_and_shared_by_weight(monkeypatch):
+    levels = {}
+    judge = Search._judge
+
+    def noted(self, node, level, parent):
+        levels[node.cue.name] = level
+        return judge(self, node, level, parent)
+
+    monkeypatch.setattr(Search, "_judge", noted)
+    more = Node(Columns("more", (0,)), EVERYONE)
+    run([4.0] * 6, Node(tree(), EVERYONE, (more,), weight=3.0), Node(Columns("other", (5,)), EVERYONE), confidence=0.9)
+    assert levels["all"] == pytest.approx(0.075)
+    assert levels["other"] == pytest.approx(0.025)
+    assert [levels[name] for name in ("left", "right", "more")] == pytest.approx([0.025] * 3)
+    assert levels["column 0"] == pytest.approx(0.025 / 3)
+
+
+class Least(Measure):
+    """Every effect is the least one that matters, with noise."""
+
+    def __init__(self, seed):
+        samples = [Sample(i, -1, {"image": torch.zeros(1, 1, 6)}) for i in range(COUNT)]
+        super().__init__(samples, EVERYONE % 2, lambda batch: np.zeros((len(batch["image"]), 2)))
+        self.noise = np.random.default_rng(seed)
+
+    def effects(self, cue, rows, among, draw=0):
+        return self.noise.normal(0.05, 0.2, len(rows))
+
+
+def test_false_reliance_is_as_rare_as_the_level_says():
+    """Columns whose effect is the least one that matters: any 'relies' is false. Of 300 searches of six cues each."""
+    wrong = 0
+    for seed in range(300):
+        found = Search(Least(seed)).run([Node(Columns(str(i), (i,)), EVERYONE) for i in range(6)])
+        wrong += any(each.verdict == "relies" for each in found)
+    assert wrong <= 300 * 0.05 + 3.1 * np.sqrt(300 * 0.05)
+    assert wrong > 0, "or the test says nothing"
+
+
+def test_values_are_those_of_each_sample_and_ready_for_json():
+    found = run([4.0, 0, 0, 0, 0, 0], Node(Columns("much", (0,)), EVERYONE[:40]))["much"]
+    assert np.isnan(found.values[40:]).all()
+    assert found.effect.mean == pytest.approx(found.values[:40].mean())
+    plain = found.to_dict()
+    assert plain["cue"]["name"] == "much"
+    assert (plain["verdict"], plain["samples"], plain["named"]) == ("relies", 40, True)
