@@ -130,6 +130,9 @@ def test_each_is_ranked_among_the_texts_that_hold_none_before_it():
     texts = ["a b x", "a b y", "a b z", "a u", "a v", "p", "q", "r", "s", "t"]
     cues = proposed(texts, [1] * 5 + [0] * 5, count=5)
     assert [cue.name for cue in cues] == ["the word 'a'"]
+    # Of those, one text is too few.
+    cues = proposed([*texts, "b w"], [1] * 5 + [0] * 5 + [1], count=5)
+    assert [cue.name for cue in cues] == ["the word 'a'"]
 
 
 def test_so_many_are_proposed_as_are_asked_for_and_the_best_come_first():
