@@ -134,7 +134,6 @@ def _recurring(texts: Sequence[Sequence[Sequence[TextWord]]]) -> tuple[dict[Word
     """
     holders: dict[Words, set[int]] = {}
     spelt: dict[Words, str] = {}
-    frontier: set[Words] | None = None
     for size in range(1, LONGEST + 1):
         level: dict[Words, set[int]] = defaultdict(set)
         for number, text in enumerate(texts):
@@ -142,7 +141,7 @@ def _recurring(texts: Sequence[Sequence[Sequence[TextWord]]]) -> tuple[dict[Word
                 ids = [word.ids for word in words]
                 for start in range(len(words) - size + 1):
                     key = tuple(ids[start : start + size])
-                    if frontier is None or (key[:-1] in frontier and key[1:] in frontier):
+                    if size == 1 or (key[:-1] in holders and key[1:] in holders):
                         level[key].add(number)
                         if key not in spelt:
                             part = words[start : start + size]
@@ -155,5 +154,4 @@ def _recurring(texts: Sequence[Sequence[Sequence[TextWord]]]) -> tuple[dict[Word
                 if holders.get(shorter) == rows:
                     del holders[shorter]
         holders.update(level)
-        frontier = set(level)
     return holders, spelt

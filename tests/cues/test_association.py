@@ -20,6 +20,7 @@ def test_what_all_or_none_have_goes_with_no_answer():
     answers = [0, 0, 1, 1]
     assert of([1] * 4, answers) == of([0] * 4, answers) == 0
     assert of([1, 0, 1, 0], answers) == 0
+    assert of([1] * 49, [1] + [0] * 48) == 0  # 49 * (1 / 49) is less than 1
     assert of([1, 0, 1, 0], [1] * 4) == 0
 
 

@@ -61,6 +61,11 @@ def test_words_take_the_places_of_others_and_are_different_ones():
     assert exchanged(Overlap, ("a b c", "d e f"), ("u v", "u v"))["read"].split()[5:-1] == ["a", "b", "c"]
     assert exchanged(Overlap, ("a b c", "a d b"), ("u v w", "u x y"))["read"].split()[5:-1] == ["x", "d", "b"]
     assert exchanged(Overlap, ("a un ##seen", "a d"), ("u v w x", "u u"))["read"].split()[5:-1] == ["a", "un", "##seen"]
+    assert exchanged(Overlap, ("a b", "x a"), ("u v", "p q"))["read"] == "[CLS] a b [SEP] x q [SEP]"
+    # The donor's "a" stands in the first text, too.
+    assert exchanged(Overlap, ("a b", "a b"), ("u v", "a w"))["read"] == "[CLS] a b [SEP] w w [SEP]"
+    # Two of three words are three of four.
+    assert exchanged(Overlap, ("a b c d", "e f g h"), ("u v", "u v w"))["read"] == "[CLS] a b c d [SEP] b c d h [SEP]"
     # With nothing to put in its place a word stays.
     assert exchanged(Overlap, ("a", "a b"), ("u", "u u"))["read"] == "[CLS] a [SEP] a b [SEP]"
     assert exchanged(Overlap, ("a b", "a b"), ("u", "a b"))["read"] == "[CLS] a b [SEP] a b [SEP]"

@@ -54,12 +54,12 @@ def proposed(texts, answers, writer=None, role="open", count=3):
     return [cue for _, cue in propose_phrases(batch, np.array(answers), writer.language, role, count)]
 
 
-def planted(phrase, count=24, role="open", seed=0, at=None):
-    """Texts of random words, half of which hold a phrase somewhere, and the names of what is proposed."""
-    rng = np.random.default_rng(seed)
-    texts = mixed(count, seed=seed)
+def planted(phrase, count=24):
+    """Return texts of random words, half of which hold a phrase somewhere, and which they are."""
+    rng = np.random.default_rng(0)
+    texts = mixed(count)
     for text in texts[::2]:
-        place = rng.integers(len(text) + 1) if at is None else at
+        place = rng.integers(len(text) + 1)
         text[place:place] = phrase.split()
     return [" ".join(text) for text in texts], [number % 2 == 0 for number in range(count)]
 
@@ -69,11 +69,6 @@ def test_what_goes_with_an_answer_is_proposed_first_and_as_a_whole(phrase):
     writer = bert()
     first, *_ = proposed(*planted(phrase), writer)
     assert first.phrases == words(writer, phrase)
-    names = {
-        "zip": "the word 'zip'",
-        "zip zap": "the phrase 'zip zap'",
-    }
-    assert first.name == names.get(phrase, "the phrase 'one two three four ... ten eleven twelve'")
 
 
 def test_the_name_of_a_phrase_is_how_it_reads():
@@ -81,6 +76,7 @@ def test_the_name_of_a_phrase_is_how_it_reads():
     assert proposed(texts, [1, 1, 1, 0, 0, 0])[0].name == "the phrase 'so unseen; is it'"
     texts = ["u Ġso Ġun seen", "a Ġso Ġun seen", "b Ġso Ġun seen", "Ġc Ġso Ġun seen", "a Ġb", "b", "Ġa", "b Ġa"]
     assert proposed(texts, [1, 1, 1, 1, 0, 0, 0, 0], roberta())[0].name == "the phrase 'so unseen'"
+    assert proposed(*planted("zip"))[0].name == "the word 'zip'"
     assert proposed(*planted("1 2 3 4 5 6 7 8"))[0].name == "the phrase '1 2 3 4 5 6 7 8'"
     assert proposed(*planted("1 2 3 4 5 6 7 8 9"))[0].name == "the phrase '1 2 3 4 ... 7 8 9'"
 
@@ -120,19 +116,22 @@ def test_a_word_of_either_answer_and_both_together_are_proposed():
 
 
 def test_many_words_for_an_answer_are_proposed_together():
-    names = [f"name{i}" for i in range(5)]
-    fillers = mixed(40)
-    texts = [" ".join([*rest, *([names[n // 2 % 5]] if n % 2 else [])]) for n, rest in enumerate(fillers)]
-    cues = proposed(texts, [n % 2 for n in range(40)], count=6)
-    assert any(set(names) <= {each.strip("',") for each in cue.name.split()} or len(cue.phrases) >= 5 for cue in cues)
-    assert cues[-1].name.endswith(f"and {len(cues[-1].phrases) - 4} more")
-    assert max(len(cue.phrases) for cue in cues) <= 2 * MOST_TOGETHER
+    writer = bert()
+    names = "ann bob cid dan eve"
+    texts = [f"{' '.join(text)} {names.split()[n % 5] if n % 2 else ''}" for n, text in enumerate(mixed(40))]
+    *_, most = proposed(texts, [n % 2 for n in range(40)], writer)
+    assert set(words(writer, *names.split())) <= set(most.phrases)
+    assert most.name.endswith(f"and {len(most.phrases) - 4} more")
+    assert len(most.phrases) <= 2 * MOST_TOGETHER
 
 
 def test_each_is_ranked_among_the_texts_that_hold_none_before_it():
     # "b" stands in texts with "a" alone: of those without "a" none holds it.
     texts = ["a b x", "a b y", "a b z", "a u", "a v", "p", "q", "r", "s", "t"]
     cues = proposed(texts, [1] * 5 + [0] * 5, count=5)
+    assert [cue.name for cue in cues] == ["the word 'a'"]
+    # Of those, one text is too few.
+    cues = proposed([*texts, "b w"], [1] * 5 + [0] * 5 + [1], count=5)
     assert [cue.name for cue in cues] == ["the word 'a'"]
 
 
