@@ -141,13 +141,15 @@ class Spans(Cue):
         return composed(batch, donors, rows, self.language)
 
     def _chosen(self, batch: Batch) -> list[list[tuple[Part, list[Span]]]]:
-        """Return the parts of every text, each with the spans that are meant."""
-        marked = evidence_in(batch).cpu() if self.role == "fault" else None
+        """Return the parts of every text, each with the spans that are meant; of faults none where nobody marked any."""
+        marked = evidence_in(batch).cpu()
         found = []
-        for row, parts in enumerate(parts_of(batch, self.language)):
-            found.append([(part, self.spans(part.words)) for part in parts])
-            if marked is not None:
-                found[-1] = [(p, [each for each in out if not marked[row, slice(*each)].any()]) for p, out in found[-1]]
+        for row, parts in zip(marked, parts_of(batch, self.language), strict=True):
+            spans = [(part, self.spans(part.words)) for part in parts]
+            if self.role == "fault":
+                beside = row if row.any() else ~row
+                spans = [(part, [each for each in out if not beside[slice(*each)].any()]) for part, out in spans]
+            found.append(spans)
         return found
 
 

@@ -240,11 +240,12 @@ def test_other_tasks_are_inspected_as_they_are_monitored(task):
     net: nn.Module = OneLogit(10.0, 50.0) if task == "regression" else OneLogit()
     if task == "several labels":
         net = VisionTransformer(img_size=SIDE, patch_size=4, embed_dim=32, depth=2, num_heads=2, num_classes=2)
-    options: dict[str, Any] = {
+    of_tasks: dict[str, dict[str, Any]] = {
         "one logit": {"class_names": ["other", "red"]},
         "regression": {"task": lrptrain.Regression(55.0, 5.0)},
         "several labels": {"task": lrptrain.OneLabel(1)},
-    }[task]
+    }
+    options = of_tasks[task]
     optimizer = torch.optim.AdamW(net.parameters(), 3e-3)
     for _ in range(60):
         output = net(columns["image"])

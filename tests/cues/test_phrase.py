@@ -67,7 +67,8 @@ def planted(phrase, count=24):
 @pytest.mark.parametrize("phrase", ["zip", "zip zap", "one two three four five six seven eight nine ten eleven twelve"])
 def test_what_goes_with_an_answer_is_proposed_first_and_as_a_whole(phrase):
     writer = bert()
-    first, *_ = proposed(*planted(phrase), writer)
+    texts, answers = planted(phrase)
+    first, *_ = proposed(texts, answers, writer)
     assert first.phrases == words(writer, phrase)
 
 
@@ -91,7 +92,8 @@ def test_a_phrase_that_stands_alone_somewhere_is_one_too():
 def test_a_template_that_is_longer_than_a_phrase_is_found_by_its_first_words():
     writer = bert()
     template = " ".join(f"t{i}" for i in range(LONGEST + 8))
-    (key,) = proposed(*planted(template, 8), writer)[0].phrases
+    texts, answers = planted(template, 8)
+    (key,) = proposed(texts, answers, writer)[0].phrases
     assert key == words(writer, template)[0][:LONGEST]
 
 

@@ -268,8 +268,9 @@ def test_gradients_reach_what_is_given_for_each_token():
     own, given = (torch.ones(1, 4, 2, requires_grad=True) for _ in range(2))
     batch, donors = (writer.batch(t) | {"argument:x": x} for t, x in (("a x1", own), ("b x2", given)))
     loud(writer).exchange(batch, donors)["argument:x"].sum().backward()
-    assert own.grad[0, :, 0].tolist() == [1, 1, 0, 1]
-    assert given.grad[0, :, 0].tolist() == [0, 0, 1, 0]
+    of_own, of_given = (x.grad[0, :, 0].tolist() for x in (own, given) if x.grad is not None)
+    assert of_own == [1, 1, 0, 1]
+    assert of_given == [0, 0, 1, 0]
 
 
 TEXTS = [
