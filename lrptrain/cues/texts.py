@@ -141,7 +141,7 @@ class Spans(Cue):
         return composed(batch, donors, rows, self.language)
 
     def _chosen(self, batch: Batch) -> list[list[tuple[Part, list[Span]]]]:
-        """Return the parts of every text, each with the spans that are meant; of faults none where nobody marked any."""
+        """Return the parts of every text, each with the spans that are meant; of faults none without an annotation."""
         marked = evidence_in(batch).cpu()
         found = []
         for row, parts in zip(marked, parts_of(batch, self.language), strict=True):

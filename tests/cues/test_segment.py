@@ -37,7 +37,7 @@ def test_they_divide_into_the_first_and_the_last_word_which_do_not_divide():
     words = [each.children() for each in ends_of("open", writer.language)]
     assert [[each.name for each in one] for one in words] == [["the first word"], ["the last word"]]
     assert [chosen(one, writer, "a b c d e f g h") for (one,) in words] == [["a"], ["h"]]
-    assert {one.role for (one,) in words} == {"fault"}
+    assert {one.role for (one,) in words} == {"open"}
     assert [one.children() for (one,) in words] == [[], []]
 
 
