@@ -33,10 +33,10 @@ from lrptrain.terminal import fitted
 from lrptrain.trainers.naming import class_names_or_numbers, find_tokenizer, find_tokens
 from lrptrain.trainers.processes import rank_and_size
 
-MEND_FAULT = 'Mend: guidance by "swap", or data in which it says nothing: docs/tutorials/mend.md.'
-MEND_OPEN = (
-    "If it is no evidence: annotate what is, and guide; or data in which it says nothing: docs/tutorials/mend.md."
-)
+MEND_FAULT = 'Mend: RelevanceGuidance("swap", swap=report.faults), or other data: docs/how-to/inspect.md.'
+MEND_OPEN = "If it is no evidence: swap it in training, or other data: docs/how-to/inspect.md."
+ALONE = "It does not rely on these alone"
+"""Another cue may say the same."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Inspection:
 
     def _others(self) -> list[str]:
         lines = []
-        for verdict, words in (("not sure", "Not sure whether it relies on"), ("does not rely", "It does not rely on")):
+        for verdict, words in (("not sure", "Not sure whether it relies on"), ("does not rely", ALONE)):
             names = [*dict.fromkeys(each.cue.name for each in self.judged if each.verdict == verdict)]
             if names:
                 lines.append(f"{words}: {listed(names)}.")
