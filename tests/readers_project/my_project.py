@@ -54,7 +54,7 @@ def trained() -> torch.nn.Module:
     torch.manual_seed(0)
     net = timm.models.VisionTransformer(**SIZES)
     optimizer = torch.optim.AdamW(net.parameters(), 3e-3)
-    for batch in list(MyData().train_dataloader()) * 5:
+    for batch in list(MyData().train_dataloader()) * 15:
         cross_entropy(net(batch["image"]), batch["label"]).backward()
         optimizer.step()
         optimizer.zero_grad()
