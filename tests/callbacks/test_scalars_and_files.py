@@ -11,6 +11,7 @@ from setting import PACKAGES, Points, data, loader, messages, module, monitor, t
 from torch import nn
 
 from lrptrain.findings import OVERALL
+from lrptrain.findings.announcement import look_at
 from lrptrain.loggers import read_events, read_findings, read_samples
 from lrptrain.relevance import RelevanceWarning
 
@@ -186,7 +187,7 @@ def test_validate_writes_beside_the_run_it_validates(package, tmp_path):
     assert watching.folder.name == "run-validate"
     (said,) = (" ".join(line.split()) for line in lines if "this validation" in line)
     assert re.match("RelevanceMonitor: no .* this validation, on 8 samples", said)
-    assert said.endswith(f"See: lrptrain dashboard {watching.folder}")
+    assert said.endswith(f"See: {look_at(watching.folder)}")
     assert told(run) == before
     assert len(read_samples(watching.folder)["sample_id"]) == 8
 

@@ -10,6 +10,7 @@ from torch import nn
 from trained import OPTIONS, Texts, bert, collate, unannotated
 
 import lrptrain
+from lrptrain.findings.announcement import look_at
 from lrptrain.loggers import read_events
 
 __all__ = ["pytestmark"]
@@ -221,7 +222,7 @@ def test_an_evaluation_by_itself_has_a_record_of_its_own_and_a_verdict(tmp_path,
     (said,) = (" ".join(each.getMessage().split()) for each in caplog.records if "this validation" in each.getMessage())
     assert said.startswith("RelevanceMonitorCallback: no ")
     assert "this validation, on 8 samples" in said
-    assert said.endswith(f"See: lrptrain dashboard {monitor.folder}")
+    assert said.endswith(f"See: {look_at(monitor.folder)}")
     trainer.train()
     assert monitor.folder.name == "run"
     assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 1]
