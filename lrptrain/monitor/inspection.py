@@ -25,6 +25,7 @@ from lrptrain.intervention.confidence import sharpened, sharpness
 from lrptrain.intervention.text_form import text_form
 from lrptrain.monitor.draw import at_rest
 from lrptrain.monitor.evaluator import Evaluator
+from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.loop_monitor import Monitor
 from lrptrain.relevance.outputs import read_logits
 from lrptrain.render import join_words, to_pixels
@@ -35,6 +36,7 @@ from lrptrain.trainers.processes import rank_and_size
 
 MEND_FAULT = 'Mend: RelevanceGuidance("swap", swap=report.faults), or other data: docs/how-to/inspect.md.'
 MEND_OPEN = "If it is no evidence: swap it in training, or other data: docs/how-to/inspect.md."
+FEWEST_ANSWERS = 2
 ALONE = "It does not rely on these alone"
 """Another cue may say the same."""
 
@@ -209,11 +211,11 @@ def inspect(
     drawn: list[Sample] = core.reader.finish(core.failures.note)
     with at_rest(context.model):
         evaluator: Evaluator = core._evaluator(context)
-        explained = evaluator.evaluate(drawn)
-        return _inspected(monitor, explained, evaluator, context.name_sources)
-
-
-FEWEST_ANSWERS = 2
+        explained, problems = explain_usable(evaluator, drawn)
+        report = _inspected(monitor, explained, evaluator, context.name_sources)
+    left_out = {**core.reader.sample.left_out, **problems}
+    report.untested.extend(f"the sample {sample_id}: {problem}" for sample_id, problem in left_out.items())
+    return report
 
 
 def _inspected(

@@ -274,6 +274,15 @@ def test_without_a_tokenizer_no_family_of_words_is_told():
     assert report.reads[0].cue.kind == "phrase"
 
 
+def test_a_sample_that_cannot_be_used_is_left_out_and_named(reads_the_corner):
+    columns = images("corner")
+    columns["image"][40] = torch.nan
+    report = lrptrain.inspect(reads_the_corner, batches(columns))
+    assert len(report.samples) == COUNT - 1
+    assert "Not tested: the sample 40: 'image' holds NaN or infinity" in str(report)
+    assert report.faults[0].cue.name == "the top left corner"
+
+
 def test_one_answer_to_all_is_an_error_in_one_line():
     net = vit()
     nn.init.zeros_(net.head.weight), nn.init.constant_(net.head.bias[:1], 3.0)
