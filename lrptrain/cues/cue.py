@@ -29,6 +29,11 @@ class Cue(ABC):
     name: str
     role: Role
 
+    @property
+    def needs_annotation(self) -> bool:
+        """Whether an annotation tells where it is."""
+        return self.role == "fault"
+
     @abstractmethod
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """Return samples that each take the cue from their donor; all else stays.

@@ -29,6 +29,11 @@ class Placement(Cue):
         """Return the cue."""
         return cls(_NAMES[what], role, what)
 
+    @property
+    def needs_annotation(self) -> bool:
+        """See `Cue`."""
+        return True
+
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """See `Cue`."""
         name, images = images_in(batch)

@@ -16,7 +16,7 @@ from lrptrain.cues.images import Where, mask_in
 from lrptrain.cues.length import Length
 from lrptrain.cues.light import Light
 from lrptrain.cues.mark import propose_marks
-from lrptrain.cues.measure import Rows
+from lrptrain.cues.measure import FEWEST_SAMPLES, Rows
 from lrptrain.cues.pair import OF_PAIR, OneOfPair, Overlap
 from lrptrain.cues.phrase import propose_phrases
 from lrptrain.cues.placement import Placement
@@ -33,7 +33,6 @@ CANDIDATES = 6
 weakest are not looked at."""
 FAULTS_WEIGH = 10.0
 """What is a fault for sure has as large a share of the level as ten other cues: it is what everybody wants to know."""
-FEWEST_ANNOTATED = 2
 
 
 def of_images(
@@ -60,7 +59,7 @@ def of_images(
             found += [Node(mark, judging) for _, mark in proposed]
         return _merged(found)
 
-    if len(marked) < FEWEST_ANNOTATED:
+    if len(marked) < FEWEST_SAMPLES:
         parts = tuple(Node(place, everyone) for place in places("open"))
         whole = Node(Place("the image", "open", WHOLE), everyone, parts, is_whole=True)
         return [*(Node(look.of("image", "open"), everyone) for look in LOOKS), whole, *marks("image", everyone)]
@@ -98,7 +97,7 @@ def of_texts(samples: Sequence[Sample], answers: Rows, language: Language, seed:
         others += [Node(OneOfPair(name, "open", language, i), pairs) for i, name in enumerate(names)]
         others.append(Node(Overlap("how many words both texts share", "open", language), pairs))
     all_words = AllWords("the words", "open", language)
-    if len(marked) < FEWEST_ANNOTATED:
+    if len(marked) < FEWEST_SAMPLES:
         whole = Node(all_words, everyone, tuple(ends_as("open", everyone)), is_whole=True)
         return [*others, *parts_as("open", everyone), whole]
     # Rationales suffice, and are seldom all of the evidence (DeYoung et al. 2020, "ERASER", section 4): that other

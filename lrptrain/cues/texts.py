@@ -153,6 +153,34 @@ class Spans(Cue):
         return found
 
 
+@dataclass(frozen=True)
+class Rewriting(Cue):
+    """What texts have beyond certain words: their own are made anew, with tokens of theirs and of their donors.
+
+    Attributes:
+        language: How texts are made up.
+    """
+
+    name: str
+    role: Role
+    language: Language = field(compare=False, repr=False)
+
+    @abstractmethod
+    def rewritten(self, own: Sequence[Part], theirs: Sequence[Part]) -> dict[int, list[Token]]:
+        """Return the new tokens of those texts of a sample that change, by their number."""
+
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """See `Cue`."""
+        rows = []
+        pairs = zip(parts_of(batch, self.language), parts_of(donors, self.language), strict=True)
+        for row, (own, theirs) in enumerate(pairs):
+            changed = self.rewritten(own, theirs)
+            kept = ([(0, place) for place in part.tokens] for part in own)
+            put = {part.tokens[0]: changed.get(i, same) for i, (part, same) in enumerate(zip(own, kept, strict=True))}
+            rows.append(row_of(batch, row, own, put))
+        return composed(batch, donors, rows, self.language)
+
+
 def _joined(part: Part, out: list[Span], given: Part, spans: list[Span]) -> list[Token]:
     """Return a text's tokens without some spans, and with spans of its donor."""
     gone = {place for span in out for place in range(*span)}

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED
@@ -54,7 +54,7 @@ def cue_swap(cues: Sequence[Cue]) -> Swap:
     if any(rewrites) and not all(rewrites):
         raise ValueError("swap= names cues of images and of texts: train on those of one kind")
     names = ", ".join(dict.fromkeys(cue.name for cue in cues))
-    needs = any(cue.role == "fault" or getattr(cue, "where", "image") != "image" for cue in cues)
+    needs = any(cue.needs_annotation for cue in cues)
     return Swap(names, partial(_exchange, tuple(cues)), needs_annotation=needs, rewrites=all(rewrites))
 
 
@@ -79,7 +79,7 @@ def _exchange(
     name = next(iter(batch))
     changed: dict[str, Any] = dict(batch)
     for cue in cues:
-        donor = _donors(usable, generator, donors)
+        donor = random_donors(usable, generator) if donors is None else donors.to(usable.device)
         given = rows_of(batch, donor)
         if is_text:
             given = _as_wide_as(changed, given)
@@ -88,13 +88,6 @@ def _exchange(
         return Swapped(torch.where(rows[:, None, None, None], changed[name], explained), rows)
     others = {key.removeprefix(ARGUMENT): x for key, x in changed.items() if key not in (name, "rationale")}
     return Swapped(changed[name], rows, others)
-
-
-def _donors(
-    usable: Bool[Tensor, " batch"], generator: torch.Generator | None, donors: Int[Tensor, " batch"] | None
-) -> Int[Tensor, " batch"]:
-    """Return the donor of each sample, perhaps itself; of one that cannot be used, always."""
-    return random_donors(usable, generator) if donors is None else donors.to(usable.device)
 
 
 def _texts(

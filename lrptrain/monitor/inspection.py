@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from lrptrain.batch import IMAGES, Sample, batch_length, model_inputs
+from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.cues import plan
 from lrptrain.cues.measure import Measure
@@ -22,12 +22,12 @@ from lrptrain.cues.texts import Language
 from lrptrain.findings import ExplainedSample
 from lrptrain.findings.sentences import counted, listed
 from lrptrain.intervention.confidence import sharpened, sharpness
+from lrptrain.intervention.effects import model_output
 from lrptrain.intervention.text_form import text_form
 from lrptrain.monitor.draw import at_rest
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.loop_monitor import Monitor
-from lrptrain.relevance.outputs import read_logits
 from lrptrain.render import join_words, to_pixels
 from lrptrain.render.png import png_address
 from lrptrain.terminal import fitted
@@ -204,7 +204,7 @@ def inspect(
         samples,
         step=step,
         forward_context=forward_context,
-        **{"kind": "inspect", "progress_bar": False, **options},
+        **{"kind": "inspect", "progress_bar": False, "targets": ("predicted",), **options},
     )
     context = monitor._context(0, 0)
     core = monitor.core
@@ -234,11 +234,8 @@ def _inspected(
     power = sharpness(before, labels)
 
     def probabilities(batch: Mapping[str, Any]) -> Float[np.ndarray, "batch classes"]:
-        inputs = model_inputs(evaluator.model, batch)
         with evaluator.forward_context():
-            output = evaluator.model(inputs) if isinstance(inputs, Tensor) else evaluator.model(**inputs)
-            logits = read_logits(output, batch_length(batch))
-            return sharpened(class_probabilities(logits).cpu().numpy(), power)
+            return sharpened(class_probabilities(model_output(evaluator.model, batch)).cpu().numpy(), power)
 
     measure = Measure(samples, answers, probabilities, evaluator.device, config.batch_size, config.seed)
     names = class_names_or_numbers(config.class_names, sources, before.shape[1])
