@@ -9,7 +9,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.images import OF, Where, images_in, pasted, pixels_of
+from lrptrain.cues.images import OF, Where, pasted, pixels_of
+from lrptrain.intervention.regions import image_of
 
 Pixels = Bool[Tensor, "batch height width"]
 Images = Float[Tensor, "batch channels height width"]
@@ -56,8 +57,8 @@ class Look(Cue):
 
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """See `Cue`; values beyond those of both images are brought to the nearest of them."""
-        _, images = images_in(batch)
-        _, given = images_in(donors)
+        _, images = image_of(batch)
+        _, given = image_of(donors)
         wide = torch.promote_types(images.dtype, torch.float32)
         images, given = images.to(wide), given.to(wide)
         own, theirs = pixels_of(self.where, batch), pixels_of(self.where, donors)

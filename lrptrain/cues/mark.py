@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from lrptrain.cues.association import association
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.images import Where, images_in, pasted, pixels_of, without_evidence
+from lrptrain.cues.images import Where, pasted, pixels_of, without_evidence
+from lrptrain.intervention.regions import image_of
 
 POINTS = 5
 """A picture is compared at so many points a side, without its corners, in which a round dot has none."""
@@ -62,12 +63,12 @@ class Mark(Cue):
 
     def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
         """Return the pixels that it covers, with half of its side around it; none of images without it."""
-        _, images = images_in(batch)
+        _, images = image_of(batch)
         return self._found(images) & pixels_of(self.where, batch)
 
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """See `Cue`."""
-        given = without_evidence(donors) if self.where == "outside" else images_in(donors)[1]
+        given = without_evidence(donors) if self.where == "outside" else image_of(donors)[1]
         region = self.locate(batch) | self.locate(donors)
         return pasted(batch, given, region & ~pixels_of("evidence", batch) if self.where == "outside" else region)
 
@@ -118,7 +119,7 @@ def propose_marks(
         where: In which part of images; outside of the evidence they are faults.
         count: How many at most; of several that overlap in the same images only the first.
     """
-    _, images = images_in(batch)
+    _, images = image_of(batch)
     size = (images.shape[2], images.shape[3])
     patch = min(size[0] // grid[0], size[1] // grid[1])
     spread = images.float().std((0, 2, 3)).clamp(min=1e-6)

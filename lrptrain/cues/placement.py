@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.images import images_in, mask_in
+from lrptrain.cues.images import mask_in
 from lrptrain.intervention.placement import as_large_as, at_place_of, swap_placement
+from lrptrain.intervention.regions import image_of
 
 _PLACED = {"location": at_place_of, "size": as_large_as}
 _NAMES = {"location": "where the annotated object lies", "size": "how large the annotated object is"}
@@ -36,8 +37,6 @@ class Placement(Cue):
 
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """See `Cue`."""
-        name, images = images_in(batch)
-        own, theirs = mask_in(batch), mask_in(donors)
-        if own is None or theirs is None:
-            return dict(batch)
-        return {**batch, name: swap_placement(images, own == 1, theirs == 1, _PLACED[self.what])}
+        name, images = image_of(batch)
+        evidence, given = mask_in(batch) == 1, mask_in(donors) == 1
+        return {**batch, name: swap_placement(images, evidence, given, _PLACED[self.what])}

@@ -9,7 +9,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.images import images_in, pasted, pixels_of, without_evidence
+from lrptrain.cues.images import pasted, pixels_of, without_evidence
+from lrptrain.intervention.regions import image_of
 
 Box = tuple[float, float, float, float]
 """Top, left, bottom and right, in shares of height and width."""
@@ -47,7 +48,7 @@ class Place(Cue):
 
     def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
         """Return its pixels."""
-        _, images = images_in(batch)
+        _, images = image_of(batch)
         size = (images.shape[2], images.shape[3])
         inside = _inside(self.box, size)
         if self.hole is not None:
@@ -56,7 +57,7 @@ class Place(Cue):
 
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """See `Cue`."""
-        given = without_evidence(donors) if self.role == "fault" else images_in(donors)[1]
+        given = without_evidence(donors) if self.role == "fault" else image_of(donors)[1]
         return pasted(batch, given, self.locate(batch))
 
     def children(self) -> Sequence[Cue]:

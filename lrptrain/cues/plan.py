@@ -115,8 +115,7 @@ def of_other_inputs(samples: Sequence[Sample]) -> list[Node]:
 
 
 def _is_annotated(sample: Sample) -> bool:
-    mask = mask_in(collate([sample]))
-    return mask is not None and bool((mask == 1).any())
+    return bool((mask_in(collate([sample])) == 1).any())
 
 
 def _halves(rows: Rows, seed: int) -> Iterable[tuple[Rows, Rows]]:

@@ -144,7 +144,7 @@ def pixels(
         cells = torch.zeros(grid[0] * grid[1], device=images.device)
         cells[list(region.which)] = 1
         return _enlarged(cells.view(1, 1, *grid), size)[:, 0].expand(len(images), -1, -1)
-    values = _annotation(batch, size, region.which if region.kind == "named" else 0)
+    values = annotation_in(batch, size, region.which if region.kind == "named" else 0)
     if region.kind == "outside":
         return outside_evidence(values, margin)
     return values == 1
@@ -176,7 +176,7 @@ def kept_by_margin(samples: Iterable[Sample], margin: int) -> float:
         batch = {name: values[None] for name, values in sample.tensors.items()}
         if any(name in batch for name in IMAGES):
             image = image_of(batch)[1]
-            shares.append(ring_share(_annotation(batch, (image.shape[-2], image.shape[-1]), 0), margin))
+            shares.append(ring_share(annotation_in(batch, (image.shape[-2], image.shape[-1]), 0), margin))
     defined = [share for share in shares if not math.isnan(share)]
     return sum(defined) / len(defined) if defined else math.nan
 
@@ -201,7 +201,7 @@ def tokens(region: Region, batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch t
     return content & (batch["rationale"] == 0) & (batch["rationale"] == 1).any(1, keepdim=True)
 
 
-def _annotation(batch: Mapping[str, Tensor], size: tuple[int, int], index: int | tuple[int, ...]) -> Tensor:
+def annotation_in(batch: Mapping[str, Tensor], size: tuple[int, int], index: int | tuple[int, ...] = 0) -> Tensor:
     """Return 1 evidence, 0 not, 255 ignored, at the images' size; all ignored without an annotation."""
     if "mask" in batch:
         mask = batch["mask"]

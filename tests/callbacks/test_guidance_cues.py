@@ -21,6 +21,7 @@ from lrptrain.cues.colour import Colour
 from lrptrain.cues.family import Family
 from lrptrain.cues.length import Length
 from lrptrain.cues.measure import Effect
+from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import places
 from lrptrain.cues.search import Judged
 from lrptrain.cues.segment import ends_of
@@ -137,8 +138,11 @@ def test_what_cannot_be_swapped_is_refused_at_once():
         RelevanceGuidance("swap", swap=[BORDER, Family.of("numbers", "open", LANGUAGE)])
 
 
-def test_faults_go_by_the_annotations_and_what_is_open_by_none():
-    fault, is_open = (lrptrain.Guidance("swap", swap=cue, on_error="raise") for cue in (Surroundings(), BORDER))
+@pytest.mark.parametrize(
+    "by_annotation", [Surroundings(), Placement.of("location"), Colour.of("evidence", "open")], ids=lambda cue: cue.name
+)
+def test_what_goes_by_annotations_needs_them_and_what_is_open_none(by_annotation):
+    fault, is_open = (lrptrain.Guidance("swap", swap=cue, on_error="raise") for cue in (by_annotation, BORDER))
     batch = {name: x for name, x in annotated_data().items() if name != "mask"}
     net: nn.Module = vit().double()
     with is_open.step(net, batch) as step:

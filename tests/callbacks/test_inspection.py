@@ -65,6 +65,17 @@ def test_boxes_annotate_as_masks_do(reads_the_corner):
     assert report.faults[0].cue.name == "the top left corner"
 
 
+@pytest.mark.parametrize("form", ["half as large", "one channel", "bool", "regions"])
+def test_masks_of_other_forms_say_the_same(form, reads_the_corner):
+    columns = images("corner")
+    mask = columns["mask"]
+    forms = {"one channel": mask[:, None], "bool": mask.bool(), "regions": torch.stack([mask, 1 - mask], 1)}
+    columns["mask"] = forms.get(form, mask[:, ::2, ::2])
+    options: dict[str, Any] = {"region_names": ["square", "rest"]} if form == "regions" else {}
+    report = lrptrain.inspect(reads_the_corner, batches(columns), **options)
+    assert report.faults[0].cue.name == "the top left corner"
+
+
 def test_without_annotation_it_is_what_the_model_reads(reads_the_corner):
     report = lrptrain.inspect(reads_the_corner, batches(images("corner"), drop=["mask"]))
     assert not report.faults
