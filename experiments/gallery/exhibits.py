@@ -19,7 +19,7 @@ from experiments.pretrain.cifar10 import load, normalised
 from experiments.short_tweets import tokenizer
 from experiments.vision import MEAN, STD
 from lrptrain.findings import Finding
-from lrptrain.intervention.images import inpainted
+from lrptrain.cues.painting import inpainted
 from lrptrain.render import overlay, to_picture
 
 PETS = ("Abyssinian", "Bengal", "American bulldog")

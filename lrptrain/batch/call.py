@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from lrptrain.relevance.outputs import read_logits
 from lrptrain.relevance.preserve import unwrap
 
 IMAGES = ("image", "pixel_values")
@@ -246,3 +248,10 @@ def _is_column(value: Any, length: int) -> bool:
 def batch_length(batch: Mapping[str, Any]) -> int:
     """Return the number of samples of a batch, or of a model's arguments, the explained one of which comes first."""
     return len(next(value for value in batch.values() if not isinstance(value, Call)))
+
+
+def model_output(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor, "batch classes"]:
+    """Return the logits of a batch in the contract's form."""
+    inputs = model_inputs(model, batch)
+    output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
+    return read_logits(output, batch_length(batch))

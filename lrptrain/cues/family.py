@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import ClassVar
 
 from lrptrain.cues.cue import Role
+from lrptrain.cues.text_words import TextWord, is_punctuation, markers_of, outside_markers
 from lrptrain.cues.texts import Language, Span, Spans
-from lrptrain.intervention.text_words import TextWord, is_punctuation, markers_of, outside_markers
 
 
 @dataclass(frozen=True)

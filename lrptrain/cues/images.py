@@ -1,15 +1,17 @@
 """What cues of images share: which pixels are meant, and how they are taken from another image."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
+from torch.nn import functional as F
 
+from lrptrain.batch.annotations import IGNORED, boxes_to_mask
+from lrptrain.batch.call import IMAGES
 from lrptrain.cues.cue import Batch
-from lrptrain.intervention.images import Images, Pixels, dilate, inpainted
-from lrptrain.intervention.regions import annotation_in, image_of
-from lrptrain.intervention.swap import default_margin
+from lrptrain.cues.painting import Images, Pixels, dilate, inpainted
 
 Where = Literal["image", "outside", "evidence"]
 """All of an image, what lies outside of the evidence, or the evidence."""
@@ -45,3 +47,34 @@ def pasted(batch: Batch, donors: Images, region: Bool[Tensor, "batch height widt
     """Return the samples with a region of other images."""
     name, images = image_of(batch)
     return {**batch, name: torch.where(region[:, None], donors.to(images.dtype), images)}
+
+
+def image_of(batch: Mapping[str, Tensor]) -> tuple[str, Tensor]:
+    """Return the name of the images in a batch, and the images."""
+    return next((name, batch[name]) for name in IMAGES if name in batch)
+
+
+def annotation_in(batch: Mapping[str, Tensor], size: tuple[int, int], index: int | tuple[int, ...] = 0) -> Tensor:
+    """Return 1 evidence, 0 not, 255 ignored, at the images' size; all ignored without an annotation."""
+    if "mask" in batch:
+        mask = batch["mask"]
+        mask = mask[:, index] if mask.ndim == 4 else mask
+        return _enlarged(mask[:, None].float(), size, torch.float32)[:, 0]
+    if "boxes" in batch:
+        return boxes_to_mask(batch["boxes"], size).float()
+    images = image_of(batch)[1]
+    return torch.full((len(images), *size), IGNORED, device=images.device)
+
+
+def _enlarged(values: Tensor, size: tuple[int, int], dtype: torch.dtype = torch.bool) -> Tensor:
+    """Return each value over all pixels that are nearest to it."""
+    return F.interpolate(values, size, mode="nearest-exact").to(dtype)
+
+
+def default_margin(size: tuple[int, int]) -> int:
+    """Return how many pixels around the evidence belong to it where something is painted over: 2 up to 167, 4 at 224.
+
+    Painting over continues what is kept: from the very edge of the evidence, it would spread that over the image. And
+    masks seldom hold the very edge of an object. Swaps keep none of it, as they leave nothing to be continued.
+    """
+    return max(2, min(size) // 56)

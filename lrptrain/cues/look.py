@@ -9,8 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.images import OF, Where, pasted, pixels_of
-from lrptrain.intervention.regions import image_of
+from lrptrain.cues.images import OF, Where, image_of, pasted, pixels_of
 
 Pixels = Bool[Tensor, "batch height width"]
 Images = Float[Tensor, "batch channels height width"]

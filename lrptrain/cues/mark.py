@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from lrptrain.cues.association import association
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.images import Where, pasted, pixels_of, without_evidence
-from lrptrain.intervention.regions import image_of
+from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
 
 POINTS = 5
 """A picture is compared at so many points a side, without its corners, in which a round dot has none."""

@@ -10,8 +10,8 @@ from jaxtyping import Bool, Int
 
 from lrptrain.cues.association import associations
 from lrptrain.cues.cue import Batch, Role
+from lrptrain.cues.text_words import TextWord
 from lrptrain.cues.texts import Language, Span, Spans, evidence_in, parts_of
-from lrptrain.intervention.text_words import TextWord
 
 Words = tuple[tuple[int, ...], ...]
 """Words by the ids of their tokens."""

@@ -9,8 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.images import pasted, pixels_of, without_evidence
-from lrptrain.intervention.regions import image_of
+from lrptrain.cues.images import image_of, pasted, pixels_of, without_evidence
 
 Box = tuple[float, float, float, float]
 """Top, left, bottom and right, in shares of height and width."""

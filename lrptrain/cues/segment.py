@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lrptrain.cues.cue import Cue, Role
+from lrptrain.cues.text_words import TextWord
 from lrptrain.cues.texts import Language, Span, Spans
-from lrptrain.intervention.text_words import TextWord
 
 QUARTER = 0.25
 """What people call the beginning or the end of a text."""

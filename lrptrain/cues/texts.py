@@ -16,11 +16,8 @@ from lrptrain.batch.call import ARGUMENT
 from lrptrain.batch.content import attended_tokens, end_tokens
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.intervention.text_form import TextForm, padding_of
-from lrptrain.intervention.text_words import NameTokens, TextWord, words_among
-
-Span = tuple[int, int]
-"""The first token of some words, and the one behind them."""
+from lrptrain.cues.text_form import TextForm, padding_of
+from lrptrain.cues.text_words import NameTokens, Span, TextWord, words_among
 
 
 @dataclass(frozen=True)

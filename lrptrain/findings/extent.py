@@ -20,7 +20,7 @@ from lrptrain.findings.content import (
 from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.figures import belongs_to_objects
 from lrptrain.intervention import Region
-from lrptrain.intervention.boxes import Box
+from lrptrain.cues.boxes import Box
 from lrptrain.intervention.regions import images_of, pixels
 
 MOST_OF_THE_IMAGE = 0.5

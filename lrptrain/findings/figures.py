@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import ndimage
 from torch import Tensor
 
-from lrptrain.intervention.boxes import Box
+from lrptrain.cues.boxes import Box
 from lrptrain.intervention.edges import along_edges
 
 LEVELS = 16

@@ -17,7 +17,7 @@ from lrptrain.batch.call import ARGUMENT, TEXTS, rows_of
 from lrptrain.cues.another_input import AnotherInput
 from lrptrain.cues.cue import Cue
 from lrptrain.guidance.swaps import Swap, Swapped
-from lrptrain.intervention.swap import random_donors
+from lrptrain.cues.donors import random_donors
 
 LABELS = ("label", "labels")
 

@@ -23,7 +23,7 @@ from lrptrain.guidance.places import displaced_samples, moved_samples
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.guidance.swaps import Swapped
 from lrptrain.intervention.rewriting import widened
-from lrptrain.intervention.text_form import Padding, padding_of
+from lrptrain.cues.text_form import Padding, padding_of
 from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.outputs import has_one_logit
 from lrptrain.relevance.preserve import unwrap

@@ -22,7 +22,7 @@ from lrptrain.guidance.swaps import FINDINGS, OUTSIDE, Swap, SwapName
 from lrptrain.guidance.text_swaps import TextReader, text_swap
 from lrptrain.intervention.parts import follow_confirmed
 from lrptrain.intervention.swap import LARGE_RING, ring_share
-from lrptrain.intervention.text_form import text_form
+from lrptrain.cues.text_form import text_form
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.messages import inform

@@ -16,8 +16,8 @@ from lrptrain.batch.parts import TextProperty
 from lrptrain.guidance.swaps import Swap, Swapped
 from lrptrain.intervention.lengths import are_single_texts, inner_tokens
 from lrptrain.intervention.rewriting import COLUMNS, rewritten
-from lrptrain.intervention.swap import random_donors
-from lrptrain.intervention.text_form import TextForm
+from lrptrain.cues.donors import random_donors
+from lrptrain.cues.text_form import TextForm
 
 
 class TextReader:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from lrptrain.intervention.text_form import Padding
+from lrptrain.cues.text_form import Padding
 from lrptrain.intervention.words import padded_like
 
 _FIRST_LETTERS = re.compile("(?<![\\w'\N{RIGHT SINGLE QUOTATION MARK}])[^\\W\\d_]")

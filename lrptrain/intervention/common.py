@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lrptrain.intervention.images import Images, inpainted
+from lrptrain.cues.painting import Images, inpainted
 from lrptrain.intervention.statistics import ValueRange
 
 FEWEST_IMAGES = 8

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Complex, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.intervention.images import Images
+from lrptrain.cues.painting import Images
 from lrptrain.intervention.statistics import ValueRange, clamped
 
 LEVELS = 2

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from lrptrain.intervention.images import Images
+from lrptrain.cues.painting import Images
 from lrptrain.intervention.statistics import ValueRange
 
 WIDTH = 1 / 8

@@ -16,17 +16,17 @@ from lrptrain.batch.call import rows_of
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.reading import ANNOTATIONS
-from lrptrain.intervention.boxes import Box
+from lrptrain.cues.boxes import Box
 from lrptrain.intervention.casing import CasedText, written_like
 from lrptrain.intervention.changes import Change, KeptChanges
 from lrptrain.intervention.common import drawn_at_random, pictures_in_common, with_picture
-from lrptrain.intervention.confidence import sharpened
+from lrptrain.monitor.confidence import sharpened
 from lrptrain.intervention.detail import swap_detail
 from lrptrain.intervention.edges import swap_edges
-from lrptrain.intervention.images import filled, inpainted, shifted
+from lrptrain.cues.painting import filled, inpainted, shifted
 from lrptrain.intervention.lengths import at_lengths, inner_tokens
 from lrptrain.intervention.marks import elsewhere, pasted
-from lrptrain.intervention.placement import as_large_as, at_place_of, swap_placement
+from lrptrain.cues.placement import as_large_as, at_place_of, swap_placement
 from lrptrain.intervention.regions import Region, image_of, images_of, inside_boxes, pixels, tokens
 from lrptrain.intervention.shading import swap_shading
 from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
@@ -197,7 +197,7 @@ def effects(
         config: How to intervene.
         device: The device of the model.
         forward_context: Entered around forward passes (autocast).
-        power: What sharpens all probabilities before they are compared; see `lrptrain.intervention.confidence`.
+        power: What sharpens all probabilities before they are compared; see `lrptrain.monitor.confidence`.
         kept: Keeps what is made of the samples that fall furthest.
 
     Returns:

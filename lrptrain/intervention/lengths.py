@@ -13,7 +13,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from lrptrain.batch.content import attended_tokens, end_tokens
-from lrptrain.intervention.text_form import Padding, along_tokens, padding_of
+from lrptrain.cues.text_form import Padding, along_tokens, padding_of
 
 
 def inner_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.intervention.boxes import Box
-from lrptrain.intervention.images import Images
+from lrptrain.cues.boxes import Box
+from lrptrain.cues.painting import Images
 
 
 def pasted(images: Images, source: Float[Tensor, "channels height width"], boxes: Sequence[Box], at: Tensor) -> Images:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.batch.parts import MarkPicture
-from lrptrain.intervention.boxes import Box
+from lrptrain.cues.boxes import Box
 from lrptrain.intervention.regions import inside_boxes
 
 CELL = 4

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 from lrptrain.batch.content import content_tokens
-from lrptrain.intervention.boxes import Box
+from lrptrain.cues.boxes import Box
 from lrptrain.intervention.casing import CasedText
 from lrptrain.intervention.lengths import inner_tokens
 from lrptrain.intervention.swap import outside_evidence, ring_share

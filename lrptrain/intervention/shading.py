@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.intervention.images import Images
+from lrptrain.cues.painting import Images
 from lrptrain.intervention.statistics import ValueRange, clamped
 
 TERMS = ("from left to right", "from top to bottom", "towards the sides", "towards top and bottom", "along a diagonal")

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.intervention.images import Images
+from lrptrain.cues.painting import Images
 
 LEAST_SPREAD = 1e-3
 """A channel is constant if its standard deviation is at most this share of the donor's. Of pixels in 8 bits that is

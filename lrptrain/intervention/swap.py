@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.intervention.images import Images, Pixels, dilate, inpainted
+from lrptrain.cues.painting import Images, Pixels, dilate, inpainted
 
 FEWEST_DONORS = 5
 """With fewer samples of other predicted classes, one odd sample would be the donor of many, and decide their test."""

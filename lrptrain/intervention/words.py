@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch.content import attended_tokens
-from lrptrain.intervention.text_form import Padding, along_tokens, padding_of
+from lrptrain.cues.text_form import Padding, along_tokens, padding_of
 
 Span = tuple[int, int]
 """The first token of some words, and the one behind them."""

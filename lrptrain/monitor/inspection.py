@@ -21,9 +21,9 @@ from lrptrain.cues.search import Judged, Node, Search
 from lrptrain.cues.texts import Language
 from lrptrain.findings import ExplainedSample
 from lrptrain.findings.sentences import counted, listed
-from lrptrain.intervention.confidence import sharpened, sharpness
-from lrptrain.intervention.effects import model_output
-from lrptrain.intervention.text_form import text_form
+from lrptrain.monitor.confidence import sharpened, sharpness
+from lrptrain.batch.call import model_output
+from lrptrain.cues.text_form import text_form
 from lrptrain.monitor.draw import at_rest
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.isolation import explain_usable

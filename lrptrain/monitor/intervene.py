@@ -52,7 +52,7 @@ def intervene(
             are no failure.
         min_effect: The least mean change of a probability that matters, in (0, 1).
         confidence: The level of verdicts, in (0, 1).
-        power: What sharpens the probabilities; see `lrptrain.intervention.confidence`.
+        power: What sharpens the probabilities; see `lrptrain.monitor.confidence`.
         kept: Keeps what this process makes of the samples that fall furthest.
 
     Returns:

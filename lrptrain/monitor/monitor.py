@@ -25,8 +25,8 @@ from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Fi
 from lrptrain.findings.sentences import counted
 from lrptrain.findings.wording import percent
 from lrptrain.intervention import KeptChanges
-from lrptrain.intervention.confidence import sharpness
-from lrptrain.intervention.effects import model_output
+from lrptrain.monitor.confidence import sharpness
+from lrptrain.batch.call import model_output
 from lrptrain.intervention.parts import Confirmed, is_followed, note_confirmed
 from lrptrain.intervention.regions import kept_by_margin
 from lrptrain.intervention.swap import LARGE_RING

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lrptrain.findings import ExplainedSample
-from lrptrain.intervention.confidence import sharpness
+from lrptrain.monitor.confidence import sharpness
 from lrptrain.loggers.local import RECORD_METRICS
 from lrptrain.loggers.metrics import CLASSES, COST, FINDINGS, WHERE_IT_LOOKS, LoggedMetric, find_metric, key_names
 from lrptrain.metrics.localization import LOCALIZATION_METRICS, EnergyPointingGame

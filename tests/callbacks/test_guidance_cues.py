@@ -27,8 +27,8 @@ from lrptrain.cues.search import Judged
 from lrptrain.cues.segment import ends_of
 from lrptrain.cues.surroundings import Surroundings
 from lrptrain.cues.texts import Language
-from lrptrain.intervention.swap import random_donors
-from lrptrain.intervention.text_form import text_form
+from lrptrain.cues.donors import random_donors
+from lrptrain.cues.text_form import text_form
 
 BORDER = places("open")[0]
 COLOURS = Colour.of("image", "open")

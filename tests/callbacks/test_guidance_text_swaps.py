@@ -28,8 +28,8 @@ from lrptrain.batch.parts import TEXT_PROPERTIES, InputPart
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.findings import OVERALL, Evidence, Finding
 from lrptrain.intervention.rewriting import rewritten
-from lrptrain.intervention.swap import random_donors
-from lrptrain.intervention.text_form import TextForm
+from lrptrain.cues.donors import random_donors
+from lrptrain.cues.text_form import TextForm
 
 SEED = hash((0, 0, 0, 1)) % 2**63
 TOKENIZER = word_pieces(model_max_length=40, cls_token="[CLS]", sep_token="[SEP]")

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from lrptrain.batch import Sample
 from lrptrain.findings.extent import MOST_OF_THE_IMAGE, PlantedPatches, reached_box, reached_patches
-from lrptrain.intervention.boxes import Box
+from lrptrain.cues.boxes import Box
 
 GRID = (6, 6)
 SIDE = 24

@@ -11,7 +11,7 @@ from lrptrain.findings.figures import (
     objects_reach_the_edges,
     plain_ground,
 )
-from lrptrain.intervention.boxes import Box
+from lrptrain.cues.boxes import Box
 from tests.findings.drawings import drawings
 
 

@@ -12,7 +12,7 @@ from lrptrain.guidance.named_parts import NamedParts, swap_of
 from lrptrain.guidance.objective import Objective
 from lrptrain.guidance.swaps import SWAPS
 from lrptrain.guidance.text_swaps import TextReader, text_swap
-from lrptrain.intervention.text_form import TextForm
+from lrptrain.cues.text_form import TextForm
 
 TOKENIZER = word_pieces(model_max_length=32)
 EACH_OTHER = torch.tensor([1, 0])

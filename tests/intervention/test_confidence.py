@@ -5,7 +5,7 @@ from torch import nn
 
 from lrptrain.batch import Sample
 from lrptrain.intervention import InterventionConfig, Region, effects
-from lrptrain.intervention.confidence import MOST_CONFIDENCE, sharpened, sharpness
+from lrptrain.monitor.confidence import MOST_CONFIDENCE, sharpened, sharpness
 
 LABELS = np.arange(40) % 4
 

@@ -8,7 +8,7 @@ from torch import nn
 from lrptrain.batch import Sample
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.intervention import InterventionConfig, KeptChanges, Region, effects
-from lrptrain.intervention.boxes import Box
+from lrptrain.cues.boxes import Box
 from lrptrain.intervention.swap import donors_by_prediction
 
 GRID = (4, 4)

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lrptrain.intervention.images import dilate, filled, inpainted, shifted
+from lrptrain.cues.painting import dilate, filled, inpainted, shifted
 
 
 def region(*boxes, size=16):

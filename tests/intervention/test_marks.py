@@ -6,7 +6,7 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.intervention import InterventionConfig, KeptChanges, Region, effects, strategy_of
-from lrptrain.intervention.boxes import Box
+from lrptrain.cues.boxes import Box
 from lrptrain.intervention.marks import elsewhere, pasted
 
 

@@ -7,9 +7,9 @@ from torch import nn
 
 from lrptrain.batch import Sample
 from lrptrain.intervention import InterventionConfig, Region, effects, strategy_of
-from lrptrain.intervention.boxes import Box, bounding_box
-from lrptrain.intervention.images import inpainted
-from lrptrain.intervention.placement import MOST_SCALE, as_large_as, at_place_of, evidence_boxes, swap_placement
+from lrptrain.cues.boxes import Box, bounding_box
+from lrptrain.cues.painting import inpainted
+from lrptrain.cues.placement import MOST_SCALE, as_large_as, at_place_of, evidence_boxes, swap_placement
 
 SIZE = (24, 32)
 

@@ -8,7 +8,7 @@ from word_pieces import ids_of, word_pieces
 
 from lrptrain.batch.parts import TEXT_PROPERTIES
 from lrptrain.intervention.rewriting import rewritten, widened
-from lrptrain.intervention.text_form import Padding, TextForm
+from lrptrain.cues.text_form import Padding, TextForm
 
 CASED = word_pieces()
 FORM = TextForm(CASED, most=32)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.intervention.images import dilate
+from lrptrain.cues.painting import dilate
 from lrptrain.intervention.swap import (
     default_margin,
     donors_of_class,

@@ -18,7 +18,7 @@ from transformers import (
 )
 from word_pieces import word_pieces
 
-from lrptrain.intervention.text_form import Padding, padding_of, text_form
+from lrptrain.cues.text_form import Padding, padding_of, text_form
 
 SMALL: dict[str, Any] = {
     "vocab_size": 200,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lrptrain.intervention.text_words import is_punctuation, markers_of, outside_markers, words_among
+from lrptrain.cues.text_words import is_punctuation, markers_of, outside_markers, words_among
 
 
 def found(names, content=None):

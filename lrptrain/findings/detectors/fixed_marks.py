@@ -24,7 +24,7 @@ from lrptrain.findings.scopes import Scope
 from lrptrain.findings.wording import intervention_sentence
 from lrptrain.intervention import Region
 from lrptrain.intervention.common import FEWEST_IMAGES
-from lrptrain.intervention.images import dilate
+from lrptrain.cues.painting import dilate
 from lrptrain.intervention.regions import images_of
 
 SIDE = 48

@@ -22,7 +22,7 @@ from lrptrain.findings.finding import Finding
 from lrptrain.findings.halves import judging, suspecting
 from lrptrain.findings.scopes import Scope
 from lrptrain.intervention import Region
-from lrptrain.intervention.boxes import Box
+from lrptrain.cues.boxes import Box
 from lrptrain.intervention.pieces import CELL, SIDE, TOLERANCE, Reduced, factors, places_of, reduced, within
 from lrptrain.intervention.regions import images_of
 

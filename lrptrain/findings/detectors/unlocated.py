@@ -11,8 +11,8 @@ from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL
 from lrptrain.findings.wording import intervention_sentence
-from lrptrain.intervention.boxes import Box
-from lrptrain.intervention.placement import evidence_boxes
+from lrptrain.cues.boxes import Box
+from lrptrain.cues.placement import evidence_boxes
 from lrptrain.intervention.regions import images_of
 
 MOST_JUDGED = 32

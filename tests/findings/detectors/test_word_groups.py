@@ -18,7 +18,7 @@ from lrptrain.findings.detectors.word_groups import (
 )
 from lrptrain.findings.text_words import words_of
 from lrptrain.intervention import Region
-from lrptrain.intervention.text_words import TextWord
+from lrptrain.cues.text_words import TextWord
 from lrptrain.monitor.record_builder import RecordBuilder
 
 TOWNS = ["oslo", "rome", "lima", "cairo", "paris", "delhi", "tokyo", "dublin"]

@@ -1,17 +1,12 @@
-"""Regions of images: painted over, shifted, dilated."""
+"""Regions of images: painted over, and made larger."""
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 Images = Float[Tensor, "batch channels height width"]
 Pixels = Bool[Tensor, "batch height width"]
-
-
-def filled(images: Images, region: Pixels, colour: Float[Tensor, " channels"]) -> Images:
-    """Return the images with the region in one colour."""
-    return torch.where(region[:, None], colour.to(images)[:, None, None], images)
 
 
 def inpainted(images: Images, region: Pixels) -> Images:
@@ -41,17 +36,6 @@ def _push_pull(weighted: Images, weights: Images) -> Images:
     filling = _push_pull(coarse[0] / coarse[1].clamp(min=least) * full, full)
     filling = F.interpolate(filling, weights.shape[-2:], mode="bilinear", align_corners=False)
     return torch.where(weights > 0, weighted, filling)
-
-
-def shifted(region: Pixels, offset: Int[Tensor, "batch 2"]) -> Pixels:
-    """Return the same shape elsewhere: moved down and to the right by `offset` pixels, around the edges."""
-    count, height, width = region.shape
-    # The pixel (y, x) of the result is the one that lay at (y - dy, x - dx) before, around the edges.
-    rows = (torch.arange(height, device=region.device) - offset[:, :1]) % height
-    columns = (torch.arange(width, device=region.device) - offset[:, 1:]) % width
-    sample = torch.arange(count, device=region.device)
-    # [batch, 1, 1], [batch, height, 1] and [batch, 1, width]: one index per pixel, and another offset for every sample.
-    return region[sample[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
 def dilate(region: Pixels, margin: int) -> Pixels:

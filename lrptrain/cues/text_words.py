@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from lrptrain.intervention.words import Span, TextWords
 from lrptrain.render import join_words
 
 NameTokens = Callable[[list[int]], list[str]]
+Span = tuple[int, int]
+"""The first token of some words, and the one behind them."""
 
 
 class TextWord(NamedTuple):
@@ -46,11 +47,6 @@ def words_among(ids: Int[np.ndarray, " tokens"], name_tokens: NameTokens) -> lis
         TextWord(word.text, tuple(ids[list(word.places)].tolist()), (word.places[0], word.places[-1] + 1), word.space)
         for word in join_words(names, alike, alike)
     ]
-
-
-def text_words(words: Sequence[TextWord], chosen: Sequence[Span]) -> TextWords:
-    """Return what a swap needs to know of a text."""
-    return TextWords(tuple(word.span[0] for word in words), tuple(chosen))
 
 
 def is_punctuation(text: str) -> bool:
