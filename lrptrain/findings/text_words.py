@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int
 
 from lrptrain.findings.evaluation import ExplainedSample
-from lrptrain.cues.text_words import NameTokens, TextWord, words_among
+from lrptrain.intervention.text_words import NameTokens, TextWord, words_among
 from lrptrain.intervention.words import Span
 
 

@@ -23,10 +23,10 @@ from lrptrain.intervention.common import drawn_at_random, pictures_in_common, wi
 from lrptrain.monitor.confidence import sharpened
 from lrptrain.intervention.detail import swap_detail
 from lrptrain.intervention.edges import swap_edges
-from lrptrain.cues.painting import filled, inpainted, shifted
+from lrptrain.intervention.images import filled, inpainted, shifted
 from lrptrain.intervention.lengths import at_lengths, inner_tokens
 from lrptrain.intervention.marks import elsewhere, pasted
-from lrptrain.cues.placement import as_large_as, at_place_of, swap_placement
+from lrptrain.intervention.placement import as_large_as, at_place_of, swap_placement
 from lrptrain.intervention.regions import Region, image_of, images_of, inside_boxes, pixels, tokens
 from lrptrain.intervention.shading import swap_shading
 from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range

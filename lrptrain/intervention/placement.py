@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from lrptrain.batch import Sample
 from lrptrain.cues.boxes import Box, bounding_box
-from lrptrain.cues.painting import Images, Pixels, dilate, inpainted
+from lrptrain.intervention.images import Images, Pixels, dilate, inpainted
 from lrptrain.intervention.regions import Region, pixels
 from lrptrain.intervention.swap import default_margin
 

@@ -16,7 +16,7 @@ from lrptrain.batch.parts import TextProperty
 from lrptrain.intervention.casing import STYLES, CasedText, as_written, in_all_cases, style_of, written_like
 from lrptrain.intervention.lengths import at_lengths, inner_tokens
 from lrptrain.cues.text_form import Padding, TextForm, padding_of
-from lrptrain.cues.text_words import (
+from lrptrain.intervention.text_words import (
     TextWord,
     is_punctuation,
     markers_of,

@@ -12,7 +12,7 @@ from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL
 from lrptrain.findings.wording import intervention_sentence
 from lrptrain.cues.boxes import Box
-from lrptrain.cues.placement import evidence_boxes
+from lrptrain.intervention.placement import evidence_boxes
 from lrptrain.intervention.regions import images_of
 
 MOST_JUDGED = 32

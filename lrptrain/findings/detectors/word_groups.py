@@ -21,7 +21,7 @@ from lrptrain.findings.statistics import holm, sign_flip_test
 from lrptrain.findings.text_words import relevance_of, unmarked, words_of
 from lrptrain.findings.wording import intervention_sentence
 from lrptrain.intervention import Region
-from lrptrain.cues.text_words import TextWord, outside_markers, text_words
+from lrptrain.intervention.text_words import TextWord, outside_markers, text_words
 
 MIN_WORDS = 3
 """Two words are found one by one, if each class has its own in a third of its texts."""

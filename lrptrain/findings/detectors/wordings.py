@@ -17,7 +17,7 @@ from lrptrain.findings.statistics import sign_flip_test
 from lrptrain.findings.text_words import relevance_of, unmarked, words_of
 from lrptrain.intervention import Region
 from lrptrain.intervention.casing import CasedText, in_all_cases
-from lrptrain.cues.text_words import (
+from lrptrain.intervention.text_words import (
     MARKERS,
     TextWord,
     is_punctuation,
