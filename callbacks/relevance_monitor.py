@@ -10,6 +10,7 @@ from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName
 from lrptrain.callbacks.base import inform, warn
 from lrptrain.callbacks.model_callback import ModelCallback
+from lrptrain.cues.cue import Cue
 from lrptrain.extras import require
 from lrptrain.monitor.arguments import check_names
 from lrptrain.monitor.config import MonitorConfig
@@ -64,19 +65,15 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         `relevance/chance`: Annotated share of the area, the energy pointing game of a uniform map.
         `relevance/accuracy`, `relevance/confidence`, `relevance/samples`: Of the sample; the confidence is the mean
             probability of the predicted class.
-        `relevance/sharpness`: What logits are multiplied by before interventions are compared; only of a model that is
-            right more often than it is sure, whose probabilities would move by little whatever it relies on.
+        `relevance/sharpness`: What logits are multiplied by before effects are measured; only of a model that is right
+            more often than it is sure, whose probabilities would move by little whatever it relies on.
         `relevance/accuracy_per_group/<g>`, `relevance/worst_group_accuracy`: Of the sample's groups and the least of
             them, where batches have `group`.
-        `relevance/findings`, `relevance/findings_confirmed`: Number of findings that stand, and are confirmed.
-        `relevance/severity`: Of the gravest finding, in 0..1, lower is better; see `Finding.severity`. Like all that a
-            verdict rests on, it is nan where nothing can be known: of a model at chance, or of too few samples.
-        `relevance/effect_ratio`: The largest effect of all tests over the effect that confirms a finding, 0 or more,
-            lower is better; below 1 nothing is confirmed. Only with `intervention`.
-        `relevance/reliance`, `relevance/reliance_control`: How far the prediction moves, in -1..1, when what lies
-            outside the annotation is changed, and under the control.
-        `relevance/statistics_reliance`, `relevance/statistics_reliance_control`: The same when images take the mean and
-            spread of their channels from another class's image, and from one of the same class.
+        `relevance/findings`: Number of faults that the model surely relies on.
+        `relevance/reliance`: The largest effect that is sure among faults, in 0..1, lower is better. Like all that a
+            verdict rests on, it is nan where nothing can be known: without annotations, of a model at chance, or of too
+            few samples.
+        `relevance/reads`: The same among all cues that are named, evidence included.
         `relevance/seconds`: Time the monitor took since its last point: for this evaluation, and for writing the last.
         `relevance/cost_share`: Its share of the time since then, or since training began; in 0..1.
         `relevance/failures`: Times the monitor failed so far.
@@ -88,8 +85,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
     `pictures/`, `highlights/`, `class_maps/*.parquet`, `inputs/` (the samples themselves, once).
 
     Args:
-        max_samples: The size of the sample, in all processes together. A class needs about 8 annotated samples to be
-            flagged among ten; with fewer, only all classes together can be.
+        max_samples: The size of the sample, in all processes together. A verdict on a single class needs 8 of it.
         every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
         budget: The share of the time of training, in (0, 1), that the monitor takes at most: evaluations become rarer,
             then smaller, of 32 samples at least. The weights that are kept (of the best checkpoint, where a value
@@ -109,20 +105,15 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         class_names: The name of each class, in the order of the logits; None for the `class_names` of the datamodule or
             the module, or else numbers.
         region_names: The names of the regions of a `mask` `[B, K, H, W]`; the first is the evidence.
-        bound: A finding is a mean share of relevance on the annotation that lies surely below this: a share in (0, 1),
-            or "chance", the annotated area.
-        confidence: The level of intervals and findings, in (0, 1).
-        intervention: What tests a finding in the epoch in which it arises: "swap" what lies outside the annotation with
-            another class's and, as the control, its own class's; "inpaint" or "fill" it; None leaves findings
-            suspected. Fixed positions are painted over and, if that confirms nothing, swapped, too; tokens are deleted.
-            It costs 2 forward passes per region.
-        margin: The pixels around the annotation that the swap of what lies outside it keeps. A model that was guided by
-            swaps can have learned to read those that they kept: the monitor keeps none.
-        min_effect: The least mean change of a probability, beyond the control's, that confirms a finding; 0.3 for what
-            the maps do not suspect, and for places that only a swap confirms.
-        fail_on: "confirmed" or "suspected": end training after an epoch with such a finding, with an error.
-        fail_after: The evaluations in a row in which it has to be such a finding: a single one is wrong now and then. A
-            run that ends with fewer is judged by those that it has.
+        cues: Cues to be tested beside those that the samples propose (places, marks, colours, words ...), or of which
+            you say what they are: `cues=[finding.cue.declared("evidence")]`, or `"fault"`. None tests none.
+        min_effect: The least effect that matters, in (0, 1): by how much the answer's probability is higher with the
+            cue of a sample of that answer than with that of another.
+        confidence: `1 - confidence` is the level of all tests of an evaluation together, in (0, 1).
+        fail_on: "relies": end training, with an error, after an epoch in which the model surely relies on a fault; "not
+            sure": also where it may.
+        fail_after: The evaluations in a row in which that has to be so: a single one is wrong now and then. A run that
+            ends with fewer is judged by those that it has.
         targets: The classes to explain: some of "label" and "predicted".
         batch_size: The number of samples per forward pass of the monitor, which needs the memory of training.
         max_pictures: The number of pictures or texts drawn per epoch; with 0, no inputs are kept, either.
@@ -134,16 +125,16 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         tokenizer: The tokenizer that names tokens, its name or its folder; None for that of the datamodule or module.
         dataloader_idx: The index of the validation dataloader.
         on_error: "warn": a failure after the start is reported once, counted, and training goes on, and the other
-            detectors go on without one that failed; "raise": it ends training.
+            tests go on without a cue that failed; "raise": it ends training.
         run_name: The folder under `relevance/`, numbered if it exists; None for the time. A resumed run continues in
             its own folder.
-        seed: The seed of the sample and of the interventions.
+        seed: The seed of the sample and of the donors.
         mixing_ratios: Whether to log per block what share of a token's state comes from other tokens.
         progress_bar: Whether to show a progress bar while the monitor works.
         name: A name that tells several monitors apart: their keys are `relevance/<name>/...`.
 
     Attributes:
-        findings: The findings of the last evaluation, those that were refuted included.
+        findings: The findings of the last evaluation: what the model reads, doubts about faults, what it read before.
         scalars: The scalars of the last evaluation, by the keys under which they are logged.
         failures: The number of the monitor's failures.
         folder: The folder of the run; None before the first evaluation, and in all processes but the first.
@@ -168,11 +159,10 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         task: TaskName | Task | None = None,
         class_names: Sequence[str] | None = None,
         region_names: Sequence[str] = (),
-        bound: float | Literal["chance"] = "chance",
+        cues: Sequence[Cue] | None = (),
         confidence: float = 0.95,
-        intervention: Literal["swap", "inpaint", "fill"] | None = "swap",
         min_effect: float = 0.05,
-        fail_on: Literal["suspected", "confirmed"] | None = None,
+        fail_on: Literal["relies", "not sure"] | None = None,
         targets: Sequence[str] = TARGETS,
         batch_size: int = 16,
         max_pictures: int = 16,
@@ -189,7 +179,6 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         progress_bar: bool = True,
         name: str | None = None,
         budget: float | None = 0.05,
-        margin: int = 0,
         fail_after: int = FAIL_AFTER,
     ) -> None:
         super().__init__()
@@ -206,10 +195,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             task=task,
             class_names=class_names,
             region_names=region_names,
-            bound=bound,
+            cues=cues,
             confidence=confidence,
-            intervention=intervention,
-            margin=margin,
             min_effect=min_effect,
             fail_on=fail_on,
             fail_after=fail_after,

@@ -9,23 +9,22 @@ NOT_SURE = 3
 UNREADABLE = 4
 
 
-def check_run(run: str, max_severity: float = 0.0, fail_after: int = 2) -> None:
-    """Exit with 0 if a run passes, 1 if a finding is graver than allowed, 3 if nobody can say, 4 if it is unreadable.
+def check_run(run: str, max_reliance: float = 0.0, fail_after: int = 2) -> None:
+    """Exit with 0 if a run passes, 1 if it relies on a fault, 3 if nobody can say, 4 if it is unreadable.
 
-    0 passed: enough was tested, and nothing graver than allowed was found.
-    1 failed: a confirmed fault is graver than allowed.
+    0 passed: enough was tested, and the model relies on no fault by more than allowed.
+    1 failed: it does.
     2 wrong use: an option or the run's folder is not what it should be.
-    3 not sure: too few samples, no test, a model at chance, or something that moves the answers and may be no fault.
+    3 not sure: too few samples, no test, a model at chance, or it reads something that a person has to judge.
     4 unreadable: there is no run, no evaluation, or a line of its record cannot be read.
 
-    The severity of a confirmed finding is how far the intervention moved the prediction beyond its control, 0..1;
-    that of all others is 0. What was confirmed in the last evaluations in a row counts, two by default, as a single one
-    confirms something wrongly now and then; a run with fewer is judged by those that it has.
+    What counts is on what the model relied in the last evaluations in a row, two by default, as a single one is wrong
+    now and then; a run with fewer is judged by those that it has.
 
     Args:
         run: Folder of a monitored run (with events.jsonl), or one that holds a single such folder.
-        max_severity: The gravest finding may have this severity.
-        fail_after: The evaluations in a row in which a finding has to be confirmed.
+        max_reliance: So much the model may rely on a fault: the lower end of its effect, 0..1.
+        fail_after: The evaluations in a row in which it has to.
     """
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.loggers.timeline import UnreadableRunError
@@ -34,7 +33,7 @@ def check_run(run: str, max_severity: float = 0.0, fail_after: int = 2) -> None:
     from lrptrain.trainers.emphasis import for_stream
 
     try:
-        result = check(run, max_severity, fail_after)
+        result = check(run, max_reliance, fail_after)
         *paragraphs, verdict = str(result).split("\n")
     except (UnreadableRunError, OSError) as error:
         _end(str(error), UNREADABLE)

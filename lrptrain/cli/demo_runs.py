@@ -14,18 +14,17 @@ from pytorch_lightning.callbacks import TQDMProgressBar
 
 from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
 from lrptrain.data import PlantedDigits
-from lrptrain.findings import OVERALL, ExplainedSample, Finding, announce
+from lrptrain.findings import Finding, announce, reliance
 from lrptrain.loggers import read_events
 from lrptrain.loggers.wandb import logged_in
 from lrptrain.models import ImageClassifier
 from lrptrain.monitor.drawing import choose_displayed
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.render import contact_sheet, overlay, to_picture
 from lrptrain.trainers.progress import shows_progress
 
 VIT = {"img_size": 24, "patch_size": 4, "embed_dim": 64, "depth": 4, "num_heads": 4}
-# With a ring around the digit, which the tag is far away from: a digit that is cut out at its very edge takes more
-# epochs to learn.
-GUIDANCE_OPTIONS: dict[str, Any] = {"loss": "consistency", "weight": 10.0, "margin": 2}
+GUIDANCE_OPTIONS: dict[str, Any] = {"loss": "consistency", "weight": 10.0}
 FOCUS = "relevance/label/energy_pointing_game"
 CHANCE = "relevance/chance"
 
@@ -116,21 +115,20 @@ def _row(name: str, values: list[str]) -> str:
 def _verdict(name: str, outcome: Outcome) -> str:
     """When the monitor was sure of a run, and what it last said."""
     # For example flagged in epochs [2, 3, 4], and no longer in 5.
-    since = [event["epoch"] for event in outcome.events if _confirmed(event)]
+    since = [event["epoch"] for event in outcome.events if _faults(event)]
     if not since:
-        return f"{name}: the monitor confirmed nothing overall."
+        return f"{name}: the monitor found no shortcut."
     text = f"{name}: the monitor flagged the model in epoch {since[0]}"
-    last = _confirmed(outcome.events[-1])
+    last = _faults(outcome.events[-1])
     if not last:
         return f"{text}, and took the flag back in epoch {since[-1] + 1}."
-    gravest = max(last, key=lambda finding: finding.severity)
+    gravest = max(last, key=lambda finding: reliance([finding]))
     return f"{text}. The flag as it stands:\n\n{announce([gravest], outcome.folder.parent.parent)[0]}"
 
 
-def _confirmed(event: dict[str, Any]) -> list[Finding]:
-    """Findings on all samples that an intervention confirmed."""
+def _faults(event: dict[str, Any]) -> list[Finding]:
     findings = [Finding.from_dict(values) for values in event["findings"]]
-    return [finding for finding in findings if finding.scope == OVERALL and finding.state == "confirmed"]
+    return [finding for finding in findings if finding.is_fault]
 
 
 def write_overlays(

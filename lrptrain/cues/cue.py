@@ -2,8 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Any, ClassVar, Literal
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 from jaxtyping import Bool
 from torch import Tensor
@@ -32,7 +32,7 @@ class Cue(ABC):
     @property
     def needs_annotation(self) -> bool:
         """Whether an annotation tells where it is."""
-        return self.role == "fault"
+        return getattr(self, "where", "") in ("outside", "evidence")
 
     @abstractmethod
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
@@ -50,6 +50,10 @@ class Cue(ABC):
     def children(self) -> Sequence["Cue"]:
         """Return what it divides into, for the hierarchical test."""
         return ()
+
+    def declared(self, role: Role) -> Self:
+        """Return the same cue as what people say it is."""
+        return replace(self, role=role)  # type: ignore[type-var]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

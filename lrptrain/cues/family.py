@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from lrptrain.cues.cue import Role
 from lrptrain.cues.text_words import TextWord, is_punctuation, markers_of, outside_markers
-from lrptrain.cues.texts import Language, Span, Spans
+from lrptrain.cues.texts import Language, Span, Spans, TextPart
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Family(Spans):
     family: str = ""
 
     @classmethod
-    def of(cls, family: str, role: Role, language: Language) -> "Family":
+    def of(cls, family: str, role: Role, language: Language, where: TextPart = "text") -> "Family":
         """Return the cue of a family."""
-        return cls(f"the {family}", role, language, family)
+        return cls(f"the {family}", role, language, where, family)
 
     def spans(self, words: Sequence[TextWord]) -> list[Span]:
         """See `Spans`."""

@@ -45,11 +45,6 @@ class Look(Cue):
             theirs: The pixels of them that give it.
         """
 
-    @property
-    def needs_annotation(self) -> bool:
-        """See `Cue`."""
-        return self.where != "image"
-
     def locate(self, batch: Batch) -> Pixels | None:
         """Return the pixels that have it."""
         return None if self.where == "image" else pixels_of(self.where, batch)

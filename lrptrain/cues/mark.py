@@ -55,11 +55,6 @@ class Mark(Cue):
     side: int
     size: tuple[int, int]
 
-    @property
-    def needs_annotation(self) -> bool:
-        """See `Cue`."""
-        return self.where != "image"
-
     def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
         """Return the pixels that it covers, with half of its side around it; none of images without it."""
         _, images = image_of(batch)

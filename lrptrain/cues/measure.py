@@ -24,6 +24,10 @@ FIRST_LOOK = 16
 the others are not."""
 
 
+class MeasureError(RuntimeError):
+    """A cue cannot be exchanged, or the model cannot take what comes of it."""
+
+
 class Effect(NamedTuple):
     """The effect of a cue on some samples.
 
@@ -94,9 +98,11 @@ class Measure:
         device: Where the model is.
         batch_size: Samples of a forward pass.
         seed: The seed of the donors.
+        mine: The samples that this process measures; None for all.
+        gather: Returns the values of all processes.
 
     Attributes:
-        passes: How many samples the model has been given so far.
+        passes: How many samples the model has been given so far, in this process.
     """
 
     def __init__(
@@ -107,6 +113,8 @@ class Measure:
         device: torch.device | str = "cpu",
         batch_size: int = 32,
         seed: int = 0,
+        mine: Rows | None = None,
+        gather: Callable[[Any], list[Any]] = lambda value: [value],
     ) -> None:
         self.samples = samples
         self.answers = answers
@@ -115,21 +123,40 @@ class Measure:
         self._device = device
         self._batch_size = batch_size
         self._seed = seed
+        self._mine = mine
+        self._gather = gather
 
     @torch.no_grad()
     def effects(self, cue: Cue, rows: Rows, among: Rows, draw: int = 0) -> Float[np.ndarray, " n"]:
         """Return the effect of a cue on each of some samples; nan where both donors' cues are the same.
+
+        Every process has to call it, with the same cue and samples.
 
         Args:
             cue: The cue.
             rows: The samples that take it.
             among: The samples that may give it.
             draw: The number of the draw of donors.
+
+        Raises:
+            MeasureError: If it cannot be measured, in whichever process.
         """
         like, unlike = (donors_for(self.answers, among, same, self._seed + draw) for same in (True, False))
-        split = [rows[start : start + self._batch_size] for start in range(0, len(rows), self._batch_size)]
-        parts = [self._effects(cue, part, like[part], unlike[part]) for part in split]
-        return np.concatenate(parts) if parts else np.empty(0)
+        mine = rows if self._mine is None else rows[np.isin(rows, self._mine)]
+        split = [mine[start : start + self._batch_size] for start in range(0, len(mine), self._batch_size)]
+        problem, cause, measured = "", None, np.empty(0)
+        try:
+            measured = np.concatenate([np.empty(0), *(self._effects(cue, x, like[x], unlike[x]) for x in split)])
+        except Exception as error:
+            problem, cause = f"{type(error).__name__}: {error}", error
+        # Also after a failure: the other processes wait for this one.
+        parts = self._gather((mine, measured, problem))
+        if first := next((each for *_, each in parts if each), ""):
+            raise MeasureError(first) from cause
+        values = np.full(len(self.samples), np.nan)
+        for where, found, _ in parts:
+            values[where] = found
+        return values[rows]
 
     @torch.no_grad()
     def example(self, cue: Cue, row: int, among: Rows, draw: int = 0) -> list[dict[str, Any]]:
@@ -147,9 +174,9 @@ class Measure:
         return [batch, *(cue.exchange(batch, each) for each in given)]
 
     @torch.no_grad()
-    def probability(self, batch: Batch, answer: int) -> float:
-        """Return the probability of an answer to the first sample of a batch."""
-        return float(self._probabilities(batch)[0, answer])
+    def probabilities(self, batch: Batch) -> Float[np.ndarray, " classes"]:
+        """Return the probabilities of the first sample of a batch."""
+        return self._probabilities(batch)[0]
 
     def _effects(self, cue: Cue, rows: Rows, like: Rows, unlike: Rows) -> Float[np.ndarray, " n"]:
         missing = (like < 0) | (unlike < 0)

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from lrptrain.cues.association import associations
 from lrptrain.cues.cue import Batch, Role
 from lrptrain.cues.text_words import TextWord
-from lrptrain.cues.texts import Language, Span, Spans, evidence_in, parts_of
+from lrptrain.cues.texts import Language, Span, Spans, TextPart, evidence_in, parts_of
 
 Words = tuple[tuple[int, ...], ...]
 """Words by the ids of their tokens."""
@@ -56,7 +56,7 @@ def occurrences(words: Sequence[TextWord], phrases: Sequence[Words]) -> list[Spa
 
 
 def propose_phrases(
-    batch: Batch, answers: Int[np.ndarray, " batch"], language: Language, role: Role, count: int
+    batch: Batch, answers: Int[np.ndarray, " batch"], language: Language, role: Role, where: TextPart, count: int
 ) -> Iterator[tuple[float, Phrase]]:
     """Yield the phrases whose being there goes furthest with an answer, and several of them together.
 
@@ -64,7 +64,8 @@ def propose_phrases(
         batch: The texts.
         answers: The answer to each.
         language: How they are made up.
-        role: The role of the phrases; faults are looked for outside of the evidence.
+        role: The role of the phrases.
+        where: In which part of texts they are looked for.
         count: How many at most, beside those that are several.
     """
     evidence = evidence_in(batch)
@@ -74,7 +75,7 @@ def propose_phrases(
         for part in parts:
             texts[-1].append([])
             for word in part.words:
-                if role == "fault" and bool(evidence[row, slice(*word.span)].any()):
+                if where == "outside" and bool(evidence[row, slice(*word.span)].any()):
                     texts[-1].append([])  # a phrase does not reach over what people marked
                 else:
                     texts[-1][-1].append(word)
@@ -90,12 +91,12 @@ def propose_phrases(
         ranked += _for_answer(keys, present, answers == answer)
     ranked.sort(key=lambda each: -each[0])
     for score, key in ranked[:count]:
-        yield score, Phrase(_named([spelt[key]]), role, language, (key,))
+        yield score, Phrase(_named([spelt[key]]), role, language, where, (key,))
     together = list(dict.fromkeys(key for _, key in ranked))
     for several in dict.fromkeys((tuple(together[:count]), tuple(together))):
         # Of names, or units, each is in few texts; and where every text has one of two words, neither decides alone.
         if len(several) > 1:
-            yield 0.0, Phrase(_named([spelt[each] for each in several]), role, language, several)
+            yield 0.0, Phrase(_named([spelt[each] for each in several]), role, language, where, several)
 
 
 def _for_answer(

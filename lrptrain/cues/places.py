@@ -1,7 +1,7 @@
 """The same place in all images: the border, its edges and corners, the middle, and their quarters."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -9,7 +9,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.images import image_of, pasted, pixels_of, without_evidence
+from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
 
 Box = tuple[float, float, float, float]
 """Top, left, bottom and right, in shares of height and width."""
@@ -32,11 +32,12 @@ _EDGES: dict[str, Box] = {
 class Place(Cue):
     """The same place in all images: a rectangle, less another one.
 
-    As a fault, it is what of the place lies outside of the evidence, and donors give none of theirs.
+    Outside of the evidence, it is what of the place lies there, and donors give none of theirs.
 
     Attributes:
         box: The rectangle.
         hole: What of it is left out; None for nothing.
+        where: In which part of images.
     """
 
     kind: ClassVar[str] = "place"
@@ -44,6 +45,7 @@ class Place(Cue):
     role: Role
     box: Box
     hole: Box | None = None
+    where: Where = "image"
 
     def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
         """Return its pixels."""
@@ -52,11 +54,11 @@ class Place(Cue):
         inside = _inside(self.box, size)
         if self.hole is not None:
             inside &= ~_inside(self.hole, size)
-        return inside.to(images.device) & pixels_of("outside" if self.role == "fault" else "image", batch)
+        return inside.to(images.device) & pixels_of(self.where, batch)
 
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """See `Cue`."""
-        given = without_evidence(donors) if self.role == "fault" else image_of(donors)[1]
+        given = without_evidence(donors) if self.where == "outside" else image_of(donors)[1]
         return pasted(batch, given, self.locate(batch))
 
     def children(self) -> Sequence[Cue]:
@@ -70,21 +72,21 @@ class Place(Cue):
                 one, other = _EDGES[down], _EDGES[across]
                 if self.box in (one, other):
                     box = (max(one[0], other[0]), max(one[1], other[1]), min(one[2], other[2]), min(one[3], other[3]))
-                    found.append(Place(f"the {down} {across} corner", self.role, box))
+                    found.append(replace(self, name=f"the {down} {across} corner", box=box))
         return found
 
     def _sides(self) -> list["Place"]:
         top, left, bottom, right = self.box
         flat = right - left == 1.0
         box = (top, _NEAR, bottom, _FAR) if flat else (_NEAR, left, _FAR, right)
-        return [Place(f"the middle of {self.name}", self.role, box)]
+        return [replace(self, name=f"the middle of {self.name}", box=box)]
 
 
-def places(role: Role) -> list[Place]:
+def places(role: Role, where: Where = "image") -> list[Place]:
     """Return the border of images, their edges, and their middle."""
     inner: Box = (BORDER, BORDER, 1 - BORDER, 1 - BORDER)
-    edges = [Place(f"the {side} edge", role, box) for side, box in _EDGES.items()]
-    return [Place("the border", role, WHOLE, inner), *edges, Place("the middle", role, _MIDDLE)]
+    edges = [Place(f"the {side} edge", role, box, None, where) for side, box in _EDGES.items()]
+    return [Place("the border", role, WHOLE, inner, where), *edges, Place("the middle", role, _MIDDLE, None, where)]
 
 
 def _inside(box: Box, size: tuple[int, int]) -> Bool[Tensor, "height width"]:

@@ -21,11 +21,12 @@ from lrptrain.cues.pair import OF_PAIR, OneOfPair, Overlap
 from lrptrain.cues.phrase import propose_phrases
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import WHOLE, Place, places
+from lrptrain.cues.region import Region
 from lrptrain.cues.search import Node
 from lrptrain.cues.segment import AllWords, ends_of
 from lrptrain.cues.spectrum import Spectrum
 from lrptrain.cues.surroundings import Surroundings
-from lrptrain.cues.texts import Language, is_annotated, parts_of
+from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
 
 LOOKS = (Colour, Spectrum, Light)
 CANDIDATES = 6
@@ -36,7 +37,12 @@ FAULTS_WEIGH = 10.0
 
 
 def of_images(
-    samples: Sequence[Sample], maps: Sequence[Tensor], grid: tuple[int, int], answers: Rows, seed: int = 0
+    samples: Sequence[Sample],
+    maps: Sequence[Tensor],
+    grid: tuple[int, int],
+    answers: Rows,
+    seed: int = 0,
+    regions: Sequence[str] = (),
 ) -> list[Node]:
     """Return what is tested in images.
 
@@ -46,6 +52,7 @@ def of_images(
         grid: Rows and columns of the patches.
         answers: The answers.
         seed: The seed of the halves.
+        regions: The names of the regions of masks; the first is the evidence.
     """
     everyone = np.arange(len(samples))
     marked = everyone[[_is_annotated(sample) for sample in samples]]
@@ -63,8 +70,9 @@ def of_images(
         parts = tuple(Node(place, everyone) for place in places("open"))
         whole = Node(Place("the image", "open", WHOLE), everyone, parts, is_whole=True)
         return [*(Node(look.of("image", "open"), everyone) for look in LOOKS), whole, *marks("image", everyone)]
+    named = tuple(Node(Region(name, "fault", i), marked) for i, name in enumerate(regions) if i)
     return [
-        Node(Surroundings(), marked, marks("outside", marked), FAULTS_WEIGH),
+        Node(Surroundings(), marked, (*named, *marks("outside", marked)), FAULTS_WEIGH),
         *(Node(look.of("image", "open"), everyone, (Node(look.of("evidence", "open"), marked),)) for look in LOOKS),
         Node(Placement.of("location"), marked),
         Node(Placement.of("size"), marked),
@@ -79,17 +87,17 @@ def of_texts(samples: Sequence[Sample], answers: Rows, language: Language, seed:
     pairs = everyone[[len(parts) == OF_PAIR for parts in parts_of(batch, language)]]
     marked = everyone[is_annotated(batch).numpy()]
 
-    def parts_as(role: Role, rows: Rows) -> list[Node]:
+    def parts_as(role: Role, where: TextPart, rows: Rows) -> list[Node]:
         found: list[Node] = []
         for proposing, judging in _halves(rows, seed):
             texts = collate([samples[row] for row in proposing])
-            proposed = propose_phrases(texts, answers[proposing], language, role, CANDIDATES)
+            proposed = propose_phrases(texts, answers[proposing], language, role, where, CANDIDATES)
             found += [Node(phrase, judging) for _, phrase in proposed]
         families = FAMILIES if language.is_named else ()
-        return [*(Node(Family.of(each, role, language), rows) for each in families), *_merged(found)]
+        return [*(Node(Family.of(each, role, language, where), rows) for each in families), *_merged(found)]
 
-    def ends_as(role: Role, rows: Rows) -> list[Node]:
-        return [Node(each, rows) for each in ends_of(role, language)]
+    def ends_as(role: Role, where: TextPart, rows: Rows) -> list[Node]:
+        return [Node(each, rows) for each in ends_of(role, language, where)]
 
     others = [Node(Length("the length of the text", "open", language), everyone)]
     if 2 * len(pairs) > len(everyone):
@@ -98,12 +106,12 @@ def of_texts(samples: Sequence[Sample], answers: Rows, language: Language, seed:
         others.append(Node(Overlap("how many words both texts share", "open", language), pairs))
     all_words = AllWords("the words", "open", language)
     if len(marked) < FEWEST_SAMPLES:
-        whole = Node(all_words, everyone, tuple(ends_as("open", everyone)), is_whole=True)
-        return [*others, *parts_as("open", everyone), whole]
+        whole = Node(all_words, everyone, tuple(ends_as("open", "text", everyone)), is_whole=True)
+        return [*others, *parts_as("open", "text", everyone), whole]
     # Rationales suffice, and are seldom all of the evidence (DeYoung et al. 2020, "ERASER", section 4): that other
     # words tell anything is no fault, but that they tell most of it, or that certain ones do.
-    beside = AllWords("everything outside the annotation", "fault", language)
-    faults = Node(beside, marked, (*parts_as("fault", marked), *ends_as("fault", marked)))
+    beside = AllWords("everything outside the annotation", "fault", language, "outside")
+    faults = Node(beside, marked, (*parts_as("fault", "outside", marked), *ends_as("fault", "outside", marked)))
     return [Node(all_words, marked, (faults,), FAULTS_WEIGH, is_whole=True), *others]
 
 
@@ -112,6 +120,19 @@ def of_other_inputs(samples: Sequence[Sample]) -> list[Node]:
     names = {name for sample in samples for name in sample.tensors if name.startswith(ARGUMENT)}
     everyone = np.arange(len(samples))
     return [Node(AnotherInput.of(name[len(ARGUMENT) :]), everyone) for name in sorted(names)]
+
+
+def with_further(roots: Sequence[Node], further: Sequence[tuple[Cue, Rows | None]], count: int) -> list[Node]:
+    """Return roots with cues that are tested whatever the samples propose, unless they are among what is.
+
+    Args:
+        roots: The roots.
+        further: Cues, each with the samples that judge it; None for all.
+        count: The number of samples.
+    """
+    planned = {cue.declared("open") for root in roots for cue in root.everything()}
+    added = {cue.declared("open"): (cue, rows) for cue, rows in further if cue.declared("open") not in planned}
+    return [*roots, *(Node(cue, np.arange(count) if rows is None else rows) for cue, rows in added.values())]
 
 
 def _is_annotated(sample: Sample) -> bool:

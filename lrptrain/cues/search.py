@@ -6,22 +6,25 @@ rejection principle of Goeman & Solari 2010).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from lrptrain.batch import collate
+from lrptrain.cues.both import Both
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.look import Look
-from lrptrain.cues.measure import FIRST_LOOK, Effect, Measure, Rows, effect_of
+from lrptrain.cues.measure import FEWEST_SAMPLES, FIRST_LOOK, Effect, Measure, MeasureError, Rows, effect_of
 
 Verdict = Literal["relies", "not sure", "does not rely"]
 MOST = 0.5
 """A part that carries more than half of what the whole does is named in its place: the majority."""
+PAIRED = 4
+"""Of so many named cues, the strongest, every two are exchanged together: six pairs, a tenth of what a search costs."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,16 @@ class Node:
     weight: float = 1.0
     is_whole: bool = False
 
+    def divided(self) -> list["Node"]:
+        """Return what it divides into."""
+        return [*(Node(cue, self.rows) for cue in self.cue.children()), *self.parts]
+
+    def everything(self) -> Iterator[Cue]:
+        """Yield its cue and those of all that it may divide into."""
+        yield self.cue
+        for part in self.divided():
+            yield from part.everything()
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -52,10 +65,12 @@ class Judged:
         verdict: Whether the interval of the effect lies above the least one that matters, below it, or on both sides.
         effect: The effect.
         values: The effect on each sample of the evaluation; nan where it was not measured.
-        rows: The samples that judge it.
+        rows: The samples that judge it, and give it.
         within: The name of the cue that it is a part of; "" for none.
         share: Which share of that cue's effect it carries; None for none.
         named: Whether it is what a report names: it relies, and no part of it carries most of its effect.
+        answer: The answer that alone is told by it, as a class; None for all of them together.
+        told_by: The names of other cues that tell the same: both at a time do surely more than one and the other.
     """
 
     cue: Cue
@@ -66,6 +81,8 @@ class Judged:
     within: str = ""
     share: float | None = None
     named: bool = False
+    answer: int | None = None
+    told_by: tuple[str, ...] = ()
 
     @property
     def is_fault(self) -> bool:
@@ -76,7 +93,7 @@ class Judged:
         """Return plain values for JSON; null for nan."""
         effect = {name: None if math.isnan(x) else round(float(x), 6) for name, x in self.effect._asdict().items()}
         plain = {"verdict": self.verdict, "within": self.within, "share": self.share, "named": self.named}
-        return {"cue": self.cue.to_dict(), **plain, **effect, "samples": self.effect.samples}
+        return {"cue": self.cue.to_dict(), **plain, **effect, "samples": self.effect.samples, "answer": self.answer}
 
 
 class Search:
@@ -86,12 +103,23 @@ class Search:
         measure: Measures effects.
         min_effect: The least effect that matters, in (0, 1).
         confidence: `1 - confidence` is the level of all tests together.
+        declared: Cues of which people have said what they are: a cue that is the same has their role.
+        on_failure: Takes a cue that cannot be measured, and why; the others go on. None passes the error on.
     """
 
-    def __init__(self, measure: Measure, min_effect: float = 0.05, confidence: float = 0.95) -> None:
+    def __init__(
+        self,
+        measure: Measure,
+        min_effect: float = 0.05,
+        confidence: float = 0.95,
+        declared: Sequence[Cue] = (),
+        on_failure: Callable[[Cue, MeasureError], None] | None = None,
+    ) -> None:
         self._measure = measure
         self._least = min_effect
         self._level = 1 - confidence
+        self._declared = declared
+        self._on_failure = on_failure
         self._judged: list[Judged] = []
 
     def run(self, roots: Sequence[Node]) -> list[Judged]:
@@ -101,25 +129,39 @@ class Search:
         for root in roots:
             self._test(root, self._level * root.weight / total, None)
         self._fold()
+        self._pair()
         return sorted(self._judged, key=lambda each: (not each.named, -each.effect.low))
 
-    def _test(self, node: Node, level: float, parent: Judged | None) -> Judged:
-        judged = self._judge(node, level, parent)
+    def _test(self, node: Node, level: float, parent: Judged | None) -> Judged | None:
+        node = replace(node, cue=self._as_declared(node.cue))
+        try:
+            judged = self._judge(node, level, parent)
+        except MeasureError as error:
+            if self._on_failure is None:
+                raise
+            self._on_failure(node.cue, error)
+            return None
         relies = judged.verdict == "relies"
-        children: list[Judged] = []
+        children: list[Judged | None] = []
         if relies:
-            nodes = [*(Node(cue, node.rows) for cue in node.cue.children()), *node.parts]
+            nodes = node.divided()
             children = [self._test(each, level / len(nodes), judged) for each in nodes]
-        carried = any(child.verdict == "relies" and (child.share or 0) > MOST for child in children)
+        carried = any(each is not None and each.verdict == "relies" and (each.share or 0) > MOST for each in children)
         # Of a part, only that it carries most says anything: what lies beside it does as much.
         says = not node.is_whole and (judged.share is None or judged.share > MOST)
         judged = replace(judged, named=relies and says and not carried)
         self._judged.append(judged)
         return judged
 
+    def _as_declared(self, cue: Cue) -> Cue:
+        return next((each for each in self._declared if cue.declared(each.role) == each), cue)
+
     def _judge(self, node: Node, level: float, parent: Judged | None) -> Judged:
+        answers = self._measure.answers
+        answer = None if parent is None else parent.answer
+        takers = node.rows if answer is None else node.rows[answers[node.rows] == answer]
         values = np.full(len(self._measure.samples), np.nan)
-        order = np.random.default_rng(len(values)).permutation(node.rows)
+        order = np.random.default_rng(len(values)).permutation(takers)
         verdict: Verdict = "not sure"
         ends = [FIRST_LOOK * 2**i for i in range(len(order).bit_length()) if FIRST_LOOK * 2**i < len(order)]
         for part in np.split(order, ends):
@@ -128,10 +170,28 @@ class Search:
             if effect_of(values, self._level / 2).high < self._least:
                 verdict = "does not rely"
                 break
-        effect = effect_of(values, level)
+        classes = [] if answer is not None else [int(each) for each in np.unique(answers[takers])]
+        # Of three classes and more, one may be told by what says nothing of the others: the level is shared.
+        share = level / 2 if len(classes) > 2 else level
+        effect = effect_of(values, share)
         if effect.low > self._least:
             verdict = "relies"
-        return Judged(node.cue, verdict, effect, values, node.rows, *self._share(values, node.rows, parent))
+        elif len(classes) > 2:
+            alone = self._of_one_answer(values, classes, share / len(classes))
+            if alone is not None:
+                answer, effect, verdict = *alone, "relies"
+                values = np.where(answers == answer, values, np.nan)
+        return Judged(
+            node.cue, verdict, effect, values, node.rows, *self._share(values, node.rows, parent), answer=answer
+        )
+
+    def _of_one_answer(
+        self, values: Float[np.ndarray, " samples"], classes: Sequence[int], level: float
+    ) -> tuple[int, Effect] | None:
+        """Return the answer that is surely told, if one is, and the effect on its samples."""
+        found = [(each, effect_of(values[self._measure.answers == each], level)) for each in classes]
+        answer, effect = max(found, key=lambda pair: pair[1].low)
+        return (answer, effect) if effect.low > self._least and effect.samples >= FEWEST_SAMPLES else None
 
     def _share(self, values: np.ndarray, rows: Rows, parent: Judged | None) -> tuple[str, float | None]:
         if parent is None:
@@ -162,6 +222,24 @@ class Search:
             else:
                 lost = outer
             self._judged[lost] = replace(self._judged[lost], named=False)
+
+    def _pair(self) -> None:
+        """Note of named cues which others tell the same: what is mended of one of them the other still says."""
+        named = sorted((i for i, each in enumerate(self._judged) if each.named), key=self._strength)[:PAIRED]
+        for first, second in combinations(named, 2):
+            one, other = self._judged[first], self._judged[second]
+            rows = np.intersect1d(one.rows, other.rows)
+            try:
+                values = self._measure.effects(Both.of(one.cue, other.cue), rows, rows)
+            except MeasureError:  # cues of different inputs: nothing is said of them
+                continue
+            more = values - np.nan_to_num(one.values[rows]) - np.nan_to_num(other.values[rows])
+            if effect_of(more, self._level / 2).low > self._least:
+                self._judged[first] = replace(one, told_by=(*one.told_by, other.cue.name))
+                self._judged[second] = replace(other, told_by=(*other.told_by, one.cue.name))
+
+    def _strength(self, index: int) -> float:
+        return -self._judged[index].effect.low
 
     def _located(self, cue: Cue) -> Bool[np.ndarray, " places"] | None:
         """Return where a cue lies in all samples, one behind the other; None for what lies everywhere."""

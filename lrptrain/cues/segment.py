@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.text_words import TextWord
-from lrptrain.cues.texts import Language, Span, Spans
+from lrptrain.cues.texts import Language, Span, Spans, TextPart
 
 QUARTER = 0.25
 """What people call the beginning or the end of a text."""
@@ -34,20 +34,20 @@ class Segment(Spans):
     def children(self) -> Sequence[Cue]:
         """Return its first or last word."""
         name = f"the {'last' if self.at_end else 'first'} word"
-        return [Segment(name, self.role, self.language, self.at_end)] if self.share else []
+        return [replace(self, name=name, share=0.0)] if self.share else []
 
 
-def ends_of(role: Role, language: Language) -> list[Segment]:
+def ends_of(role: Role, language: Language, where: TextPart = "text") -> list[Segment]:
     """Return beginning and end of texts."""
     return [
-        Segment("the beginning of the text", role, language, False, QUARTER),
-        Segment("the end of the text", role, language, True, QUARTER),
+        Segment("the beginning of the text", role, language, where, False, QUARTER),
+        Segment("the end of the text", role, language, where, True, QUARTER),
     ]
 
 
 @dataclass(frozen=True)
 class AllWords(Spans):
-    """All words of a text; as a fault, those that people did not mark."""
+    """All words of a text, or those that people did not mark."""
 
     kind: ClassVar[str] = "words"
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.images import pasted, pixels_of, without_evidence
+from lrptrain.cues.images import Where, pasted, pixels_of, without_evidence
 from lrptrain.cues.light import Light
 from lrptrain.cues.places import places
 from lrptrain.cues.spectrum import Spectrum
@@ -22,6 +22,7 @@ class Surroundings(Cue):
     kind: ClassVar[str] = "surroundings"
     name: str = "everything outside the annotation"
     role: Role = "fault"
+    where: ClassVar[Where] = "outside"
 
     def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
         """Return the pixels outside the evidence."""
@@ -33,5 +34,5 @@ class Surroundings(Cue):
 
     def children(self) -> Sequence[Cue]:
         """Return its places and its looks."""
-        looks = (look.of("outside", "fault") for look in (Colour, Spectrum, Light))
-        return [*places("fault"), *looks]
+        looks = (look.of(self.where, self.role) for look in (Colour, Spectrum, Light))
+        return [*places(self.role, self.where), *looks]

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.cues.text_form import TextForm, padding_of
 from lrptrain.cues.text_words import NameTokens, Span, TextWord, words_among
+
+TextPart = Literal["text", "outside"]
+"""All of a text, or what lies outside of what people marked."""
 
 
 @dataclass(frozen=True)
@@ -104,15 +107,18 @@ class Spans(Cue):
     """Certain words of a text: it loses its own, and is given those of its donor.
 
     Words are put where they stand in their donor, as a share of the way through all other words, between two words. Of
-    pairs, each text takes those of its counterpart. As a fault, what people marked stays, and is not given.
+    pairs, each text takes those of its counterpart. Outside of the annotation, what people marked stays, and is not
+    given.
 
     Attributes:
         language: How texts are made up.
+        where: In which part of texts.
     """
 
     name: str
     role: Role
     language: Language = field(compare=False, repr=False)
+    where: TextPart = "text"
 
     @abstractmethod
     def spans(self, words: Sequence[TextWord]) -> list[Span]:
@@ -138,12 +144,12 @@ class Spans(Cue):
         return composed(batch, donors, rows, self.language)
 
     def _chosen(self, batch: Batch) -> list[list[tuple[Part, list[Span]]]]:
-        """Return the parts of every text, each with the spans that are meant; of faults none without an annotation."""
+        """Return the parts of every text, each with the spans that are meant; none outside of no annotation."""
         marked = evidence_in(batch).cpu()
         found = []
         for row, parts in zip(marked, parts_of(batch, self.language), strict=True):
             spans = [(part, self.spans(part.words)) for part in parts]
-            if self.role == "fault":
+            if self.where == "outside":
                 beside = row if row.any() else ~row
                 spans = [(part, [each for each in out if not beside[slice(*each)].any()]) for part, out in spans]
             found.append(spans)
@@ -281,3 +287,20 @@ def _gathered(own: Tensor, others: Tensor, side: Tensor, place: Tensor, there: T
     extra = [1] * (own.ndim - 2)
     taken = torch.where(side.view(*side.shape, *extra) == 0, own[rows, place], others[rows, place])
     return taken.masked_fill(~there.view(*there.shape, *extra), filler)
+
+
+def as_wide_as(batch: Batch, donors: Batch) -> dict[str, Any]:
+    """Return donors padded to the width of texts that have become longer; others as they are."""
+    if "input_ids" not in batch:
+        return dict(donors)
+    more = batch["input_ids"].shape[1] - donors["input_ids"].shape[1]
+    if more <= 0:
+        return dict(donors)
+    padding = {name: IGNORED if name == "rationale" else 0 for name in donors}
+    shape = donors["input_ids"].shape
+    return {
+        name: torch.cat([x, x.new_full((len(x), more, *x.shape[2:]), padding[name])], 1)
+        if isinstance(x, Tensor) and x.shape[:2] == shape
+        else x
+        for name, x in donors.items()
+    }

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from lrptrain.files import MOST_BYTES, read_whole
-from lrptrain.findings import Finding
-from lrptrain.findings.facts import fold
 from lrptrain.loggers.timeline import finite_or_none, has_continuation, timeline_of
 
 MARKS = ("events.jsonl", "run.json")
@@ -16,7 +14,7 @@ MARKS = ("events.jsonl", "run.json")
 AUDIT = "audit"
 SEGMENTATION = "segmentation"
 _DEEPEST = 8
-_BRIEF = ("kind", "scope", "target", "where", "state", "effect", "interval")
+_BRIEF = ("kind", "name", "role", "verdict", "effect", "interval", "is_fault")
 
 
 def find_runs(root: Path) -> dict[str, Path]:
@@ -147,22 +145,7 @@ def read_new_events(folder: Path, since: int = 0) -> dict[str, Any]:
     # Findings with all their evidence are most of the file, and the page draws only the last ones in full.
     for event in events[:-1]:
         event["findings"] = [{key: finding.get(key) for key in _BRIEF} for finding in event["findings"]]
-    for event in events[-1:]:
-        event["findings"] = _in_sentences(event["findings"])
     return {"events": events, "offset": start + len(complete), "anew": start != since or start == 0, "notes": notes}
-
-
-def _in_sentences(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return findings as this version records them: one per fact, in sentences; as they are, where that cannot be."""
-    if all("sentences" in each for each in findings):
-        return findings
-    try:
-        facts = fold([Finding.from_dict(each) for each in findings])
-        # Of a quantity that is not known, JSON has null.
-        as_json: list[dict[str, Any]] = finite_or_none([each.to_dict() for each in facts])
-        return as_json
-    except (KeyError, TypeError, ValueError, AttributeError, AssertionError):  # any program may have written them
-        return findings
 
 
 def _shared(evaluation: Any) -> str:

@@ -5,36 +5,34 @@ import shlex
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lrptrain.findings.facts import fold, gravity
-from lrptrain.findings.finding import Finding
 from lrptrain.findings.sentences import sentences
 from lrptrain.terminal import WIDTH
 
+if TYPE_CHECKING:
+    from lrptrain.findings.finding import Finding
+
 MOST_SAMPLES = 3
 """So many samples are named."""
-SAME_REASON = "Not tested, for the same reason."
 
 
-def announce(findings: Iterable[Finding], run: Path | None = None) -> list[str]:
-    """Return one paragraph per fact, the confirmed ones first and the gravest of them at the top.
+def announce(findings: Iterable["Finding"], run: Path | None = None) -> list[str]:
+    """Return one paragraph per finding, the gravest first.
 
     Args:
-        findings: Findings, folded or not.
+        findings: The findings.
         run: The folder of the run, in which they can be looked at.
 
     Returns:
-        Paragraphs of several lines without an end of line, at most 80 columns wide but for a path that is longer. Why
-        several were not tested is said once.
+        Paragraphs of several lines without an end of line, at most 80 columns wide but for a path that is longer.
     """
-    reasons: set[str] = set()
-    paragraphs = []
-    for fact in sorted(fold(list(findings)), key=gravity):
-        reason = fact.note if fact.intervention is None else ""
-        paragraphs.append(_paragraph(fact, run, SAME_REASON if reason in reasons else ""))
-        if reason:
-            reasons.add(reason)
-    return paragraphs
+    return [_paragraph(each, run) for each in sorted(findings, key=gravity)]
+
+
+def gravity(finding: "Finding") -> tuple[bool, bool, bool, float]:
+    """Return what sorts findings, the gravest first: faults, what a person judges, doubts; then by what is sure."""
+    return not finding.is_fault, not finding.is_open, finding.verdict == "does not rely", -finding.interval[0]
 
 
 def look_at(run: Path) -> str:
@@ -46,28 +44,29 @@ def look_at(run: Path) -> str:
     return f"lrptrain dashboard {shlex.quote(min(paths, key=len))}"
 
 
-def _paragraph(finding: Finding, run: Path | None, untested: str) -> str:
-    """Return the text of a fact; `untested`, if it is not "", stands for what the intervention says."""
+def _paragraph(finding: "Finding", run: Path | None) -> str:
     text = sentences(finding)
-    relevance = " ".join(part for part in (text.relevance, text.samples) if part)
-    evidence = (untested or text.intervention, relevance, text.likewise, text.excerpt)
+    evidence = (" ".join(part for part in (text.effect, text.history) if part), text.share, text.told_by)
     lines = [
         textwrap.fill(text.verdict, WIDTH, subsequent_indent="  "),
-        *(textwrap.fill(f"  {line}", WIDTH, subsequent_indent="  ") for line in evidence if line),
+        *(
+            textwrap.fill(f"  {line}", WIDTH, subsequent_indent="  ")
+            for line in (*evidence, text.relevance, text.excerpt)
+            if line
+        ),
         *_where_next(finding, run, text.remedy),
     ]
     return "\n".join(lines)
 
 
-def _where_next(finding: Finding, run: Path | None, remedy: str) -> list[str]:
-    """Return where the samples are seen, and what to do; on one line where that is not too long."""
+def _where_next(finding: "Finding", run: Path | None, remedy: str) -> list[str]:
+    """Return where the samples are seen, and what to do."""
     see = ""
     if run is not None:
         ids = ", ".join(map(str, finding.worst_samples[:MOST_SAMPLES]))
         see = f"  See{f' samples {ids}' if ids else ''}: {look_at(run)}"
         if len(see) > WIDTH:
             see = f"  See: {look_at(run)}"
-    mend = f"  Mend: {remedy}" if remedy else ""
-    joint = f"{see} {mend}"
     # A command is never broken: it is there to be copied.
-    return [joint] if see and mend and len(joint) <= WIDTH else [line for line in (see, mend) if line]
+    mend = f"  Mend: {remedy}" if remedy else ""
+    return [line for line in (see, mend) if line]

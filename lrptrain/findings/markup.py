@@ -1,4 +1,4 @@
-"""Findings as HTML, for a notebook."""
+"""Findings as HTML, for a notebook and a report."""
 
 import html
 from collections.abc import Sequence
@@ -11,24 +11,19 @@ if TYPE_CHECKING:
     from lrptrain.findings.finding import Finding
 
 # On white, of a contrast of at least 4.5 (WCAG 2.2, AA).
-_COLORS = {"confirmed": "#b3382c", "suspected": "#8a5a00", "unconfirmed": "#5c5c5c", "refuted": "#5c5c5c"}
+_COLORS = {"fault": "#b3382c", "open": "#1f5f8b", "evidence": "#5c5c5c"}
+_QUIET = "#5c5c5c"
 
 
 def finding_html(finding: "Finding") -> str:
-    """Return a finding as a block of HTML: the verdict in its colour, the evidence, the details folded away."""
-    text = sentences(finding)
-    # What a person has to judge is no fault for sure, and not shown as one.
-    doubtful = finding.state == "confirmed" and not finding.is_fault
-    color = _COLORS["suspected" if doubtful else finding.state]
+    """Return a finding as a block of HTML: the verdict in its colour, the evidence, the proof."""
+    verdict, *evidence, remedy = sentences(finding)
+    color = _COLORS[finding.role] if finding.relies else _QUIET
     style = "font:14px/1.45 system-ui,sans-serif;color:#111;background:#fff;padding:6px 10px;margin:0 0 6px"
     return (
         f'<div style="{style};border-left:4px solid {color}">'
-        f'<div style="color:{color};font-weight:600">{html.escape(text.verdict)}</div>'
-        f"{_lines((text.intervention, text.relevance, text.likewise, text.samples, text.excerpt))}"
-        f"{proof_html(finding)}"
-        f"{_lines([f'Mend: {text.remedy}'] if text.remedy else [])}"
-        f'<details style="color:#5c5c5c;font-size:12px"><summary>in numbers</summary>{html.escape(str(finding))}'
-        "</details></div>"
+        f'<div style="color:{color};font-weight:600">{html.escape(verdict)}</div>'
+        f"{_lines(evidence)}{proof_html(finding)}{_lines([f'Mend: {remedy}.'] if remedy else [])}</div>"
     )
 
 

@@ -77,7 +77,6 @@ def write_record(
         "scalars": record.scalars,
         "findings": findings,
         **({"power": dict(record.power)} if record.power else {}),
-        **({"hints": record.hints} if record.hints else {}),
         "weights": dict(zip(("epoch", "step"), record.weights or (record.epoch, record.step), strict=True)),
         **(marks or {}),
     }

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from lrptrain.extras import require
-from lrptrain.loggers.findings_table import finding_text
 from lrptrain.loggers.highlights_page import highlights_page
 from lrptrain.loggers.local import evaluation_name
 from lrptrain.loggers.proofs import proof_picture, proofs_page
@@ -96,7 +95,7 @@ def log_media_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
     if proofs_page(record.findings):
         client.log_text(run.run_id, proofs_page(record.findings), f"{_path(record.prefix)}/proofs/{evaluation}.html")
     if record.new_findings:
-        items = "\n".join(f"- {finding_text(finding)}" for finding in record.new_findings)
+        items = "\n".join(f"- {str(finding)}" for finding in record.new_findings)
         client.log_text(run.run_id, items, f"{_path(record.prefix)}/findings/{evaluation}.md")
     for name, columns in record_tables(record).items():
         _log_table(run, f"{_path(record.prefix)}/{name}.json", columns)

@@ -100,11 +100,9 @@ class EpochRecord:
         class_names: Name of each class.
         inputs: Functions that make what a sample is, by sample id.
         class_maps: Maps of the samples shown for many classes.
-        power: Where no finding stands, `text`, what could have been found, and `tells`, whether that says anything;
+        power: Where no fault is found, `text`, what was tested, and `tells`, whether that says anything;
             where the model has collapsed, `text` says so, and `collapsed` is True.
         metrics: What the scalars are called, and whether higher values are better.
-        hints: What speaks for a shortcut short of a flag, in a sentence: the test that came nearest to one; "" if none
-            came near.
         weights: Epoch and step of the validation whose weights were evaluated, where these are not the record's own: at
             the end of training, weights that it keeps may be earlier ones. (None, None) if no validation was of them.
     """
@@ -123,5 +121,4 @@ class EpochRecord:
     class_maps: list[ClassMap] = field(default_factory=list)
     power: Mapping[str, Any] = field(default_factory=dict)
     metrics: Sequence[LoggedMetric] = ()
-    hints: str = ""
     weights: tuple[int | None, int | None] | None = None

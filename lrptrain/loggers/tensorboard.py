@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lrptrain.loggers.findings_table import finding_text, findings_markdown
+from lrptrain.loggers.findings_table import findings_markdown
 from lrptrain.loggers.many_scores import scores_markdown
 from lrptrain.loggers.proofs import proof_picture, words_of
 from lrptrain.loggers.record import EpochRecord
@@ -42,7 +42,7 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
         if words_of(finding):
             experiment.add_text(f"{record.prefix}/proofs/{finding.kind}", words_of(finding), global_step=record.step)
     if record.new_findings:
-        items = "\n".join(f"- {finding_text(finding)}" for finding in record.new_findings)
+        items = "\n".join(f"- {str(finding)}" for finding in record.new_findings)
         experiment.add_text(f"{record.prefix}/findings", items, global_step=record.step)
     if record.findings or record.samples:
         experiment.add_text(

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from lrptrain.files import read_whole
-from lrptrain.findings import Finding, Scope
-from lrptrain.findings.detector import get_detector
-from lrptrain.findings.recorded import as_recorded, unreadable_part
+from lrptrain.findings import Finding
+from lrptrain.findings.recorded import unreadable_part
 from lrptrain.loggers.metrics import current_key
 
 EVENTS = "events.jsonl"
@@ -121,7 +120,7 @@ def read_for_judgement(folder: Path) -> Judged | None:
     last = timeline.events[-1]
     # Of two lines of one moment the later one counts.
     written = next(each for each in reversed(contents) if _moment(each) == moment_of(last))
-    return Judged(last, tuple(map(as_recorded, written.get("findings") or ())), len(timeline.events))
+    return Judged(last, tuple(map(Finding.from_dict, written.get("findings") or ())), len(timeline.events))
 
 
 def _unreadable_part(content: Any) -> str:
@@ -134,9 +133,8 @@ def _unreadable_part(content: Any) -> str:
     scalars = content.get("scalars")
     if not isinstance(scalars, dict) or not all(map(_is_number, scalars.values())):
         return "an evaluation without its scalars"
-    for name in ("power", "hints"):
-        if name in content and name not in event:
-            return f"{name} of an unknown form"
+    if "power" in content and "power" not in event:
+        return "power of an unknown form"
     findings = content.get("findings")
     if not isinstance(findings, list):
         return "an evaluation without its findings"
@@ -207,8 +205,8 @@ def parse_event(content: Any) -> dict[str, Any] | None:
 
     Returns:
         `epoch`, `step`, `scalars` (numbers, or None for what was no finite number) by their present keys, and
-        `findings` (see `Finding.to_dict`), each with its title and the kind of its scope, which records of older
-        versions lack; and where the record says them, `power`, `hints` and `weights`: see `EpochRecord`.
+        `findings` (see `Finding.to_dict`), also of records of older versions; and where the record says them, `power`
+        and `weights`: see `EpochRecord`.
     """
     # A line of JSON may still be none of ours: without epoch and step there is no place for it in time.
     if not isinstance(content, dict) or _moment(content) is None:
@@ -221,9 +219,10 @@ def parse_event(content: Any) -> dict[str, Any] | None:
         "scalars": {current_key(k): v for k, v in scalars.items() if _is_number(v)}
         if isinstance(scalars, dict)
         else {},
-        "findings": [_completed(each) for each in findings if _is_finding(each)] if isinstance(findings, list) else [],
+        "findings": [as_recorded(each) for each in findings if not unreadable_part(each)]
+        if isinstance(findings, list)
+        else [],
         **({"power": content["power"]} if _is_power(content.get("power")) else {}),
-        **({"hints": content["hints"]} if isinstance(content.get("hints"), str) else {}),
         **({"weights": content["weights"]} if _is_moment_or_none(content.get("weights")) else {}),
     }
 
@@ -268,16 +267,9 @@ def _is_moment_or_none(value: Any) -> bool:
     return _moment(value) is not None or value == {"epoch": None, "step": None}
 
 
-def _completed(finding: dict[str, Any]) -> dict[str, Any]:
-    if finding.get("title") and finding.get("scope_kind"):
-        return finding
-    # Older runs have the scope as one word, for example "overall" or the name of a class.
-    scope = Scope.from_dict(finding).to_dict()
-    return {**finding, **scope, "title": finding.get("title") or get_detector(finding["kind"]).title}
-
-
-def _is_finding(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("kind", "scope", "state"))
+def as_recorded(finding: dict[str, Any]) -> dict[str, Any]:
+    """Return a finding as this version records it."""
+    return finding if "verdict" in finding else Finding.from_dict(finding).to_dict()
 
 
 def _is_number(value: Any) -> bool:

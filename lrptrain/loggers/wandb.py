@@ -8,7 +8,6 @@ from lrptrain.extras import require
 from lrptrain.findings import Finding
 from lrptrain.findings.proof import proof_html
 from lrptrain.findings.sentences import sentences
-from lrptrain.loggers.findings_table import finding_text
 from lrptrain.loggers.many_scores import with_few_scores
 from lrptrain.loggers.metrics import find_metric
 from lrptrain.loggers.proofs import proof_picture, words_of
@@ -147,11 +146,12 @@ def _table(wandb: Any, columns: dict[str, list[Any]]) -> Any:
 
 def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
     title = sentences(finding).verdict
-    confirmed = "ERROR" if finding.is_fault else "WARN"
-    level = {"confirmed": confirmed, "suspected": "WARN"}.get(finding.state, "INFO")
+    level = (
+        "ERROR" if finding.is_fault else "WARN" if finding.role == "fault" and finding.verdict == "not sure" else "INFO"
+    )
     # W&B drops an alert of the same title within the wait: a finding that comes back is told again.
     title = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 3]}..."
-    experiment.alert(title, text=finding_text(finding), level=wandb.AlertLevel[level], wait_duration=1)
+    experiment.alert(title, text=str(finding), level=wandb.AlertLevel[level], wait_duration=1)
 
 
 def _scalars_to_logger(logger: Any, record: EpochRecord) -> None:

@@ -6,7 +6,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from torch import nn
 
-from lrptrain.findings import Evaluation, Finding
+from lrptrain.findings import Finding
+from lrptrain.monitor.evaluation import Evaluation
 
 _DECIMALS = 3  # of probabilities: other batches round the last digits otherwise
 
@@ -36,7 +37,7 @@ def unannounced(
     _announced[module] = ((evaluation.epoch, evaluation.step), announced)
     samples = _fingerprint(evaluation)
     # By its own title a monitor does not silence itself: it may validate the same weights again.
-    announcers = [announced.setdefault((samples, finding.identity, finding.state), title) for finding in findings]
+    announcers = [announced.setdefault((samples, finding.identity, finding.verdict), title) for finding in findings]
     new = [finding for finding, announcer in zip(findings, announcers, strict=True) if announcer == title]
     others = [announcer for announcer in announcers if announcer != title]
     lines = [_line(title, others.count(announcer), announcer) for announcer in dict.fromkeys(others)]

@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 
-from lrptrain.intervention import INTERVENTIONS
+from lrptrain.cues.cue import Cue
 from lrptrain.monitor.evaluator import TARGETS
+from lrptrain.monitor.gate import FORBIDDEN
 from lrptrain.monitor.summary import logged_metrics
 
 
-def check_choices(bound: float | str, confidence: float, targets: Sequence[str], on_error: str) -> None:
+def check_choices(confidence: float, targets: Sequence[str], on_error: str) -> None:
     """Reject arguments of the evaluation that the monitor does not know.
 
     Raises:
         ValueError: With the argument and what it may be.
     """
-    if bound != "chance" and not (isinstance(bound, int | float) and 0 < bound < 1):
-        raise ValueError(f"bound must be 'chance' or a share between 0 and 1, not {bound!r}")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
     if not targets or isinstance(targets, str) or not set(targets) <= set(TARGETS):
@@ -23,20 +22,20 @@ def check_choices(bound: float | str, confidence: float, targets: Sequence[str],
         raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
 
 
-def check_verdicts(intervention: str | None, min_effect: float, fail_on: str | None) -> None:
-    """Reject arguments of the interventions that the monitor does not know.
+def check_verdicts(cues: Sequence[Cue] | None, min_effect: float, fail_on: str | None) -> None:
+    """Reject arguments of the tests that the monitor does not know.
 
     Raises:
         ValueError: With the argument and what it may be.
     """
-    if intervention is not None and intervention not in INTERVENTIONS:
-        raise ValueError(f"intervention must be one of {INTERVENTIONS} or None, not {intervention!r}")
+    if cues is not None and not all(isinstance(each, Cue) for each in cues):
+        raise ValueError("cues must be cues, such as finding.cue.declared('evidence'), or None, which tests nothing")
     if not 0 < min_effect < 1:
         raise ValueError(f"min_effect must lie between 0 and 1, not {min_effect}")
-    if fail_on not in (None, "suspected", "confirmed"):
-        raise ValueError(f"fail_on must be 'suspected', 'confirmed' or None, not {fail_on!r}")
-    if fail_on == "confirmed" and intervention is None:
-        raise ValueError("fail_on='confirmed' needs an intervention, without which nothing is confirmed")
+    if fail_on not in FORBIDDEN:
+        raise ValueError(f"fail_on must be 'relies', 'not sure' or None, not {fail_on!r}")
+    if fail_on is not None and cues is None:
+        raise ValueError(f"fail_on={fail_on!r} needs tests, and cues=None makes none")
 
 
 def check_names(names: Sequence[str | None]) -> None:

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from lrptrain.batch import collate, model_inputs
 from lrptrain.batch.call import explained_argument
-from lrptrain.findings import ExplainedSample
 from lrptrain.loggers.record import ClassMap
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.further_classes import Classes, explain_classes, explains_classes, unexplained_classes
 from lrptrain.monitor.summary import class_name

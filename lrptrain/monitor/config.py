@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName, find_task
-from lrptrain.intervention import InterventionConfig
+from lrptrain.cues.cue import Cue
 from lrptrain.monitor.arguments import check_choices, check_verdicts
 from lrptrain.monitor.budget import Budget, Extent
 from lrptrain.monitor.evaluator import TARGETS, ExplanationConfig
@@ -20,8 +20,8 @@ class MonitorConfig:
     """The options of a monitor.
 
     Attributes:
-        max_samples: The size of the sample, in all processes together. A class needs about 8 annotated samples to be
-            flagged among ten; with fewer, only all classes together can be.
+        max_samples: The size of the sample, in all processes together. A verdict on a
+            single class needs 8 of it.
         every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
         budget: The share of the time of training, in (0, 1), that the monitor takes at most: evaluations become rarer
             and smaller. The weights that are kept are always evaluated with all samples, and under a trainer every
@@ -35,14 +35,12 @@ class MonitorConfig:
         task: What output and labels mean, where they do not say so: a task or its name; None for classes.
         class_names: The name of each class, in the order of the logits; None for those that the name sources have.
         region_names: The names of the regions of a `mask` `[B, K, H, W]`; the first is the evidence.
-        bound: A finding is a mean share of relevance on the annotation that lies surely below this: a share in (0, 1),
-            or "chance", the annotated area.
-        confidence: The level of intervals and findings, in (0, 1).
-        intervention: What tests a finding: "swap", "inpaint", "fill"; None leaves findings suspected.
-        margin: The pixels around the annotation that a swap of what lies outside it keeps.
-        min_effect: The least mean change of a probability, beyond the control's, that confirms a finding.
-        fail_on: The state of findings that ends training: "confirmed" or "suspected"; None for none.
-        fail_after: The evaluations in a row in which a finding has to be in that state; a run that ends with fewer is
+        cues: Cues to be tested beside those that the samples propose, or of which people say what they are; None tests
+            none.
+        min_effect: The least effect that matters, in (0, 1).
+        confidence: `1 - confidence` is the level of all tests of an evaluation together, in (0, 1).
+        fail_on: The verdict on a fault that ends training: "relies", or "not sure" for doubts, too; None for none.
+        fail_after: The evaluations in a row in which a fault has to have that verdict; a run that ends with fewer is
             judged by those that it has.
         targets: The classes to explain: some of "label" and "predicted".
         batch_size: The number of samples per forward pass of the monitor.
@@ -53,9 +51,9 @@ class MonitorConfig:
         std: The standard deviation of each channel, to undo the normalisation of images in pictures.
         tokenizer: The tokenizer that names tokens, its name or its folder; None for that of a name source.
         on_error: "warn": a failure after the start is reported once, counted, and training goes on, and the other
-            detectors go on without one that failed; "raise": it ends training.
+            tests go on without a cue that failed; "raise": it ends training.
         run_name: The folder under `relevance/`, numbered if it exists; None for the time.
-        seed: The seed of the sample and of the interventions.
+        seed: The seed of the sample and of the donors.
         mixing_ratios: Whether to log per block what share of a token's state comes from other tokens.
         progress_bar: Whether to show a progress bar while the monitor works.
         name: A name that tells several monitors apart: their keys are `relevance/<name>/...`.
@@ -75,12 +73,10 @@ class MonitorConfig:
     task: TaskName | Task | None = None
     class_names: Sequence[str] | None = None
     region_names: Sequence[str] = ()
-    bound: float | Literal["chance"] = "chance"
-    confidence: float = 0.95
-    intervention: Literal["swap", "inpaint", "fill"] | None = "swap"
-    margin: int = 0
+    cues: Sequence[Cue] | None = ()
     min_effect: float = 0.05
-    fail_on: Literal["suspected", "confirmed"] | None = None
+    confidence: float = 0.95
+    fail_on: Literal["relies", "not sure"] | None = None
     fail_after: int = FAIL_AFTER
     targets: Sequence[str] = TARGETS
     batch_size: int = 16
@@ -102,9 +98,9 @@ class MonitorConfig:
         check_method(self.method, dict(self.method_options or {}))
         check_counts(max_samples=self.max_samples, every_n_epochs=self.every_n_epochs, batch_size=self.batch_size)
         check_counts(fail_after=self.fail_after)
-        check_counts(0, max_pictures=self.max_pictures, class_maps=self.class_maps, margin=self.margin)
-        check_choices(self.bound, self.confidence, self.targets, self.on_error)
-        check_verdicts(self.intervention, self.min_effect, self.fail_on)
+        check_counts(0, max_pictures=self.max_pictures, class_maps=self.class_maps)
+        check_choices(self.confidence, self.targets, self.on_error)
+        check_verdicts(self.cues, self.min_effect, self.fail_on)
         check_run_name(self.run_name)
         check_normalisation(self.mean, self.std)
         find_task(self.task)
@@ -147,13 +143,4 @@ class MonitorConfig:
             mixing_ratios=self.mixing_ratios,
             class_maps=self.class_maps,
             task=find_task(self.task),
-        )
-
-    @property
-    def intervention_config(self) -> InterventionConfig | None:
-        """How findings are tested; None if they are not."""
-        return (
-            None
-            if self.intervention is None
-            else InterventionConfig(self.intervention, self.batch_size, self.margin, seed=self.seed)
         )

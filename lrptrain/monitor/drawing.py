@@ -11,8 +11,8 @@ from torch import Tensor
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.annotations import boxes_to_mask
 from lrptrain.batch.content import content_tokens
-from lrptrain.findings import ExplainedSample
 from lrptrain.loggers.record import Highlight, Input, Picture
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.summary import FOCUS, class_name
 from lrptrain.render import scored_tokens, titled_pair, to_pixels, token_html, token_markdown
 

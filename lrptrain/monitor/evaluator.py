@@ -16,9 +16,9 @@ from lrptrain.batch.call import explained_argument, rows_of
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import CLASSES, Task
-from lrptrain.findings import ExplainedSample
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.further_classes import explain_classes, explains_classes, unexplained_classes
 from lrptrain.relevance import Recording, Relevance, attribute, decompose, record
 from lrptrain.trainers.progress import Progress, no_bar

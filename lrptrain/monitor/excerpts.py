@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lrptrain.findings import ExplainedSample
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.render import join_words
 
 MOST_EXCERPTS = 3

@@ -2,13 +2,14 @@
 
 from collections.abc import Collection, Sequence
 
-from lrptrain.findings import Finding, unfold
+from lrptrain.findings import Finding, reliance
 
-_FORBIDDEN_STATES: dict[str | None, tuple[str, ...]] = {
+FORBIDDEN: dict[str | None, tuple[str, ...]] = {
     None: (),
-    "suspected": ("suspected", "confirmed"),
-    "confirmed": ("confirmed",),
+    "not sure": ("not sure", "relies"),
+    "relies": ("relies",),
 }
+"""What `fail_on` forbids: verdicts on faults."""
 
 
 FAIL_AFTER = 2
@@ -25,23 +26,22 @@ def gravest_forbidden(findings: Sequence[Finding], fail_on: str | None, required
     Args:
         findings: The facts of the last evaluation.
         fail_on: What the gate forbids; None without a gate.
-        required: The evaluations in a row in which it has to be in such a state.
+        required: The evaluations in a row in which it has to have such a verdict.
     """
-    states = _FORBIDDEN_STATES[fail_on]
-    forbidden = [each for each in unfold(findings) if is_lasting(each, states, required) and each.is_fault]
-    return max(forbidden, key=lambda finding: finding.severity, default=None)
+    forbidden = [each for each in findings if each.role == "fault" and is_lasting(each, FORBIDDEN[fail_on], required)]
+    return max(forbidden, key=lambda finding: reliance([finding]), default=None)
 
 
-def is_lasting(finding: Finding, states: Collection[str], required: int) -> bool:
-    """Return whether a finding was in one of the states in the last evaluations in a row, this one included.
+def is_lasting(finding: Finding, verdicts: Collection[str], required: int) -> bool:
+    """Return whether a finding had one of the verdicts in the last evaluations in a row, this one included.
 
     Args:
-        finding: The finding; of older records, which know no more than the last state, that one counts for all.
-        states: The states.
+        finding: The finding; of older records, which know no more than the last verdict, that one counts for all.
+        verdicts: The verdicts.
         required: The number of evaluations, at least 1.
     """
-    latest = (finding.states or (finding.state,) * required)[-required:]
-    return len(latest) == required and all(state in states for state in latest)
+    latest = (finding.verdicts or (finding.verdict,) * required)[-required:]
+    return len(latest) == required and all(verdict in verdicts for verdict in latest)
 
 
 def raise_if_forbidden(findings: Sequence[Finding], fail_on: str | None, required: int) -> None:

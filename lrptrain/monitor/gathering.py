@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lrptrain.batch import Sample
-from lrptrain.findings import ExplainedSample
 from lrptrain.monitor.drawing import choose_displayed, choose_in_turn
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.trainers.processes import gather, gather_to_first, rank_and_size
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from lrptrain.batch import Sample
-from lrptrain.findings import ExplainedSample
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.trainers.failures import describe_error
 from lrptrain.trainers.progress import Progress, no_bar

@@ -12,24 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import Sample, batch_length, take
-from lrptrain.batch.call import rows_of
+from lrptrain.batch.call import model_output, rows_of
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
-from lrptrain.batch.parts import InputPart
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, find_task
-from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce, unfold
-from lrptrain.findings.sentences import counted
-from lrptrain.findings.wording import percent
-from lrptrain.intervention import KeptChanges
-from lrptrain.monitor.confidence import sharpness
-from lrptrain.batch.call import model_output
-from lrptrain.intervention.parts import Confirmed, is_followed, note_confirmed
-from lrptrain.intervention.regions import kept_by_margin
-from lrptrain.intervention.swap import LARGE_RING
+from lrptrain.cues.followed import Known, is_followed, note_known
+from lrptrain.cues.search import Judged
+from lrptrain.findings import Finding, announce
+from lrptrain.findings.sentences import counted, percent
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
 from lrptrain.loggers.metrics import current_key
 from lrptrain.loggers.record import Highlight, Picture
@@ -38,24 +31,24 @@ from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
 from lrptrain.monitor.closing import closing_words
+from lrptrain.monitor.confidence import sharpness
 from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
-from lrptrain.monitor.exchange import exchange_places
 from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden, raise_if_unjudged
 from lrptrain.monitor.gathering import GatheredInputs, GatheredSamples, gather_explained, gather_inputs, ids_to_draw
-from lrptrain.monitor.intervene import intervene
 from lrptrain.monitor.isolation import explain_usable
+from lrptrain.monitor.judging import Judgement, judge_cues
 from lrptrain.monitor.left_out import LeftOut
 from lrptrain.monitor.model_input import InputListener
-from lrptrain.monitor.power import Power, found_by, power_line
-from lrptrain.monitor.proving import changes_to_keep, gather_changes
-from lrptrain.monitor.record_builder import RecordBuilder, candidate_of, untested_lines
+from lrptrain.monitor.power import Power, shown_by
+from lrptrain.monitor.proving import examples_of
+from lrptrain.monitor.record_builder import RecordBuilder
 from lrptrain.monitor.run import EvaluationKey, RunPoint
 from lrptrain.monitor.run_recorder import RunRecorder
 from lrptrain.monitor.sample_reader import SampleReader
 from lrptrain.monitor.skill import Skill
 from lrptrain.monitor.summary import logged_metrics, without_verdicts
-from lrptrain.monitor.token_vectors import token_vectors
 from lrptrain.monitor.weights import Moment, WeightsWatch, fingerprint
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.relevance.logit_view import one_logit_as
@@ -70,12 +63,6 @@ from lrptrain.trainers.held_back import guiding, held_back
 from lrptrain.trainers.hyperparameters import find_hyperparameters
 from lrptrain.trainers.processes import gather
 from lrptrain.trainers.progress import no_bar
-
-
-def _parts_at_fault(findings: Sequence[Finding]) -> tuple[InputPart, ...]:
-    """Return the parts of inputs that confirmed findings name, without those that a person has to judge."""
-    confirmed = [each for each in unfold(findings) if each.state == "confirmed" and each.is_fault]
-    return tuple(each.part for each in confirmed if each.part is not None and not each.part.may_be_the_object)
 
 
 def _are_signs(label: Tensor | None) -> bool:
@@ -122,14 +109,10 @@ class MonitorCore:
         self.inform = inform
         self.warn = warn
         self._builder = RecordBuilder(
-            bound=config.bound,
-            confidence=config.confidence,
             class_names=find_task(config.task).class_names if config.class_names is None else config.class_names,
             tokenizer=config.tokenizer,
             mean=config.mean,
             std=config.std,
-            min_effect=config.min_effect,
-            region_names=config.region_names,
         )
         self.recorder = RunRecorder(RecordWriter(config.max_record_mb), config.run_name)
         self.reset()
@@ -145,12 +128,10 @@ class MonitorCore:
         self.drawn: list[Picture | Highlight] = []
         self.evaluated_epoch: int | None = None
         self._findings: list[Finding] = []
-        self._hints = ""
-        self._lie_alike = False
+        self._judgement = Judgement()
         self._skill = Skill()
         self._guided_by: Sequence[str] = ()
         self._method = self.config.method
-        self._margin_seen = False
         self._evaluations = 0
         self._left_out = LeftOut()
         self._doubts = False
@@ -165,9 +146,9 @@ class MonitorCore:
         self._at_end: EvaluationKey | None = None
 
     def watch(self, module: nn.Module) -> None:
-        """Tell whoever trains a module that it is watched, and what has been confirmed of it so far."""
-        parts = _parts_at_fault(self._findings)
-        note_confirmed(module, Confirmed(parts, self._evaluations, self._skill.is_at_chance))
+        """Tell whoever trains a module that it is watched, and on which faults it relies so far."""
+        cues = tuple(each.cue for each in self._findings if each.is_fault and each.cue is not None)
+        note_known(module, Known(cues, self._evaluations, self._skill.is_at_chance))
 
     def start_draw(self, in_order: bool = True) -> None:
         """Draw the sample anew, as the trainer may come with other data.
@@ -186,7 +167,7 @@ class MonitorCore:
 
     @property
     def findings(self) -> list[Finding]:
-        """The findings of the last evaluation, those that were refuted included."""
+        """The findings of the last evaluation: what the model reads, doubts about faults, and what it read before."""
         spawned = self.recorder.spawned_folder
         return read_findings(spawned) if spawned is not None and not self._findings else self._findings
 
@@ -284,7 +265,7 @@ class MonitorCore:
             evaluation = self._first_evaluation(context, samples, contract_batch)
             self._decide_method(evaluation.samples)
             sources = context.name_sources
-            record = self._builder.build(evaluation, sources, self._candidates(evaluation, context))
+            record = self._builder.build(evaluation, sources)
             self._builder.draw(record, evaluation.samples[: min(1, self.config.max_pictures)], sources)
         self.watch(context.module)
         self.reader.limit_classes(max(evaluation.samples[0].num_logits, 1))
@@ -306,7 +287,7 @@ class MonitorCore:
             self.reader.check_values(batch)
             raise
         if self._budget is not None:
-            # Maps are about half of what a sample takes; interventions are the rest.
+            # Maps are about half of what a sample takes; tests are the rest.
             self._budget.seconds_per_sample = 2 * (time.monotonic() - started) / len(samples)
         return evaluation
 
@@ -315,8 +296,8 @@ class MonitorCore:
         title = self.config.title
         if "input_ids" in contract_batch and not self._builder.names_tokens(context.name_sources):
             self.inform(
-                f"{title} names tokens by their ids: tokenizer= says which tokenizer names them; without it, kinds of "
-                "words, punctuation, links, numbers and capitals are not tested"
+                f"{title} names tokens by their ids: tokenizer= says which tokenizer names them; without it, families "
+                "of words (numbers, punctuation, links, capitals) are not tested"
             )
         if self.config.task is None and _has_one_logit(context, contract_batch):
             self.inform(f"{title}: {ONE_LOGIT}")
@@ -424,7 +405,6 @@ class MonitorCore:
     ) -> EpochRecord | None:
         """Evaluate as much as is planned, and note what it took; under a key that checkpoints know already, or anew."""
         started = time.monotonic()
-        is_another = extent != self._extent
         if not is_last:
             self._mention_extent(context, extent)
         self._extent = extent
@@ -443,8 +423,6 @@ class MonitorCore:
                 self._budget.note(extent, time.monotonic() - started)
                 if not is_last:  # the end of the run says so
                     self._mention_cost(time.monotonic() - started)
-                    if is_another or self._budget.evaluations == 1:
-                        self._mention_power()
 
     def _planned(self, context: TrainingContext) -> Extent | None:
         """Return how much is evaluated, as the first process plans it; None if nothing is."""
@@ -473,11 +451,6 @@ class MonitorCore:
             f"pictures, and maps of {extent.class_maps or 'no further'} classes: as much as "
             f"{percent(self._budget.share)} of the training time allows (budget=None for all){rest}"
         )
-
-    def _mention_power(self) -> None:
-        line = power_line(self.scored, self.config.bound, self.config.confidence) if self.scored else ""
-        if line:
-            self.inform(f"{self.config.title}: {line}")
 
     def _mention_cost(self, seconds: float) -> None:
         """Say so once where a single evaluation takes more than the budget."""
@@ -525,19 +498,17 @@ class MonitorCore:
             return None
         self._decide_method(gathered.explained)
         # Only maps and scores travel in every epoch; inputs do so once, as the sample stays the same.
-        if self.config.intervention_config is not None and not self._has_inputs_of(gathered.explained):
+        if self.config.cues is not None and not self._has_inputs_of(gathered.explained):
             self._inputs = gather_inputs(self.reader.sample.first(self._extent.samples))
         inputs = None if self._inputs is None else self._inputs.samples
-        vectors = token_vectors(context.model, gathered.explained) if inputs is not None else {}
-        evaluation = Evaluation(gathered.explained, inputs, context.epoch, context.step, vectors)
-        candidates = self._candidates(evaluation, context)
-        kept_changes = changes_to_keep(candidates)
-        record = self._judge(context, evaluator, evaluation, candidates, kept_changes)
-        changes = gather_changes(kept_changes, record.findings, candidate_of(candidates))
+        evaluation = Evaluation(gathered.explained, inputs, context.epoch, context.step)
+        judgement = self._judge(context, evaluator, evaluation)
+        record = self._builder.build(evaluation, context.name_sources, judgement, self._findings)
+        # In all processes, for they may share the model.
+        examples = {} if judgement.measure is None else examples_of(judgement.measure, judgement.judged)
         self.scored = gathered.explained
         self._findings = record.findings
-        self._hints = record.hints
-        self._lie_alike = evaluation.any_place_may_hold_objects
+        self._judgement = judgement
         self._evaluations += 1
         self._weights.evaluated = self._weights.tried
         why = held_back(context.module)
@@ -562,43 +533,29 @@ class MonitorCore:
             with self.failures.caught("drawing"):
                 record = self._builder.draw(record, gathered.displayed, context.name_sources, evaluation)
                 self.drawn = [*record.pictures, *record.texts]
-            with self.failures.caught("drawing what an intervention did"):
-                record = self._builder.prove(record, evaluation, candidates, changes, context.name_sources)
+            with self.failures.caught("drawing proofs"):
+                record = self._builder.prove(record, judgement, examples, context.name_sources)
                 self._findings = record.findings
             self._write(context, record, evaluation)
         return record
 
-    def _candidates(self, evaluation: Evaluation, context: TrainingContext) -> list[Candidate]:
-        """Return what the maps make suspect; a detector that fails is reported, and the others go on."""
+    def _judge(self, context: TrainingContext, evaluator: Evaluator, evaluation: Evaluation) -> Judgement:
+        """Test what may decide the answers; what fails is reported, and the others go on."""
+        if evaluation.inputs is None or self._inputs is None:
+            return Judgement()
 
-        def report(kind: str, error: Exception) -> None:
-            self.failures.note_part(f"the detector {kind!r}", error)
+        def note(failure: str) -> None:
+            self.failures.note("testing", RuntimeError(failure))
 
-        return self._builder.candidates(evaluation, context.name_sources, report)
-
-    def _judge(
-        self,
-        context: TrainingContext,
-        evaluator: Evaluator,
-        evaluation: Evaluation,
-        candidates: Sequence[Candidate],
-        kept: KeptChanges,
-    ) -> EpochRecord:
-        """Return the record with what the maps make suspect, and what interventions say of it."""
-        # All processes hold the same samples from here on, and come to the same candidates: they share the
-        # interventions.
-        effects = self._intervene(evaluator, evaluation, candidates, kept)
-        self._mention(untested_lines(candidates, effects or ()))
-        exchanges: dict[int, Effect | str] = {}
-        if effects is not None and self.config.intervention == "swap":
-
-            def intervene_on(places: Sequence[Candidate]) -> list[Effect | str]:
-                return self._intervene(evaluator, evaluation, places, kept) or []
-
-            exchanges = exchange_places(
-                candidates, effects, intervene_on, self.config.min_effect, self.config.confidence
-            )
-        return self._builder.build(evaluation, context.name_sources, candidates, effects, self._findings, exchanges)
+        ids = [each.sample.sample_id for each in self.scored]
+        is_same = ids == [each.sample.sample_id for each in evaluation.samples]
+        earlier: list[Judged] = [each for each in self._judgement.judged if each.named] if is_same else []
+        language = self._builder.language(context.name_sources, context.model)
+        power = self._sharpness(evaluation)
+        mine = self._inputs.local_rows
+        judgement = judge_cues(evaluator, evaluation, mine, self.config, language, power, earlier, note)
+        self._mention([f"not tested: {line}" for line in judgement.untested])
+        return judgement
 
     def _evaluator(self, context: TrainingContext) -> Evaluator:
         """Return what runs the model as it stands now, with the trainer's autocast."""
@@ -640,54 +597,15 @@ class MonitorCore:
         ids = [each.sample.sample_id for each in explained]
         return self._inputs is not None and [sample.sample_id for sample in self._inputs.samples] == ids
 
-    def _intervene(
-        self, evaluator: Evaluator, evaluation: Evaluation, candidates: Sequence[Candidate], kept: KeptChanges
-    ) -> list[Effect | str] | None:
-        """Test the candidates; None if no intervention was asked for."""
-        config = self.config.intervention_config
-        if config is None or self._inputs is None:
-            return None
-
-        def note(failure: str) -> None:
-            self.failures.note("intervening", RuntimeError(failure))
-
-        self._mention_margin(self._inputs.samples)
-        return intervene(
-            evaluator,
-            self._inputs,
-            evaluation.samples,
-            candidates,
-            config,
-            note,
-            min_effect=self.config.min_effect,
-            confidence=self.config.confidence,
-            power=self._sharpness(evaluation),
-            kept=kept,
-        )
-
-    def _mention_margin(self, samples: Sequence[Sample]) -> None:
-        """Warn once of a margin that keeps much of the surroundings."""
-        if self._margin_seen or self.config.margin == 0:
-            return
-        self._margin_seen = True
-        share = kept_by_margin(samples, self.config.margin)
-        if share > LARGE_RING:
-            self.warn(
-                f"{self.config.title}: margin={self.config.margin} keeps {share:.0%} of what lies outside the "
-                "annotations, and a model that reads it there passes; margin=0 keeps none"
-            )
-
     def _sharpness(self, evaluation: Evaluation) -> float:
         """Return what sharpens the probabilities of a model that is right more often than sure; say so once."""
-        probabilities = np.stack([each.probabilities for each in evaluation.samples])
-        # Not `evaluation.labels`, which has the prediction where there is no label: it would always be right.
-        power = sharpness(probabilities, np.array([each.sample.label for each in evaluation.samples]))
+        power = sharpness(evaluation.probabilities, evaluation.labels)
         if power > 1 and not self._doubts:
             self._doubts = True
-            confidence = float(probabilities.max(1).mean())
+            confidence = float(evaluation.probabilities.max(1).mean())
             self.inform(
                 f"{self.config.title}: the model is right more often than it is sure (confidence {confidence:.2f} on "
-                "average): interventions compare probabilities that are sharpened to its accuracy"
+                "average): effects are measured in probabilities that are sharpened to its accuracy"
             )
         return power
 
@@ -743,7 +661,6 @@ class MonitorCore:
             "module": own_name(context.module),
             "model": own_name(context.model),
             "task": find_task(self.config.task).description,
-            "bound": self.config.bound,
             "confidence": self.config.confidence,
             "class_names": class_names,
             "hyperparameters": find_hyperparameters(context.hyperparameter_sources),
@@ -804,22 +721,16 @@ class MonitorCore:
             self.inform(self._closing(self.config.title, "this validation"))
 
     def _power(self) -> dict[str, Any]:
-        """Return what could have been found, where no finding stands, or that the model has collapsed; else nothing."""
+        """Return what was tested, where no fault is found, or that the model has collapsed; else nothing."""
         if self._skill.collapsed:
             return {"tells": False, "text": self._skill.text, "collapsed": True}
-        if any(finding.stands for finding in self._findings):
+        if any(finding.is_fault for finding in self._findings):
             return {}
-        return self._found_by()._asdict()
+        return self._shown()._asdict()
 
-    def _found_by(self) -> Power:
-        is_tested = self.config.intervention is not None
-        power = found_by(
-            self.scored, self.config.bound, self.config.confidence, self._skill.text, is_tested, self._lie_alike
-        )
-        # What nobody has changed must not be certified.
-        others = self.reader.other_inputs
-        untested = f" Not tested: what else the model is given, {' and '.join(map(repr, others))}." if others else ""
-        return power._replace(text=power.text + untested) if power.tells else power
+    def _shown(self) -> Power:
+        judgement = self._judgement
+        return shown_by(self.scored, judgement.judged, judgement.untested, self.config.confidence, self._skill.text)
 
     def _subject(self) -> str:
         """Return what the last evaluation was of, in words."""
@@ -838,14 +749,11 @@ class MonitorCore:
 
     def _closing(self, title: str, subject: str) -> str:
         collapse = self._skill.text if self._skill.collapsed else ""
-        power = self._found_by()
-        # What says nothing yet of any shortcut says nothing of a hint of one, either.
-        hints = self._hints if power.tells else ""
         return closing_words(
             title,
             f"{subject}, on {counted(len(self.scored), 'sample')}",
             self._findings,
-            Power(power.tells, f"{power.text} {hints}".rstrip()),
+            self._shown(),
             self.recorder.folder,
             collapse,
             self._guided_by,

@@ -1,144 +1,115 @@
-"""The proofs of what is confirmed: inputs that the intervention has made anyway, drawn beside the samples."""
+"""The proofs of what a model reads: samples as they are, and with the cue of either donor, with its answers."""
 
 import difflib
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from lrptrain.batch import IMAGES, Sample
+from lrptrain.batch import IMAGES
+from lrptrain.cues.measure import Measure
+from lrptrain.cues.search import Judged
 from lrptrain.extras import require
 from lrptrain.files import file_name_of
-from lrptrain.findings import Candidate, ExplainedSample, Finding
+from lrptrain.findings import Finding
 from lrptrain.findings.proof import Mark, MarkedWord, Proof, ProvenSample
-from lrptrain.findings.sentences import change_in_words
-from lrptrain.intervention import Change, KeptChanges, Region
-from lrptrain.intervention.regions import images_of
 from lrptrain.monitor.drawing import DisplayOptions, can_be_drawn
+from lrptrain.monitor.reporting import name_of
 from lrptrain.monitor.summary import class_name
 from lrptrain.render import contact_sheet, enlarge, join_words, scored_tokens, to_pixels
-from lrptrain.trainers.processes import gather_to_first
 
 MOST_SAMPLES = 3
 """A proof shows so many samples."""
 MOST_PROOFS = 4
-"""So many facts of an evaluation, the first ones, have a proof."""
+"""So many findings of an evaluation, the first ones, have a proof."""
 
 WORDS_BEFORE = 12
 MOST_WORDS = 60
 """A text is shown from so many words before the first change on, and so many words of it."""
 
-SHARPENED = "Probabilities are sharpened to the model's accuracy, as it is right more often than sure."
+CHANGE = "With that of another answer"
+CONTROL = "that of the same answer"
 
-CandidateOf = Callable[[Finding], Candidate]
-Kept = Mapping[tuple[Region, int], Change]
-
-
-def changes_to_keep(candidates: Sequence[Candidate]) -> KeptChanges:
-    """Return what keeps, for every candidate, the samples whose answers fall furthest.
-
-    Args:
-        candidates: What will be tested; which of them will be confirmed is not known yet.
-    """
-    groups: dict[Region, list[set[int]]] = {}
-    for candidate in candidates:
-        rows = set(candidate.rows.tolist())
-        groups.setdefault(candidate.region, []).append(rows)
-        if candidate.region.is_place:  # which may be exchanged later on
-            groups.setdefault(candidate.region.in_exchange(), []).append(rows)
-    return KeptChanges(groups, MOST_SAMPLES)
+Example = tuple[int, list[Mapping[str, Any]]]
+"""The index of a sample, and the sample as it is, with the cue of a donor of the same answer, and of another."""
 
 
-def gather_changes(kept: KeptChanges, facts: Sequence[Finding], candidate_of: CandidateOf) -> Kept:
-    """Return what was kept for proven facts in any process, in the first one; nothing in the others.
-
-    Every process must call it. Only these few samples travel.
-
-    Args:
-        kept: What this process has kept.
-        facts: The facts of the evaluation.
-        candidate_of: Returns what was tested.
-    """
-    # Each process sends its own furthest samples: the furthest of all are among them.
-    tested = [candidate_of(fact) for fact in _proven(facts)]
-    wanted = {(each.region, row) for each in tested for row in kept.furthest(each.region, set(each.rows.tolist()))}
-    local = {key: change for key, change in kept.changes.items() if key in wanted}
-    return {key: change for part in gather_to_first(local) for key, change in part.items()}
+def examples_of(measure: Measure, judged: Sequence[Judged]) -> dict[int, list[Example]]:
+    """Return samples that show the effects of named cues best, by the number of the cue; in all processes alike."""
+    found: dict[int, list[Example]] = {}
+    for number, each in enumerate(judged):
+        if not each.named or len(found) == MOST_PROOFS:
+            continue
+        rows = [int(i) for i in np.argsort(-each.values, kind="stable") if not np.isnan(each.values[i])]
+        found[number] = [(row, measure.example(each.cue, row, each.rows)) for row in rows[:MOST_SAMPLES]]
+    return found
 
 
 def with_proofs(
-    facts: Sequence[Finding],
-    candidate_of: CandidateOf,
-    changes: Kept,
-    samples: Sequence[Sample],
-    explained: Sequence[ExplainedSample],
+    findings: Sequence[Finding],
+    judged: Sequence[Judged],
+    examples: Mapping[int, Sequence[Example]],
+    measure: Measure,
     options: DisplayOptions,
     folder: str,
 ) -> list[Finding]:
-    """Return facts with their proofs, as far as samples of them were kept and can be drawn.
+    """Return findings with their proofs.
 
     Args:
-        facts: The facts of the evaluation.
-        candidate_of: Returns what was tested.
-        changes: What was kept, of all processes.
-        samples: All samples with their inputs.
-        explained: The same samples with their predictions, in the same order.
-        options: How they are drawn.
+        findings: The findings of the evaluation.
+        judged: What was tested.
+        examples: See `examples_of`.
+        measure: What measured the effects.
+        options: How samples are drawn.
         folder: The folder of the proofs in that of the run.
     """
-    proven = _proven(facts)
+    proofs = {}
+    for number, shown in examples.items():
+        each = judged[number]
+        name = f"{folder}/{number}_{file_name_of(each.cue.kind)}"
+        proof = _proof(shown, measure, options, name)
+        if proof is not None:
+            proofs[each.cue.kind, name_of(each, options.class_names), each.cue.role] = proof
+    return [replace(each, proof=proofs.get(each.identity)) for each in findings]
 
-    def proof(fact: Finding) -> Proof | None:
-        if fact not in proven:
-            return None
-        region = candidate_of(fact).region
-        # Of what several processes have kept, the furthest once more.
-        rows = KeptChanges({}, MOST_SAMPLES, dict(changes)).furthest(region, set(candidate_of(fact).rows.tolist()))
-        examples = [(samples[row], explained[row], changes[region, row]) for row in rows]
-        if not examples:
-            return None
-        change, control = change_in_words(fact.strategy)
-        # Probabilities that were not sharpened differ by no more than rounding in another batch.
-        sharp = any(
-            not np.allclose(intervened.answer, each.probabilities, atol=1e-3) for _, each, intervened in examples
+
+def _proof(examples: Sequence[Example], measure: Measure, options: DisplayOptions, name: str) -> Proof | None:
+    proven = []
+    for row, (own, like, unlike) in examples:
+        answer = int(measure.answers[row])
+        before, control, changed = (float(measure.probabilities(each)[answer]) for each in (own, like, unlike))
+        proven.append(
+            ProvenSample(
+                sample_id=measure.samples[row].sample_id,
+                answer=class_name(answer, options.class_names),
+                before=before,
+                changed=changed,
+                control=control,
+                changed_words=_compared(own, unlike, options),
+                control_words=_compared(own, like, options),
+            )
         )
-        note = SHARPENED if sharp else ""
-        drawn = Proof(change, control, tuple(_proven_sample(*each, options, region.towards) for each in examples), note)
-        name = f"{folder}/{facts.index(fact)}_{file_name_of(fact.kind)}"
-        if all(each.grid is None for _, each, _ in examples):
-            return replace(drawn, path=f"{name}.html")
-        if not all(can_be_drawn(image) for image in images_of(sample for sample, _, _ in examples)):
-            return None
-        return replace(drawn, path=f"{name}.png", png=_drawn(examples, drawn, options))
-
-    return [replace(fact, proof=proof(fact)) for fact in facts]
+    proof = Proof(CHANGE, CONTROL, tuple(proven))
+    images = [[_image(each) for each in variants] for _, variants in examples]
+    if all(image is None for row in images for image in row):
+        return replace(proof, path=f"{name}.html") if any(each.changed_words for each in proven) else None
+    drawable = [[image for image in row if image is not None and can_be_drawn(image)] for row in images]
+    if any(len(row) < 3 for row in drawable):
+        return None
+    return replace(proof, path=f"{name}.png", png=_drawn(drawable, proof, options))
 
 
-def _proven(facts: Sequence[Finding]) -> list[Finding]:
-    return [fact for fact in facts if fact.state == "confirmed"][:MOST_PROOFS]
-
-
-def _proven_sample(
-    sample: Sample, explained: ExplainedSample, change: Change, options: DisplayOptions, towards: int | None
-) -> ProvenSample:
-    answer = explained.predicted if towards is None else towards
-    return ProvenSample(
-        sample_id=sample.sample_id,
-        answer=class_name(answer, options.class_names),
-        before=float(change.answer[answer]),
-        changed=float(change.changed_answer[answer]),
-        control=float(change.control_answer[answer]),
-        changed_words=_compared(sample.tensors, change.changed, options),
-        control_words=_compared(sample.tensors, change.control, options),
-    )
+def _image(batch: Mapping[str, Any]) -> Tensor | None:
+    return next((batch[name][0].cpu() for name in IMAGES if name in batch), None)
 
 
 def _compared(
-    original: Mapping[str, Tensor], changed: Mapping[str, Tensor], options: DisplayOptions
+    original: Mapping[str, Any], changed: Mapping[str, Any], options: DisplayOptions
 ) -> tuple[MarkedWord, ...]:
     """Return a changed text, with the words that were taken away or put in; nothing of an image."""
     if "input_ids" not in original or "input_ids" not in changed:
@@ -157,25 +128,23 @@ def _compared(
     return tuple(marked[start : start + MOST_WORDS])
 
 
-def _words(tensors: Mapping[str, Tensor], options: DisplayOptions) -> list[str]:
-    """Return the words of a text, without special tokens and padding."""
-    ids = tensors["input_ids"]
-    attended = tensors["attention_mask"].bool() if "attention_mask" in tensors else ids >= 0
+def _words(batch: Mapping[str, Any], options: DisplayOptions) -> list[str]:
+    """Return the words of the first text of a batch, without special tokens and padding."""
+    ids = batch["input_ids"][0]
+    attended = batch["attention_mask"][0].bool() if "attention_mask" in batch else ids >= 0
     tokens = options.name_tokens(ids[attended].tolist())
     scored = scored_tokens(tokens).tolist()
     return [word.text for word in join_words(tokens, scored, [False] * len(tokens)) if word.scored]
 
 
-def _drawn(examples: Sequence[tuple[Sample, ExplainedSample, Change]], proof: Proof, options: DisplayOptions) -> bytes:
-    """Return a PNG with a row per sample: as it is, changed, and under the control, each over its probability."""
+def _drawn(rows: Sequence[Sequence[Tensor]], proof: Proof, options: DisplayOptions) -> bytes:
+    """Return a PNG with a row per sample: as it is, with the cue of another answer, and of the same one."""
     cells: list[UInt8[np.ndarray, "height width 3"]] = []
     captions: list[str] = []
-    for (sample, _, change), proven in zip(examples, proof.samples, strict=True):
-        name = next(name for name in IMAGES if name in sample.tensors)
-        images = [sample.tensors[name], change.changed[name], change.control[name]]
+    for (own, like, unlike), proven in zip(rows, proof.samples, strict=True):
         # Side by side while they are brought to pixels: alone, each would be stretched from its own minimum to its own
         # maximum, and what was not changed would change its colours.
-        joint = to_pixels(torch.cat([image.float() for image in images], dim=2), mean=options.mean, std=options.std)
+        joint = to_pixels(torch.cat([own.float(), unlike.float(), like.float()], 2), mean=options.mean, std=options.std)
         cells += [enlarge(part) for part in np.split(joint, 3, axis=1)]
         captions += [
             f"#{proven.sample_id} as it is: class {proven.answer} {proven.before:.0%}",

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from lrptrain.findings import ExplainedSample, Finding
+from lrptrain.findings import Finding
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.showing import evaluation_html, evaluation_text
 from lrptrain.render.view import display
@@ -20,8 +21,18 @@ class MonitorResults:
 
     @property
     def findings(self) -> list[Finding]:
-        """The findings of the last evaluation, those that were refuted included."""
+        """The findings of the last evaluation: what the model reads, doubts about faults, and what it read before."""
         return self.core.findings
+
+    @property
+    def faults(self) -> list[Finding]:
+        """The faults that the model surely relies on, of the last evaluation."""
+        return [each for each in self.findings if each.is_fault]
+
+    @property
+    def reads(self) -> list[Finding]:
+        """What else the model surely reads: a person judges whether it is evidence."""
+        return [each for each in self.findings if each.is_open]
 
     @property
     def scalars(self) -> dict[str, float]:

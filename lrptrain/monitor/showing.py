@@ -3,8 +3,9 @@
 import html
 from collections.abc import Sequence
 
-from lrptrain.findings import Finding, announce, fold
-from lrptrain.findings.facts import STATES, gravity
+from lrptrain.findings import Finding, announce
+from lrptrain.findings.announcement import gravity
+from lrptrain.findings.sentences import counted
 from lrptrain.loggers.record import Highlight, Picture
 from lrptrain.render.png import png_address
 
@@ -21,9 +22,8 @@ def heading(epoch: int | None, findings: Sequence[Finding]) -> str:
     """
     if epoch is None:
         return "No evaluation yet."
-    states = [finding.state for finding in fold(list(findings))]
-    counts = [f"{states.count(state)} {state}" for state in STATES if state in states]
-    return f"Epoch {epoch}: {', '.join(counts) if counts else 'nothing was found'}."
+    faults = counted(sum(each.is_fault for each in findings), "shortcut")
+    return f"Epoch {epoch}: {faults}, {counted(sum(each.is_open for each in findings), 'other cue')}."
 
 
 def evaluation_text(epoch: int | None, findings: Sequence[Finding], drawn: Sequence[Picture | Highlight]) -> str:
@@ -45,7 +45,7 @@ def evaluation_html(epoch: int | None, findings: Sequence[Finding], drawn: Seque
         findings: What it found.
         drawn: Samples to show.
     """
-    facts = sorted(fold(list(findings)), key=gravity)
+    facts = sorted(findings, key=gravity)
     more = len(facts) - _MOST_FINDINGS
     parts = [
         f'<div style="{_STYLE};font-weight:600">{html.escape(heading(epoch, findings))}</div>',

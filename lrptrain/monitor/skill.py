@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from lrptrain.findings.collapse import single_answer
-from lrptrain.findings.evaluation import Evaluation
-from lrptrain.findings.suspicion import tells_classes_apart
+from lrptrain.monitor.collapse import single_answer, tells_classes_apart
+from lrptrain.monitor.evaluation import Evaluation
 
 SURELY_LEARNED = 0.999
 """The least level at which a model counts as one that has told classes apart. It is tested in each evaluation: at 0.95,

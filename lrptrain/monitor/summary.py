@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from lrptrain.findings import ExplainedSample
-from lrptrain.monitor.confidence import sharpness
 from lrptrain.loggers.local import RECORD_METRICS
 from lrptrain.loggers.metrics import CLASSES, COST, FINDINGS, WHERE_IT_LOOKS, LoggedMetric, find_metric, key_names
 from lrptrain.metrics.localization import LOCALIZATION_METRICS, EnergyPointingGame
 from lrptrain.monitor.clock import COST_METRICS
+from lrptrain.monitor.confidence import sharpness
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.evaluator import TARGETS
 
 FOCUS = EnergyPointingGame.key
@@ -115,7 +115,7 @@ def _confidence(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -
 
 
 def _sharpness(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
-    """Return the power that interventions sharpen probabilities by, where they do."""
+    """Return the power that probabilities are sharpened by, where they are."""
     if not scored:
         return {}
     labels = np.array([each.sample.label for each in scored])
@@ -173,10 +173,10 @@ METRICS: tuple[SampleMetric, ...] = (
     ),
     SampleMetric(
         ("sharpness",),
-        "What logits are multiplied by before interventions are compared",
+        "What logits are multiplied by before effects are measured",
         FINDINGS,
         unit="number",
-        explanation="More than 1 where a model is right more often than it is sure; interventions make up for it.",
+        explanation="More than 1 where a model is right more often than it is sure.",
         compute=_sharpness,
     ),
     SampleMetric(
@@ -230,59 +230,33 @@ METRICS: tuple[SampleMetric, ...] = (
         compute=_count,
     ),
 )
-# What `report` computes from findings and interventions, and the callback counts. All of it is lowest where a model
-# answers by chance, and is nan there: nothing is known of what it relies on.
+# Of cues. All of it is lowest where a model answers by chance, and is nan there: nothing is known of what it reads.
 FINDING_METRICS = (
     LoggedMetric(
-        ("severity",),
-        "Severity of the gravest finding",
+        ("reliance",),
+        "Reliance on faults",
         FINDINGS,
         higher_is_better=False,
         bounds=(0, 1),
         explanation=(
-            "How far the gravest confirmed finding that is a fault for sure moves the answer; 0 where there is none, "
-            "and nan where nothing can be known: of a model at chance, or of too few samples."
+            "The largest effect that is sure among faults: how much the answer's probability falls with another "
+            "answer's cue; 0 where there is none, and nan where no fault can be known, as without annotations."
         ),
     ),
     LoggedMetric(
-        ("effect_ratio",),
-        "Largest effect over the effect that confirms a finding",
+        ("reads",),
+        "Reliance on any cue",
         FINDINGS,
-        higher_is_better=False,
-        unit="number",
-        explanation="How near any test came to confirming a shortcut: from 1 on, its effect is large enough.",
+        bounds=(0, 1),
+        explanation="The same among all cues that are named, evidence included.",
     ),
     LoggedMetric(
-        ("findings", "findings_confirmed"),
-        "Findings",
+        ("findings",),
+        "Shortcuts",
         FINDINGS,
         higher_is_better=False,
         unit="count",
-        explanation="Number of findings that are suspected or confirmed, and of those that are confirmed.",
-    ),
-    LoggedMetric(
-        ("reliance",),
-        "Reliance on the surroundings, and the control",
-        FINDINGS,
-        higher_is_better=False,
-        bounds=(-1, 1),
-        references=("reliance_control",),
-        explanation=(
-            "How far the answer's probability falls when all that lies outside the annotation is changed, and under "
-            "the control."
-        ),
-    ),
-    LoggedMetric(
-        ("statistics_reliance",),
-        "Reliance on colour and contrast, and the control",
-        FINDINGS,
-        higher_is_better=False,
-        bounds=(-1, 1),
-        references=("statistics_reliance_control",),
-        explanation=(
-            "How far the answer's probability falls when an image takes the colour and contrast of another class's, "
-            "and under the control, one of its own class."
-        ),
+        explanation="Number of faults that the model surely relies on.",
     ),
 )
 FAILURES = LoggedMetric(

@@ -53,10 +53,8 @@ def check_watchers(
             warn(f"{each.who} goes by {each.key!r} the wrong way, as {better} is better: {each.in_order}")
         if find_metric(FINDING_METRICS, key) is None:
             continue
-        if config.intervention is None and key != "findings":
-            raise ValueError(
-                f'{each.who} goes by {each.key!r}, which needs an intervention: {config.kind}(intervention="swap")'
-            )
+        if config.cues is None:
+            raise ValueError(f"{each.who} goes by {each.key!r}, which needs tests: {config.kind}() without cues=None")
         if each.without_nan:
             raise ValueError(f"{each.who} would end training, as {each.key!r} {nan}: {each.without_nan}")
         unknown.setdefault(each.key, []).append(each.who)

@@ -52,6 +52,12 @@ def test_a_text_takes_the_family_of_its_donor(family):
 def test_a_family_says_what_it_is():
     language = bert().language
     cue = Family.of("numbers", "fault", language)
-    assert cue.to_dict() == {"kind": "family", "name": "the numbers", "role": "fault", "family": "numbers"}
+    assert cue.to_dict() == {
+        "kind": "family",
+        "name": "the numbers",
+        "role": "fault",
+        "where": "text",
+        "family": "numbers",
+    }
     assert cue == Family.of("numbers", "fault", roberta().language)
     assert cue != Family.of("numbers", "open", language)

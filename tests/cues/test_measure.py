@@ -99,7 +99,7 @@ def test_an_example_is_the_sample_and_both_exchanges():
     assert torch.equal(before["image"][0], images[4])
     for batch, donor in zip((like, unlike), donors, strict=True):
         assert torch.equal(batch["image"][0, :, :4, :4], images[donor, :, :4, :4])
-        assert measure.probability(batch, 1) == pytest.approx(corner_reader(images[donor][None])[0, 1])
+        assert measure.probabilities(batch)[1] == pytest.approx(corner_reader(images[donor][None])[0, 1])
 
 
 def test_an_interval_is_students_with_a_sample_at_either_end():

@@ -44,14 +44,19 @@ def test_texts_exchange_phrases():
     writer = bert()
     batch = writer.batch("dear sir a b", "c d hello")
     donors = {name: rows.flip(0) for name, rows in batch.items()}
-    cue = Phrase("", "open", writer.language, words(writer, "dear sir", "hello"))
+    cue = Phrase("", "open", writer.language, phrases=words(writer, "dear sir", "hello"))
     assert writer.read(cue.exchange(batch, donors)) == ["[CLS] a b hello [SEP]", "[CLS] dear sir c d [SEP]"]
 
 
 def proposed(texts, answers, writer=None, role="open", count=3):
     writer = writer or bert()
     batch = writer.batch(*texts)
-    return [cue for _, cue in propose_phrases(batch, np.array(answers), writer.language, role, count)]
+    return [
+        cue
+        for _, cue in propose_phrases(
+            batch, np.array(answers), writer.language, role, "outside" if role == "fault" else "text", count
+        )
+    ]
 
 
 def planted(phrase, count=24):
@@ -144,7 +149,7 @@ def test_so_many_are_proposed_as_are_asked_for_and_the_best_come_first():
         f"{text} {'yes' if answer or number % 8 else 'no'}"
         for number, (text, answer) in enumerate(zip(texts, answers, strict=True))
     ]
-    scored = list(propose_phrases(writer.batch(*texts), np.array(answers), writer.language, "open", 2))
+    scored = list(propose_phrases(writer.batch(*texts), np.array(answers), writer.language, "open", "text", 2))
     single = [(score, cue) for score, cue in scored if len(cue.phrases) == 1]
     assert len(single) == 2
     assert single[0][0] > single[1][0] > 0
@@ -177,6 +182,12 @@ def test_texts_without_words_propose_nothing():
 
 def test_a_phrase_is_plain_data():
     writer = bert()
-    cue = Phrase("the word 'a'", "open", writer.language, words(writer, "a"))
-    assert cue.to_dict() == {"kind": "phrase", "name": "the word 'a'", "role": "open", "phrases": (((4,),),)}
-    assert cue == Phrase("the word 'a'", "open", roberta().language, cue.phrases)
+    cue = Phrase("the word 'a'", "open", writer.language, phrases=words(writer, "a"))
+    assert cue.to_dict() == {
+        "kind": "phrase",
+        "name": "the word 'a'",
+        "role": "open",
+        "where": "text",
+        "phrases": (((4,),),),
+    }
+    assert cue == Phrase("the word 'a'", "open", roberta().language, phrases=cue.phrases)

@@ -63,7 +63,9 @@ def test_every_place_but_the_whole_is_less_than_half_of_an_image():
     assert Place("the image", "open", WHOLE).locate(batch()).all()
 
 
-@pytest.mark.parametrize("place", [*places("open"), *places("fault")], ids=lambda place: f"{place.name}, {place.role}")
+@pytest.mark.parametrize(
+    "place", [*places("open"), *places("fault", "outside")], ids=lambda place: f"{place.name}, {place.role}"
+)
 def test_a_place_is_the_donors_and_the_rest_stays(place):
     own, donors = batch(0, mask=thing()), batch(1, mask=thing(0, 0))
     changed = place.exchange(own, donors)["image"]
@@ -96,7 +98,7 @@ def test_surroundings_are_all_but_evidence_and_what_is_ignored():
 
 
 @pytest.mark.parametrize(
-    "cue", [Surroundings(), *places("open"), *places("fault")], ids=lambda cue: f"{cue.name}, {cue.role}"
+    "cue", [Surroundings(), *places("open"), *places("fault", "outside")], ids=lambda cue: f"{cue.name}, {cue.role}"
 )
 def test_what_a_sample_takes_of_itself_is_no_change_beside_its_own_evidence(cue):
     own = batch(0, mask=thing())

@@ -55,7 +55,7 @@ def test_an_end_is_exchanged_for_that_of_the_donor_however_long():
 def test_of_an_end_that_is_a_fault_what_people_marked_stays():
     writer = bert()
     batch = writer.batch("a b* c d e f g h", "i* j k l")
-    beginning = Segment("", "fault", writer.language, False, 0.25)
+    beginning = Segment("", "fault", writer.language, "outside", False, 0.25)
     assert writer.read(beginning.exchange(batch, flipped(batch))) == [
         "[CLS] b c d e f g h [SEP]",
         "[CLS] a i j k l [SEP]",
@@ -69,14 +69,14 @@ def test_all_words_are_those_of_the_donor_and_as_a_fault_those_beside_the_eviden
         "[CLS] d ##e f g [SEP]",
         "[CLS] a b c [SEP]",
     ]
-    beside = AllWords("", "fault", writer.language)
+    beside = AllWords("", "fault", writer.language, "outside")
     assert writer.read(beside.exchange(batch, flipped(batch))) == ["[CLS] d ##e f b [SEP]", "[CLS] a g c [SEP]"]
 
 
 def test_a_record_tells_which_end_and_how_much():
     beginning, end = ends_of("open", bert().language)
     assert beginning.to_dict() == {
-        "kind": "segment", "name": "the beginning of the text", "role": "open", "at_end": False, "share": 0.25,
+        "kind": "segment", "name": "the beginning of the text", "role": "open", "where": "text", "at_end": False, "share": 0.25,
     }  # fmt: skip
     assert end.to_dict()["at_end"]
     assert AllWords("the words", "open", bert().language).to_dict()["kind"] == "words"

@@ -218,7 +218,7 @@ def test_what_is_tested_is_no_more_than_this():
     assert (open_.cue.name, open_.is_whole, open_.weight) == ("the words", True, plan.FAULTS_WEIGH)
     assert [each.cue.name for each in others] == ["the length of the text"]
     (beside,) = open_.parts
-    assert beside.cue == AllWords("everything outside the annotation", "fault", writer.language)
+    assert beside.cue == AllWords("everything outside the annotation", "fault", writer.language, "outside")
     assert not beside.is_whole
     names = [node.cue.name for node in beside.parts]
     assert names[:6] == [f"the {family}" for family in plan.FAMILIES]

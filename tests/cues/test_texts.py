@@ -26,7 +26,7 @@ class Loud(Spans):
 
 
 def loud(writer, role="open"):
-    return Loud("the loud words", role, writer.language)
+    return Loud("the loud words", role, writer.language, "outside" if role == "fault" else "text")
 
 
 def exchanged(own, donor, writer=None, role="open", cue=None, **options):
@@ -290,12 +290,16 @@ def cues(language):
         tuple(language.form.tokenizer(each, add_special_tokens=False)["input_ids"]) for each in ("dear", "sir")
     )
     return [
-        *(Family.of(name, role, language) for name in FAMILIES for role in ("open", "fault")),
+        *(
+            Family.of(name, role, language, "outside" if role == "fault" else "text")
+            for name in FAMILIES
+            for role in ("open", "fault")
+        ),
         *ends_of("open", language),
-        *ends_of("fault", language),
+        *ends_of("fault", language, "outside"),
         AllWords("", "open", language),
-        AllWords("", "fault", language),
-        Phrase("", "open", language, (dear,)),
+        AllWords("", "fault", language, "outside"),
+        Phrase("", "open", language, phrases=(dear,)),
         Length("", "open", language),
         OneOfPair("", "open", language, 0),
         OneOfPair("", "open", language, 1),

@@ -1,4 +1,4 @@
-"""Has training come to nothing: does a model give one answer to nearly everything?"""
+"""Does a model tell classes apart, or has training come to nothing: one answer to nearly everything?"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,14 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
-from lrptrain.findings.evaluation import Evaluation
-from lrptrain.findings.suspicion import tells_classes_apart
-from lrptrain.findings.wording import percent
+from lrptrain.extras import require
+from lrptrain.findings.sentences import percent
+from lrptrain.monitor.evaluation import Evaluation
 
 ONE_ANSWER = 0.9
 """From this share of the samples on, an answer is the only one that counts."""
-
-
 ORDERS = 999
 """So many random orders of the answers are compared with the one that was given."""
 
@@ -56,3 +54,32 @@ def _surely_knows(labels: Int[np.ndarray, " n"], answers: Int[np.ndarray, " n"],
     as_often = sum((rng.permutation(answers) == labels).sum() >= right for _ in range(ORDERS))
     # The observed order is one of them, or a p-value could be 0.
     return bool((as_often + 1) / (ORDERS + 1) <= 1 - confidence)
+
+
+def tells_classes_apart(evaluation: Evaluation, confidence: float) -> bool:
+    """Return whether a model is surely right more often than its answers would be if they ignored the samples.
+
+    If answers and labels had nothing to do with each other, the accuracy would be the sum over the classes of the share
+    of the labels times the share of the answers (the agreement by chance in Cohen's kappa, 1960). The accuracy has to
+    lie above it by an exact binomial test. Without labels of two classes, nothing can be tested: then the model only
+    has to give more than one answer, unless all labels are one class.
+
+    Args:
+        evaluation: The samples.
+        confidence: `1 - confidence` is the level of the test.
+    """
+    labels = np.array([each.sample.label for each in evaluation.samples])
+    answers = np.array([each.predicted for each in evaluation.samples])
+    labelled = labels >= 0
+    classes = np.unique(labels[labelled])
+    if len(classes) < 2:
+        return len(classes) == 1 or len(np.unique(answers)) > 1
+    labels = labels[labelled]
+    answers = answers[labelled]
+    # e.g. labels half and half, and one answer given to 90 % of the samples: 0.5 * 0.9 + 0.5 * 0.1 = 0.5.
+    by_chance = float(sum((labels == each).mean() * (answers == each).mean() for each in classes))
+    right = int((labels == answers).sum())
+    if by_chance in (0.0, 1.0):  # no answer is a class that is there; or all are, with one label
+        return by_chance == 0.0 and right > 0
+    test = require("scipy.stats", "monitor").binomtest(right, len(labels), by_chance, alternative="greater")
+    return bool(test.pvalue <= 1 - confidence)

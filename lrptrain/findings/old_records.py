@@ -1,0 +1,52 @@
+"""Findings of earlier versions, which had a finding per kind and scope, and four words for its state."""
+
+from collections.abc import Mapping
+from typing import Any
+
+VERDICT_OF = {
+    "confirmed": "relies",
+    "suspected": "not sure",
+    "unconfirmed": "not sure",
+    "refuted": "does not rely",
+}
+
+
+def translated(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a finding of an earlier version says, in the words of this one.
+
+    Args:
+        values: An entry of `findings` in an old record.
+
+    Raises:
+        KeyError: If it has no kind or no known state.
+    """
+    tested = values.get("intervention") or {}
+    scope = str(values.get("scope", "overall"))
+    place = str(values.get("where") or values.get("title") or values["kind"].replace("_", " "))
+    # A severity above 0 was only ever that of a fault; of the others, records say since when a person had to judge.
+    is_fault = bool(values.get("severity")) or bool(values.get("is_fault", True))
+    states = values.get("states") or [values["state"]]
+    first = values.get("first_epoch", values.get("epoch", 0))
+    verdicts = [VERDICT_OF[state] for state in states]
+    return {
+        "name": place if scope == "overall" else f"{place} (in {scope})",
+        "kind": values["kind"],
+        "role": "fault" if is_fault else "open",
+        "verdict": VERDICT_OF[values["state"]],
+        "effect": tested.get("effect"),
+        "interval": tested.get("interval") or (None, None),
+        "samples": tested.get("samples") or 0,
+        "epoch": values.get("epoch", 0),
+        "step": values.get("step", 0),
+        "first_epoch": first,
+        "history": [],
+        "verdicts": verdicts,
+        "epochs": [values.get("epoch", 0)] * len(verdicts),
+        "relevance": (values.get("relevance") or {}).get("effect"),
+        "area": (values.get("relevance") or {}).get("reference"),
+        "worst_samples": values.get("worst_samples") or (),
+        "excerpts": values.get("excerpts") or (),
+        "medium": values.get("medium") or "",
+        "note": "Found by an earlier version, which compared other changes.",
+        "proof": values.get("proof"),
+    }

@@ -1,0 +1,156 @@
+"""From tested cues to findings: what is reported, with its history, its classes and the relevance that lies on it."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from lrptrain.batch import collate
+from lrptrain.cues.cue import Cue
+from lrptrain.cues.search import Judged
+from lrptrain.findings import Finding
+from lrptrain.monitor.evaluation import Evaluation
+from lrptrain.monitor.excerpts import MOST_EXCERPTS, excerpt
+
+MOST_WORST_SAMPLES = 5
+MOST_ENDED = 8
+"""So many cues that the model has ceased to rely on are kept, the last ones."""
+
+
+def findings_of(
+    judged: Sequence[Judged],
+    evaluation: Evaluation,
+    class_names: Sequence[str],
+    name_tokens: Callable[[list[int]], list[str]],
+    previous: Sequence[Finding] = (),
+) -> list[Finding]:
+    """Return what is reported of an evaluation: what is named, doubts about faults, and what was reported before.
+
+    Args:
+        judged: What was tested.
+        evaluation: The samples, with inputs.
+        class_names: The name of each class.
+        name_tokens: Brings token ids to token strings.
+        previous: The findings of the evaluation before.
+    """
+    before = {each.identity: each for each in previous}
+    reported: dict[tuple[str, str, str], Finding] = {}
+    for each in judged:
+        doubt = each.cue.role == "fault" and each.verdict == "not sure" and not each.within
+        ended = each.verdict != "relies" and _identity(each, class_names) in before
+        if each.named or doubt or ended:
+            finding = _finding(each, evaluation, class_names, name_tokens)
+            reported.setdefault(finding.identity, _continued(finding, before.get(finding.identity)))
+    ended_ones = [each for each in reported.values() if each.verdict == "does not rely"]
+    lost = {each.identity for each in ended_ones[:-MOST_ENDED]}
+    return [each for each in reported.values() if each.identity not in lost]
+
+
+def name_of(judged: Judged, class_names: Sequence[str]) -> str:
+    """Return what a cue is called, with the only answer that it tells, if there is one."""
+    return judged.cue.name + ("" if judged.answer is None else f", for answers {class_names[judged.answer]!r}")
+
+
+def by_class(judged: Judged, evaluation: Evaluation, class_names: Sequence[str]) -> dict[str, float]:
+    """Return the effect on the samples of each answer, by its name."""
+    found = {}
+    for answer in np.unique(evaluation.answers):
+        values = judged.values[evaluation.answers == answer]
+        if not np.isnan(values).all():
+            found[str(class_names[answer])] = float(np.nanmean(values))
+    return found
+
+
+def _identity(judged: Judged, class_names: Sequence[str]) -> tuple[str, str, str]:
+    return judged.cue.kind, name_of(judged, class_names), judged.cue.role
+
+
+def _finding(
+    judged: Judged, evaluation: Evaluation, class_names: Sequence[str], name_tokens: Callable[[list[int]], list[str]]
+) -> Finding:
+    effect = judged.effect
+    order = [int(i) for i in np.argsort(-judged.values, kind="stable") if not np.isnan(judged.values[i])]
+    worst = [evaluation.samples[row] for row in order[:MOST_WORST_SAMPLES]]
+    is_text = evaluation.medium == "text"
+    classes = by_class(judged, evaluation, class_names)
+    relevance, area = relevance_on(judged.cue, evaluation, judged.rows)
+    return Finding(
+        name=name_of(judged, class_names),
+        kind=judged.cue.kind,
+        role=judged.cue.role,
+        verdict=judged.verdict,
+        effect=effect.mean,
+        interval=(effect.low, effect.high),
+        samples=effect.samples,
+        epoch=evaluation.epoch,
+        step=evaluation.step,
+        first_epoch=evaluation.epoch,
+        within=judged.within,
+        share=judged.share,
+        by_class=classes if len(classes) > 2 else {},
+        relevance=relevance,
+        area=area,
+        told_by=judged.told_by,
+        worst_samples=tuple(each.sample.sample_id for each in worst),
+        excerpts=tuple(excerpt(each, name_tokens) for each in worst[:MOST_EXCERPTS]) if is_text else (),
+        medium=evaluation.medium,
+        plain=judged.cue.to_dict(),
+        cue=judged.cue,
+    )
+
+
+def _continued(finding: Finding, before: Finding | None) -> Finding:
+    """Return a finding with its history."""
+    earlier = before or replace(finding, history=(), verdicts=(), epochs=())
+    return replace(
+        finding,
+        first_epoch=earlier.first_epoch,
+        history=(*earlier.history, finding.effect),
+        verdicts=(*earlier.verdicts, finding.verdict),
+        epochs=(*earlier.epochs, finding.epoch),
+    )
+
+
+def relevance_on(cue: Cue, evaluation: Evaluation, rows: Sequence[int]) -> tuple[float | None, float | None]:
+    """Return the mean share of the positive relevance that lies on a cue, and of the area that it covers.
+
+    Args:
+        cue: The cue.
+        evaluation: The samples, with inputs.
+        rows: Those of them that are meant, without those in which it lies nowhere.
+
+    Returns:
+        Two shares in [0, 1]; None for a cue that lies everywhere, or nowhere.
+    """
+    assert evaluation.inputs is not None
+    shares, areas = [], []
+    for row in rows:
+        inside = cue.locate(collate([evaluation.inputs[row]]))
+        if inside is None:
+            return None, None
+        explained = evaluation.samples[row]
+        if not inside.any():
+            continue
+        positive = torch.from_numpy(explained.positive_relevance)
+        if explained.grid is not None:
+            # How much of each patch it covers.
+            weights = F.adaptive_avg_pool2d(inside.double(), explained.grid).flatten()
+            area = float(inside.double().mean())
+        else:
+            weights = inside.flatten()[: len(positive)].double()
+            content = explained.content_ids
+            area = float(weights.sum() / max((content >= 0).sum() if content is not None else len(weights), 1))
+        total = float(positive.sum())
+        shares.append(float((weights * positive).sum()) / total if total > 0 else math.nan)
+        areas.append(area)
+    known = [each for each in shares if not math.isnan(each)]
+    return (float(np.mean(known)), float(np.mean(areas))) if known else (None, None)
+
+
+def news_among(previous: Sequence[Finding], current: Sequence[Finding]) -> list[Finding]:
+    """Return the findings whose verdict is new."""
+    told = {(each.identity, each.verdict) for each in previous}
+    return [each for each in current if (each.identity, each.verdict) not in told]
