@@ -27,15 +27,15 @@ from experiments.speed.run import bert_base, vit_small
 from experiments.speed.works import placed
 from experiments.table import markdown, write_between
 from lrptrain.batch import Sample, collate, model_inputs
-from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample
-from lrptrain.intervention import InterventionConfig
 from lrptrain.loggers import write_record
 from lrptrain.monitor.class_maps import compute_class_maps
+from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.drawing import choose_displayed
+from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
-from lrptrain.monitor.exchange import exchange_places
 from lrptrain.monitor.gathering import gather_inputs, ids_to_draw
-from lrptrain.monitor.intervene import intervene
+from lrptrain.monitor.judging import judge_cues
+from lrptrain.monitor.proving import examples_of
 from lrptrain.monitor.record_builder import RecordBuilder
 from lrptrain.relevance.outputs import read_logits
 
@@ -234,27 +234,17 @@ def evaluation_parts(
     inputs = gather_inputs(list(samples))
     explained = sorted(explained, key=lambda each: (each.sample.label, each.sample.sample_id))
     evaluation = Evaluation(explained, inputs.samples)
-    spent, candidates = meter.ratio(lambda: builder.candidates(evaluation, ()))
-    intervention = InterventionConfig()
-
-    def intervene_on(tested: Sequence[Candidate]) -> list[Effect | str]:
-        return intervene(
-            both,
-            inputs,
-            explained,
-            tested,
-            intervention,
-            print,
-            min_effect=builder.min_effect,
-            confidence=builder.confidence,
-        )
-
-    parts["interventions"], effects = meter.ratio(lambda: intervene_on(candidates))
-    parts["exchanges of places"], exchanges = meter.ratio(
-        lambda: exchange_places(candidates, effects, intervene_on, builder.min_effect, builder.confidence)
+    language = builder.language((), model)
+    mine = inputs.local_rows
+    parts["tests of cues"], judgement = meter.ratio(
+        lambda: judge_cues(both, evaluation, mine, MonitorConfig(), language, 1.0, (), None)
     )
-    more, record = meter.ratio(lambda: builder.build(evaluation, (), candidates, effects, exchanges=exchanges))
-    parts["statistics"] = spent + more
+    measure = judgement.measure
+    assert measure is not None
+    parts["statistics"], record = meter.ratio(lambda: builder.build(evaluation, (), judgement))
+    parts["proofs"], record = meter.ratio(
+        lambda: builder.prove(record, judgement, examples_of(measure, judgement.judged), ())
+    )
     record = replace(record, class_maps=class_maps)
     parts["drawing"], record = meter.ratio(lambda: builder.draw(record, displayed, (), evaluation))
     with tempfile.TemporaryDirectory() as folder:
@@ -265,7 +255,8 @@ def evaluation_parts(
         **parts,
         "sum": sum(parts.values()),
         "once": max(first - parts["writing"], 0.0),
-        "regions": len({candidate.region for candidate in candidates}),
+        "cues": len(judgement.judged),
+        "passes": measure.passes / len(explained),
         "misread": float(np.mean([x.predicted != x.sample.label for x in explained])),
     }
 
@@ -289,8 +280,13 @@ def table(cells: dict[str, dict[str, float]]) -> str:
     names = dict.fromkeys(name for cell in cells.values() for name in cell if name != KEY)
     rows = []
     for name in names:
-        form = {"samples": "{:.0f}", "regions": "{:.0f}", "misread": "{:.0%}"}.get(name, "{:.2f}")
-        titles = {"sum": "**one monitored sample**", "regions": "regions tested", "misread": "of them misread"}
+        form = {"samples": "{:.0f}", "cues": "{:.0f}", "passes": "{:.1f}", "misread": "{:.0%}"}.get(name, "{:.2f}")
+        titles = {
+            "sum": "**one monitored sample**",
+            "cues": "cues tested",
+            "passes": "forward passes of their tests",
+            "misread": "of them misread",
+        }
         titles["once"] = "once in a run: writing the samples"
         rows.append(
             {"part": titles.get(name, name)}

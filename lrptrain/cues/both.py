@@ -41,3 +41,29 @@ class Both(Cue):
         """See `Cue`."""
         both = {"one": self.one.to_dict(), "other": self.other.to_dict()}
         return {"kind": self.kind, "name": self.name, "role": self.role, **both}
+
+
+@dataclass(frozen=True)
+class Apart(Cue):
+    """A cue without another one: it is exchanged, and the other put back as it was.
+
+    Attributes:
+        one: What is exchanged.
+        other: What stays.
+    """
+
+    kind: ClassVar[str] = "apart"
+    name: str
+    role: Role
+    one: Cue
+    other: Cue
+
+    @classmethod
+    def of(cls, one: Cue, other: Cue) -> "Apart":
+        """Return a cue without another one."""
+        return cls(f"{one.name} without {other.name}", one.role, one, other)
+
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """See `Cue`."""
+        changed = self.one.exchange(batch, donors)
+        return self.other.exchange(changed, as_wide_as(changed, batch))

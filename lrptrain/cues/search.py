@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from lrptrain.batch import collate
-from lrptrain.cues.both import Both
+from lrptrain.cues.both import Apart, Both
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.look import Look
 from lrptrain.cues.measure import FEWEST_SAMPLES, FIRST_LOOK, Effect, Measure, MeasureError, Rows, effect_of
@@ -24,7 +24,9 @@ Verdict = Literal["relies", "not sure", "does not rely"]
 MOST = 0.5
 """A part that carries more than half of what the whole does is named in its place: the majority."""
 PAIRED = 4
-"""Of so many named cues, the strongest, every two are exchanged together: six pairs, a tenth of what a search costs."""
+"""Of so many named cues, the strongest, every two are compared."""
+ENOUGH = 64
+"""What is named is measured on so many samples: an effect that varies by 50 points is known to 12 then."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,9 @@ class Search:
         total = sum(root.weight for root in roots)
         for root in roots:
             self._test(root, self._level * root.weight / total, None)
+        self._complete()
         self._fold()
+        self._explain()
         self._pair()
         return sorted(self._judged, key=lambda each: (not each.named, -each.effect.low))
 
@@ -160,30 +164,36 @@ class Search:
         answers = self._measure.answers
         answer = None if parent is None else parent.answer
         takers = node.rows if answer is None else node.rows[answers[node.rows] == answer]
-        values = np.full(len(self._measure.samples), np.nan)
-        order = np.random.default_rng(len(values)).permutation(takers)
+        classes = [] if answer is not None else [int(each) for each in np.unique(answers[takers])]
+        # Of three classes and more, one may be told by what says nothing of the others: the level is shared.
+        share = level / 2 if len(classes) > 2 else level
+        parts = self._looks(takers)
+        values = np.full(len(answers), np.nan)
         verdict: Verdict = "not sure"
-        ends = [FIRST_LOOK * 2**i for i in range(len(order).bit_length()) if FIRST_LOOK * 2**i < len(order)]
-        for part in np.split(order, ends):
+        for part in parts:
             values[part] = self._measure.effects(node.cue, part, node.rows)
+            # As many looks as there are share the level: each may say that the model relies on it.
+            effect = effect_of(values, share / len(parts))
+            if effect.low > self._least:
+                verdict = "relies"
+                break
             # Ending early for want of an effect makes none.
             if effect_of(values, self._level / 2).high < self._least:
                 verdict = "does not rely"
                 break
-        classes = [] if answer is not None else [int(each) for each in np.unique(answers[takers])]
-        # Of three classes and more, one may be told by what says nothing of the others: the level is shared.
-        share = level / 2 if len(classes) > 2 else level
-        effect = effect_of(values, share)
-        if effect.low > self._least:
-            verdict = "relies"
-        elif len(classes) > 2:
+        if verdict != "relies" and len(classes) > 2:
             alone = self._of_one_answer(values, classes, share / len(classes))
             if alone is not None:
                 answer, effect, verdict = *alone, "relies"
                 values = np.where(answers == answer, values, np.nan)
-        return Judged(
-            node.cue, verdict, effect, values, node.rows, *self._share(values, node.rows, parent), answer=answer
-        )
+        return self._compared(Judged(node.cue, verdict, effect, values, node.rows, answer=answer), parent)
+
+    def _looks(self, takers: Rows) -> list[Rows]:
+        """Return samples in the order in which they are measured, in parts; of every cue the same ones come first."""
+        everyone = np.random.default_rng(len(self._measure.answers)).permutation(len(self._measure.answers))
+        order = everyone[np.isin(everyone, takers)]
+        ends = [FIRST_LOOK * 2**i for i in range(len(order).bit_length()) if FIRST_LOOK * 2**i < len(order)]
+        return np.split(order, ends)
 
     def _of_one_answer(
         self, values: Float[np.ndarray, " samples"], classes: Sequence[int], level: float
@@ -193,11 +203,35 @@ class Search:
         answer, effect = max(found, key=lambda pair: pair[1].low)
         return (answer, effect) if effect.low > self._least and effect.samples >= FEWEST_SAMPLES else None
 
-    def _share(self, values: np.ndarray, rows: Rows, parent: Judged | None) -> tuple[str, float | None]:
+    def _compared(self, judged: Judged, parent: Judged | None) -> Judged:
+        """Return a part with its share of what the whole does, on the samples that it was measured on."""
         if parent is None:
-            return "", None
-        whole = float(np.nansum(parent.values[rows]))
-        return parent.cue.name, float(np.nansum(values[rows])) / whole if whole > 0 else None
+            return judged
+        if judged.verdict != "relies":
+            return replace(judged, within=parent.cue.name)
+        measured = np.flatnonzero(~np.isnan(judged.values))
+        self._measure_further(parent, measured)
+        whole = float(np.nansum(parent.values[measured]))
+        share = float(np.nansum(judged.values[measured])) / whole if whole > 0 else None
+        return replace(judged, within=parent.cue.name, share=share)
+
+    def _measure_further(self, judged: Judged, rows: Rows) -> None:
+        """Measure a cue on those of some samples on which it was not."""
+        missing = rows[np.isnan(judged.values[rows])]
+        judged.values[missing] = self._measure.effects(judged.cue, missing, judged.rows)
+
+    def _complete(self) -> None:
+        """Measure what is named on `ENOUGH` samples, where it was sure on fewer: people read the number."""
+        for number, judged in enumerate(self._judged):
+            if judged.named:
+                answer = judged.answer
+                takers = judged.rows if answer is None else judged.rows[self._measure.answers[judged.rows] == answer]
+                order = np.concatenate(self._looks(takers))[:ENOUGH]
+                self._measure_further(judged, order)
+                effect = effect_of(judged.values, self._level / 2)
+                relies = effect.low > self._least
+                verdict: Verdict = "relies" if relies else "not sure"
+                self._judged[number] = replace(judged, effect=effect, verdict=verdict, named=relies)
 
     def _fold(self) -> None:
         """Of two named cues of which one lies within the other, keep the larger one only if it surely does more.
@@ -209,8 +243,9 @@ class Search:
             one, other = self._judged[inner], self._judged[outer]
             if not (one.named and other.named and _lies_within(one.cue, other.cue, located[inner], located[outer])):
                 continue
-            # Where it is the same in both donors, the smaller one does nothing.
             shared = np.intersect1d(one.rows, other.rows)
+            self._measure_further(one, shared[~np.isnan(other.values[shared])])
+            # Where it is the same in both donors, the smaller one does nothing.
             more = other.values[shared] - np.nan_to_num(one.values[shared])
             does_more = effect_of(more, self._level / 2).low > self._least
             if one.is_fault == other.is_fault:
@@ -223,23 +258,64 @@ class Search:
                 lost = outer
             self._judged[lost] = replace(self._judged[lost], named=False)
 
+    def _explain(self) -> None:
+        """Leave out named cues of which others carry most: the colours of an image whose corner tells by its colour.
+
+        One is exchanged and the other put back. Where either carries most of the other, the smaller one is named.
+        """
+        for first, second in combinations(self._strongest(), 2):
+            one, other = self._judged[first], self._judged[second]
+            if not (one.named and other.named):
+                continue
+            explains = [self._left(other, one) <= 1 - MOST, self._left(one, other) <= 1 - MOST]
+            if all(explains):
+                lost = max((first, second), key=lambda each: (self._extent(self._judged[each].cue), each == second))
+            elif any(explains):
+                lost = second if explains[0] else first
+            else:
+                continue
+            kept = first if lost == second else second
+            # A fault is never left out for what nobody has spoken of.
+            if self._judged[kept].is_fault or not self._judged[lost].is_fault:
+                self._judged[lost] = replace(self._judged[lost], named=False)
+
+    def _left(self, judged: Judged, other: Judged) -> float:
+        """Return which share of its effect a cue has where another one is put back."""
+        rows = self._common(judged, other)
+        try:
+            values = self._measure.effects(Apart.of(judged.cue, other.cue), rows, judged.rows)
+        except MeasureError:  # cues of different inputs
+            return 1.0
+        whole = float(np.nansum(judged.values[rows]))
+        return float(np.nansum(values)) / whole if whole > 0 else 1.0
+
     def _pair(self) -> None:
         """Note of named cues which others tell the same: what is mended of one of them the other still says."""
-        named = sorted((i for i, each in enumerate(self._judged) if each.named), key=self._strength)[:PAIRED]
-        for first, second in combinations(named, 2):
+        for first, second in combinations(self._strongest(), 2):
             one, other = self._judged[first], self._judged[second]
-            rows = np.intersect1d(one.rows, other.rows)
+            rows = self._common(one, other)
             try:
-                values = self._measure.effects(Both.of(one.cue, other.cue), rows, rows)
-            except MeasureError:  # cues of different inputs: nothing is said of them
+                values = self._measure.effects(Both.of(one.cue, other.cue), rows, np.intersect1d(one.rows, other.rows))
+            except MeasureError:  # cues of different inputs
                 continue
-            more = values - np.nan_to_num(one.values[rows]) - np.nan_to_num(other.values[rows])
+            more = values - one.values[rows] - other.values[rows]
             if effect_of(more, self._level / 2).low > self._least:
                 self._judged[first] = replace(one, told_by=(*one.told_by, other.cue.name))
                 self._judged[second] = replace(other, told_by=(*other.told_by, one.cue.name))
 
-    def _strength(self, index: int) -> float:
-        return -self._judged[index].effect.low
+    def _strongest(self) -> list[int]:
+        named = [i for i, each in enumerate(self._judged) if each.named]
+        return sorted(named, key=lambda i: -self._judged[i].effect.low)[:PAIRED]
+
+    def _common(self, one: Judged, other: Judged) -> Rows:
+        """Return samples on which two cues were measured, the first ones of all looks."""
+        measured = np.flatnonzero(~np.isnan(one.values) & ~np.isnan(other.values))
+        return np.concatenate(self._looks(measured))[:FIRST_LOOK]
+
+    def _extent(self, cue: Cue) -> float:
+        """Return how many places a cue takes in all samples; infinity for what lies everywhere."""
+        places = self._located(cue)
+        return math.inf if places is None else float(places.sum())
 
     def _located(self, cue: Cue) -> Bool[np.ndarray, " places"] | None:
         """Return where a cue lies in all samples, one behind the other; None for what lies everywhere."""

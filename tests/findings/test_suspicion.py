@@ -6,7 +6,7 @@ from examples import finding
 from scipy import stats
 
 from lrptrain.batch import Sample
-from lrptrain.findings import Evaluation, ExplainedSample
+from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.findings.suspicion import departs, tells_classes_apart, worth_saying
 
 

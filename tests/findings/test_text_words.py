@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.findings import ExplainedSample
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.findings.text_words import relevance_of, unmarked, words_of
 
 

@@ -9,7 +9,7 @@ from small_models import tiny_vit
 from transformers import BertConfig, BertForSequenceClassification
 
 from lrptrain.batch import Sample
-from lrptrain.findings import ExplainedSample
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
 from lrptrain.relevance import attribute

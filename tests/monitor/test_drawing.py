@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.findings import ExplainedSample
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.drawing import DisplayOptions, _title, highlights, inputs, pictures
 from lrptrain.render import to_picture
 

@@ -11,8 +11,8 @@ from torch import nn
 
 import lrptrain
 from lrptrain.batch import Sample
-from lrptrain.findings import Evaluation, ExplainedSample
-from lrptrain.findings.collapse import single_answer
+from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
+from lrptrain.monitor.collapse import single_answer
 from lrptrain.findings.suspicion import tells_classes_apart
 from lrptrain.loggers import read_events
 from lrptrain.monitor.closing import closing_words

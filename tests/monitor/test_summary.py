@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.findings import ExplainedSample
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.summary import logged_metrics, scalars, table
 
 NAMES = ["cat", "dog"]
