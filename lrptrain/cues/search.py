@@ -6,7 +6,7 @@ rejection principle of Goeman & Solari 2010).
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, permutations
 from typing import Any, Literal
@@ -50,12 +50,6 @@ class Node:
     def divided(self) -> list["Node"]:
         """Return what it divides into."""
         return [*(Node(cue, self.rows) for cue in self.cue.children()), *self.parts]
-
-    def everything(self) -> Iterator[Cue]:
-        """Yield its cue and those of all that it may divide into."""
-        yield self.cue
-        for part in self.divided():
-            yield from part.everything()
 
 
 @dataclass(frozen=True)
@@ -123,6 +117,7 @@ class Search:
         self._declared = declared
         self._on_failure = on_failure
         self._judged: list[Judged] = []
+        self._memory: dict[tuple[Cue, bytes], tuple[np.ndarray, np.ndarray]] = {}
 
     def run(self, roots: Sequence[Node]) -> list[Judged]:
         """Test roots, and what they divide into; what is named comes first, by the lower end of its effect."""
@@ -171,7 +166,7 @@ class Search:
         values = np.full(len(answers), np.nan)
         verdict: Verdict = "not sure"
         for part in parts:
-            values[part] = self._measure.effects(node.cue, part, node.rows)
+            values[part] = self._effects(node.cue, part, node.rows)
             # As many looks as there are share the level: each may say that the model relies on it.
             effect = effect_of(values, share / len(parts))
             if effect.low > self._least:
@@ -217,8 +212,17 @@ class Search:
 
     def _measure_further(self, judged: Judged, rows: Rows) -> None:
         """Measure a cue on those of some samples on which it was not."""
-        missing = rows[np.isnan(judged.values[rows])]
-        judged.values[missing] = self._measure.effects(judged.cue, missing, judged.rows)
+        judged.values[rows] = self._effects(judged.cue, rows, judged.rows)
+
+    def _effects(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
+        """Return the effects on some samples, each measured once: a corner belongs to two edges."""
+        size = len(self._measure.answers)
+        values, known = self._memory.setdefault((cue, among.tobytes()), (np.full(size, np.nan), np.zeros(size, bool)))
+        missing = rows[~known[rows]]
+        if len(missing):
+            values[missing] = self._measure.effects(cue, missing, among)
+            known[missing] = True
+        return values[rows]
 
     def _complete(self) -> None:
         """Measure what is named on `ENOUGH` samples, where it was sure on fewer: people read the number."""

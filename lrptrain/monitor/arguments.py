@@ -1,6 +1,6 @@
 """Checks of the monitor's arguments."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from lrptrain.cues.cue import Cue
 from lrptrain.monitor.evaluator import TARGETS
@@ -28,8 +28,8 @@ def check_verdicts(cues: Sequence[Cue] | None, min_effect: float, fail_on: str |
     Raises:
         ValueError: With the argument and what it may be.
     """
-    if cues is not None and not all(isinstance(each, Cue) for each in cues):
-        raise ValueError("cues must be cues, such as finding.cue.declared('evidence'), or None, which tests nothing")
+    if cues is not None and not all(isinstance(each, Cue) and isinstance(each, Hashable) for each in cues):
+        raise ValueError("cues must be frozen dataclasses, as finding.cue.declared('evidence') is, or None for no tests")
     if not 0 < min_effect < 1:
         raise ValueError(f"min_effect must lie between 0 and 1, not {min_effect}")
     if fail_on not in FORBIDDEN:

@@ -65,7 +65,7 @@ def install(folder: Path, named: str = ENTRY_POINTS) -> None:
 
 def run(folder: Path, strategy: Any = "auto", devices: int = 1) -> dict[str, Any]:
     """What the monitor of a fit without a step explains."""
-    watching = monitor(max_samples=12, bound=0.9, on_error="raise")
+    watching = monitor(max_samples=12, on_error="raise")
     runner = trainer(folder, watching, strategy=strategy, devices=devices, limit_train_batches=0, max_epochs=1)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -30,7 +30,7 @@ def run(name: str, dtype: torch.dtype, fails: int | None = None, kept: tuple = (
     train = {key: torch.cat([value, value[:1]]) for key, value in columns.items()}
     pl_module = module(net=vit().to(dtype))
     pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.1)
-    watching = monitor(max_samples=15, max_pictures=5, run_name=name, targets=["label", "predicted"], bound=0.9)
+    watching = monitor(max_samples=15, max_pictures=5, run_name=name, targets=["label", "predicted"])
     runner = trainer(FOLDER, watching, *kept, logger=False, enable_checkpointing=bool(kept), **OPTIONS)
     evaluator = watching.core._evaluator
 

@@ -154,7 +154,7 @@ def test_a_stream_of_the_trainer_is_monitored_with_its_annotations(tmp_path):
     assert [each.sample.sample_id for each in watching.scored][:3] == [0, 2, 4]
 
 
-@pytest.mark.parametrize("fail_on", [None, "confirmed"])
+@pytest.mark.parametrize("fail_on", [None, "relies"])
 def test_a_stream_that_can_be_read_once_is_left_to_the_trainer(fail_on, tmp_path):
     watching = RelevanceMonitorCallback(max_samples=24, fail_on=fail_on)
     if fail_on is not None:

@@ -102,7 +102,7 @@ def test_a_run_that_is_extended_goes_on_after_its_final_evaluation(tmp_path):
     assert epochs(extended) == [2, 4]
 
 
-@pytest.mark.parametrize("decides", [{"fail_on": "confirmed"}, {}])
+@pytest.mark.parametrize("decides", [{"fail_on": "relies"}, {}])
 def test_where_something_decides_by_the_values_each_validation_is_evaluated(decides, tmp_path):
     watching = monitor(budget=0.05, on_error="raise", **decides)
     stopping = [] if decides else [EarlyStopping(FOCUS, mode="max", patience=9)]

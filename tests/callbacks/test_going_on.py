@@ -216,9 +216,9 @@ def test_a_folder_has_one_writer(tmp_path):
 @pytest.mark.parametrize("dies", [True, False])
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_checkpoint_amid_an_evaluation_leads_to_no_doubled_record(call, dies, tmp_path):
-    whole = monitor(bound=0.9)
+    whole = monitor()
     fit(tmp_path / "whole", whole, max_epochs=3)
-    first = monitor(bound=0.9)
+    first = monitor()
     net = module()
     runner = trainer(tmp_path / "parts", first, Stop(2), max_epochs=3)
     torch.manual_seed(1)
@@ -236,7 +236,7 @@ def test_a_checkpoint_amid_an_evaluation_leads_to_no_doubled_record(call, dies, 
     net.net.register_forward_hook(save)
     with pytest.raises((KeyboardInterrupt, SystemExit) if dies else RuntimeError):
         runner.fit(net, loader(), loader())
-    second = monitor(bound=0.9)
+    second = monitor()
     fit(tmp_path / "parts", second, max_epochs=3, ckpt=tmp_path / "amid.ckpt")
     assert second.folder == first.folder
     # Lightning does not repeat a validation that was interrupted: what was not evaluated then is left out.
@@ -277,7 +277,7 @@ def test_the_state_is_data(tmp_path):
 
 
 def test_what_a_spawned_process_found_is_seen_by_the_one_that_called_fit(tmp_path):
-    watching = monitor(bound=0.9)
+    watching = monitor()
     # As `strategy="ddp_spawn"` hands it on: a copy but for what lies in shared memory.
     spawned = pickle.loads(ForkingPickler.dumps(watching))
     fit(tmp_path, spawned, max_epochs=1)

@@ -186,7 +186,7 @@ def test_a_small_run_ends_with_all_its_samples_and_says_what_that_cost(budget, t
 
 
 def test_a_validation_set_smaller_than_the_first_look_is_evaluated_once(tmp_path):
-    watching = monitor(budget=1e-6, on_error="raise", max_samples=128, fail_on="confirmed", max_pictures=0)
+    watching = monitor(budget=1e-6, on_error="raise", max_samples=128, fail_on="relies", max_pictures=0)
     with messages() as lines:
         fit(tmp_path, watching, max_epochs=2)
     assert [event["scalars"]["relevance/samples"] for event in read_events(watching.folder)] == [24, 24]
@@ -195,7 +195,7 @@ def test_a_validation_set_smaller_than_the_first_look_is_evaluated_once(tmp_path
 
 def test_the_kept_weights_are_judged_by_themselves(tmp_path):
     """A gate asks for two evaluations in a row: those of a part of the samples are none of the whole."""
-    watching = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="suspected", fail_after=2)
+    watching = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="not sure", fail_after=2)
     trainer(tmp_path, watching, max_epochs=2).fit(module(), loader(), loader(data(60)))
     assert [event["scalars"]["relevance/samples"] for event in read_events(watching.folder)] == [32, 32, 60]
     assert watching.core._required(at_end=True) == 1
@@ -203,11 +203,11 @@ def test_the_kept_weights_are_judged_by_themselves(tmp_path):
 
 def test_a_run_whose_kept_weights_were_evaluated_goes_on_from_its_last_checkpoint(tmp_path):
     checkpoint = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
-    first = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="confirmed")
+    first = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="relies")
     trainer(tmp_path, first, checkpoint, max_epochs=2, enable_checkpointing=True).fit(
         module(), loader(), loader(data(60))
     )
-    again = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="confirmed")
+    again = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="relies")
     trainer(tmp_path, again, max_epochs=3).fit(
         module(), loader(), loader(data(60)), ckpt_path=tmp_path / "last.ckpt", weights_only=False
     )

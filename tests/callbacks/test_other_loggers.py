@@ -61,7 +61,7 @@ def test_a_csv_has_the_scalars_of_the_record(tmp_path):
 
 
 def test_tensorboard_has_all_of_the_record(tmp_path):
-    logger, watching = TensorBoardLogger(tmp_path), monitor(on_error="raise", bound=0.9)
+    logger, watching = TensorBoardLogger(tmp_path), monitor(on_error="raise")
     fit(tmp_path, logger, watching, max_epochs=3)
     logger.experiment.close()
     board = EventAccumulator(logger.log_dir, size_guidance={"scalars": 0, "images": 0, "tensors": 0}).Reload()

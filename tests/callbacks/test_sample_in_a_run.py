@@ -121,21 +121,21 @@ def test_no_validation_at_all(tmp_path):
         trainer(tmp_path, watching, limit_val_batches=0).fit(module(), loader(), loader())
     assert watching.scored == []
     assert watching.failures == 0
-    with pytest.raises(ValueError, match="fail_on='confirmed' of RelevanceMonitor needs evaluations, but this trainer"):
-        trainer(tmp_path, monitor(fail_on="confirmed"), limit_val_batches=0).fit(module(), loader(), loader())
+    with pytest.raises(ValueError, match="fail_on='relies' of RelevanceMonitor needs evaluations, but this trainer"):
+        trainer(tmp_path, monitor(fail_on="relies"), limit_val_batches=0).fit(module(), loader(), loader())
 
 
 def test_training_that_ends_before_the_first_validation(tmp_path):
     with pytest.warns(UserWarning, match="RelevanceMonitor evaluated nothing in this run"):
         trainer(tmp_path, monitor(on_error="raise"), max_steps=1).fit(module(), loader(), loader())
-    gated = monitor(fail_on="confirmed")
+    gated = monitor(fail_on="relies")
     message = "evaluated nothing in this run, so that its gate cannot pass"
     with pytest.raises(FindingError, match=message), pytest.warns(UserWarning, match="evaluated nothing"):
         trainer(tmp_path, gated, max_steps=1).fit(module(), loader(), loader())
 
 
 def test_a_gate_does_not_pass_where_all_evaluations_failed(tmp_path):
-    watching = monitor(fail_on="confirmed")
+    watching = monitor(fail_on="relies")
     watching.core.check_first_batch = lambda *arguments: None
 
     def fails(*arguments):

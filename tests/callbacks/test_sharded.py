@@ -51,7 +51,7 @@ def test_sharded_models_are_monitored_as_whole_ones_and_trained_as_without_a_mon
         assert sum(each[name]["mine"] for each in processes) == 10
         assert sum(each[name]["mine"] > 1 for each in processes) > 1
         assert [each[name]["folder"] for each in processes] == [True] + [False] * (len(processes) - 1)
-    assert {"confirmed"} <= {finding["state"] for finding in expected["watched"]["findings"]}
+    assert {"relies"} <= {finding["verdict"] for finding in expected["watched"]["findings"]}
     for each in processes:
         watched = each["watched"]
         plain = each["plain"]

@@ -84,7 +84,7 @@ def test_the_monitor_sees_what_it_sees_of_two_logits(label, flat, expected, tmp_
         for target in ("label", "predicted"):
             torch.testing.assert_close(explained.maps[target], two.maps[target], rtol=1e-9, atol=1e-12)
     assert watching.findings
-    facts = [[(each.kind, each.scope, each.state, each.where) for each in run.findings] for run in (watching, expected)]
+    facts = [[(each.kind, each.role, each.verdict, each.name) for each in run.findings] for run in (watching, expected)]
     assert facts[0] == facts[1]
     effects = [[each.effect for each in run.findings] for run in (watching, expected)]
     assert effects[0] == pytest.approx(effects[1], rel=1e-6)
@@ -131,7 +131,7 @@ def test_one_of_several_labels_is_watched_as_if_the_model_had_no_other(expected,
         torch.testing.assert_close(torch.tensor(explained.probabilities), torch.tensor(other.probabilities))
         for target in ("label", "predicted"):
             torch.testing.assert_close(explained.maps[target], other.maps[target], rtol=1e-9, atol=1e-12)
-    facts = [[(each.kind, each.scope, each.state, each.where) for each in run.findings] for run in (watching, expected)]
+    facts = [[(each.kind, each.role, each.verdict, each.name) for each in run.findings] for run in (watching, expected)]
     assert facts[0] == facts[1]
 
 

@@ -9,8 +9,8 @@ from small_models import tiny_vit
 from transformers import BertConfig, BertForSequenceClassification
 
 from lrptrain.batch import Sample
-from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.class_maps import compute_class_maps
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
 from lrptrain.relevance import attribute
 

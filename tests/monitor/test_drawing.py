@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.drawing import DisplayOptions, _title, highlights, inputs, pictures
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.render import to_picture
 
 LOOK = DisplayOptions(["cat", "dog"], lambda ids: [f"w{i}" for i in ids])

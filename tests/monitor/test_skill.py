@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lrptrain.findings.suspicion import tells_classes_apart
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 import lrptrain
 from lrptrain.batch import Sample
-from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
-from lrptrain.monitor.collapse import single_answer
-from lrptrain.findings.suspicion import tells_classes_apart
 from lrptrain.loggers import read_events
 from lrptrain.monitor.closing import closing_words
+from lrptrain.monitor.collapse import single_answer
+from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.power import Power, found_by
 from lrptrain.monitor.skill import Skill
 
