@@ -13,8 +13,9 @@ from lrptrain.batch.task import Task, TaskName
 from lrptrain.callbacks.base import inform
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.guidance.guided_step import Progress
-from lrptrain.guidance.guided_training import GuidedTraining, SwapOption
+from lrptrain.guidance.guided_training import GuidedTraining
 from lrptrain.guidance.schedule import Decay
+from lrptrain.guidance.swap_names import OUTSIDE, SwapOption
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.trainers.naming import name_sources
 from lrptrain.trainers.processes import Processes
@@ -134,8 +135,7 @@ class RelevanceGuidance(ModelCallback):
         sparse: bool = False,
         every_n_batches: int = 1,
         max_samples: int | None = None,
-        margin: int | None = None,
-        swap: SwapOption = "outside",
+        swap: SwapOption = OUTSIDE,
         warmup_steps: int = 0,
         decay: Decay = "none",
         adaptive: bool = False,
@@ -159,7 +159,6 @@ class RelevanceGuidance(ModelCallback):
             sparse=sparse,
             every_n_batches=every_n_batches,
             max_samples=max_samples,
-            margin=margin,
             swap=swap,
             warmup_steps=warmup_steps,
             decay=decay,

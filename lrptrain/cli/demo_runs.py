@@ -25,7 +25,7 @@ from lrptrain.trainers.progress import shows_progress
 VIT = {"img_size": 24, "patch_size": 4, "embed_dim": 64, "depth": 4, "num_heads": 4}
 # With a ring around the digit, which the tag is far away from: a digit that is cut out at its very edge takes more
 # epochs to learn.
-GUIDANCE_OPTIONS: dict[str, Any] = {"loss": "consistency", "weight": 10.0, "margin": 2}
+GUIDANCE_OPTIONS: dict[str, Any] = {"loss": "consistency", "weight": 10.0}
 FOCUS = "relevance/label/energy_pointing_game"
 CHANCE = "relevance/chance"
 

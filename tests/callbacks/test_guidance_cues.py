@@ -18,6 +18,7 @@ import lrptrain
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.cues.another_input import AnotherInput
 from lrptrain.cues.colour import Colour
+from lrptrain.cues.donors import random_donors
 from lrptrain.cues.family import Family
 from lrptrain.cues.length import Length
 from lrptrain.cues.measure import Effect
@@ -26,9 +27,8 @@ from lrptrain.cues.places import places
 from lrptrain.cues.search import Judged
 from lrptrain.cues.segment import ends_of
 from lrptrain.cues.surroundings import Surroundings
-from lrptrain.cues.texts import Language
-from lrptrain.cues.donors import random_donors
 from lrptrain.cues.text_form import text_form
+from lrptrain.cues.texts import Language
 
 BORDER = places("open")[0]
 COLOURS = Colour.of("image", "open")

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from guided import RATE, annotated_data, explicit, fit, sgd_module, weights
 from guided_loops import LOOPS
+from lrptrain.guidance.named_parts import NamedParts
 from setting import data, loader, messages, module, trainer, vit
 from test_guidance_gradients import EXACT, assert_close
 from torch import Tensor
@@ -16,7 +17,6 @@ import lrptrain
 from lrptrain.batch.parts import InputPart
 from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
 from lrptrain.findings import OVERALL, Evidence, Finding
-from lrptrain.guidance.named_parts import NamedParts
 from lrptrain.intervention.parts import Confirmed, note_confirmed
 from lrptrain.loggers import read_events
 

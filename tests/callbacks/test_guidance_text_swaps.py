@@ -26,10 +26,10 @@ from word_pieces import ids_of, word_pieces
 import lrptrain
 from lrptrain.batch.parts import TEXT_PROPERTIES, InputPart
 from lrptrain.callbacks import RelevanceGuidance
-from lrptrain.findings import OVERALL, Evidence, Finding
-from lrptrain.intervention.rewriting import rewritten
 from lrptrain.cues.donors import random_donors
 from lrptrain.cues.text_form import TextForm
+from lrptrain.findings import OVERALL, Evidence, Finding
+from lrptrain.intervention.rewriting import rewritten
 
 SEED = hash((0, 0, 0, 1)) % 2**63
 TOKENIZER = word_pieces(model_max_length=40, cls_token="[CLS]", sep_token="[SEP]")
