@@ -100,13 +100,20 @@ class FollowedCues:
 
         A model that is no longer trained on swaps would take up again what it has just lost.
         """
-        new = [cue for cue in dict.fromkeys(cues) if cue not in self.cues]
+        new: list[Cue] = []
+        for cue in cues:
+            if not any(_is_part(cue, whole) for whole in (*self.cues, *new)):
+                new.append(cue)
         self.cues = (*self.cues, *new)
         return new
 
     def _is_dropped(self, cue: Cue) -> bool:
         """Return whether a cue is one of those that were dropped; of marks each picture is another one."""
-        return cue in self.dropped or any(isinstance(each, Mark) and isinstance(cue, Mark) for each in self.dropped)
+        return any(_is_part(cue, each) or (isinstance(each, Mark) and isinstance(cue, Mark)) for each in self.dropped)
+
+
+def _is_part(cue: Cue, whole: Cue) -> bool:
+    return cue == whole or any(_is_part(cue, child) for child in whole.children())
 
 
 def names_of(cues: Iterable[Cue]) -> str:

@@ -18,6 +18,7 @@ from lrptrain.batch.call import ARGUMENT, TEXTS, rows_of
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.donors import random_donors
 from lrptrain.cues.family import FAMILIES
+from lrptrain.cues.look import Look
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.text_form import Padding, padding_of
 from lrptrain.cues.texts import Language
@@ -108,7 +109,7 @@ class Swap:
                 )
 
     def cues(self, of_texts: bool) -> list[Cue]:
-        """Return the cues.
+        """Return the cues, looks first: a place comes as it was, and with it no look of the sample's own.
 
         Args:
             of_texts: Whether names mean cues of texts, and not of images.
@@ -120,10 +121,11 @@ class Swap:
         unnamed = [each for each in self._every if isinstance(each, str) and each in FAMILIES]
         if unnamed and not language.is_named:
             raise ValueError(f"swap={unnamed[0]!r} reads the texts: pass tokenizer=, that of the model")
-        return [
+        cues = [
             each if isinstance(each, Cue) else OF_TEXTS[each](language) if of_texts else OF_IMAGES[each]()
             for each in self._every
         ]
+        return sorted(cues, key=lambda cue: not isinstance(cue, Look))
 
     def __call__(
         self,
