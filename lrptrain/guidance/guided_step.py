@@ -280,7 +280,7 @@ class GuidedStep:
             chosen = torch.zeros(len(explained), dtype=torch.bool)
             # Of the guided samples alone, and drawn on the CPU: other devices draw other numbers from the same seed.
             chosen[self._rows.cpu()] = torch.rand(len(self._rows), generator=generator) < share
-            swapped = objective.swap(explained, self.batch["evidence"], generator, True, arguments, chosen)
+            swapped = objective.swap(explained, self.batch["evidence"], generator, arguments, chosen)
         except Exception as error:
             if not training.worked:
                 raise

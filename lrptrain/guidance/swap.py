@@ -132,7 +132,6 @@ class Swap:
         explained: Tensor,
         annotation: Shaped[Tensor, " batch *area"],
         generator: torch.Generator | None = None,
-        itself: bool = False,
         arguments: Mapping[str, Any] = MappingProxyType({}),
         chosen: Bool[Tensor, " batch"] | None = None,
     ) -> Swapped:
@@ -142,7 +141,6 @@ class Swap:
             explained: What the step gives the model: images or token ids.
             annotation: 1 evidence, 0 not, 255 ignored; a sample that is all 255 takes no part.
             generator: The random numbers.
-            itself: Whether a donor may be the sample itself; see `random_donors`.
             arguments: All arguments that the step gives the model, by name.
             chosen: The samples that may change; None for all. All give.
 
@@ -160,7 +158,7 @@ class Swap:
         rows, changed = torch.zeros_like(usable), dict(batch)
         for cue in cues:
             takes = (marked if cue.needs_annotation else usable) & (usable.sum() > 1)
-            donors = random_donors(usable, generator, itself)
+            donors = random_donors(usable, generator)
             donors = torch.where(takes, donors, torch.arange(len(donors), device=donors.device))
             given = rows_of(batch, donors)
             changed = cue.exchange(changed, _widened(given, changed, padding) if padding else given)

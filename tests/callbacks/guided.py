@@ -89,18 +89,18 @@ def hand_loss(net: nn.Module, columns: dict, names: str, method: str = "generic_
             total = total + ((mask == 0)[:, None] * gradient**2).sum() / len(x)
         else:
             generator = torch.Generator().manual_seed(hash((0, 0, 0)) % 2**63)
-            swapped = exchanged(columns, generator, itself=False)["image"]
+            swapped = exchanged(columns, generator)["image"]
             judged = (columns["mask"] == 1).flatten(1).any(1)
             total = total + consistency(net(columns["image"]), net(swapped), judged)
     return total
 
 
-def exchanged(columns: dict, generator: torch.Generator, cue: Cue | None = None, itself: bool = True) -> dict:
+def exchanged(columns: dict, generator: torch.Generator, cue: Cue | None = None) -> dict:
     """Images that each take a cue, or all outside of the annotation, of a random one that is annotated, too."""
     cue = Surroundings() if cue is None else cue
     batch = {name: columns[name] for name in ("image", "mask") if name in columns}
     masks = columns.get("mask", torch.ones(len(columns["image"]), 1))
-    donors = random_donors((masks != IGNORED).flatten(1).any(1), generator, itself)
+    donors = random_donors((masks != IGNORED).flatten(1).any(1), generator)
     return {**columns, "image": cue.exchange(batch, {name: x[donors] for name, x in batch.items()})["image"]}
 
 

@@ -123,7 +123,7 @@ def rewritten(
 ) -> dict[str, Tensor]:
     """Texts that have something of each other."""
     cue = LENGTH if kind == "length" else Family.of(kind, "open", LANGUAGE)
-    donors = random_donors(torch.ones(6, dtype=torch.bool), generator, itself)
+    donors = random_donors(torch.ones(6, dtype=torch.bool), generator)
     return cue.exchange(batch, {name: x[donors] for name, x in batch.items()})
 
 
@@ -332,7 +332,7 @@ def test_consistency_compares_texts_with_rewritten_ones():
     labels = batch.pop("labels")
     plain = bert()
     logits = plain(**batch).logits
-    others = plain(**rewritten("length", batch, generator, itself=False)).logits
+    others = plain(**rewritten("length", batch, generator)).logits
     divergence = F.kl_div(others.log_softmax(1), logits.log_softmax(1), log_target=True, reduction="batchmean")
     expected = F.cross_entropy(logits, labels) + divergence
     assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
@@ -349,9 +349,7 @@ def test_the_distance_is_that_of_the_users_texts_where_the_step_saw_others():
         step.guided(net(**batch).loss)
     generator = torch.Generator().manual_seed(hash((0, 0, 0)) % 2**63)
     del batch["labels"]
-    before, after = (
-        net(**each).logits.softmax(1) for each in (batch, rewritten("length", batch, generator, itself=False))
-    )
+    before, after = (net(**each).logits.softmax(1) for each in (batch, rewritten("length", batch, generator)))
     distance = float((before - after).abs().sum(1).mean().detach() / 2)
     assert distance > 1e-4
     assert guidance.values["guidance/swap_distance"] == pytest.approx(distance, rel=1e-9)

@@ -29,7 +29,7 @@ def batch():
 def surrounded(images, mask):
     """Images with the surroundings of another annotated one."""
     usable = (mask != IGNORED).flatten(1).any(1)
-    donors = random_donors(usable, torch.Generator().manual_seed(3), itself=False)
+    donors = random_donors(usable, torch.Generator().manual_seed(3))
     given = {"image": images, "mask": mask}
     return Surroundings().exchange(given, {name: x[donors] for name, x in given.items()})["image"]
 
