@@ -165,6 +165,8 @@ class GuidedStep:
         training = self._training
         reduced = self._reduce(losses, samples, task_loss)
         training.skipped += reduced.counts["skipped"]
+        if SWAP_DISTANCE in reduced.means and self._progress.step:
+            training.mention_distance(float(reduced.means[SWAP_DISTANCE]))
         # From here on "samples" and all means are those of all processes; this one may have guided none itself.
         weights = training.objective.weights
         terms = (weight * reduced.local[name] for name, weight in weights.items() if name in reduced.local)

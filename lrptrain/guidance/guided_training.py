@@ -28,6 +28,9 @@ from lrptrain.trainers.messages import inform
 from lrptrain.trainers.naming import NameSources, find_tokenizer, find_tokens
 from lrptrain.trainers.processes import Processes
 
+LEAST_DISTANCE = 0.05
+"""A swap distance that is worth a line: the least effect that a monitor reports by default."""
+
 
 class GuidedTraining:
     """What a guidance is asked for, and what it has measured and counted so far; it knows no trainer.
@@ -63,6 +66,7 @@ class GuidedTraining:
     _asked: bool
     _guided: bool
     _lacks_annotations: bool
+    _still_moves: bool
 
     def __init__(
         self,
@@ -154,7 +158,7 @@ class GuidedTraining:
         self.skipped = 0
         self.worked = False
         self._asked = False
-        self._lacks_annotations = False
+        self._lacks_annotations = self._still_moves = False
         self.objective.swap.language = None
         self.looked_up = 0
         self.unmatched = False
@@ -230,6 +234,19 @@ class GuidedTraining:
             self.inform(
                 f"{self.name}: what the monitor has found lies outside of annotations; batches without any are not "
                 "swapped"
+            )
+
+    def mention_distance(self, distance: float) -> None:
+        """Say once if a guidance that the task's gradient bounds leaves answers that change with what is swapped.
+
+        Args:
+            distance: The swap distance, in [0, 1], at a comparison after the first step.
+        """
+        if self.strength.bounded and not self._still_moves and distance > LEAST_DISTANCE:
+            self._still_moves = True
+            self.inform(
+                f"{self.name}: answers still change by {distance:.0%} when samples swap {self.objective.swap.title} "
+                "(guidance/swap_distance). If that does not fall, train longer, or with loss='swap' or weight=10"
             )
 
     def finish(self, values: Mapping[str, float]) -> None:

@@ -335,3 +335,22 @@ def test_flipped_images_are_refused(tmp_path):
 def test_maps_are_not_needed():
     assert "swap" not in MAP_LOSSES
     assert lrptrain.Guidance("swap").objective.names == ["swap"]
+
+
+@pytest.mark.parametrize(("options", "says"), [({}, True), ({"weight": 10.0}, False)])
+@pytest.mark.parametrize("scale", [1.0, 1e-4])
+def test_a_bounded_guidance_says_once_that_answers_still_change(options, says, scale):
+    """The first comparison is that of a model that has learned nothing yet."""
+    columns, said = annotated_data(), list[str]()
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 3)).double()
+    with torch.no_grad():
+        net[1].weight *= 10 * scale
+    guide = lrptrain.Guidance("consistency", on_error="raise", compare_every_n_batches=1, **options)
+    guide.inform = said.append
+    counts = []
+    for _ in range(3):
+        with guide.step(net, columns) as step:
+            step.guided(F.cross_entropy(net(columns["image"]), columns["label"])).backward()
+        counts.append(sum("answers still change by" in line for line in said))
+    assert counts == [0, 1, 1] if says and scale == 1.0 else counts == [0, 0, 0]
