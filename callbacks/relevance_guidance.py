@@ -83,12 +83,13 @@ class RelevanceGuidance(ModelCallback):
         sparse: Whether batches without any annotation are to be expected, rather than an error.
         every_n_batches: One batch in this many is guided.
         max_samples: The most samples of a batch that are guided; None for all.
-        swap: What "swap" and "consistency" take from another sample: a name, a cue, a finding that holds one, or several.
-            "outside" is everything that is not annotated. Without annotations go "colour", "spectrum" (sharpness and
-            texture), "light" and "border" of images, and of texts "length", "numbers", "punctuation" and the other
-            families of `lrptrain.cues.family.FAMILIES`. Of findings (`report.faults`, `monitor.findings`) the faults
-            that the model relies on are swapped; a single finding that is none is swapped, with a warning. "findings"
-            is what the run's own `RelevanceMonitor` finds, from then on.
+        swap: What "swap" and "consistency" take from another sample: a name, a cue, a finding that holds one, or
+            several of these. "outside" is everything that is not annotated. No annotation is read for "colour",
+            "spectrum" (sharpness and texture), "light" and "border" of images, and for "length", "numbers",
+            "punctuation" and the other families of `lrptrain.cues.family.FAMILIES` of texts. Of findings
+            (`report.faults`, `monitor.findings`) the faults that the model relies on are swapped; a single finding that
+            is no fault is swapped with a warning. "findings": what the run's own `RelevanceMonitor` finds, from then
+            on.
         warmup_steps: Optimizer steps in which the weight rises from 0.
         decay: How the weight falls after that, to 0 at the end of training: "none", "linear" or "cosine".
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.
