@@ -13,8 +13,9 @@ from lrptrain.batch.task import Task, TaskName
 from lrptrain.callbacks.base import inform
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.guidance.guided_step import Progress
-from lrptrain.guidance.guided_training import GuidedTraining, SwapOption
+from lrptrain.guidance.guided_training import GuidedTraining
 from lrptrain.guidance.schedule import Decay
+from lrptrain.guidance.swap_names import OUTSIDE, SwapOption
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.trainers.naming import name_sources
 from lrptrain.trainers.processes import Processes
@@ -55,7 +56,7 @@ class RelevanceGuidance(ModelCallback):
       norms (guidance at a factor of 1 over task) and `cost`, the guidance's seconds over the task's; without a weight
       also `guess_ratio`, the norm that the task's gradient would have if all answers were guesses over what it has;
     - from time to time `swap_distance`: how far the prediction moves (total variation, 0..1) when another sample's
-      content takes the place of what is not annotated. Near 0, the model uses the annotated alone; a map that looks
+      content takes the place of what is swapped. Near 0, the model uses the annotated alone; a map that looks
       right while this stays high is no proof.
 
     Between guided batches Lightning repeats the last values.
@@ -82,19 +83,13 @@ class RelevanceGuidance(ModelCallback):
         sparse: Whether batches without any annotation are to be expected, rather than an error.
         every_n_batches: One batch in this many is guided.
         max_samples: The most samples of a batch that are guided; None for all.
-        margin: Pixels (or tokens) around the evidence that swaps keep; by default none, as in the monitor's swaps. The
-            model can learn to read a shortcut in those that are kept.
-        swap: What "swap" and "consistency" take from another sample: "outside", all that is not annotated; or
-            "statistics", the mean and spread of each colour channel of the whole image, for which no annotation is
-            needed: for a reliance on colour and contrast, such as a tint; or "outside+statistics", both, for a model
-            that would go over from the one to the other; or "detail", how strong fine detail is, for a reliance
-            on sharpness, noise or texture; or "shading", how light falls across the image; or "edges", what lies along
-            its edges; or of texts "length", "punctuation", "markers" (links, names of users, numbers) or "case".
-            Or, without annotations, what findings name: those of an earlier run (`swap=monitor.findings`), of which the
-            confirmed ones count; or "findings", what the run's own `RelevanceMonitor` confirms, from then on, but for
-            what a person has to judge. Places, words and such properties can be swapped so; batches are guided as if
-            all else were annotated as evidence, and annotations are not read. With "outside" in their list
-            (`swap=["outside", *monitor.findings]`) what is not annotated is swapped beside them, of annotated images.
+        swap: What "swap" and "consistency" take from another sample: a name, a cue, a finding that holds one, or
+            several of these. "outside" is everything that is not annotated. No annotation is read for "colour",
+            "spectrum" (sharpness and texture), "light" and "border" of images, and for "length", "numbers",
+            "punctuation" and the other families of `lrptrain.cues.family.FAMILIES` of texts. Of findings
+            (`report.faults`, `monitor.findings`) the faults that the model relies on are swapped; a single finding that
+            is no fault is swapped with a warning. "findings": what the run's own `RelevanceMonitor` finds, from then
+            on.
         warmup_steps: Optimizer steps in which the weight rises from 0.
         decay: How the weight falls after that, to 0 at the end of training: "none", "linear" or "cosine".
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.
@@ -108,8 +103,8 @@ class RelevanceGuidance(ModelCallback):
         on_error: "warn": a failure after the first guided batch is reported once, counted, and the batch goes unguided;
             "raise": it ends training.
         seed: The seed of the draw and the swaps.
-        tokenizer: What reads texts where "punctuation", "markers" or "case" are swapped: a tokenizer, its name or its
-            folder. By default it is looked for in the datamodule, the dataset, the module and beside the weights.
+        tokenizer: What reads texts where families of words are swapped by name: a tokenizer, its name or its folder.
+            By default it is looked for in the datamodule, the dataset, the module and beside the weights.
 
     Attributes:
         failures: How often the guidance failed.
@@ -134,8 +129,7 @@ class RelevanceGuidance(ModelCallback):
         sparse: bool = False,
         every_n_batches: int = 1,
         max_samples: int | None = None,
-        margin: int | None = None,
-        swap: SwapOption = "outside",
+        swap: SwapOption = OUTSIDE,
         warmup_steps: int = 0,
         decay: Decay = "none",
         adaptive: bool = False,
@@ -159,7 +153,6 @@ class RelevanceGuidance(ModelCallback):
             sparse=sparse,
             every_n_batches=every_n_batches,
             max_samples=max_samples,
-            margin=margin,
             swap=swap,
             warmup_steps=warmup_steps,
             decay=decay,

@@ -25,9 +25,8 @@ from experiments.command import no_options
 from experiments.detection import detail, shading
 from experiments.table import markdown
 from lrptrain.callbacks import RelevanceGuidance
-from lrptrain.guidance.swaps import SwapName
 
-PLAN: tuple[tuple[str, SwapName], ...] = (
+PLAN: tuple[tuple[str, str], ...] = (
     ("noise", "detail"),
     ("sharpen", "detail"),
     ("weave", "detail"),
@@ -65,7 +64,7 @@ class Module(pl.LightningModule):
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
 
-def trained(columns: Columns, swap: SwapName | None, seed: int) -> nn.Module:
+def trained(columns: Columns, swap: str | None, seed: int) -> nn.Module:
     """Train on columns, with guidance by a swap or without."""
     pl.seed_everything(seed, verbose=False)
     module = Module()
@@ -82,7 +81,7 @@ def trained(columns: Columns, swap: SwapName | None, seed: int) -> nn.Module:
     return module.net.eval()
 
 
-def accuracies(task: str, kind: str, swap: SwapName, seed: int) -> dict[str, float]:
+def accuracies(task: str, kind: str, swap: str, seed: int) -> dict[str, float]:
     """Accuracy on held-out images with marks of any class, by arm; `AS_TRAINED`: with marks as in training."""
     case = Case(task, kind, CORRELATION, 58, seed)
     train = images.samples(case, "train", images.TRAIN, 0)

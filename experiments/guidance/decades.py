@@ -146,7 +146,7 @@ def _measured_plain_tweets(net: nn.Module, seed: int) -> dict[str, float]:
 
 KINDS = {
     "digits": Kind(160, _digits, _measured_digits),
-    "tinted digits": Kind(160, _tinted, _measured_tinted, {"swap": "statistics"}, "consistency"),
+    "tinted digits": Kind(160, _tinted, _measured_tinted, {"swap": "colour"}, "consistency"),
     "things": Kind(60, _things, _measured_things),
     "tweets": Kind(120, _tweets, _measured_tweets),
     "tweets, nothing planted": Kind(120, _plain_tweets, _measured_plain_tweets),

@@ -33,9 +33,9 @@ STEPS, SEEDS = 150, (0,)
 SHUFFLED = 1 / len(CLASSES)
 ARMS = {
     PLAIN: Arm(),
-    "swap of statistics": Arm({"loss": "swap", "swap": "statistics"}),
-    "consistency under a swap of statistics": Arm({"loss": "consistency", "swap": "statistics"}),
-    "consistency under a swap of statistics, weight 10": Arm({"loss": "consistency", "swap": "statistics"}, (10.0,)),
+    "swap of statistics": Arm({"loss": "swap", "swap": "colour"}),
+    "consistency under a swap of statistics": Arm({"loss": "consistency", "swap": "colour"}),
+    "consistency under a swap of statistics, weight 10": Arm({"loss": "consistency", "swap": "colour"}, (10.0,)),
     "colour jitter": Arm(rule="jitter"),
     UPPER: Arm(clean=True),
 }

@@ -42,7 +42,7 @@ ARMS = {
     PLAIN: Arm(),
     "swap (masks)": Arm({"loss": "swap"}),
     "consistency (masks), weight 10": Arm({"loss": "consistency"}, (10.0,)),
-    "swap of statistics": Arm({"loss": "swap", "swap": "statistics"}),
+    "swap of statistics": Arm({"loss": "swap", "swap": "colour"}),
     BOTH: Arm({"loss": "swap", "swap": "outside+statistics"}),
     BOTH + TWICE: Arm({"loss": "swap", "swap": "outside+statistics"}),
     "group DRO, told the tag's groups": Arm(rule="group_dro"),

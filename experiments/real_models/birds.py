@@ -44,7 +44,7 @@ def run(network: str, arm: str, seed: int, folder: Path) -> dict[str, Any]:
     module = ImageClassifier(len(CLASSES), name, pretrained=str(weights.fetch(source)), lr=LR)
     train = DataLoader(_samples(splits["train"]), BATCH, shuffle=True)
     shown = DataLoader(_samples(splits["val"].chosen(own)), BATCH)
-    guidance = RelevanceGuidance("swap", swap="outside+statistics") if arm == BOTH else guidance_of(arm)
+    guidance = RelevanceGuidance("swap", swap=["outside", "colour"]) if arm == BOTH else guidance_of(arm)
     epochs = EPOCHS
     if arm == LONGER:
         guidance = guidance_of(SWAP)

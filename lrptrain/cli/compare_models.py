@@ -10,7 +10,6 @@ def compare_checkpoints(
     copies: int = 5,
     max_samples: int = 512,
     batch_size: int = 32,
-    margin: int | None = None,
     seed: int = 0,
     module: str | None = None,
     model: str | None = None,
@@ -32,7 +31,6 @@ def compare_checkpoints(
         copies: How many other surroundings each sample is given.
         max_samples: How many samples, as evenly over the classes as they allow.
         batch_size: Samples per forward pass.
-        margin: Pixels or tokens around the evidence that stay.
         seed: Seed of all that is drawn.
         module: package.Class of the LightningModule, "package.Class(argument=value)", or a config of which the `model:`
             section is read; else the checkpoint's own, or this project's for images and texts.
@@ -62,7 +60,7 @@ def compare_checkpoints(
     for name, each in saved.items():
         networks[name] = load_model(each, drawn.are_images, module, model, device).network
         check_runs(networks[name], drawn.samples[0], model)
-    swaps = Swaps(copies, batch_size, margin, seed)
+    swaps = Swaps(copies, batch_size, seed)
     meaning = find_task(drawn.task, next(iter(networks.values())))
     print(compare_samples(networks, drawn.samples, balances=None, swaps=swaps, task=meaning))
 

@@ -15,7 +15,6 @@ def repair_checkpoint(
     copies: int = 5,
     max_samples: int = 512,
     batch_size: int = 32,
-    margin: int | None = None,
     seed: int = 0,
     module: str | None = None,
     model: str | None = None,
@@ -46,7 +45,6 @@ def repair_checkpoint(
         copies: How many other surroundings each sample is given.
         max_samples: How many samples, as evenly over the classes as they allow.
         batch_size: Samples per forward pass.
-        margin: Pixels or tokens around the evidence that stay.
         seed: Seed of all that is drawn.
         module: package.Class of the LightningModule, "package.Class(argument=value)", or a config of which the `model:`
             section is read; else the checkpoint's own, or this project's for images and texts.
@@ -81,7 +79,7 @@ def repair_checkpoint(
     trained = load_model(saved, drawn.are_images, module, model, device)
     network = trained.network
     check_runs(network, drawn.samples[0], model)
-    swaps = Swaps(copies, batch_size, margin, seed)
+    swaps = Swaps(copies, batch_size, seed)
     if compare:
         balances = None if balance is None else [balance]
         print(compare_samples(network, drawn.samples, balances=balances, swaps=swaps, task=drawn.task))

@@ -5,22 +5,20 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 
-def random_donors(
-    usable: Bool[Tensor, " batch"], generator: torch.Generator | None = None, itself: bool = True
-) -> Int[Tensor, " batch"]:
-    """Return for every usable sample a random one of these, each once; the others have themselves.
+def random_donors(usable: Bool[Tensor, " batch"], generator: torch.Generator | None = None) -> Int[Tensor, " batch"]:
+    """Return for every usable sample a random other one of these, each once; the others have themselves.
+
+    In a shuffled batch, another sample has the sample's class as often as any sample of the data, so that its cue tells
+    nothing. The sample itself always has it: one of `n` would be its own donor with a chance of 1 / n, and small models
+    learned a shortcut from that in batches of 8.
 
     Args:
         usable: Which samples give and take.
         generator: The random numbers.
-        itself: Whether it may be the sample itself. Who never has itself for a donor has one of another class more
-            often than by chance. A shortcut that is easy to read would tell the other class then: of 16 samples of two
-            classes in 8 of 15, of 4 in 2 of 3.
     """
     donors = torch.arange(len(usable), device=usable.device)
     givers = usable.nonzero().flatten()
-    order = torch.randperm(len(givers), generator=generator) if itself else random_cycle(len(givers), generator)
-    donors[givers] = givers[order.to(usable.device)]
+    donors[givers] = givers[random_cycle(len(givers), generator).to(usable.device)]
     return donors
 
 

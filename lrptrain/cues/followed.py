@@ -1,4 +1,4 @@
-"""What a monitor knows of a model that is trained, for whoever trains it."""
+"""What a monitor has found out about a model, for whoever trains it in the same run."""
 
 from typing import NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
@@ -12,9 +12,9 @@ class Known(NamedTuple):
     """What a monitor knows of a model.
 
     Attributes:
-        cues: The faults that it relies on, as of the last evaluation.
-        evaluations: How many evaluations there were.
-        is_at_chance: Whether the model told classes apart in one of them, and in the last one did not.
+        cues: The faults that the model relies on, as of the last evaluation.
+        evaluations: The number of evaluations so far.
+        is_at_chance: Whether the model was better than chance in an earlier evaluation, and in the last one was not.
     """
 
     cues: tuple[Cue, ...] = ()
@@ -22,7 +22,7 @@ class Known(NamedTuple):
     is_at_chance: bool = False
 
 
-_known: WeakKeyDictionary[nn.Module, Known] = WeakKeyDictionary()
+_noted: WeakKeyDictionary[nn.Module, Known] = WeakKeyDictionary()
 _followed: WeakSet[nn.Module] = WeakSet()
 
 
@@ -33,24 +33,24 @@ def note_known(module: nn.Module, known: Known) -> None:
         module: The module that is trained, without wrappers.
         known: What is known.
     """
-    _known[module] = known
+    _noted[module] = known
 
 
 def follow_known(module: nn.Module) -> Known | None:
-    """Return what is known of a module, or of parts of it, and note that its training goes by that.
+    """Return what was noted of a module or of its parts, and note that its training goes by that.
 
     Returns:
         None where no monitor notes anything.
     """
-    watched = [each for each in module.modules() if each in _known] if _known else []
+    watched = [each for each in module.modules() if each in _noted] if _noted else []
     if not watched:
         return None
     _followed.update(watched)
-    known = [_known[each] for each in watched]
-    cues = tuple(cue for each in known for cue in each.cues)
-    return Known(cues, sum(each.evaluations for each in known), any(each.is_at_chance for each in known))
+    noted = [_noted[each] for each in watched]
+    cues = tuple(cue for each in noted for cue in each.cues)
+    return Known(cues, sum(each.evaluations for each in noted), any(each.is_at_chance for each in noted))
 
 
 def is_followed(module: nn.Module) -> bool:
-    """Return whether a training goes by what is known of a module."""
+    """Return whether a training goes by what is noted of a module."""
     return module in _followed

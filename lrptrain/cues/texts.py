@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from jaxtyping import Bool
 from torch import Tensor
+from torch.nn import functional as F
 
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.call import ARGUMENT
 from lrptrain.batch.content import attended_tokens, end_tokens
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.text_form import TextForm, padding_of
+from lrptrain.cues.text_form import Padding, TextForm, padding_of
 from lrptrain.cues.text_words import NameTokens, Span, TextWord, words_among
 
 TextPart = Literal["text", "outside"]
@@ -289,18 +290,26 @@ def _gathered(own: Tensor, others: Tensor, side: Tensor, place: Tensor, there: T
     return taken.masked_fill(~there.view(*there.shape, *extra), filler)
 
 
-def as_wide_as(batch: Batch, donors: Batch) -> dict[str, Any]:
-    """Return donors padded to the width of texts that have become longer; others as they are."""
-    if "input_ids" not in batch:
-        return dict(donors)
-    more = batch["input_ids"].shape[1] - donors["input_ids"].shape[1]
+def as_wide_as(batch: Batch, others: Batch, padding: Padding | None = None) -> dict[str, Any]:
+    """Return texts with as many tokens as others that may have become longer; images as they are.
+
+    Args:
+        batch: The texts that may have become longer.
+        others: Those that are to be as long.
+        padding: What fills them up; None for what fills up their shorter ones.
+    """
+    more = batch["input_ids"].shape[1] - others["input_ids"].shape[1] if "input_ids" in batch else 0
     if more <= 0:
-        return dict(donors)
-    padding = {name: IGNORED if name == "rationale" else 0 for name in donors}
-    shape = donors["input_ids"].shape
-    return {
-        name: torch.cat([x, x.new_full((len(x), more, *x.shape[2:]), padding[name])], 1)
-        if isinstance(x, Tensor) and x.shape[:2] == shape
-        else x
-        for name, x in donors.items()
-    }
+        return dict(others)
+    known = padding_of(others) if padding is None else padding
+    filling = {"input_ids": known.token, "rationale": IGNORED}
+    shape = others["input_ids"].shape
+
+    def filled(name: str, values: Any) -> Any:
+        if not isinstance(values, Tensor) or values.shape[:2] != shape:
+            return values
+        sides = (more, 0) if known.on_the_left else (0, more)
+        # The last axes come first: [batch, tokens, *more] is filled along its tokens.
+        return F.pad(values, [*[0] * (2 * (values.ndim - 2)), *sides], value=filling.get(name, 0))
+
+    return {name: filled(name, values) for name, values in others.items()}

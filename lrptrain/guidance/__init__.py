@@ -3,7 +3,6 @@
 from lrptrain.guidance.losses import LOSSES, MAP_LOSSES, guidance_loss, register_loss, register_map_loss
 from lrptrain.guidance.losses.consistency import consistency
 from lrptrain.guidance.losses.rrr import right_reasons
-from lrptrain.intervention.swap import swap_outside, swap_tokens
 
 __all__ = [
     "LOSSES",
@@ -13,6 +12,4 @@ __all__ = [
     "register_loss",
     "register_map_loss",
     "right_reasons",
-    "swap_outside",
-    "swap_tokens",
 ]

@@ -18,7 +18,7 @@ from lrptrain.batch.annotations import (
     split_values,
 )
 from lrptrain.batch.checks import check_aspect_ratio
-from lrptrain.batch.content import attended_tokens, end_tokens
+from lrptrain.batch.content import content_tokens
 
 
 def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
@@ -51,22 +51,6 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     raise ValueError(f"no annotation of images in a batch with {sorted(batch)}: guidance needs 'mask' or 'boxes'")
 
 
-def swap_evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
-    """Return the annotation that swaps go by: of texts without their first and last token, unless these are evidence.
-
-    Few rationales tell special tokens from others, and a model that is trained without its [CLS] would be given one
-    again as soon as it is used.
-
-    Args:
-        batch: A batch in the contract's form, with its `evidence`.
-    """
-    annotation: Tensor = batch["evidence"]
-    if "input_ids" not in batch or annotation.shape != batch["input_ids"].shape:
-        return annotation
-    ends = end_tokens(attended_tokens(batch)).to(annotation.device)
-    return annotation.masked_fill(ends & (annotation == 0), IGNORED)
-
-
 def _rationale(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch tokens"]:
     if "rationale" not in batch:
         raise ValueError(f"no annotation of texts in a batch with {sorted(batch)}: guidance needs 'rationale'")
@@ -79,6 +63,20 @@ def _rationale(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch tokens"]:
     rationale = _wide(rationale)
     padding = batch.get("attention_mask")
     return rationale if padding is None else rationale.masked_fill(padding == 0, IGNORED)
+
+
+def everything(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
+    """Return an annotation by which all of every sample is evidence, for what goes by none.
+
+    Raises:
+        ValueError: If the batch has neither images nor texts.
+    """
+    image = next((batch[name] for name in IMAGES if name in batch), None)
+    if image is not None:
+        return torch.ones((len(image), *image.shape[-2:]), dtype=torch.uint8, device=image.device)
+    if "input_ids" not in batch:
+        raise ValueError(f"a swap takes images or texts, and the batch has {sorted(batch)}")
+    return torch.where(content_tokens(batch), 1, IGNORED).to(torch.uint8)
 
 
 def _resized(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, batch_length
@@ -16,14 +15,11 @@ from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import ONE_LOGIT
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
 from lrptrain.guidance.dominance import Agreement
-from lrptrain.guidance.evidence import contrasted, swap_evidence
+from lrptrain.guidance.evidence import contrasted
 from lrptrain.guidance.guesses import loss_of_guesses
 from lrptrain.guidance.losses import LossSum
 from lrptrain.guidance.places import displaced_samples, moved_samples
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
-from lrptrain.guidance.swaps import Swapped
-from lrptrain.intervention.rewriting import widened
-from lrptrain.cues.text_form import Padding, padding_of
 from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.outputs import has_one_logit
 from lrptrain.relevance.preserve import unwrap
@@ -122,6 +118,7 @@ class GuidedStep:
         self._whole = False
         self._matched = False
         self._swapped = 0
+        self._moved_evidence: Tensor | None = None
         self._replay: Tape | None = None
         self._unguided_output: Any = None
 
@@ -168,6 +165,8 @@ class GuidedStep:
         training = self._training
         reduced = self._reduce(losses, samples, task_loss)
         training.skipped += reduced.counts["skipped"]
+        if SWAP_DISTANCE in reduced.means and self._progress.step:
+            training.mention_distance(float(reduced.means[SWAP_DISTANCE]))
         # From here on "samples" and all means are those of all processes; this one may have guided none itself.
         weights = training.objective.weights
         terms = (weight * reduced.local[name] for name, weight in weights.items() if name in reduced.local)
@@ -232,14 +231,8 @@ class GuidedStep:
             self._match_evidence(forwards[0].original)
             self._replay = forwards[0].replay
             with forwards[0].autocast.restored():
-                losses = training.objective.losses(
-                    forwards[0],
-                    self.batch["evidence"],
-                    self.batch.get("label"),
-                    self._rows,
-                    self._generator(),
-                    swap_evidence(self.batch),
-                )
+                label = self.batch.get("label")
+                losses = training.objective.losses(forwards[0], self._seen, label, self._rows, self._generator())
             # The backward pass frees what it has used, which the recording would hold.
             forwards[0].let_go()
             if not training.worked:
@@ -280,39 +273,35 @@ class GuidedStep:
             self._match_evidence(explained)
             if len(explained) == 1 and not training.worked:
                 raise ValueError(
-                    "swap takes surroundings (or properties) from other samples of the batch, and the first guided "
-                    "batch has one sample, so that nothing would ever change: use larger batches"
+                    "swap takes something of other samples of the batch, and the first guided batch has one sample, so "
+                    "that nothing would ever change: use larger batches"
                 )
             # The swap distance of the same step swaps by the first stream: it is to measure other swaps than these.
             generator = self._generator(stream=1)
-            swapped = objective.swap_kind(
-                explained,
-                swap_evidence(self.batch),
-                objective.margin,
-                generator,
-                without_evidence=True,
-                itself=True,
-                arguments=arguments,
-            )
             share = (objective.swapped_share or 0.0) * training.schedule(self._progress.step, self._progress.steps)
             chosen = torch.zeros(len(explained), dtype=torch.bool)
             # Of the guided samples alone, and drawn on the CPU: other devices draw other numbers from the same seed.
             chosen[self._rows.cpu()] = torch.rand(len(self._rows), generator=generator) < share
-            chosen &= swapped.rows.cpu()
-            changed = _given_to(chosen, swapped, arguments, name, training.reader.form.padding)
+            swapped = objective.swap(explained, self.batch["evidence"], generator, arguments, chosen)
         except Exception as error:
             if not training.worked:
                 raise
             training.failed.note("swapping samples", error)
             return {}
-        self._swapped = int(chosen.sum())
-        return changed
+        self._swapped = int(swapped.rows.sum())
+        self._moved_evidence = swapped.annotation
+        return {name: swapped.explained, **swapped.arguments}
+
+    @property
+    def _seen(self) -> Tensor:
+        """The annotation of what the model was given: that of texts moves with their tokens."""
+        return self.batch["evidence"] if self._moved_evidence is None else self._moved_evidence
 
     def _match_evidence(self, explained: Tensor) -> None:
         """Bring the evidence to the input of the user's step, once; reject a step that leaves the evidence behind."""
         # With swaps it is called within the step, before the model runs, and once more when the losses are computed.
         if not self._matched:
-            if self._training.objective.needs_annotation:
+            if self.batch.keys() & {"mask", "boxes"}:
                 self._check_places(explained)
             self._resize_evidence(explained)
             self._matched = True
@@ -326,7 +315,7 @@ class GuidedStep:
         image = next((self.batch[name] for name in IMAGES if name in self.batch), None)
         if image is None or image.ndim != 4 or explained.ndim != 4:
             return
-        moved = self._moved(explained, image)
+        moved = self._how_many_moved(explained, image)
         if moved:
             raise ValueError(
                 f"the training step gives {type(self.model).__name__} other images than its batch holds: "
@@ -346,7 +335,7 @@ class GuidedStep:
             resized = F.interpolate(evidence[:, None].float(), size, mode="nearest-exact")[:, 0]
             self.batch["evidence"] = resized.to(evidence.dtype)
 
-    def _moved(self, seen: Tensor, image: Tensor) -> str:
+    def _how_many_moved(self, seen: Tensor, image: Tensor) -> str:
         """Return how many images of the batch the model sees moved, if these are more than a few odd ones."""
         moved, telling = moved_samples(seen, image)
         # One odd image is no sign of an augmentation; one that flips each image with a chance of a half moves many.
@@ -374,7 +363,7 @@ class GuidedStep:
         Raises:
             ValueError: With the way out.
         """
-        if not self._training.objective.swap_kind.rewrites:
+        if not (self._training.objective.swaps and "input_ids" in self.batch):
             return
         try:
             logits = forward.logits()
@@ -428,7 +417,7 @@ class GuidedStep:
         training = self._training
         with training.failed.caught("measuring the swap distance"), self._forwards[0].autocast.restored():
             distance = training.objective.swap_distance(
-                self._forwards[0], swap_evidence(self.batch), self._rows, self._generator()
+                self._forwards[0], self.batch["evidence"], self._rows, self._generator()
             )
             return {SWAP_DISTANCE: distance}
         return {}
@@ -539,30 +528,6 @@ class _Stopwatch:
     def seconds(self) -> list[float]:
         """The seconds of every lap."""
         return [after - before for before, after in zip(self.times, self.times[1:], strict=False)]
-
-
-def _given_to(
-    chosen: Bool[Tensor, " batch"], swapped: Swapped, arguments: Mapping[str, Any], name: str, otherwise: Padding
-) -> dict[str, Tensor]:
-    """Return the changed arguments of a step in which some samples are swapped, each as a whole.
-
-    Args:
-        chosen: Which samples.
-        swapped: All samples, swapped.
-        arguments: The arguments of the user's step.
-        name: The one that is explained.
-        otherwise: What fills up texts of which all are equally long.
-    """
-    after = {name: swapped.explained, **swapped.arguments}
-    before = {each: arguments[each] for each in after}
-    if swapped.arguments:
-        others = {each: before[each] for each in swapped.arguments}
-        padding = padding_of({"input_ids": before[name], **others}, otherwise)
-        texts = widened({"input_ids": before[name], **others}, swapped.explained.shape[1], padding)
-        before = {name: texts["input_ids"], **{each: texts[each] for each in others}}
-    # [batch, 1, ...] beside [batch, ...]
-    rows = {each: chosen.to(values.device).view(-1, *[1] * (values.ndim - 1)) for each, values in after.items()}
-    return {each: torch.where(rows[each], values, before[each]) for each, values in after.items()}
 
 
 def _reentrant(forward: InterceptedForward) -> bool:

@@ -1,39 +1,35 @@
 """Guidance of a training, whoever runs its loop: what a trainer hands in is each step, and where it stands."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from lrptrain.batch import IMAGES, BatchAdapter
-from lrptrain.batch.parts import TEXT_PROPERTIES
+from lrptrain.batch import BatchAdapter
+from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import Task, TaskName, find_task
-from lrptrain.cues.cue import Cue
-from lrptrain.cues.search import Judged
+from lrptrain.cues.followed import follow_known
+from lrptrain.cues.text_form import text_form
+from lrptrain.cues.texts import Language
 from lrptrain.guidance.annotated_batches import AnnotatedBatches
-from lrptrain.guidance.cue_swap import cue_swap, cues_among
+from lrptrain.guidance.followed_cues import FollowedCues
 from lrptrain.guidance.guided_step import GuidedStep, Progress
-from lrptrain.guidance.named_parts import FollowedParts, NamedParts, NamesPart, names_of, parts_of, swap_of
 from lrptrain.guidance.objective import SWAP, Objective, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule
 from lrptrain.guidance.strength import Strength
-from lrptrain.guidance.swaps import FINDINGS, OUTSIDE, Swap, SwapName
-from lrptrain.guidance.text_swaps import TextReader, text_swap
-from lrptrain.intervention.parts import follow_confirmed
-from lrptrain.intervention.swap import LARGE_RING, ring_share
-from lrptrain.cues.text_form import text_form
+from lrptrain.guidance.swap import Swap
+from lrptrain.guidance.swap_names import FINDINGS, OUTSIDE, SwapOption, asked_for
+from lrptrain.terminal import give_warning
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.messages import inform
-from lrptrain.trainers.naming import NameSources, find_tokenizer
+from lrptrain.trainers.naming import NameSources, find_tokenizer, find_tokens
 from lrptrain.trainers.processes import Processes
 
-MOST_OF_THE_EVIDENCE = 0.5
-"""A share of the evidence; what is named beyond it leaves less of the object than it takes."""
-_Named = NamesPart | Literal["outside"]
-SwapOption = SwapName | Literal["findings"] | NamesPart | Sequence[_Named] | Cue | Judged | Sequence[Cue | Judged]
-"""What users say that is swapped: its name; findings, with what lies outside of the annotations or without; or cues."""
+LEAST_DISTANCE = 0.05
+"""A swap distance that is worth a line: the least effect that a monitor reports by default."""
 
 
 class GuidedTraining:
@@ -47,11 +43,9 @@ class GuidedTraining:
 
     Attributes:
         objective: The losses.
-        named: What findings name, where that is swapped; None else.
         task: What the user says that the model's output means.
         tokenizer: What the user says that reads the texts.
         sources: Returns who is asked for the tokenizer beside the model, where the user names none.
-        reader: What reads the texts that are rewritten.
         schedule: How the weight rises and falls.
         strength: What scales the guidance.
         values: The values of the last guided batch, by the names that they are logged under.
@@ -70,8 +64,9 @@ class GuidedTraining:
     looked_up: int
     unmatched: bool
     _asked: bool
-    _sought_tokenizer: bool
     _guided: bool
+    _lacks_annotations: bool
+    _still_moves: bool
 
     def __init__(
         self,
@@ -85,8 +80,7 @@ class GuidedTraining:
         sparse: bool = False,
         every_n_batches: int = 1,
         max_samples: int | None = None,
-        margin: int | None = None,
-        swap: SwapOption = "outside",
+        swap: SwapOption = OUTSIDE,
         warmup_steps: int = 0,
         decay: Decay = "none",
         adaptive: bool = False,
@@ -105,18 +99,16 @@ class GuidedTraining:
         if adaptive and not weights:
             raise ValueError(f"adaptive=True scales losses, and {SWAP} has none: leave it out")
         options = dict(method_options or {})
-        cues = cues_among(swap)
-        self.named = None if cues else _named_parts(swap)
-        reader = TextReader() if self.named is None else self.named.reader
-        swapped = cue_swap(cues) if cues else _swap_by(swap, reader) if self.named is None else swap_of(self.named)
+        asked = asked_for(swap)
+        if asked.warning:
+            give_warning(f"{name}: {asked.warning}")
+        swapped = Swap(asked.several)
         self.objective = Objective(
-            weights, method, options, target, first_order, margin, find_task(task), swapped_share, swapped
+            weights, method, options, target, first_order, find_task(task), swapped_share, swapped
         )
-        self.swaps_cues = bool(cues)
         self.task = task
         self.tokenizer = tokenizer
         self.sources: Callable[[], NameSources] = tuple
-        self.reader = reader
         self.schedule = Schedule(warmup_steps, decay)
         check_counts(every_n_batches=every_n_batches, max_samples=1 if max_samples is None else max_samples)
         if not 0 < annotated_fraction <= 1:
@@ -134,17 +126,14 @@ class GuidedTraining:
         self.inform = inform
         self.failed = Failures(on_error, name)
         self.batches = AnnotatedBatches(
-            needs_label=self.objective.needs_label,
-            needs_annotation=self.objective.needs_annotation,
-            # Not every batch has what findings name, and none has it before the first finding.
-            sparse=sparse or annotated_fraction < 1 or (self.named is not None and not self.named.outside),
+            self.objective,
+            # Before the first finding nothing is swapped.
+            sparse=sparse or annotated_fraction < 1 or swapped.followed is not None,
             annotated_fraction=annotated_fraction,
             max_samples=max_samples,
             batch_adapter=batch_adapter,
             seed=seed,
             failed=self.failed,
-            named=self.named,
-            swap=self.objective.swap_kind,
         )
         self.start_over()
 
@@ -169,17 +158,16 @@ class GuidedTraining:
         self.skipped = 0
         self.worked = False
         self._asked = False
-        self._sought_tokenizer = False
-        self._margin_seen = False
-        self._share_seen = False
+        self._lacks_annotations = self._still_moves = False
+        self.objective.swap.language = None
         self.looked_up = 0
         self.unmatched = False
         self.failed.count = 0
         self.strength.start_over()
         self.batches.start_over()
         self._guided = False
-        if isinstance(self.named, FollowedParts):
-            self.named.start_over()
+        if self.objective.swap.followed:
+            self.objective.swap.followed.start_over()
 
     def begin(
         self, model: nn.Module, trained: nn.Module, batch: Any, progress: Progress, processes: Processes
@@ -199,79 +187,66 @@ class GuidedTraining:
             return None
         if not (self.worked or self._asked):
             self._asked = True
-            if self.named is not None and not isinstance(self.named, FollowedParts):
-                beside = "what lies outside of their annotations, and " if self.named.outside else ""
-                self.inform(f"{self.name}: samples swap {beside}what the findings name: {names_of(self.named.parts)}")
-            if self.swaps_cues:
-                self.inform(f"{self.name}: samples swap {self.objective.swap_kind.name}")
+            if not self.objective.swap.is_default:
+                self.inform(f"{self.name}: samples swap {self.objective.swap.title}")
             # A model may say that it is none of classes. Only before its first step: those of transformers note in
             # their first forward pass with labels what the labels look like.
             find_task(self.task, model)
-        if self.objective.swap_kind.rewrites and not (self._sought_tokenizer or self.swaps_cues):
-            self._sought_tokenizer = True
-            self.reader.begin(text_form(self._find_tokenizer(trained), trained))
-        if isinstance(self.named, FollowedParts):
-            self._follow(self.named, trained)
-        columns, rows = self.batches.read(batch, self.worked, self.objective.task)
-        if len(rows) and not self.worked:
-            annotation = columns["evidence"][rows.to(columns["evidence"].device)]
-            self._mention_margin(annotation)
-            self._mention_share(columns, rows, annotation)
+        swap = self.objective.swap
+        if swap.followed:
+            self._follow(swap.followed, trained)
+        columns, rows = self.batches.read(batch, self.worked)
+        if swap.language is None and "input_ids" in columns:
+            swap.language = self._language(trained)
+        if swap.followed and swap.needs_annotation and not columns.keys() & set(ANNOTATIONS):
+            self._mention_annotations()
         return GuidedStep(self, model, trained, batch, columns, rows, progress, processes)
 
-    def _find_tokenizer(self, trained: nn.Module) -> Any:
-        """Return what reads the texts; None where nobody names it, and for lengths what can be had without effort."""
-        if self.tokenizer is None and self.objective.swap_kind.name == "length":
-            # Nothing is read: a tokenizer that would be loaded from afar only says what fills the texts up.
-            attributes = [
-                value for source in (*self.sources(), trained) for value in getattr(source, "__dict__", {}).values()
-            ]
-            return next((each for each in attributes if callable(getattr(each, "convert_ids_to_tokens", None))), None)
-        return find_tokenizer(self.tokenizer, [*self.sources(), trained])
+    def _language(self, trained: nn.Module) -> Language:
+        """Return how the texts of a model are made up, with the names of their tokens where anybody knows them."""
+        sources = [*self.sources(), trained]
+        tokenizer = find_tokenizer(self.tokenizer, sources)
+        return Language(find_tokens(tokenizer, []), text_form(tokenizer, trained), tokenizer is not None)
 
-    def _follow(self, followed: FollowedParts, trained: nn.Module) -> None:
-        """Swap what the run's own monitor has confirmed by now, too, and say so.
+    def _follow(self, followed: FollowedCues, trained: nn.Module) -> None:
+        """Swap what the run's own monitor has found by now, too, and say so.
 
         All processes of a monitor come to the same findings, so that they swap alike.
 
         Raises:
             ValueError: If no monitor watches the model.
         """
-        confirmed = follow_confirmed(trained)
-        if confirmed is None:
+        followed.restore(partial(self._language, trained))
+        known = follow_known(trained)
+        if known is None:
             raise ValueError(
-                f"swap={FINDINGS!r} swaps what a monitor of the same run confirms, and none watches this model: add "
+                f"swap={FINDINGS!r} swaps what a monitor of the same run finds, and none watches this model: add "
                 "RelevanceMonitor() (or lrptrain.Monitor, before the first step), or pass findings of an earlier run"
             )
-        news = followed.follow(confirmed)
+        news = followed.follow(known)
         if news:
             self.inform(f"{self.name}: {news}")
 
-    def _mention_margin(self, annotation: Tensor) -> None:
-        """Say so once if the margin of the swaps keeps much of the surroundings of the first guided images."""
-        if self._margin_seen or annotation.ndim != 3 or not self.objective.swaps_surroundings:
-            return
-        self._margin_seen = True
-        share = ring_share(annotation, self.objective.margin or 0)
-        if share > LARGE_RING:
+    def _mention_annotations(self) -> None:
+        """Say once that faults lie outside of annotations, which a batch has not."""
+        if not self._lacks_annotations:
+            self._lacks_annotations = True
             self.inform(
-                f"{self.name}: swaps keep the pixels around the evidence, {share:.0%} of what lies outside it, and the "
-                "model can learn to read it there: margin= says how many they keep"
+                f"{self.name}: what the monitor has found lies outside of annotations; batches without any are not "
+                "swapped"
             )
 
-    def _mention_share(self, columns: Mapping[str, Any], rows: Tensor, annotation: Tensor) -> None:
-        """Say so once if what findings name is most of the evidence of the first guided images."""
-        if self._share_seen or self.named is None or not self.named.outside:
-            return
-        self._share_seen = True
-        images = next(columns[name] for name in IMAGES if name in columns)
-        if annotation.shape[1:] != images.shape[-2:]:
-            return  # the swap itself says what is wrong
-        share = self.named.share_of_evidence(images[rows.to(images.device)], annotation)
-        if share > MOST_OF_THE_EVIDENCE:
+    def mention_distance(self, distance: float) -> None:
+        """Say once if a guidance that the task's gradient bounds leaves answers that change with what is swapped.
+
+        Args:
+            distance: The swap distance, in [0, 1], at a comparison after the first step.
+        """
+        if self.strength.bounded and not self._still_moves and distance > LEAST_DISTANCE:
+            self._still_moves = True
             self.inform(
-                f"{self.name}: what the findings name covers {share:.0%} of the annotated evidence, and is another "
-                "sample's: little is left to learn from. Data without it would be better"
+                f"{self.name}: answers still change by {distance:.0%} when samples swap {self.objective.swap.title} "
+                "(guidance/swap_distance). If that does not fall, train longer, or with loss='swap' or weight=10"
             )
 
     def finish(self, values: Mapping[str, float]) -> None:
@@ -297,12 +272,13 @@ class GuidedTraining:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run continues; the schedule follows the trainer's own steps."""
+        followed = self.objective.swap.followed
         return {
             **self.strength.state_dict(),
             "skipped": self.skipped,
             "failures": self.failures,
             "worked": self.worked,
-            "named": self.named.state_dict() if isinstance(self.named, FollowedParts) else None,
+            "followed": None if followed is None else followed.state_dict(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -311,28 +287,9 @@ class GuidedTraining:
         self.skipped = state_dict["skipped"]
         self.worked = state_dict["worked"]
         self.failed.count = state_dict["failures"]
-        named = state_dict.get("named")  # checkpoints of earlier versions have none
-        if named is not None and isinstance(self.named, FollowedParts):
-            self.named.load_state_dict(named)
-
-
-def _swap_by(name: Any, reader: TextReader) -> SwapName | Swap:
-    """Return a swap by its name; of texts, with what reads them."""
-    return text_swap(name, reader) if name in TEXT_PROPERTIES else cast(SwapName, name)
-
-
-def _named_parts(swap: SwapOption) -> NamedParts | None:
-    """Return what findings name; None for a swap of another kind."""
-    if isinstance(swap, str):
-        return FollowedParts() if swap == FINDINGS else None
-    if not isinstance(swap, Iterable):
-        return NamedParts(parts_of(cast(NamesPart, swap)))
-    several = list(swap)
-    findings = [each for each in several if not isinstance(each, str) or each != OUTSIDE]
-    outside = len(findings) < len(several)
-    if outside and not findings:
-        raise ValueError(f"swap=[{OUTSIDE!r}] names no finding beside it: say swap={OUTSIDE!r}")
-    return NamedParts(parts_of(cast(list[NamesPart], findings)), outside)
+        followed = state_dict.get("followed")  # checkpoints of earlier versions have none
+        if followed is not None and self.objective.swap.followed:
+            self.objective.swap.followed.load_state_dict(followed)
 
 
 def _all_finite(gradients: list[Tensor]) -> bool:

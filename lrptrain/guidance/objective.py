@@ -9,10 +9,10 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from lrptrain.batch.logits import class_probabilities
-from lrptrain.batch.parts import TEXT_PROPERTIES
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.guidance.losses import LOSSES, GuidedBatch, LossSum, MapSettings, Needs
-from lrptrain.guidance.swaps import FINDINGS, OUTSIDE, SWAPS, Swap, SwapName
+from lrptrain.guidance.swap import Swap
+from lrptrain.guidance.swap_names import FINDINGS
 from lrptrain.relevance import UnsupportedMethodError
 from lrptrain.relevance.default import GUIDANCE_METHODS, check_method
 from lrptrain.relevance.interception import InterceptedForward
@@ -33,17 +33,16 @@ class Objective:
         weights: The weight by name of the loss, of `lrptrain.guidance.LOSSES`.
         swapped_share: The share of the samples that the step sees swapped, above 0 and up to 1; None for a step that
             sees its batch as it is.
-        swap: What is swapped: a name of `lrptrain.guidance.swaps.SWAPS`, a swap of what findings name, or of texts.
+        swap: What is swapped.
         method: The relevance method of the maps that losses on maps judge; None for the first of
             `lrptrain.relevance.default.GUIDANCE_METHODS` that can serve the model.
         options: The options of the method.
         target: Whether maps explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the map count as constants; see `lrptrain.attribute`.
-        margin: Pixels (or tokens) around the evidence that swaps keep; None for 0.
         task: What the model's output means.
 
     Raises:
-        ValueError: If a loss is unknown, a weight not positive and finite, the share beyond 1, or the margin negative.
+        ValueError: If a loss is unknown, a weight not positive and finite, or the share beyond 1.
         UnsupportedMethodError: If the method is unknown or cannot be trained through.
     """
 
@@ -52,19 +51,11 @@ class Objective:
     options: Mapping[str, Any] = field(default_factory=dict)
     target: Literal["label", "predicted"] = "label"
     first_order: bool = False
-    margin: int | None = None
     task: Task = CLASSES
     swapped_share: float | None = None
-    swap: SwapName | Swap = "outside"
+    swap: Swap = field(default_factory=Swap)
 
     def __post_init__(self) -> None:
-        if isinstance(self.swap, str) and self.swap not in SWAPS:
-            raise ValueError(unknown_name("swap", self.swap, [*SWAPS, *TEXT_PROPERTIES, FINDINGS]))
-        goes_by_evidence = isinstance(self.swap, str) and self.swap_kind.needs_annotation
-        if self.margin is not None and not goes_by_evidence:
-            raise ValueError(
-                f"margin is one around the evidence, which swap={self._swap_name} does not go by: leave it out"
-            )
         if self.swapped_share is not None and not 0 < self.swapped_share <= 1:
             raise ValueError(
                 f"the weight of {SWAP} is the share of the samples whose surroundings are swapped, above 0 and at most "
@@ -76,19 +67,17 @@ class Objective:
                 raise ValueError(unknown_name("guidance loss", name, [SWAP, *LOSSES]))
             if not 0 < weight < float("inf"):
                 raise ValueError(f"the weight of {name} must be positive and finite, not {weight}")
-        if self.swap != OUTSIDE and not self.swaps and not self._takes_second_pass:
+        if not self.swap.is_default and not self.swaps and not self._takes_second_pass:
             raise ValueError(
-                f"swap={self._swap_name} says what {SWAP} and consistency swap, and {', '.join(self.weights)} swaps "
-                "nothing: leave it out"
+                f"swap= says what {SWAP} and consistency swap, and {', '.join(self.weights)} swaps nothing: leave it "
+                "out"
             )
         beside = [*([SWAP] if self.swaps else []), *self.weights]
-        if self.swap_kind.rewrites and len(beside) > 1:
+        if self.swap.moves_evidence and len(beside) > 1:
             raise ValueError(
-                f"swap={self._swap_name} rewrites texts, so that nothing else fits them: guide by one of "
+                f"{self.swap.title}: this swap moves what is annotated, so that no mask fits: guide by one of "
                 f"{', '.join(beside)} alone"
             )
-        if self.margin is not None and self.margin < 0:
-            raise ValueError(f"margin must not be negative, not {self.margin}")
         if self.target not in ("label", "predicted"):
             raise ValueError(f"target must be 'label' or 'predicted', not {self.target!r}")
         if self.swaps and not self.weights:
@@ -101,7 +90,7 @@ class Objective:
     @property
     def names(self) -> list[str]:
         """The names of all that is asked for."""
-        swap = f"{SWAP} of {FINDINGS}" if self.swap_kind.name == FINDINGS else SWAP
+        swap = f"{SWAP} of {FINDINGS}" if self.swap.followed else SWAP
         return [*([swap] if self.swaps else []), *self.weights]
 
     @property
@@ -110,28 +99,19 @@ class Objective:
         return self.swapped_share is not None
 
     @property
-    def swap_kind(self) -> Swap:
-        """What carries out the swaps."""
-        return SWAPS[self.swap] if isinstance(self.swap, str) else self.swap
-
-    @property
-    def _swap_name(self) -> str:
-        """How the user names the swap, in messages."""
-        return repr(self.swap if isinstance(self.swap, str) else self.swap.name)
-
-    @property
     def needs_annotation(self) -> bool:
         """Whether a sample needs an annotation to be guided: for a map that is judged, or for the swap."""
-        return self.swap_kind.needs_annotation or any(
-            LOSSES[name].needs is not Needs.SECOND_PASS for name in self.weights
-        )
+        return self.swap.needs_annotation or self._judges_maps
 
     @property
-    def swaps_surroundings(self) -> bool:
-        """Whether anything of the training goes by swaps that keep a margin around the evidence."""
-        if not self.swap_kind.needs_annotation:
-            return False
-        return self.swaps or self._takes_second_pass
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do yet: nothing to swap, and no loss that goes without."""
+        return self.swap.is_empty and not self._judges_maps
+
+    @property
+    def _judges_maps(self) -> bool:
+        """Whether a loss goes by the annotation itself."""
+        return any(LOSSES[name].needs is not Needs.SECOND_PASS for name in self.weights)
 
     @property
     def _takes_second_pass(self) -> bool:
@@ -168,7 +148,6 @@ class Objective:
         label: Int[Tensor, " batch"] | None,
         rows: Int[Tensor, " rows"],
         generator: torch.Generator | None = None,
-        swap_annotation: Shaped[Tensor, " batch *area"] | None = None,
     ) -> dict[str, LossSum]:
         """Compute every loss on the guided samples of a forward pass.
 
@@ -178,13 +157,13 @@ class Objective:
             label: The class indices; needed for `target="label"`.
             rows: The indices of the guided samples.
             generator: The random numbers of the swaps.
-            swap_annotation: The annotation that swaps go by, as `swap_evidence` makes it; None for `annotation`.
 
         Raises:
             ValueError: If annotation and input differ in size.
         """
         # What several losses need (a recording, a map, a swap's input) is computed once, in this object.
-        batch = self._batch(forward, annotation, label, rows, generator, swap_annotation)
+        maps = MapSettings(self.method, self.options, self.target, self.first_order)
+        batch = GuidedBatch(forward, annotation, label, rows, maps, generator, self.swap)
         # What needs a map first: a stable sort, so that losses of one kind keep the order of their weights.
         names = sorted(self.weights, key=lambda name: LOSSES[name].needs)
         with self.task.reading():
@@ -203,14 +182,10 @@ class Objective:
 
         This is no loss: it has no graph, and runs without dropout. It begins with what the user's step gave the model,
         also where the step was made to see something else. Near 0, the model uses nothing but the evidence,
-        whatever its maps look like and whatever margin the losses keep: here none is. A high value has two readings,
-        for the swap can bring another sample's object, too.
-        The monitor's `relevance/reliance` is another number: the change of the predicted class's probability under
-        swaps with samples of another class, in which the donor's evidence is painted over.
+        whatever its maps look like.
         """
         original = forward.original
-        # None of the ring that losses keep around the evidence: a model that has learned to read it there would pass.
-        swapped = self.swap_kind(original, annotation, 0, generator, arguments=forward.originals)
+        swapped = self.swap(original, annotation, generator, arguments=forward.originals)
         rows = rows.to(original.device)
         # What the step was made to see may differ from what it gave in these, too.
         others = {name: forward.originals[name][rows.to(x.device)] for name, x in swapped.arguments.items()}
@@ -222,20 +197,6 @@ class Objective:
                 for explained, more in inputs
             )
         return LossSum.over((before - after).abs().sum(-1) / 2, swapped.rows.to(before.device)[rows])
-
-    def _batch(
-        self,
-        forward: InterceptedForward,
-        annotation: Tensor,
-        label: Tensor | None,
-        rows: Tensor,
-        generator: torch.Generator | None,
-        swap_annotation: Tensor | None,
-    ) -> GuidedBatch:
-        maps = MapSettings(self.method, self.options, self.target, self.first_order)
-        return GuidedBatch(
-            forward, annotation, label, rows, maps, self.margin, generator, swap_annotation, self.swap_kind
-        )
 
 
 def parse_losses(loss: str | Mapping[str, float], weight: float = 1.0) -> dict[str, float]:

@@ -29,7 +29,7 @@ def check_verdicts(cues: Sequence[Cue] | None, min_effect: float, fail_on: str |
         ValueError: With the argument and what it may be.
     """
     if cues is not None and not all(isinstance(each, Cue) and isinstance(each, Hashable) for each in cues):
-        raise ValueError("cues must be frozen dataclasses, as finding.cue.declared('evidence') is, or None for no tests")
+        raise ValueError("cues must be frozen dataclasses, as finding.cue.declared('evidence') is, or None for none")
     if not 0 < min_effect < 1:
         raise ValueError(f"min_effect must lie between 0 and 1, not {min_effect}")
     if fail_on not in FORBIDDEN:

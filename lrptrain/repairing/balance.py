@@ -8,22 +8,23 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lrptrain.batch import Sample, batched
-from lrptrain.guidance.evidence import contrasted, evidence, swap_evidence
-from lrptrain.guidance.swaps import SWAPS, SwapName
-from lrptrain.intervention.swap import random_cycle
+from lrptrain.batch import IMAGES, Sample, batched
+from lrptrain.batch.call import rows_of
+from lrptrain.cues.donors import random_cycle
+from lrptrain.guidance.evidence import contrasted, evidence
+from lrptrain.guidance.swap import Swap
+from lrptrain.guidance.swap_names import OUTSIDE
 
 Balance = Literal["surroundings", "statistics", "detail", "shading", "edges", "groups"]
 GROUPS: Balance = "groups"
-SWAPPED: dict[Balance, SwapName] = {
-    "surroundings": "outside",
-    "statistics": "statistics",
-    "detail": "detail",
-    "shading": "shading",
-    "edges": "edges",
+SWAPPED: dict[Balance, str] = {
+    "surroundings": OUTSIDE,
+    "statistics": "colour",
+    "detail": "spectrum",
+    "shading": "light",
+    "edges": "border",
 }
-"""What samples are given of others, by the name of the balance."""
-INPUTS = ("image", "pixel_values", "input_ids")
+"""What samples are given of others (see `lrptrain.guidance.swap_names`), by the name of the balance."""
 
 
 class Swaps(NamedTuple):
@@ -32,13 +33,11 @@ class Swaps(NamedTuple):
     Attributes:
         copies: How often each sample is given something of another.
         batch_size: Samples per forward pass, among which it is swapped.
-        margin: Pixels or tokens around the evidence that keep their surroundings; None for 0.
         seed: The seed of who gives to whom.
     """
 
     copies: int
     batch_size: int
-    margin: int | None
     seed: int
 
 
@@ -86,7 +85,7 @@ def swapped_batches(
         rows = order[start:end]
         (batch,) = batched([samples[row] for row in rows], len(rows), device)
         donors = random_cycle(len(rows), generator)
-        yield SwappedBatch(rows, rows[donors.numpy()], _swapped(batch, donors, balance, swaps, generator))
+        yield SwappedBatch(rows, rows[donors.numpy()], _swapped(batch, donors, balance))
 
 
 class ExchangedBatch(NamedTuple):
@@ -135,33 +134,23 @@ def exchanged_batches(
         # [samples, 3]: each sample and its two donors are in one batch, padded and scaled alike.
         rows = np.array(exchanged[start : start + size])
         (batch,) = batched([samples[row] for row in rows.T.flatten()], rows.size, device)
-        same, other = (_with_donors(batch, len(rows), column, balance, swaps) for column in (1, 2))
+        same, other = (_with_donors(batch, len(rows), column, balance) for column in (1, 2))
         yield ExchangedBatch(rows[:, 0], same, other)
 
 
-def _with_donors(
-    batch: dict[str, Tensor], count: int, column: int, balance: Balance, swaps: Swaps
-) -> dict[str, Tensor]:
+def _with_donors(batch: dict[str, Tensor], count: int, column: int, balance: Balance) -> dict[str, Tensor]:
     """Return the first samples of a batch, each with something of the one that stands so many columns behind it."""
     donors = torch.arange(3 * count)
     donors[:count] += column * count
-    swapped = _swapped(batch, donors, balance, swaps, torch.Generator().manual_seed(swaps.seed))
+    swapped = _swapped(batch, donors, balance)
     return {name: values[:count] for name, values in swapped.items()}
 
 
-def _swapped(
-    batch: dict[str, Tensor], donors: Int[Tensor, " batch"], balance: Balance, swaps: Swaps, generator: torch.Generator
-) -> dict[str, Tensor]:
+def _swapped(batch: dict[str, Tensor], donors: Int[Tensor, " batch"], balance: Balance) -> dict[str, Tensor]:
     """Return a batch in which each sample has something of its donor."""
-    swap = SWAPS[SWAPPED[balance]]
-    name = next(each for each in INPUTS if each in batch)
-    explained = batch[name]
-    # Whoever swaps a property of whole images needs no annotation: none of it is ignored.
-    annotation = torch.zeros(len(explained), *explained.shape[-2:], dtype=torch.uint8, device=explained.device)
-    if swap.needs_annotation:
-        annotation = swap_evidence({**batch, "evidence": evidence(batch)})
-    swapped = swap(explained, annotation, swaps.margin, generator, without_evidence=True, donors=donors)
-    return {**batch, name: swapped.explained}
+    given = rows_of(batch, donors.to(next(iter(batch.values())).device))
+    (cue,) = Swap([SWAPPED[balance]]).cues(of_texts=not any(name in batch for name in IMAGES))
+    return cue.exchange(batch, given)
 
 
 def weights_by(members: Int[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:

@@ -98,7 +98,6 @@ def compare_repairs(
     copies: int = 5,
     max_samples: int = 512,
     batch_size: int = 32,
-    margin: int | None = None,
     seed: int = 0,
     batch_adapter: BatchAdapter | None = None,
     task: TaskName | Task | None = None,
@@ -116,7 +115,6 @@ def compare_repairs(
         copies: See `lrptrain.repair`.
         max_samples: See `lrptrain.repair`.
         batch_size: See `lrptrain.repair`.
-        margin: See `lrptrain.repair`.
         seed: See `lrptrain.repair`.
         batch_adapter: See `lrptrain.repair`.
         task: See `lrptrain.repair`.
@@ -127,9 +125,7 @@ def compare_repairs(
     network = logits_model(model)
     meaning = find_task(task, network)
     samples = draw_labelled(loader, max_samples, seed, batch_adapter, meaning)
-    return compare_samples(
-        network, samples, balances=balances, swaps=Swaps(copies, batch_size, margin, seed), task=meaning
-    )
+    return compare_samples(network, samples, balances=balances, swaps=Swaps(copies, batch_size, seed), task=meaning)
 
 
 def compare_samples(

@@ -195,7 +195,6 @@ def repair(
     copies: int = 5,
     max_samples: int = 512,
     batch_size: int = 32,
-    margin: int | None = None,
     seed: int = 0,
     batch_adapter: BatchAdapter | None = None,
     task: TaskName | Task | None = None,
@@ -219,7 +218,6 @@ def repair(
         copies: How often each sample is given something of another.
         max_samples: How many samples of the loader are taken, as evenly over the classes as they allow.
         batch_size: Samples per forward pass, among which they are swapped.
-        margin: Pixels or tokens around the evidence that stay; None for 0.
         seed: The seed of samples, swaps and folds.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
         task: What output and labels mean, where they do not say so; see `lrptrain.audit`.
@@ -235,7 +233,7 @@ def repair(
     meaning = find_task(task, network)
     samples = draw_labelled(loader, max_samples, seed, batch_adapter, meaning)
     return repair_samples(
-        network, samples, balance=balance, how=how, swaps=Swaps(copies, batch_size, margin, seed), task=meaning
+        network, samples, balance=balance, how=how, swaps=Swaps(copies, batch_size, seed), task=meaning
     )
 
 

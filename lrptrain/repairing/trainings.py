@@ -116,7 +116,6 @@ def compare_models(
     copies: int = 5,
     max_samples: int = 512,
     batch_size: int = 32,
-    margin: int | None = None,
     seed: int = 0,
     batch_adapter: BatchAdapter | None = None,
     task: TaskName | Task | None = None,
@@ -136,7 +135,6 @@ def compare_models(
         copies: How often each sample is given something of another.
         max_samples: How many samples of the loader are taken, as evenly over the classes as they allow.
         batch_size: Samples per forward pass, among which they are swapped.
-        margin: Pixels or tokens around the evidence that stay; None for 0.
         seed: The seed of samples and swaps.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
         task: What output and labels mean, where they do not say so; see `lrptrain.audit`.
@@ -150,7 +148,7 @@ def compare_models(
     meaning = find_task(task, next(iter(networks.values())))
     check_counts(copies=copies, batch_size=batch_size)
     samples = draw_labelled(loader, max_samples, seed, batch_adapter, meaning)
-    swaps = Swaps(copies, batch_size, margin, seed)
+    swaps = Swaps(copies, batch_size, seed)
     return compare_samples(networks, samples, balances=balances, swaps=swaps, task=meaning)
 
 

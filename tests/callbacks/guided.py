@@ -10,7 +10,10 @@ from torch import Tensor, nn
 import lrptrain
 from lrptrain.batch.annotations import IGNORED, TokenAnnotation, mask_to_tokens
 from lrptrain.callbacks import RelevanceGuidance
-from lrptrain.guidance import MAP_LOSSES, consistency, guidance_loss, swap_outside
+from lrptrain.cues.cue import Cue
+from lrptrain.cues.donors import random_donors
+from lrptrain.cues.surroundings import Surroundings
+from lrptrain.guidance import MAP_LOSSES, consistency, guidance_loss
 
 RATE = 0.1
 FEW = (1, 4)  # of 6 samples: fewer than half are annotated
@@ -86,9 +89,19 @@ def hand_loss(net: nn.Module, columns: dict, names: str, method: str = "generic_
             total = total + ((mask == 0)[:, None] * gradient**2).sum() / len(x)
         else:
             generator = torch.Generator().manual_seed(hash((0, 0, 0)) % 2**63)
-            swapped, judged = swap_outside(columns["image"], columns["mask"], 0, generator)
+            swapped = exchanged(columns, generator)["image"]
+            judged = (columns["mask"] == 1).flatten(1).any(1)
             total = total + consistency(net(columns["image"]), net(swapped), judged)
     return total
+
+
+def exchanged(columns: dict, generator: torch.Generator, cue: Cue | None = None) -> dict:
+    """Images that each take a cue, or all outside of the annotation, of a random one that is annotated, too."""
+    cue = Surroundings() if cue is None else cue
+    batch = {name: columns[name] for name in ("image", "mask") if name in columns}
+    masks = columns.get("mask", torch.ones(len(columns["image"]), 1))
+    donors = random_donors((masks != IGNORED).flatten(1).any(1), generator)
+    return {**columns, "image": cue.exchange(batch, {name: x[donors] for name, x in batch.items()})["image"]}
 
 
 def explicit(net: Any) -> Any:

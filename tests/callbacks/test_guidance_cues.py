@@ -1,6 +1,7 @@
 """Training on swaps of what an inspection names, in every loop: a step is that of the exchanged batch, and it mends."""
 
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -10,37 +11,44 @@ from guided_loops import LOOPS
 from inspected import images
 from setting import vit
 from test_guidance_gradients import EXACT, assert_close
+from test_guidance_text_swaps import LANGUAGE, SEED, TOKENIZER, bert, texts
 from test_guidance_text_swaps import LOOPS as TEXT_LOOPS
-from test_guidance_text_swaps import SEED, TOKENIZER, bert, texts
 from torch import nn
 
 import lrptrain
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.cues.another_input import AnotherInput
 from lrptrain.cues.colour import Colour
+from lrptrain.cues.cue import Cue
 from lrptrain.cues.donors import random_donors
-from lrptrain.cues.family import Family
+from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.length import Length
+from lrptrain.cues.light import Light
 from lrptrain.cues.measure import Effect
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import places
 from lrptrain.cues.search import Judged
 from lrptrain.cues.segment import ends_of
+from lrptrain.cues.spectrum import Spectrum
 from lrptrain.cues.surroundings import Surroundings
-from lrptrain.cues.text_form import text_form
 from lrptrain.cues.texts import Language
+from lrptrain.guidance.swap import Swap
+from lrptrain.guidance.swap_names import NAMES
 
 BORDER = places("open")[0]
 COLOURS = Colour.of("image", "open")
+LIGHT = Light.of("image", "open")
+SPECTRUM = Spectrum.of("image", "open")
 
 
-def judged(cue):
-    return Judged(cue, "relies", Effect(0.5, 0.4, 0.6, 32), torch.ones(2).numpy(), torch.arange(2).numpy())
+def judged(cue, verdict="relies"):
+    return Judged(cue, verdict, Effect(0.5, 0.4, 0.6, 32), torch.ones(2).numpy(), torch.arange(2).numpy())
 
 
 def step_by_hand(cues, columns):
     """The weights after one step of plain PyTorch on images that were given each cue of a random other one."""
     generator = torch.Generator().manual_seed(SEED)
+    torch.rand(len(columns["label"]), generator=generator)
     batch = {"image": columns["image"], "mask": columns["mask"]}
     changed: dict[str, Any] = dict(batch)
     for cue in cues:
@@ -51,18 +59,67 @@ def step_by_hand(cues, columns):
     return {name: x.detach() - RATE * (0 if x.grad is None else x.grad) for name, x in net.named_parameters()}
 
 
+@dataclass(frozen=True)
+class Finding:
+    """What a monitor says of a cue; read from a record, without the cue."""
+
+    name: str
+    cue: Cue | None
+    verdict: str = "relies"
+    role: str = "fault"
+
+    @property
+    def is_fault(self) -> bool:
+        return self.role == "fault"
+
+
+FAULT = Surroundings()
+SWAPS: dict[str, tuple[Any, list[Cue]]] = {
+    "a place": (BORDER, [BORDER]),
+    "a name": ("border", [BORDER]),
+    "outside by default": ("outside", [FAULT]),
+    "an inspection's fault": (judged(FAULT), [FAULT]),
+    "its faults": ([judged(FAULT), judged(BORDER), judged(COLOURS, "not sure")], [FAULT]),
+    "a monitor's finding": ([Finding("all outside", FAULT), Finding("colour", COLOURS, role="open")], [FAULT]),
+    "a person's judgement": (Finding("the border", BORDER), [BORDER]),
+    "two": ([COLOURS, "border"], [COLOURS, BORDER]),
+    "beside a fault": (["outside", "spectrum", Finding("light", LIGHT)], [SPECTRUM, LIGHT, FAULT]),
+}
+
+
 @pytest.mark.parametrize("loop", [name for name in LOOPS if name != "a line"])
-@pytest.mark.parametrize("cues", [[BORDER], [COLOURS, BORDER], [Surroundings()]], ids=["a place", "two", "outside"])
-def test_a_step_is_that_of_the_exchanged_batch(loop, cues, tmp_path):
+@pytest.mark.parametrize("swap", SWAPS)
+def test_a_step_is_that_of_the_exchanged_batch(loop, swap, tmp_path):
     columns = annotated_data()
-    options = {"loss": "swap", "swap": [judged(cue) for cue in cues], "on_error": "raise"}
+    given, cues = SWAPS[swap]
+    options = {"loss": "swap", "swap": given, "on_error": "raise"}
     trained, guided = LOOPS[loop](vit().double(), columns, options, 6, 1, tmp_path)
+    # Looks come first: what is pasted afterwards has none of the sample's own.
     assert_close(trained, step_by_hand(cues, columns), EXACT)
     values = getattr(guided, "values", None) or guided.guidance.values
     assert values["guidance/swapped"] == values["guidance/samples"] == 6
 
 
-LANGUAGE = Language(TOKENIZER.convert_ids_to_tokens, text_form(TOKENIZER, bert()))
+@pytest.mark.parametrize("loop", ["Lightning", "a step", "transformers"])
+def test_a_single_finding_that_is_no_fault_is_swapped_and_warned_of(loop, tmp_path):
+    columns = annotated_data()
+    options = {"loss": "swap", "swap": [judged(COLOURS)], "on_error": "raise"}
+    with pytest.warns(UserWarning, match="swap= takes away the colours of the image: if it is evidence"):
+        trained, _ = LOOPS[loop](vit().double(), columns, options, 6, 1, tmp_path)
+    assert_close(trained, step_by_hand([COLOURS], columns), EXACT)
+
+
+def test_what_is_swapped_is_said_once():
+    said: list[str] = []
+    guidance = lrptrain.Guidance("swap", swap=["outside", COLOURS])
+    guidance.inform = said.append
+    net: nn.Module = vit().double()
+    for _ in range(2):
+        with guidance.step(net, annotated_data()) as step:
+            step.guided(F.cross_entropy(net(annotated_data()["image"]), annotated_data()["label"]))
+    assert said == ["Guidance: samples swap 'outside', the colours of the image"]
+
+
 OF_TEXTS = [
     [Family.of("punctuation", "open", LANGUAGE)],
     [Length("the length", "open", LANGUAGE)],
@@ -76,6 +133,7 @@ def test_a_step_on_texts_is_that_of_the_rewritten_ones(loop, cues, tmp_path):
     net = bert()
     TEXT_LOOPS[loop](net, {"loss": "swap", "swap": cues, "on_error": "raise"}, tmp_path)
     batch, generator = texts(), torch.Generator().manual_seed(SEED)
+    torch.rand(6, generator=generator)
     labels = batch.pop("labels")
     changed: dict[str, Any] = dict(batch)
     for cue in cues:
@@ -121,21 +179,84 @@ def test_what_an_inspection_names_is_mended_by_what_it_names(annotated):
     report = lrptrain.inspect(plain, shown)
     named = report.faults if annotated else [each for each in report.reads if each.cue.kind == "place"]
     assert named[0].cue.name == "the top left corner"
-    mended = trained(named[:1])
+    mended = trained(named[:1] if annotated else [named[0].cue])
     assert accuracy(mended) > accuracy(plain) + 0.3
     again = {each.cue.name: each for each in lrptrain.inspect(mended, shown).judged}
     assert all("corner" not in name or each.verdict != "relies" for name, each in again.items())
 
 
-def test_what_cannot_be_swapped_is_refused_at_once():
-    with pytest.raises(ValueError, match="names nothing"):
-        RelevanceGuidance("swap", swap=[])
-    with pytest.raises(ValueError, match="mixes cues"):
-        RelevanceGuidance("swap", swap=cast(Any, [BORDER, "outside"]))
-    with pytest.raises(ValueError, match="another input"):
-        RelevanceGuidance("swap", swap=AnotherInput.of("age"))
-    with pytest.raises(ValueError, match="of images and of texts"):
-        RelevanceGuidance("swap", swap=[BORDER, Family.of("numbers", "open", LANGUAGE)])
+REFUSED: list[tuple[Any, str]] = [
+    ([], "names nothing"),
+    ("colours", "unknown swap 'colours'; known are outside, colour, spectrum, light, border, length, numbers"),
+    ("statistics", r"swap='statistics' is now swap='colour'"),
+    ("outside+statistics", r"is now swap=\['outside', 'colour'\]"),
+    ("detail", "is now swap='spectrum'"),
+    ("shading", "is now swap='light'"),
+    ("edges", "is now swap='border'"),
+    ("markers", "is now swap='links, mentions, tags and dates'"),
+    ("case", "is now swap='capitalised words'"),
+    (3, "swap takes names .*, cues and findings such as report.faults, not int"),
+    (AnotherInput.of("age"), "another input"),
+    ([BORDER, "numbers"], "of images and of texts"),
+    ([judged(COLOURS), judged(BORDER)], "none of these 2 findings is a fault: pass one"),
+    ([judged(FAULT, "not sure")], r"relies on none of these 1 findings: .* swap=findings\[0\].cue"),
+    ([Finding("all outside", None)], "hold no cue: take them from an inspection"),
+]
+
+
+@pytest.mark.parametrize(("swap", "message"), REFUSED)
+def test_what_cannot_be_swapped_is_refused_at_once(swap, message):
+    with pytest.raises(ValueError, match=message):
+        RelevanceGuidance("swap", swap=swap)
+
+
+def test_what_is_swapped_means_nothing_to_a_loss_on_maps():
+    with pytest.raises(ValueError, match="energy swaps nothing: leave it out"):
+        RelevanceGuidance("energy", swap=COLOURS)
+    with pytest.raises(ValueError, match="moves what is annotated, so that no mask fits"):
+        RelevanceGuidance({"swap": 1.0, "energy": 1.0}, swap=Placement.of("location"))
+
+
+def test_every_family_of_words_and_every_name_is_a_cue():
+    language = Language(TOKENIZER.convert_ids_to_tokens)
+    for name in NAMES:
+        of_texts = name in FAMILIES or name == "length"
+        swap = Swap([name])
+        swap.language = language
+        assert len(swap.cues(of_texts)) == (name != "findings")
+
+
+def test_a_sample_without_any_evidence_keeps_its_surroundings_and_gives_them():
+    columns = annotated_data()
+    columns["mask"][0] = 0
+    swap = Swap(["outside"])
+    swapped = swap(columns["image"], columns["mask"], torch.Generator().manual_seed(0))
+    assert swapped.rows.tolist() == [False] + [True] * 5
+    assert torch.equal(swapped.explained[0], columns["image"][0])
+    outside = (columns["mask"] == 0)[:, None].expand_as(columns["image"])
+    given = [
+        torch.equal(x[here], columns["image"][0][here]) for x, here in zip(swapped.explained, outside, strict=True)
+    ]
+    assert sum(given) == 2  # to itself, and to its taker
+
+
+def test_the_sizes_of_masks_and_images_must_agree():
+    columns = annotated_data()
+    with pytest.raises(ValueError, match=r"mask \(6, 8, 8\) must be \[batch, height, width\] of the images"):
+        Swap()(columns["image"], columns["mask"][:, :8, :8])
+    with pytest.raises(ValueError, match=r"takes images \[batch, channels, height, width\], and the model is given"):
+        Swap()(columns["image"].flatten(2), columns["mask"])
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("positions", torch.arange(7)[None]), ("lengths", (texts()["attention_mask"]).sum(1))]
+)
+def test_what_counts_the_tokens_of_texts_is_refused(name, values):
+    batch = texts()
+    batch["attention_mask"] = batch["attention_mask"][:, :7]
+    arguments = {"attention_mask": batch["attention_mask"], name: values.clamp(max=7) if values.ndim == 1 else values}
+    with pytest.raises(ValueError, match=f"moves the tokens of texts, and {name} goes by their places"):
+        Swap(["length"])(batch["input_ids"][:, :7], torch.ones(6, 7), arguments=arguments)
 
 
 @pytest.mark.parametrize(

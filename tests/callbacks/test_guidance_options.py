@@ -10,8 +10,6 @@ from setting import Points, loader, tensors_with_graph, trainer, vit
 from test_guidance_gradients import assert_close
 from test_harmless import assert_same
 
-from lrptrain.guidance import swap_outside
-
 SINGLE = 1e-4  # of sums of n = 25,000 float32 squares, whose rounding errors grow like sqrt(n) 6e-8 = 1e-5
 
 
@@ -137,19 +135,6 @@ def test_samples_without_a_label_are_not_guided_by_maps(tmp_path):
     rows = logged(guidance(), columns, tmp_path)
     assert rows[0]["guidance/samples"] == 5
     assert logged(guidance("rrr"), columns, tmp_path)[0]["guidance/samples"] == 6
-
-
-@pytest.mark.parametrize("margin", [0, 4])
-def test_the_margin_is_that_of_the_swap(margin, tmp_path, monkeypatch):
-    seen: list[int] = []
-
-    def swap(images, mask, margin, *others):
-        seen.append(margin)
-        return swap_outside(images, mask, margin, *others)
-
-    monkeypatch.setattr("lrptrain.intervention.swap.swap_outside", swap)
-    stepped(tmp_path, guidance("consistency", margin=margin), annotated_data())
-    assert set(seen) == {margin, 0}  # the swap distance keeps none, whatever the loss keeps
 
 
 def test_adaptive_guidance_pulls_as_hard_as_the_task_times_its_weight(tmp_path):

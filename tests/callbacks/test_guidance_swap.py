@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from guided import RATE, annotated_data, explicit, fit, guidance, sgd_module, stepped, weights
+from guided import RATE, annotated_data, exchanged, explicit, fit, guidance, sgd_module, stepped, weights
 from guided_loops import LOOPS
 from setting import vit
 from test_guidance_gradients import EXACT, assert_close
@@ -14,22 +14,22 @@ from torch.utils.checkpoint import checkpoint
 from transformers import BertConfig, BertForSequenceClassification
 
 import lrptrain
-from lrptrain.batch.annotations import IGNORED
-from lrptrain.guidance import MAP_LOSSES, swap_outside, swap_tokens
-from lrptrain.guidance.swaps import SWAPS, Swap
-from lrptrain.intervention.statistics import swap_statistics, value_range
-from lrptrain.intervention.swap import random_cycle
+from lrptrain.cues.colour import Colour
+from lrptrain.cues.surroundings import Surroundings
+from lrptrain.guidance import MAP_LOSSES
 
 SEED = hash((0, 0, 0, 1)) % 2**63
+SEED_OF_LOSSES = hash((0, 0, 0)) % 2**63
+COLOURS = Colour.of("image", "open")
 
 
-def swapped_images(columns: dict[str, Tensor], rows: Tensor | None = None) -> dict[str, Tensor]:
-    """The batch that the first step sees."""
+def swapped_images(columns: dict[str, Tensor], rows: Tensor | None = None, share: float = 1.0) -> dict[str, Tensor]:
+    """The batch that the first step sees, of which some rows are annotated."""
     generator = torch.Generator().manual_seed(SEED)
-    swapped, _ = swap_outside(columns["image"], columns["mask"], 0, generator, without_evidence=True, itself=True)
-    if rows is not None:
-        swapped = torch.where(rows[:, None, None, None], swapped, columns["image"])
-    return {**columns, "image": swapped}
+    drawn = torch.rand(len(columns["image"]) if rows is None else int(rows.sum()), generator=generator)
+    swapped = exchanged(columns, generator)["image"]
+    chosen = drawn < share if rows is None else rows
+    return {**columns, "image": torch.where(chosen[:, None, None, None], swapped, columns["image"])}
 
 
 def plain_step(columns: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -55,29 +55,26 @@ def test_a_step_is_that_of_the_swapped_batch(loop, tmp_path):
 
 
 @pytest.mark.parametrize("annotated", [False, True])
-def test_statistics_are_swapped_without_any_annotation(tmp_path, annotated):
+def test_colours_are_swapped_without_any_annotation(tmp_path, annotated):
     columns = annotated_data()
     del columns["mask"]
-    images = columns["image"]
-    donor = torch.randperm(6, generator=torch.Generator().manual_seed(SEED))
-    swapped = swap_statistics(images, images[donor], value_range(list(images)))
-    expected = plain_step({**columns, "image": swapped})
+    generator = torch.Generator().manual_seed(SEED)
+    torch.rand(6, generator=generator)
+    expected = plain_step(exchanged(columns, generator, COLOURS))
     # Where there is an annotation, it is not read: its values and its size may be anything.
     given = {**columns, "mask": torch.full((6, 1), 7)} if annotated else columns
-    callback = guidance("swap", swap="statistics")
+    callback = guidance("swap", swap="colour")
     assert_close(stepped(tmp_path, callback, given), expected, EXACT)
     assert callback.guidance.values["guidance/swapped"] == callback.guidance.values["guidance/samples"] == 6
 
 
-def test_consistency_under_swapped_statistics_is_its_own_divergence(tmp_path):
+def test_consistency_under_swapped_colours_is_its_own_divergence(tmp_path):
     columns = annotated_data()
     del columns["mask"]
-    images, net = columns["image"], explicit(vit().double())
-    donor = random_cycle(6, torch.Generator().manual_seed(hash((0, 0, 0)) % 2**63))
-    before, after = (
-        net(x).log_softmax(1) for x in (images, swap_statistics(images, images[donor], value_range(list(images))))
-    )
-    callback = guidance("consistency", weight=2.0, swap="statistics")
+    net = explicit(vit().double())
+    swapped = exchanged(columns, torch.Generator().manual_seed(SEED_OF_LOSSES), COLOURS)
+    before, after = (net(x["image"]).log_softmax(1) for x in (columns, swapped))
+    callback = guidance("consistency", weight=2.0, swap="colour")
     stepped(tmp_path, callback, columns)
     divergence = (before.exp() * (before - after)).sum(1).mean().detach()
     assert float(callback.guidance.values["guidance/consistency"]) == pytest.approx(float(divergence), rel=1e-9)
@@ -91,13 +88,11 @@ def test_only_annotated_samples_are_swapped(tmp_path):
 
 def test_a_share_of_the_samples_is_swapped(tmp_path):
     columns = annotated_data()
-    generator = torch.Generator().manual_seed(SEED)
-    swap_outside(columns["image"], columns["mask"], 2, generator)
-    rows = torch.rand(6, generator=generator) < 0.5
-    assert 0 < rows.sum() < 6
+    drawn = torch.rand(6, generator=torch.Generator().manual_seed(SEED)) < 0.5
+    assert 0 < drawn.sum() < 6
     assert_close(
         stepped(tmp_path, guidance({"swap": 0.5}, weight=None), columns),
-        plain_step(swapped_images(columns, rows)),
+        plain_step(swapped_images(columns, share=0.5)),
         EXACT,
     )
 
@@ -142,16 +137,16 @@ class Texts(nn.Module):
         return self.bert(input_ids=input_ids, attention_mask=attention_mask).logits
 
 
-ENDS = torch.zeros(4, 8, dtype=torch.bool)
-"""The first and last token of each text: special tokens, whatever the rationale says."""
-ENDS[:, 0] = ENDS[[0, 2, 3], 7] = ENDS[1, 5] = True
+SPECIAL = {0, 1, 2}
+"""Padding, and what every text begins and ends with."""
 
 
 def texts_seen() -> tuple[dict[str, Tensor], list[Tensor], Texts]:
     """A batch of texts, the ids that a model of them was given, and the model."""
-    ids = torch.randint(5, 40, (4, 8), generator=torch.Generator().manual_seed(1))
+    ids = 5 + torch.randperm(32, generator=torch.Generator().manual_seed(1)).view(4, 8)
+    ids[:, 0], ids[[0, 2, 3], 7], ids[1, 5] = 1, 2, 2
     attention = torch.ones_like(ids)
-    attention[1, 6:] = 0
+    attention[1, 6:] = ids[1, 6:] = 0
     rationale = torch.zeros_like(ids)
     rationale[:, 2:4] = 1
     batch = {"input_ids": ids, "attention_mask": attention, "rationale": rationale, "label": torch.tensor([0, 1, 0, 1])}
@@ -161,70 +156,105 @@ def texts_seen() -> tuple[dict[str, Tensor], list[Tensor], Texts]:
     return batch, seen, model
 
 
-@pytest.mark.parametrize("loss", ["swap", "consistency"])
-def test_no_swap_touches_evidence_padding_and_the_ends_of_texts(loss):
-    batch, seen, model = texts_seen()
-    guide = lrptrain.Guidance(loss, weight=1.0, on_error="raise", compare_every_n_batches=1)
-    with guide.step(model, batch) as step:
-        step.guided(F.cross_entropy(model(batch["input_ids"], batch["attention_mask"]), batch["label"]))
-    stays = ENDS | (batch["rationale"] == 1) | (batch["attention_mask"] == 0)
-    swapped = [ids for ids in seen if not torch.equal(ids, batch["input_ids"])]
-    # That of the loss, and that of the swap distance.
-    assert len(swapped) == 2
-    assert all(torch.equal(ids[stays], batch["input_ids"][stays]) for ids in swapped)
-
-
-def test_texts_are_given_words_of_others_surroundings():
+@pytest.mark.parametrize("loss", ["swap", "consistency", "swap+energy"])
+def test_what_lies_outside_of_rationales_is_taken_of_another_text(loss):
+    """Without a tokenizer; the evidence and both ends stay, and donors give no evidence."""
     batch, seen, model = texts_seen()
     ids = batch["input_ids"]
-    guide = lrptrain.Guidance("swap", on_error="raise", compare_every_n_batches=0)
+    guide = lrptrain.Guidance(loss, weight=1.0, on_error="raise", compare_every_n_batches=1)
     with guide.step(model, batch) as step:
-        step.guided(F.cross_entropy(model(ids, batch["attention_mask"]), batch["label"]))
-    ignored = ENDS | (batch["attention_mask"] == 0)  # neither replaced nor given
-    expected, _ = swap_tokens(
-        ids,
-        batch["rationale"].masked_fill(ignored, IGNORED),
-        generator=torch.Generator().manual_seed(SEED),
-        without_evidence=True,
-        itself=True,
-    )
-    torch.testing.assert_close(seen[0], expected)
-    assert not torch.equal(seen[0], ids)
+        step.guided(F.cross_entropy(model(ids, batch["attention_mask"]), batch["label"])).backward()
+    swapped = [given for given in seen if given.shape != ids.shape or not torch.equal(given, ids)]
+    assert len(swapped) >= 2  # that of the loss or the step, and that of the swap distance
+    outside = [{*row.tolist()} - {*row[2:4].tolist()} - SPECIAL for row in ids]
+    for given in swapped:
+        for row, own in zip(given.tolist(), ids.tolist(), strict=True):
+            words = [token for token in row if token]
+            assert words[0] == 1
+            assert words[-1] == 2
+            evidence = own[2:4]
+            assert [token for token in words if token in evidence] == evidence
+            others = {*words} - {*evidence} - SPECIAL
+            assert any(others == each for each in outside)
+    changed = [{*row.tolist()} != {*own.tolist()} for row, own in zip(swapped[0], ids, strict=True)]
+    assert any(changed)
 
 
-def test_donors_of_a_trained_step_tell_nothing_of_the_class(tmp_path):
-    """Of four samples of two classes, each is given what a sample of its own class has half of the time.
+def test_maps_of_swapped_texts_are_judged_where_their_evidence_is_now():
+    """A rationale moves with its tokens: the loss on the map is that of the moved one."""
+    batch, _, model = texts_seen()
+    judged: list[Any] = []
+    guide = lrptrain.Guidance({"swap": 1.0, "energy": 1.0}, on_error="raise", compare_every_n_batches=0)
+    losses = guide.objective.__class__.losses
 
-    Where nobody is its own donor, that would be once in three times, and what was swapped would tell the other class.
+    def noted(self, forward, annotation, *others):
+        judged.append((forward.explained, annotation))
+        return losses(self, forward, annotation, *others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guide.objective.__class__, "losses", noted)
+        with guide.step(model, batch) as step:
+            step.guided(F.cross_entropy(model(batch["input_ids"], batch["attention_mask"]), batch["label"]))
+    ((ids, annotation),) = judged
+    for given, marks, own in zip(ids, annotation, batch["input_ids"], strict=True):
+        assert given[marks == 1].tolist() == own[2:4].tolist()
+
+
+def test_embeddings_and_texts_without_a_mask_are_refused():
+    batch, _, model = texts_seen()
+    guide = lrptrain.Guidance("swap")
+
+    class Bare(nn.Module):
+        def forward(self, input_ids: Tensor) -> Tensor:
+            return model(input_ids, torch.ones_like(input_ids))
+
+    class Embedded(nn.Module):
+        def forward(self, inputs_embeds: Tensor, attention_mask: Tensor) -> Tensor:
+            return model.bert(inputs_embeds=inputs_embeds, attention_mask=attention_mask).logits
+
+    bare, embedded = Bare(), Embedded()
+    embedded.bert = model.bert
+    with pytest.raises(ValueError, match="rewrites texts by their token ids"), guide.step(bare, batch):
+        bare(batch["input_ids"])
+    vectors = model.bert.get_input_embeddings()(batch["input_ids"]).detach().requires_grad_()
+    with pytest.raises(ValueError, match="rewrites texts by their token ids"), guide.step(embedded, batch):
+        embedded(vectors, batch["attention_mask"])
+
+
+def test_donors_of_a_trained_step_tell_nothing_of_the_class():
+    """In shuffled batches of two classes, each sample is given what one of its own class has half of the time.
+
+    A sample that is its own donor in one of four times would be given it in 5 of 8.
     """
-    labels = torch.tensor([0, 0, 1, 1])
-    images = labels.double()[:, None, None, None].expand(4, 3, 16, 16).clone()
     mask = torch.zeros(4, 16, 16, dtype=torch.uint8)
     mask[:, :4, :4] = 1
     seen: list[Tensor] = []
     net = vit().double()
     net.get_submodule("patch_embed").register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     guide = lrptrain.Guidance("swap", on_error="raise", compare_every_n_batches=0)
-    for _ in range(400):
-        with guide.step(net, {"image": images, "mask": mask, "label": labels}) as step:
+    labels = torch.randint(0, 2, (400, 4), generator=torch.Generator().manual_seed(0))
+    for row in labels:
+        images = row.double()[:, None, None, None].expand(4, 3, 16, 16).clone()
+        with guide.step(net, {"image": images, "mask": mask, "label": row}) as step:
             step.guided(net(images).mean())
     surroundings = torch.stack(seen)[:, :, 0, -1, -1]
     same_class = (surroundings == labels).double().mean()
-    # The number of steps whose two donors of a class are its own has a standard deviation below sqrt(400) / 2.
-    assert abs(float(same_class) - 0.5) < 4 * 0.5 / 400**0.5
+    # Of a step the mean over its 4 samples has a standard deviation of at most 1 / 2.
+    assert abs(float(same_class) - 0.5) < 3 * 0.5 / 400**0.5
 
 
 def test_a_failure_leaves_the_batch_as_it_is(tmp_path, monkeypatch):
     columns = annotated_data(12)
     calls: list[int] = []
+    exchange = Surroundings.exchange
 
-    def second_fails(*arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
+    def second_fails(self: Surroundings, *batches: Any) -> Any:
         calls.append(1)
         if len(calls) == 2:
             raise RuntimeError("no swap")
-        return columns["image"][:6] * 0 + 1, torch.ones(6, dtype=torch.bool)
+        return exchange(self, *batches)
 
-    monkeypatch.setitem(SWAPS, "outside", Swap("outside", second_fails, needs_annotation=True))
+    monkeypatch.setattr(Surroundings, "exchange", second_fails)
     callback = guidance("swap", on_error="warn", compare_every_n_batches=0)
     pl_module = sgd_module()
     with pytest.warns(UserWarning, match="no swap"):
@@ -241,8 +271,7 @@ def test_a_failure_leaves_the_batch_as_it_is(tmp_path, monkeypatch):
         ({"loss": {"swap": 0.0}}, "share of the samples|positive"),
         ({"loss": "swap", "adaptive": True}, "adaptive=True scales losses, and swap has none"),
         ({"loss": "swop"}, "swap"),
-        ({"loss": "swap", "swap": "colour"}, "colour.*outside.*statistics"),
-        ({"loss": "swap", "swap": "statistics", "margin": 2}, "margin is one around the evidence"),
+        ({"loss": "swap", "swap": "colours"}, "unknown swap 'colours'; known are outside, colour, "),
     ],
 )
 def test_what_cannot_be_meant_is_refused(options, message):
@@ -306,3 +335,22 @@ def test_flipped_images_are_refused(tmp_path):
 def test_maps_are_not_needed():
     assert "swap" not in MAP_LOSSES
     assert lrptrain.Guidance("swap").objective.names == ["swap"]
+
+
+@pytest.mark.parametrize(("options", "says"), [({}, True), ({"weight": 10.0}, False)])
+@pytest.mark.parametrize("scale", [1.0, 1e-4])
+def test_a_bounded_guidance_says_once_that_answers_still_change(options, says, scale):
+    """The first comparison is that of a model that has learned nothing yet."""
+    columns, said = annotated_data(), list[str]()
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 3)).double()
+    with torch.no_grad():
+        net[1].weight *= 10 * scale
+    guide = lrptrain.Guidance("consistency", on_error="raise", compare_every_n_batches=1, **options)
+    guide.inform = said.append
+    counts = []
+    for _ in range(3):
+        with guide.step(net, columns) as step:
+            step.guided(F.cross_entropy(net(columns["image"]), columns["label"])).backward()
+        counts.append(sum("answers still change by" in line for line in said))
+    assert counts == [0, 1, 1] if says and scale == 1.0 else counts == [0, 0, 0]

@@ -1,7 +1,6 @@
-"""Training on texts that take their length, punctuation, markers or case from each other, in every kind of loop."""
+"""Training on texts that take their length, punctuation, numbers or the like from each other, in every kind of loop."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -24,20 +23,18 @@ from transformers import (
 from word_pieces import ids_of, word_pieces
 
 import lrptrain
-from lrptrain.batch.parts import TEXT_PROPERTIES, InputPart
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.cues.donors import random_donors
-from lrptrain.cues.text_form import TextForm
-from lrptrain.findings import OVERALL, Evidence, Finding
-from lrptrain.intervention.rewriting import rewritten
+from lrptrain.cues.family import Family
+from lrptrain.cues.length import Length
+from lrptrain.cues.phrase import Phrase
+from lrptrain.cues.text_form import text_form
+from lrptrain.cues.texts import Language
 
 SEED = hash((0, 0, 0, 1)) % 2**63
 TOKENIZER = word_pieces(model_max_length=40, cls_token="[CLS]", sep_token="[SEP]")
 WRITTEN = ["so it goes ! !", "NO WAY", "See 1984 . now", "# go to @ me", "a b c d e f g", "x"]
-LENGTH = Finding(
-    "reliance_on_length", OVERALL, "predicted", None, 0.95, 0, 0, 0, state="confirmed",
-    intervention=Evidence(0.5, (0.4, 0.6), 0.0, 0.001, 32), part=InputPart("length", "the length of texts"),
-)  # fmt: skip
+KINDS = ("length", "punctuation", "numbers", "links, mentions, tags and dates", "capitalised words")
 
 
 def texts(written: Sequence[str] = WRITTEN) -> dict[str, Tensor]:
@@ -117,12 +114,26 @@ def by_transformers(net: BertForSequenceClassification, options: dict[str, Any],
 LOOPS = {"Lightning": by_lightning, "a step": by_step, "transformers": by_transformers}
 
 
-def step_by_hand(kind: Any) -> dict[str, Tensor]:
-    """The weights after one step of plain PyTorch on texts that have a property of each other."""
+LANGUAGE = Language(TOKENIZER.convert_ids_to_tokens, text_form(TOKENIZER, bert()))
+LENGTH = Length("the length", "open", LANGUAGE)
+
+
+def rewritten(
+    kind: str, batch: dict[str, Tensor], generator: torch.Generator, itself: bool = True
+) -> dict[str, Tensor]:
+    """Texts that have something of each other."""
+    cue = LENGTH if kind == "length" else Family.of(kind, "open", LANGUAGE)
+    donors = random_donors(torch.ones(6, dtype=torch.bool), generator)
+    return cue.exchange(batch, {name: x[donors] for name, x in batch.items()})
+
+
+def step_by_hand(kind: str) -> dict[str, Tensor]:
+    """The weights after one step of plain PyTorch on texts that have something of each other."""
     batch = texts()
     labels = batch.pop("labels")
-    donors = random_donors(torch.ones(6, dtype=torch.bool), torch.Generator().manual_seed(SEED))
-    changed = rewritten(kind, batch, donors, TextForm(TOKENIZER, most=40))
+    generator = torch.Generator().manual_seed(SEED)
+    torch.rand(6, generator=generator)  # which texts are swapped: all
+    changed = rewritten(kind, batch, generator)
     assert changed["input_ids"].tolist() != batch["input_ids"].tolist()
     net = bert()
     F.cross_entropy(net(**changed).logits, labels).backward()
@@ -130,22 +141,13 @@ def step_by_hand(kind: Any) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("kind", TEXT_PROPERTIES)
-def test_a_step_is_that_of_texts_with_a_property_of_each_other(loop, kind, tmp_path):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_is_that_of_texts_with_something_of_each_other(loop, kind, tmp_path):
     net = bert()
     guidance = LOOPS[loop](net, {"loss": "swap", "swap": kind, "on_error": "raise"}, tmp_path)
     assert_close(dict(net.named_parameters()), step_by_hand(kind), EXACT)
     values = getattr(guidance, "values", None) or guidance.guidance.values
     assert values["guidance/swapped"] == values["guidance/samples"] == 6
-
-
-@pytest.mark.parametrize("loop", LOOPS)
-def test_a_finding_that_a_person_has_judged_is_swapped_likewise(loop, tmp_path):
-    net = bert()
-    LOOPS[loop](net, {"loss": "swap", "swap": [LENGTH.as_fault()], "on_error": "raise"}, tmp_path)
-    assert_close(dict(net.named_parameters()), step_by_hand("length"), EXACT)
-    with pytest.raises(ValueError, match="what was confirmed is for a person to judge"):
-        RelevanceGuidance("swap", swap=[LENGTH])
 
 
 def tokens_of(ids: Tensor, mask: Tensor) -> list[list[int]]:
@@ -165,7 +167,7 @@ def test_half_of_the_texts_stay_as_they_are_beside_wider_ones():
     widths = set()
     for seed in range(8):
         guidance = lrptrain.Guidance(
-            {"swap": 0.5}, swap="markers", on_error="raise", tokenizer=TOKENIZER, seed=seed, compare_every_n_batches=0
+            {"swap": 0.5}, swap="numbers", on_error="raise", tokenizer=TOKENIZER, seed=seed, compare_every_n_batches=0
         )
         with guidance.step(net, batch) as step:
             step.guided(net(**batch).loss)
@@ -192,8 +194,8 @@ class Wrapped(torch.nn.Module):
 
 def test_a_model_with_other_names_takes_words_and_lengths():
     net = Wrapped()
-    word = replace(LENGTH, kind="suspicious_token", part=InputPart("words", "x", words=((ids_of("x")[1],),)))
-    guidance = lrptrain.Guidance("swap", swap=[LENGTH.as_fault(), word], on_error="raise", compare_every_n_batches=1)
+    word = Phrase("the word 'x'", "open", LANGUAGE, (((ids_of("x")[1],),),))
+    guidance = lrptrain.Guidance("swap", swap=[LENGTH, word], on_error="raise", compare_every_n_batches=1)
     batch = texts()
     with guidance.step(net, {**batch, "label": batch["labels"]}) as step:
         step.guided(F.cross_entropy(net(batch["input_ids"], batch["attention_mask"] != 0), batch["labels"]))
@@ -233,7 +235,7 @@ def test_a_model_that_looks_for_its_padding_finds_it(padded, share):
             lambda _, args, kwargs, seen=seen: seen.append((args[0], kwargs["attention_mask"])), with_kwargs=True
         )
         guidance = lrptrain.Guidance(
-            {"swap": share}, swap="markers", on_error="raise", tokenizer=TOKENIZER, seed=seed, compare_every_n_batches=0
+            {"swap": share}, swap="numbers", on_error="raise", tokenizer=TOKENIZER, seed=seed, compare_every_n_batches=0
         )
         with guidance.step(net, batch) as step:
             logits = net(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
@@ -267,7 +269,7 @@ def test_no_text_becomes_longer_than_the_model_can_read():
         max_position_embeddings=batch["input_ids"].shape[1],
     )  # fmt: skip
     net = BertForSequenceClassification(config)
-    guidance = lrptrain.Guidance("swap", swap="markers", on_error="raise", tokenizer=TOKENIZER)
+    guidance = lrptrain.Guidance("swap", swap="numbers", on_error="raise", tokenizer=TOKENIZER)
     for _ in range(20):
         with guidance.step(net, batch) as step:
             step.guided(net(**batch).loss).backward()
@@ -292,7 +294,7 @@ def test_the_tokenizer_is_looked_for_where_the_monitor_looks(tmp_path):
         def validation_step(self, batch: dict[str, Tensor], index: int) -> None:
             pass
 
-    guidance = RelevanceGuidance("swap", swap="case", on_error="raise")
+    guidance = RelevanceGuidance("swap", swap="punctuation", on_error="raise")
     trainer = quiet_trainer(tmp_path, guidance)
     loader = DataLoader(WithTokenizer(TOKENIZER), batch_size=6)
     trainer.fit(Validated(bert(), tokenizer=None), loader, loader)
@@ -303,7 +305,7 @@ def test_the_tokenizer_is_looked_for_where_the_monitor_looks(tmp_path):
     )  # fmt: skip
     collator = DataCollatorWithPadding(TOKENIZER)
     by_collator = Trainer(bert(), arguments, train_dataset=rows_of(texts()), data_collator=collator)
-    guided = lrptrain.guide(by_collator, "swap", swap="case", on_error="raise")
+    guided = lrptrain.guide(by_collator, "swap", swap="punctuation", on_error="raise")
     by_collator.train()
     assert guided.values["guidance/swapped"] == 6
 
@@ -326,11 +328,11 @@ def test_consistency_compares_texts_with_rewritten_ones():
     with guidance.step(net, batch) as step:
         loss = step.guided(net(**batch).loss)
     loss.backward()
-    donors = random_donors(torch.ones(6, dtype=torch.bool), torch.Generator().manual_seed(hash((0, 0, 0)) % 2**63))
+    generator = torch.Generator().manual_seed(hash((0, 0, 0)) % 2**63)
     labels = batch.pop("labels")
     plain = bert()
     logits = plain(**batch).logits
-    others = plain(**rewritten("length", batch, donors, TextForm())).logits
+    others = plain(**rewritten("length", batch, generator)).logits
     divergence = F.kl_div(others.log_softmax(1), logits.log_softmax(1), log_target=True, reduction="batchmean")
     expected = F.cross_entropy(logits, labels) + divergence
     assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
@@ -345,28 +347,28 @@ def test_the_distance_is_that_of_the_users_texts_where_the_step_saw_others():
     batch = texts()
     with guidance.step(net, batch) as step:
         step.guided(net(**batch).loss)
-    donors = random_donors(torch.ones(6, dtype=torch.bool), torch.Generator().manual_seed(hash((0, 0, 0)) % 2**63))
+    generator = torch.Generator().manual_seed(hash((0, 0, 0)) % 2**63)
     del batch["labels"]
-    before, after = (net(**each).logits.softmax(1) for each in (batch, rewritten("length", batch, donors, TextForm())))
+    before, after = (net(**each).logits.softmax(1) for each in (batch, rewritten("length", batch, generator)))
     distance = float((before - after).abs().sum(1).mean().detach() / 2)
     assert distance > 1e-4
     assert guidance.values["guidance/swap_distance"] == pytest.approx(distance, rel=1e-9)
 
 
 def test_what_cannot_be_rewritten_is_refused_before_the_first_step(tmp_path):
-    with pytest.raises(ValueError, match="a swap of case reads the texts: pass tokenizer="):
-        by_lightning(bert(), {"loss": "swap", "swap": "case"}, tmp_path, tokenizer=None)
+    with pytest.raises(ValueError, match="swap='punctuation' reads the texts: pass tokenizer="):
+        by_lightning(bert(), {"loss": "swap", "swap": "punctuation"}, tmp_path, tokenizer=None)
     images = {"image": torch.ones(4, 3, 8, 8), "label": torch.zeros(4, dtype=torch.long)}
     guidance = lrptrain.Guidance("swap", swap="length")
     with pytest.raises(ValueError, match="swap='length' is one of texts, and the batch has"):
         guidance.step(torch.nn.Flatten(), images)
-    with pytest.raises(ValueError, match="swap='detail' is one of images, and the batch has"):
-        lrptrain.Guidance("swap", swap="detail").step(bert(), texts())
+    with pytest.raises(ValueError, match="swap='colour' is one of images, and the batch has"):
+        lrptrain.Guidance("swap", swap="colour").step(bert(), texts())
 
 
 def test_a_run_goes_on_with_its_tokenizer(tmp_path):
     """What a checkpoint holds is no tokenizer: a resumed run looks for it again."""
-    options: dict[str, Any] = {"loss": "swap", "swap": "case", "on_error": "raise"}
+    options: dict[str, Any] = {"loss": "swap", "swap": "punctuation", "on_error": "raise"}
     first = by_step(bert(), options, tmp_path)
     net = bert()
     guidance = lrptrain.Guidance(**options, tokenizer=TOKENIZER)
@@ -375,22 +377,3 @@ def test_a_run_goes_on_with_its_tokenizer(tmp_path):
     with guidance.step(net, batch) as step:
         step.guided(net(**batch).loss)
     assert guidance.values["guidance/swapped"] == 6
-
-
-def test_pairs_are_refused_at_once_and_warned_of_later():
-    net = bert()
-    guidance = lrptrain.Guidance("swap", swap="length")
-    pairs = texts()
-    pairs["input_ids"][:, 2] = 3
-    with pytest.raises(ValueError, match="these are pairs"), guidance.step(net, pairs) as step:
-        step.guided(net(**pairs).loss)
-    guidance = lrptrain.Guidance("swap", swap="length", tokenizer=TOKENIZER)
-    batch = texts()
-    with guidance.step(net, batch) as step:
-        step.guided(net(**batch).loss)
-    step = guidance.step(net, pairs)
-    with step:
-        with pytest.warns(UserWarning, match="pairs"):
-            loss = net(**pairs).loss
-        assert step.guided(loss).item() == loss.item()
-    assert guidance.failures == 1

@@ -76,7 +76,8 @@ def test_all_words_are_those_of_the_donor_and_as_a_fault_those_beside_the_eviden
 def test_a_record_tells_which_end_and_how_much():
     beginning, end = ends_of("open", bert().language)
     assert beginning.to_dict() == {
-        "kind": "segment", "name": "the beginning of the text", "role": "open", "where": "text", "at_end": False, "share": 0.25,
+        "kind": "segment", "name": "the beginning of the text", "role": "open", "where": "text", "at_end": False,
+        "share": 0.25,
     }  # fmt: skip
     assert end.to_dict()["at_end"]
     assert AllWords("the words", "open", bert().language).to_dict()["kind"] == "words"

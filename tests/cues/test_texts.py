@@ -10,8 +10,8 @@ from lrptrain.cues.length import Length
 from lrptrain.cues.pair import OneOfPair, Overlap
 from lrptrain.cues.phrase import Phrase
 from lrptrain.cues.segment import AllWords, ends_of
-from lrptrain.cues.texts import Language, Spans, composed, evidence_in, is_annotated, parts_of
 from lrptrain.cues.text_form import Padding, TextForm
+from lrptrain.cues.texts import Language, Spans, composed, evidence_in, is_annotated, parts_of
 from lrptrain.models.pretrained import load_pretrained
 
 

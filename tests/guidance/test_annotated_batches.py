@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from lrptrain.guidance.annotated_batches import AnnotatedBatches
+from lrptrain.guidance.objective import Objective
 from lrptrain.trainers.failures import Failures
 
 
 def batches(sparse):
     return AnnotatedBatches(
-        needs_label=True,
-        needs_annotation=True,
+        Objective({"energy": 1.0}),
         sparse=sparse,
         annotated_fraction=1.0,
         max_samples=None,

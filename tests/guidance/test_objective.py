@@ -6,7 +6,9 @@ from small_models import tiny_vit
 
 import lrptrain
 from lrptrain.batch.annotations import IGNORED, mask_to_tokens
-from lrptrain.guidance import LOSSES, MAP_LOSSES, guidance_loss, swap_outside
+from lrptrain.cues.donors import random_donors
+from lrptrain.cues.surroundings import Surroundings
+from lrptrain.guidance import LOSSES, MAP_LOSSES, guidance_loss
 from lrptrain.guidance.losses.consistency import divergences
 from lrptrain.guidance.objective import Objective, parse_losses
 from lrptrain.relevance import UnsupportedMethodError, UnsupportedModelError
@@ -22,6 +24,14 @@ def batch():
     mask[:, :5, 3:9] = 1
     images = torch.randn(SAMPLES, 3, 16, 16, dtype=torch.float64, generator=generator)
     return images, mask, torch.tensor([0, 1, 2, 0, 1])
+
+
+def surrounded(images, mask):
+    """Images with the surroundings of another annotated one."""
+    usable = (mask != IGNORED).flatten(1).any(1)
+    donors = random_donors(usable, torch.Generator().manual_seed(3))
+    given = {"image": images, "mask": mask}
+    return Surroundings().exchange(given, {name: x[donors] for name, x in given.items()})["image"]
 
 
 def double_vit():
@@ -72,8 +82,7 @@ def test_losses_are_the_librarys_own_losses(loss, rows):
     elif loss == "rrr":
         expected = lrptrain.guidance.right_reasons(lrptrain.record(net, images[rows]), mask[rows]).mean()
     else:
-        swapped, _ = swap_outside(images, mask, 0, torch.Generator().manual_seed(3))
-        expected = divergences(net(images), net(swapped))[rows].mean()
+        expected = divergences(net(images), net(surrounded(images, mask)))[rows].mean()
     assert found.count == len(rows)
     torch.testing.assert_close(found.total / found.count, expected, rtol=1e-9, atol=1e-15)
     assert found.total.requires_grad
@@ -91,7 +100,9 @@ def test_rows_that_are_not_guided_have_no_part(loss):
     """Neither their annotation, nor a label that is none."""
     _, mask, label = batch()
     absent, unknown = mask.clone(), label.clone()
-    absent[[0, 2, 4]], unknown[[0, 2, 4]] = IGNORED, -100
+    unknown[[0, 2, 4]] = -100
+    if loss != "consistency":  # what is annotated gives its surroundings
+        absent[[0, 2, 4]] = IGNORED
     one, two = (losses(Objective({loss: 1.0}), [1, 3], True, *each)[loss] for each in ((), (absent, unknown)))
     torch.testing.assert_close(one.total, two.total, rtol=1e-9, atol=1e-15)
 
@@ -130,9 +141,8 @@ def test_the_swap_distance_is_how_far_the_prediction_moves():
     with intercepted(net, SAMPLES, False) as calls:
         net(images)
     rows = torch.tensor([0, 2, 4])
-    found = Objective({"energy": 1.0}, margin=2).swap_distance(calls[0], mask, rows, torch.Generator().manual_seed(3))
-    swapped, _ = swap_outside(images, mask, 0, torch.Generator().manual_seed(3))
-    before, after = net(images)[rows].softmax(-1), net(swapped)[rows].softmax(-1)
+    found = Objective({"energy": 1.0}).swap_distance(calls[0], mask, rows, torch.Generator().manual_seed(3))
+    before, after = net(images)[rows].softmax(-1), net(surrounded(images, mask))[rows].softmax(-1)
     expected = (before - after).abs().sum(1)[:2].sum() / 2
     torch.testing.assert_close(found.total, expected.detach())
     assert found.count == 2

@@ -11,7 +11,7 @@ from tests.repairing.test_repair import BothPlaces, Module, corner_groups, image
 def test_each_is_what_repair_makes():
     model = BothPlaces()
     data = corner_groups(images(200, 0.9))
-    comparison = lrptrain.compare_repairs(model, loader(data), max_samples=200, margin=0)
+    comparison = lrptrain.compare_repairs(model, loader(data), max_samples=200)
     assert list(comparison.repairs) == [
         "retrain, surroundings",
         "erase, surroundings",
@@ -21,9 +21,7 @@ def test_each_is_what_repair_makes():
     for name, repaired in comparison.repairs.items():
         how, _, balance = name.partition(", ")
         assert (repaired.how, repaired.balance) == (how, balance)
-        alone = lrptrain.repair(
-            model, loader(data), max_samples=200, margin=0, how=repaired.how, balance=repaired.balance
-        )
+        alone = lrptrain.repair(model, loader(data), max_samples=200, how=repaired.how, balance=repaired.balance)
         assert torch.equal(repaired.weight, alone.weight)
         assert alone.after.items() <= repaired.after.items()
         assert list(repaired.after) == [
@@ -42,9 +40,7 @@ def test_each_is_what_repair_makes():
 
 
 def test_the_table_holds_what_was_measured_in_80_columns():
-    comparison = lrptrain.compare_repairs(
-        BothPlaces(), loader(corner_groups(images(200, 0.9))), max_samples=200, margin=0
-    )
+    comparison = lrptrain.compare_repairs(BothPlaces(), loader(corner_groups(images(200, 0.9))), max_samples=200)
     lines = str(comparison).splitlines()
     assert max(map(len, lines)) <= 80
     before = comparison["erase, groups"].before
@@ -57,7 +53,7 @@ def test_the_table_holds_what_was_measured_in_80_columns():
 
 def test_what_the_samples_lack_is_left_out_and_said():
     data = {name: x for name, x in images(80, 0.9).items() if name != "group"}
-    comparison = lrptrain.compare_repairs(BothPlaces(), loader(data), max_samples=80, margin=0)
+    comparison = lrptrain.compare_repairs(BothPlaces(), loader(data), max_samples=80)
     assert list(comparison.repairs) == ["retrain, surroundings", "erase, surroundings"]
     assert "Not compared: groups (fewer than 20 samples have a `group`)." in str(comparison)
     neither = {name: x for name, x in data.items() if name != "mask"}
@@ -73,7 +69,7 @@ def test_what_the_samples_lack_is_left_out_and_said():
 
 def test_what_leaves_nothing_of_the_features_is_left_out_and_the_others_are_compared():
     # Two features, and groups of class and corner: those move both.
-    comparison = lrptrain.compare_repairs(BothPlaces(), loader(images(200, 0.9)), max_samples=200, margin=0)
+    comparison = lrptrain.compare_repairs(BothPlaces(), loader(images(200, 0.9)), max_samples=200)
     assert list(comparison.repairs) == ["retrain, surroundings", "erase, surroundings", "retrain, groups"]
     assert "nothing would be left" in comparison.not_compared["erase, groups"]
     assert max(map(len, str(comparison).splitlines())) <= 80

@@ -54,7 +54,7 @@ def reliance_of(repaired: Repair) -> Reliance:
 def test_what_the_outline_of_a_pasted_object_tells_is_no_mended_model():
     """Pasted objects are told by their seams: the accuracy with other surroundings rises, and nothing is mended."""
     model = SeamsAndCorner()
-    repaired = lrptrain.repair(model, loader(outlines(120, True)), max_samples=120, margin=0)
+    repaired = lrptrain.repair(model, loader(outlines(120, True)), max_samples=120)
     other = "with another class's surroundings"
     assert repaired.after[other] > repaired.before[other] + 0.3
     # The control rises with it, so that it is no gain of the exchange; and as they are, there are no seams to read.
@@ -74,7 +74,7 @@ def test_what_the_outline_of_a_pasted_object_tells_is_no_mended_model():
 def test_a_repair_that_changes_nothing_says_so():
     data = images(80, 1.0)
     data["image"][:, 0, *CENTRE] = 0.1 * torch.randn(80, 4, 4)  # nothing but the corner tells the class
-    repaired = lrptrain.repair(TwoPlaces(), loader(data), max_samples=80, margin=0)
+    repaired = lrptrain.repair(TwoPlaces(), loader(data), max_samples=80)
     assert reliance_of(repaired).before > 0.4
     assert repaired.after["as they are"] < 0.8
     alike = Reliance(0.3, 0.28, 0.05, 0.05, 0.06, 80)
@@ -94,7 +94,7 @@ def test_donors_are_of_the_own_fold_and_of_the_class_that_is_asked_for(batch_siz
     label = np.array([0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1, 2])
     samples = [sample(i, int(label[i])) for i in range(len(label))]
     folds = [np.arange(0, 13, 2), np.arange(1, 13, 2)]
-    swaps = Swaps(1, batch_size, 0, 0)
+    swaps = Swaps(1, batch_size, 0)
     seen = []
     for batch in exchanged_batches(samples, folds, "surroundings", swaps, torch.device("cpu")):
         for row, same, other in zip(batch.rows, batch.same["image"], batch.other["image"], strict=True):
@@ -116,7 +116,7 @@ def test_classes_of_two_samples_cannot_be_exchanged_within_their_folds():
     model = TwoPlaces(12)
     with torch.no_grad():
         model.head.bias.zero_()
-    repaired = lrptrain.repair(model, loader(data), max_samples=24, margin=0)
+    repaired = lrptrain.repair(model, loader(data), max_samples=24)
     assert repaired.reliance is None
     assert set(repaired.after) == {"as they are"}
     assert "Not tested: whether it reads another class's surroundings" in " ".join(str(repaired).split())

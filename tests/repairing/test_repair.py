@@ -64,7 +64,7 @@ def test_what_tells_nothing_is_read_no_longer(outputs, bias):
         if bias:
             model.head.bias.zero_()
     before = {name: x.clone() for name, x in model.state_dict().items()}
-    repaired = lrptrain.repair(model, loader(images(80, 1.0)), max_samples=80, margin=0)
+    repaired = lrptrain.repair(model, loader(images(80, 1.0)), max_samples=80)
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
     assert (repaired.balance, repaired.layer, repaired.samples) == ("surroundings", "head", 80)
     assert repaired.before["as they are"] == 1.0
@@ -129,7 +129,7 @@ def corner_groups(data: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def test_what_is_erased_is_read_no_longer(outputs, bias, balance):
     model = BothPlaces(outputs, bias)
     data = corner_groups(images(200, 1.0 if balance == "surroundings" else 0.9))
-    repaired = lrptrain.repair(model, loader(data), max_samples=200, margin=0, balance=balance, how="erase")
+    repaired = lrptrain.repair(model, loader(data), max_samples=200, balance=balance, how="erase")
     assert (repaired.how, repaired.penalty) == ("erase", None)
     measured = "with another class's surroundings" if balance == "surroundings" else "worst group"
     assert repaired.before[measured] < 0.6
@@ -187,7 +187,7 @@ def test_one_of_several_labels_changes_its_row_alone():
     columns[:, 2] = data["label"]
     several = {**data, "label": columns}
     task = lrptrain.OneLabel(column=2)
-    repaired = lrptrain.repair(model, loader(several), max_samples=80, task=task, margin=0)
+    repaired = lrptrain.repair(model, loader(several), max_samples=80, task=task)
     assert torch.equal(repaired.weight[:2], model.head.weight[:2])
     assert repaired.weight[2, 0] > 10 * repaired.weight[2, 1].abs()
 
@@ -347,7 +347,7 @@ def test_the_last_batch_of_swaps_is_never_a_single_sample():
     data = images(33, 1.0)
     samples = [Sample(i, int(data["label"][i]), {name: data[name][i] for name in ("image", "mask")}) for i in range(33)]
     generator = torch.Generator().manual_seed(0)
-    swaps = Swaps(1, 16, 0, 0)
+    swaps = Swaps(1, 16, 0)
     batches = list(swapped_batches(samples, "surroundings", swaps, torch.device("cpu"), generator))
     assert sorted(np.concatenate([rows for rows, _, _ in batches]).tolist()) == list(range(33))
     for rows, donors, batch in batches:
@@ -369,7 +369,7 @@ class WithoutForward(pl.LightningModule):
 
 def test_the_module_that_was_repaired_takes_the_layer():
     module = WithoutForward()
-    repaired = lrptrain.repair(module, loader(images(40, 1.0)), margin=0, copies=1)
+    repaired = lrptrain.repair(module, loader(images(40, 1.0)), copies=1)
     repaired.apply(module)
     assert torch.equal(module.net.head.weight, repaired.weight)
 
@@ -390,7 +390,7 @@ def test_a_compiled_network_is_listened_to():
     with torch.no_grad():
         for samples in (4, 16):
             model(images(samples, 1.0)["image"])
-    assert lrptrain.repair(model, loader(images(40, 1.0)), margin=0, copies=1).after["as they are"] == 1.0
+    assert lrptrain.repair(model, loader(images(40, 1.0)), copies=1).after["as they are"] == 1.0
 
 
 class Module(pl.LightningModule):
@@ -425,7 +425,7 @@ def test_a_checkpoint_is_repaired(tmp_path, capsys):
     trainer.save_checkpoint(tmp_path / "model.ckpt")
     path = f"{Module.__module__}"
     arguments = ["repair", str(tmp_path / "model.ckpt"), f"--module={path}.Module", f"--data={path}.val_loader"]
-    main([*arguments, f"--output={tmp_path / 'mended' / 'new.ckpt'}", "--margin=0", "--device=cpu", "--max-samples=80"])
+    main([*arguments, f"--output={tmp_path / 'mended' / 'new.ckpt'}", "--device=cpu", "--max-samples=80"])
     assert "100.0 %" in capsys.readouterr().out
     mended = Module.load_from_checkpoint(tmp_path / "mended" / "new.ckpt")
     data = images(40, 0.0, seed=1)

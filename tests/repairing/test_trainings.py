@@ -17,11 +17,11 @@ def test_accuracies_are_those_that_a_repair_begins_with():
             model.head.bias.zero_()
     with torch.no_grad():
         models["centre"].head.weight[-1] = torch.tensor([5.0, 0.0])
-    comparison = lrptrain.compare_models(models, loader(data), max_samples=200, margin=0)
+    comparison = lrptrain.compare_models(models, loader(data), max_samples=200)
     assert (comparison.samples, comparison.not_compared) == (200, {})
     for name, model in models.items():
         # The repair reads what the last layer is given, and computes the answers in numpy.
-        before = lrptrain.compare_repairs(model, loader(data), max_samples=200, margin=0)["erase, groups"].before
+        before = lrptrain.compare_repairs(model, loader(data), max_samples=200)["erase, groups"].before
         shared = comparison.accuracies[name].keys() & before.keys()
         assert shared == {"as they are", "worst class", "worst group"}
         assert {each: comparison.accuracies[name][each] for each in shared} == pytest.approx(
@@ -59,7 +59,7 @@ def test_the_worst_part_is_that_of_every_draw():
 
 def test_the_table_holds_what_was_measured_in_80_columns():
     models = {"plain": Module(), "mended": BothPlaces()}
-    comparison = lrptrain.compare_models(models, loader(images(80, 0.9)), margin=0)
+    comparison = lrptrain.compare_models(models, loader(images(80, 0.9)))
     lines = str(comparison).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[0] == "Accuracies of 2 models on the same 80 samples."
@@ -69,7 +69,7 @@ def test_the_table_holds_what_was_measured_in_80_columns():
     assert lines[-3] == "In points above 'plain', with 95 % intervals over samples:"
     told = [f"{100 * low:+.0f} to {100 * high:+.0f}" for low, high in comparison.above_first["mended"].values()]
     assert " ".join(lines[-1].split()) == " ".join(["mended", *told])
-    alone = lrptrain.compare_models({"plain": models["plain"]}, loader(images(80, 0.9)), margin=0)
+    alone = lrptrain.compare_models({"plain": models["plain"]}, loader(images(80, 0.9)))
     assert "In points" not in str(alone)
     assert models["plain"].training
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED, TokenAnnotation
 from lrptrain.guidance.evidence import at_tokens
-from lrptrain.guidance.swaps import SWAPS, Swap, Swapped
+from lrptrain.guidance.swap import Swap, Swapped
 from lrptrain.relevance import Relevance
 from lrptrain.relevance.default import GUIDANCE_METHODS, check_method, first_that_serves
 from lrptrain.relevance.interception import InterceptedForward
@@ -79,10 +79,8 @@ class GuidedBatch:
         label: The class indices of all samples; None is allowed unless a map explains the label.
         rows: The indices of the guided samples.
         maps: Which relevance maps to compute.
-        margin: Pixels (or tokens) around the evidence that swaps keep; None for 0.
         generator: The random numbers of the swaps.
-        swap_annotation: The annotation that swaps go by, as `swap_evidence` makes it; None for `annotation`.
-        swap: What is swapped, and how.
+        swap: What is swapped.
     """
 
     forward: InterceptedForward
@@ -90,10 +88,8 @@ class GuidedBatch:
     label: Int[Tensor, " batch"] | None
     rows: Int[Tensor, " rows"]
     maps: MapSettings = field(default_factory=MapSettings)
-    margin: int | None = None
     generator: torch.Generator | None = None
-    swap_annotation: Shaped[Tensor, " batch *area"] | None = None
-    swap: Swap = SWAPS["outside"]
+    swap: Swap = field(default_factory=Swap)
 
     @cached_property
     def recording(self) -> Recording:
@@ -134,10 +130,7 @@ class GuidedBatch:
 
     def swapped(self) -> Swapped:
         """Swap what lies outside the evidence, or what else was asked for, with other samples of the batch."""
-        annotation = self.annotation if self.swap_annotation is None else self.swap_annotation
-        return self.swap(
-            self.forward.explained, annotation, self.margin, self.generator, arguments=self.forward.arguments
-        )
+        return self.swap(self.forward.explained, self.annotation, self.generator, arguments=self.forward.arguments)
 
     @property
     def _is_recorded(self) -> bool:

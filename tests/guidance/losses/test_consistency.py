@@ -2,7 +2,8 @@
 
 import torch
 
-from lrptrain.guidance import consistency, swap_outside
+from lrptrain.cues.surroundings import Surroundings
+from lrptrain.guidance import consistency
 from lrptrain.guidance.losses.consistency import divergences
 
 
@@ -35,7 +36,9 @@ def test_gradients_of_consistency_at_the_weights():
     """Both the images as they are and the swapped ones move the weights."""
     generator = torch.Generator().manual_seed(0)
     images, mask = torch.randn(3, 1, 3, 3, dtype=torch.float64, generator=generator), square(3, 7)[:, 2:5, 2:5]
-    swapped, annotated = swap_outside(images, mask, 0, generator)
+    batch = {"image": images, "mask": mask}
+    swapped = Surroundings().exchange(batch, {name: x.roll(1, 0) for name, x in batch.items()})["image"]
+    annotated = torch.ones(3, dtype=torch.bool)
     weight = torch.randn(9, 4, dtype=torch.float64, generator=generator, requires_grad=True)
 
     def loss(weight, other):

@@ -1,15 +1,11 @@
 """The swaps of an object's place and size beside what is counted by hand, and what they must leave alone."""
 
-import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from lrptrain.batch import Sample
-from lrptrain.intervention import InterventionConfig, Region, effects, strategy_of
 from lrptrain.cues.boxes import Box, bounding_box
 from lrptrain.cues.painting import inpainted
-from lrptrain.cues.placement import MOST_SCALE, as_large_as, at_place_of, evidence_boxes, swap_placement
+from lrptrain.cues.placement import MOST_SCALE, as_large_as, at_place_of, swap_placement
 
 SIZE = (24, 32)
 
@@ -109,68 +105,3 @@ def test_images_without_evidence_or_with_a_donor_without_stay_as_they_are():
     box = Box(4, 5, 8, 9)
     changed = swap_placement(images, evidence(box, None, None), evidence(None, box, None), at_place_of)
     assert torch.equal(changed, images)
-
-
-def test_evidence_is_read_from_masks_and_boxes_and_what_is_ignored_is_none():
-    mask = torch.zeros(SIZE, dtype=torch.uint8)
-    mask[3:7, 10:12] = 1
-    mask[0] = 255
-    image = torch.zeros(3, *SIZE)
-    samples = [
-        Sample(0, 0, {"image": image, "mask": mask}),
-        Sample(1, 0, {"image": image, "boxes": torch.tensor([[10.0, 3.0, 12.0, 7.0]])}),
-        Sample(2, 0, {"image": image, "mask": torch.zeros_like(mask)}),
-        Sample(3, 0, {"image": image}),
-    ]
-    box = Box(3, 10, 7, 12)
-    assert evidence_boxes(samples, (3, 4)) == [box, box, None, None]
-
-
-class ReadsTheObject(nn.Module):
-    """Class 0 if the middle of what is bright lies on the left, or if little is bright; for sure."""
-
-    def __init__(self, what):
-        super().__init__()
-        self.what = what
-
-    def forward(self, image):
-        bright = (image[:, 0] > 0.5).double()
-        columns = torch.arange(image.shape[-1], dtype=torch.float64)
-        middle = (bright.sum(1) * columns).sum(1) / bright.sum((1, 2))
-        score = middle - SIZE[1] / 2 if self.what == "location" else bright.sum((1, 2)) - 62
-        return torch.stack([-score, score], 1).sign() * 20
-
-
-@pytest.mark.parametrize("what", ["location", "size"])
-def test_what_a_model_reads_moves_its_answers_and_the_other_does_not(what):
-    samples = []
-    for i in range(24):
-        height = 10 if what == "size" and i % 2 else 6
-        left = 2 + (18 if what == "location" and i % 2 else 0) + i % 4
-        mask = evidence(Box(2 + i % 3, left, 2 + i % 3 + height, left + height))[0]
-        samples.append(
-            Sample(i, i % 2, {"image": mask.float().expand(3, -1, -1).clone(), "mask": mask.to(torch.uint8)})
-        )
-    model = ReadsTheObject(what)
-    images = torch.stack([sample.tensors["image"] for sample in samples])
-    probabilities = model(images).softmax(1).numpy()
-    assert probabilities.argmax(1).tolist() == [i % 2 for i in range(24)]
-    rows = np.arange(24)
-    results = {}
-    for kind in ("location", "size"):
-        change, control = effects(
-            model, samples, rows=rows, computed_rows=rows, region=Region(kind), probabilities=probabilities,
-            grid=(3, 4), config=InterventionConfig(strategy="inpaint"),
-        )  # fmt: skip
-        assert np.abs(control).max() < 1e-6
-        results[kind] = change
-    assert results.pop(what).min() > 0.99
-    (other,) = results.values()
-    assert np.abs(other).max() < 1e-6
-
-
-def test_a_property_of_the_object_is_swapped_whatever_is_done_to_places():
-    for kind in ("location", "size"):
-        assert strategy_of(Region(kind), (3, 4), InterventionConfig(strategy="fill")) == kind
-    assert not Region("location").is_place
-    assert Region("size").by_annotation

@@ -1,11 +1,8 @@
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from lrptrain.cues.painting import dilate, filled, inpainted, shifted
+from lrptrain.cues.painting import dilate, inpainted
 
 
 def region(*boxes, size=16):
@@ -20,26 +17,12 @@ def images():
     return torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-COLOUR = torch.tensor([0.2, 0.4, 1.5], dtype=torch.float64)
-
-
-def coloured(images, region):
-    return filled(images, region, COLOUR)
-
-
-@pytest.mark.parametrize("change", [coloured, inpainted])
-def test_only_the_region_changes(images, change):
+def test_only_the_region_changes(images):
     mask = region((0, 0, 4, 4), (5, 5, 9, 16))
-    changed = change(images, mask)
+    changed = inpainted(images, mask)
     outside = ~mask[:, None].expand_as(images)
     assert torch.equal(changed[outside], images[outside])
     assert not torch.isclose(changed[~outside], images[~outside]).any()
-
-
-def test_a_fill_is_one_colour(images):
-    changed = filled(images, region((0, 0, 4, 4), (0, 0, 16, 16)), COLOUR)
-    assert torch.equal(changed[0, :, 1, 2], COLOUR)
-    assert torch.equal(changed[1], COLOUR[:, None, None].expand(3, 16, 16))
 
 
 def test_a_smooth_image_is_continued():
@@ -64,7 +47,6 @@ def test_where_nothing_is_known_nothing_changes(images):
     assert torch.equal(inpainted(images, everything), images)
     nothing = ~everything
     assert torch.equal(inpainted(images, nothing), images)
-    assert torch.equal(filled(images, nothing, COLOUR), images)
 
 
 @pytest.mark.parametrize("size", [7, 16, 33])
@@ -77,16 +59,6 @@ def test_a_batch_is_its_images_one_by_one(size):
         assert torch.allclose(together[i], inpainted(images[i : i + 1], mask[i : i + 1])[0])
     low, high = images.amin((2, 3), keepdim=True), images.amax((2, 3), keepdim=True)
     assert bool(((together >= low - 1e-9) & (together <= high + 1e-9)).all())  # means of what is there
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 40), st.integers(0, 40))
-def test_shifting_keeps_the_shape(down, right):
-    mask = region((0, 0, 4, 4), (5, 5, 9, 16))
-    offset = torch.tensor([[down, right], [right, down]])
-    moved = shifted(mask, offset)
-    for i, (rows, columns) in enumerate(offset.tolist()):
-        assert np.array_equal(moved[i].numpy(), np.roll(mask[i].numpy(), (rows, columns), (0, 1)))
 
 
 def test_dilation_adds_a_margin():

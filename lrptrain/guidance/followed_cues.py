@@ -1,0 +1,139 @@
+"""Faults that the monitor of the same run finds: they are swapped from then on."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from lrptrain.cues import plan  # noqa: F401  all kinds of cues are known then
+from lrptrain.cues.cue import Cue
+from lrptrain.cues.followed import Known
+from lrptrain.cues.mark import Mark
+from lrptrain.cues.texts import Language
+
+PATIENCE = 3
+"""Evaluations. A model that has lost a shortcut may be at chance for one or two, before it learns what is harder."""
+
+
+class FollowedCues:
+    """What a monitor finds, from then on: but for what the model cannot do without.
+
+    A monitor can be wrong. So where the answers are no better than chance for `PATIENCE` evaluations, what came to be
+    swapped last is swapped no more.
+
+    Attributes:
+        cues: What is swapped.
+        dropped: What is swapped no more.
+    """
+
+    cues: tuple[Cue, ...]
+    dropped: tuple[Cue, ...]
+    _additions: list[list[Cue]]
+    _evaluations: int
+    _at_chance: int
+    _saved: Mapping[str, Any] | None
+
+    def __init__(self) -> None:
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Forget an earlier training."""
+        self.cues = self.dropped = ()
+        self._additions = []
+        self._evaluations = self._at_chance = 0
+        self._saved = None
+
+    def follow(self, known: Known) -> str:
+        """Take what a monitor knows by now into account, and return what is to be said of it; "" for nothing.
+
+        Args:
+            known: What it noted after its last evaluation.
+        """
+        if known.evaluations == self._evaluations:
+            return ""
+        self._evaluations = known.evaluations
+        self._at_chance = self._at_chance + 1 if known.is_at_chance else 0
+        if self._additions and self._at_chance >= PATIENCE:
+            self._at_chance = 0
+            last = self._additions.pop()
+            self.dropped = (*self.dropped, *last)
+            self.cues = tuple(cue for cue in self.cues if cue not in last)
+            return (
+                f"without {names_of(last)} the answers were no better than chance in {PATIENCE} evaluations: it may be "
+                "what the samples are about, and is swapped no more. If it is a shortcut, train anew with "
+                "swap=monitor.findings"
+            )
+        new = self._add(cue for cue in known.cues if not self._is_dropped(cue))
+        if not new:
+            return ""
+        self._additions.append(new)
+        self._at_chance = 0  # what came before says nothing of these
+        return f"from here on, samples swap what the monitor has found: {names_of(new)}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run continues, as plain values."""
+        if self._saved is not None:
+            return dict(self._saved)
+        return {"cues": [cue.to_dict() for cue in self.cues], "dropped": [cue.to_dict() for cue in self.dropped]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue a run, once `restore` is called."""
+        self._saved = state
+
+    def restore(self, language: Callable[[], Language]) -> None:
+        """Make the cues of a loaded state.
+
+        Args:
+            language: Returns how the texts of the run are made up, which no state holds.
+        """
+        if self._saved is None:
+            return
+        cues, dropped = (
+            tuple(_restored(values, language) for values in self._saved.get(name, ())) for name in ("cues", "dropped")
+        )
+        self._saved = None
+        self.dropped = dropped
+        if restored := self._add(cues):
+            self._additions = [restored]
+
+    def _add(self, cues: Iterable[Cue]) -> list[Cue]:
+        """Add what is not there yet, and return that: what was swapped once is swapped to the end.
+
+        A model that is no longer trained on swaps would take up again what it has just lost.
+        """
+        new: list[Cue] = []
+        for cue in cues:
+            if not any(_is_part(cue, whole) for whole in (*self.cues, *new)):
+                new.append(cue)
+        self.cues = (*self.cues, *new)
+        return new
+
+    def _is_dropped(self, cue: Cue) -> bool:
+        """Return whether a cue is one of those that were dropped; of marks each picture is another one."""
+        return any(_is_part(cue, each) or (isinstance(each, Mark) and isinstance(cue, Mark)) for each in self.dropped)
+
+
+def _is_part(cue: Cue, whole: Cue) -> bool:
+    return cue == whole or any(_is_part(cue, child) for child in whole.children())
+
+
+def names_of(cues: Iterable[Cue]) -> str:
+    """Return what people call some cues, in one line."""
+    return ", ".join(dict.fromkeys(cue.name for cue in cues))
+
+
+def _restored(values: Mapping[str, Any], language: Callable[[], Language]) -> Cue:
+    """Return the inverse of `Cue.to_dict`, after JSON has made lists of tuples."""
+    kinds = _kinds(Cue)  # type: ignore[type-abstract]
+    kind = next(each for each in kinds if getattr(each, "kind", None) == values["kind"])
+    known: dict[str, Any] = {name: _as_tuples(value) for name, value in values.items() if name != "kind"}
+    if any(each.name == "language" for each in fields(kind)):  # type: ignore[arg-type]
+        known["language"] = language()
+    return kind(**known)
+
+
+def _kinds(kind: type[Cue]) -> list[type[Cue]]:
+    return [each for below in kind.__subclasses__() for each in (below, *_kinds(below))]
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value

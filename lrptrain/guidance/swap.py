@@ -1,0 +1,245 @@
+"""The swap: the samples of a training batch take cues from each other.
+
+It is the exchange by which cues are tested: whatever a test names can be mended by what it names.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Int, Shaped
+from torch import Tensor
+
+from lrptrain.batch import IMAGES
+from lrptrain.batch.annotations import IGNORED
+from lrptrain.batch.call import ARGUMENT, TEXTS, rows_of
+from lrptrain.cues.cue import Cue
+from lrptrain.cues.donors import random_donors
+from lrptrain.cues.family import FAMILIES
+from lrptrain.cues.look import Look
+from lrptrain.cues.placement import Placement
+from lrptrain.cues.text_form import Padding, padding_of
+from lrptrain.cues.texts import Language, as_wide_as
+from lrptrain.guidance.followed_cues import FollowedCues, names_of
+from lrptrain.guidance.swap_names import FINDINGS, OF_IMAGES, OF_TEXTS, OUTSIDE, is_of_texts
+
+LABELS = ("label", "labels")
+
+
+class Swapped(NamedTuple):
+    """What a swap makes of a batch.
+
+    Attributes:
+        explained: The input of all samples; of texts perhaps with more tokens than before.
+        rows: The samples that were swapped; the others are as before.
+        annotation: The annotation of all samples, which moves with the tokens of texts.
+        arguments: The other arguments of the model that change with it, by name, such as an `attention_mask`.
+    """
+
+    explained: Tensor
+    rows: Bool[Tensor, " batch"]
+    annotation: Shaped[Tensor, " batch *area"]
+    arguments: Mapping[str, Tensor] = MappingProxyType({})
+
+    def arguments_of(self, rows: Int[Tensor, " rows"]) -> dict[str, Tensor]:
+        """Return those of some samples."""
+        return {name: values[rows.to(values.device)] for name, values in self.arguments.items()}
+
+
+class Swap:
+    """The exchange of cues between the samples of a batch.
+
+    Args:
+        several: Names, as in `lrptrain.guidance.swap_names`, and cues.
+
+    Attributes:
+        followed: What the monitor of the same run finds; None where that is not asked for.
+        language: How texts are made up, for names; set before the first batch of texts.
+    """
+
+    def __init__(self, several: Sequence[str | Cue] = (OUTSIDE,)) -> None:
+        self._asked = tuple(each for each in several if each != FINDINGS)
+        self.followed = FollowedCues() if FINDINGS in several else None
+        self.language: Language | None = None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is that of a user who names nothing."""
+        return self.followed is None and self._asked == (OUTSIDE,)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to swap, as before a monitor's first finding."""
+        return not self._every
+
+    @property
+    def needs_annotation(self) -> bool:
+        """Whether it goes by where the evidence is."""
+        return any(each == OUTSIDE if isinstance(each, str) else each.needs_annotation for each in self._every)
+
+    @property
+    def moves_evidence(self) -> bool:
+        """Whether annotations of images do not fit the swapped ones."""
+        return any(isinstance(each, Placement) for each in self._every)
+
+    @property
+    def title(self) -> str:
+        """What is swapped, in words."""
+        names = [repr(each) if isinstance(each, str) else names_of([each]) for each in self._asked]
+        return ", ".join(dict.fromkeys([*names, *([FINDINGS] if self.followed else [])]))
+
+    @property
+    def _every(self) -> tuple[str | Cue, ...]:
+        return (*self._asked, *(self.followed.cues if self.followed else ()))
+
+    def check_medium(self, batch: Mapping[str, Any]) -> None:
+        """Reject a batch of images for cues of texts, and the other way round.
+
+        Raises:
+            ValueError: With what they are of.
+        """
+        has_texts = "input_ids" in batch and not any(name in batch for name in IMAGES)
+        for each in self._every:
+            if is_of_texts(each) not in (None, has_texts):
+                name = f"swap={each!r}" if isinstance(each, str) else each.name
+                raise ValueError(
+                    f"{name} is one of {'images' if has_texts else 'texts'}, and the batch has {sorted(batch)}"
+                )
+
+    def cues(self, of_texts: bool) -> list[Cue]:
+        """Return the cues, looks first: a place comes as it was, and with it no look of the sample's own.
+
+        Args:
+            of_texts: Whether names mean cues of texts, and not of images.
+
+        Raises:
+            ValueError: If words are named, and nothing names the tokens.
+        """
+        language = self.language or Language(_numbers, is_named=False)
+        unnamed = [each for each in self._every if isinstance(each, str) and each in FAMILIES]
+        if unnamed and not language.is_named:
+            raise ValueError(f"swap={unnamed[0]!r} reads the texts: pass tokenizer=, that of the model")
+        cues = [
+            each if isinstance(each, Cue) else OF_TEXTS[each](language) if of_texts else OF_IMAGES[each]()
+            for each in self._every
+        ]
+        return sorted(cues, key=lambda cue: not isinstance(cue, Look))
+
+    def __call__(
+        self,
+        explained: Tensor,
+        annotation: Shaped[Tensor, " batch *area"],
+        generator: torch.Generator | None = None,
+        arguments: Mapping[str, Any] = MappingProxyType({}),
+        chosen: Bool[Tensor, " batch"] | None = None,
+    ) -> Swapped:
+        """Give every sample each cue of a random donor of its own.
+
+        Args:
+            explained: What the step gives the model: images or token ids.
+            annotation: 1 evidence, 0 not, 255 ignored; a sample that is all 255 takes no part.
+            generator: The random numbers.
+            arguments: All arguments that the step gives the model, by name.
+            chosen: The samples that may change; None for all. All give.
+
+        Raises:
+            ValueError: If the step cannot be swapped, with what to change.
+        """
+        annotation = annotation.to(explained.device)
+        usable = (annotation != IGNORED).flatten(1).any(1)
+        # Of a sample without any evidence all lies outside: nothing of it would be left.
+        marked = (annotation == 1).flatten(1).any(1)
+        of_texts = annotation.ndim == 2
+        batch = _texts(explained, annotation, arguments) if of_texts else _images(explained, annotation)
+        cues = self.cues(of_texts)
+        padding = padding_of(batch, self._padding(cues)) if of_texts else None
+        rows, changed = torch.zeros_like(usable), dict(batch)
+        for cue in cues:
+            takes = (marked if cue.needs_annotation else usable) & (usable.sum() > 1)
+            donors = random_donors(usable, generator)
+            donors = torch.where(takes, donors, torch.arange(len(donors), device=donors.device))
+            given = rows_of(batch, donors)
+            changed = cue.exchange(changed, as_wide_as(changed, given, padding))
+            rows |= takes
+        if chosen is not None:
+            rows &= chosen.to(rows.device)
+        before = as_wide_as(changed, batch, padding)
+        after = {name: _where(rows, values, before[name]) for name, values in changed.items()}
+        if not of_texts:
+            return Swapped(after["image"], rows, annotation)
+        moved = after.pop("rationale")
+        ids = after.pop("input_ids")
+        return Swapped(ids, rows, moved, {name.removeprefix(ARGUMENT): x for name, x in after.items()})
+
+    def _padding(self, cues: Sequence[Cue]) -> Padding:
+        """Return what fills up texts of which all are equally long."""
+        languages = [self.language, *(getattr(cue, "language", None) for cue in cues)]
+        return next((each.form.padding for each in languages if each is not None), Padding())
+
+
+def _numbers(ids: list[int]) -> list[str]:
+    """Return tokens that nobody names by their ids, each a word."""
+    return [f" {number}" for number in ids]
+
+
+def _images(explained: Tensor, mask: Shaped[Tensor, "batch height width"]) -> dict[str, Any]:
+    """Return the images of a step as a batch.
+
+    Raises:
+        ValueError: If they are no images of the mask's size.
+    """
+    if explained.ndim != 4 or not explained.is_floating_point():
+        raise ValueError(
+            "a swap takes images [batch, channels, height, width], and the model is given "
+            f"{tuple(explained.shape)} of {explained.dtype}"
+        )
+    if mask.shape != (len(explained), *explained.shape[2:]):
+        raise ValueError(
+            f"mask {tuple(mask.shape)} must be [batch, height, width] of the images, which are {tuple(explained.shape)}"
+        )
+    return {"image": explained, "mask": mask}
+
+
+def _texts(
+    explained: Tensor, annotation: Shaped[Tensor, "batch tokens"], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the texts of a step as a batch: what the model is given for each token, and the annotation.
+
+    Raises:
+        ValueError: If they are no token ids with an attention mask, which is what becomes longer or shorter, or if
+            anything else goes by their number.
+    """
+    mask = arguments.get("attention_mask")
+    if explained.shape != annotation.shape or explained.is_floating_point() or not isinstance(mask, Tensor):
+        raise ValueError(
+            "a swap rewrites texts by their token ids: the step has to give the model input_ids and an attention_mask "
+            f"{tuple(annotation.shape)}, not {tuple(explained.shape)} of {explained.dtype}"
+        )
+    others = {
+        name: x
+        for name, x in arguments.items()
+        if isinstance(x, Tensor) and x is not explained and name not in LABELS and x.ndim
+    }
+    of_tokens = {name: x for name, x in others.items() if x.shape[:2] == explained.shape}
+    lengths = (mask != 0).flatten(1).sum(1)
+    fixed = [
+        name
+        for name, x in others.items()
+        if name not in of_tokens
+        and (x.shape[1:2] == explained.shape[1:] or (x.shape == lengths.shape and torch.equal(x, lengths.to(x))))
+    ]
+    if fixed or "attention_mask" not in of_tokens:
+        raise ValueError(
+            f"a swap moves the tokens of texts, and {', '.join(fixed) or 'attention_mask'} goes by their places: leave "
+            "it out, or give it as [batch, tokens]"
+        )
+    return {
+        "input_ids": explained,
+        **{name if name in TEXTS else f"{ARGUMENT}{name}": x for name, x in of_tokens.items()},
+        "rationale": annotation,
+    }
+
+
+def _where(rows: Bool[Tensor, " batch"], values: Tensor, otherwise: Tensor) -> Tensor:
+    return torch.where(rows.view(-1, *[1] * (values.ndim - 1)), values, otherwise)

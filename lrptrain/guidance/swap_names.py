@@ -1,0 +1,157 @@
+"""What users say that is swapped: names, cues, and findings that hold cues."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from lrptrain.cues.another_input import AnotherInput
+from lrptrain.cues.colour import Colour
+from lrptrain.cues.cue import Cue
+from lrptrain.cues.family import FAMILIES, Family
+from lrptrain.cues.length import Length
+from lrptrain.cues.light import Light
+from lrptrain.cues.places import places
+from lrptrain.cues.segment import AllWords
+from lrptrain.cues.spectrum import Spectrum
+from lrptrain.cues.surroundings import Surroundings
+from lrptrain.cues.texts import Language
+
+OUTSIDE = "outside"
+FINDINGS = "findings"
+"""What users call the faults that the monitor of the same run finds."""
+OF_IMAGES: Mapping[str, Callable[[], Cue]] = {
+    OUTSIDE: Surroundings,
+    **{look.kind: partial(look.of, "image", "open") for look in (Colour, Spectrum, Light)},
+    "border": lambda: places("open")[0],
+}
+OF_TEXTS: Mapping[str, Callable[[Language], Cue]] = {
+    OUTSIDE: lambda language: AllWords("everything outside the annotation", "fault", language, "outside"),
+    "length": lambda language: Length("the length of the text", "open", language),
+    **{each: partial(Family.of, each, "open") for each in FAMILIES},
+}
+NAMES = tuple(dict.fromkeys((*OF_IMAGES, *OF_TEXTS, FINDINGS)))
+_FORMER = {
+    "statistics": "'colour'",
+    "outside+statistics": "['outside', 'colour']",
+    "detail": "'spectrum'",
+    "shading": "'light'",
+    "edges": "'border'",
+    "markers": "'links, mentions, tags and dates'",
+    "case": "'capitalised words'",
+}
+"""Names of earlier versions, and what takes their place."""
+
+
+class HoldsCue(Protocol):
+    """What an inspection or a monitor says of a cue."""
+
+    @property
+    def cue(self) -> Cue | None:
+        """The cue; None where it was read from a record."""
+        ...
+
+    @property
+    def verdict(self) -> str:
+        """Whether the model relies on it."""
+        ...
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether it is a fault."""
+        ...
+
+
+SwapOption = str | Cue | HoldsCue | Sequence[str | Cue | HoldsCue]
+
+
+class Asked(NamedTuple):
+    """What is swapped.
+
+    Attributes:
+        several: Names and cues.
+        warning: What the user has to know of it; "" for nothing.
+    """
+
+    several: list[str | Cue]
+    warning: str = ""
+
+
+def asked_for(swap: SwapOption) -> Asked:
+    """Return what a user names; of findings, those that are faults, or a single one.
+
+    Raises:
+        ValueError: If nothing is left, or a name or another object is unknown, with what to write.
+    """
+    given: list[Any] = list(swap) if isinstance(swap, Iterable) and not isinstance(swap, str) else [swap]
+    if not given:
+        raise ValueError("swap=[] names nothing: where no fault is found, there is nothing to swap")
+    several: list[str | Cue] = []
+    findings: list[Any] = []
+    for each in given:
+        if isinstance(each, str):
+            several.append(_known(each))
+        elif isinstance(each, Cue):
+            several.append(each)
+        elif all(hasattr(each, name) for name in ("cue", "verdict", "is_fault")):
+            findings.append(each)
+        else:
+            raise ValueError(
+                f"swap takes names ({', '.join(NAMES)}), cues and findings such as report.faults, not "
+                f"{type(each).__name__}"
+            )
+    chosen, warning = _chosen(findings) if findings else ([], "")
+    several += chosen
+    _check(several)
+    return Asked(several, warning)
+
+
+def _known(name: str) -> str:
+    if name in _FORMER:
+        raise ValueError(f"swap={name!r} is now swap={_FORMER[name]}")
+    if name not in NAMES:
+        raise ValueError(f"unknown swap {name!r}; known are {', '.join(NAMES)}")
+    return name
+
+
+def _chosen(findings: Sequence[Any]) -> tuple[list[Cue], str]:
+    """Return the cues of findings that are swapped, and a warning."""
+    relied = [each for each in findings if each.verdict == "relies"]
+    if not relied:
+        raise ValueError(
+            f"the model relies on none of these {len(findings)} findings: to swap one nevertheless, pass its cue, "
+            "swap=findings[0].cue"
+        )
+    faults = [each for each in relied if each.is_fault]
+    if not faults and len(findings) > 1:
+        raise ValueError(
+            f"none of these {len(findings)} findings is a fault: pass one that you know to be one, "
+            "swap=[findings[0]], or the cues of several, swap=[findings[0].cue, findings[1].cue]"
+        )
+    chosen = faults or relied
+    if any(each.cue is None for each in chosen):
+        raise ValueError(
+            "findings read from a record hold no cue: take them from an inspection, "
+            "swap=lrptrain.inspect(model, data).faults"
+        )
+    cues = [each.cue for each in chosen]
+    if faults:
+        return cues, ""
+    return cues, f"swap= takes away {cues[0].name}: if it is evidence, the model cannot learn by it any more"
+
+
+def _check(several: Sequence[str | Cue]) -> None:
+    """Reject what cannot be swapped at all, or not together."""
+    if any(isinstance(each, AnotherInput) for each in several):
+        raise ValueError("another input of the model is no swap of the explained one: leave the cue out of swap=")
+    kinds = {is_of_texts(each) for each in several} - {None}
+    if len(kinds) > 1:
+        raise ValueError("swap= names cues of images and of texts: train on those of one kind")
+
+
+def is_of_texts(each: str | Cue) -> bool | None:
+    """Return whether a name or cue is one of texts; None if it may be of either."""
+    if isinstance(each, Cue):
+        return hasattr(each, "language")
+    if each == FINDINGS or (each in OF_IMAGES and each in OF_TEXTS):
+        return None
+    return each in OF_TEXTS
