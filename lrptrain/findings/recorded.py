@@ -23,6 +23,7 @@ def unreadable_part(values: Any) -> str:
             return f"a finding in the unknown state {_short(values['state'])}"
     try:
         finding = Finding.from_dict(values)
+        str(finding)  # what has no sentences cannot be shown either
         low, high = finding.interval
         is_told = not finding.relies or -1 <= low <= finding.effect <= high <= 1
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:

@@ -69,8 +69,8 @@ def log_media_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
     Logged, as far as the record has them:
         `relevance/overlays/<sample_id>`: The picture over its caption, as an image with a step.
         `relevance/highlights/<evaluation>.html`: The texts as a page.
-        `relevance/proofs/<kind>`, `relevance/proofs/<evaluation>.html`: What interventions did to samples of confirmed
-            findings, as images with a step, and to texts.
+        `relevance/proofs/<kind>`, `relevance/proofs/<evaluation>.html`: Samples with the cues of others: images
+            with a step, and texts.
         `relevance/findings/<evaluation>.md`: The findings that are new.
         `relevance/samples.json`, `relevance/findings_table.json`, `relevance/scores_table.json`: Tables of the last
             evaluation, which MLflow's page compares between runs.
