@@ -46,7 +46,11 @@ def translated(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     tested = values.get("intervention") or {}
     scope = str(values.get("scope", "overall"))
-    place = str(values.get("where") or values.get("title") or values["kind"].replace("_", " "))
+    kind = values["kind"].removeprefix("reliance_on_").replace("_", " ")
+    place = str(values.get("where") or kind)
+    # e.g. "top left (1 of 16 patches)"
+    if kind.startswith("focus ") and not place.startswith(("a ", "an ", "the ")):
+        place = f"what lies {place.removeprefix('focus ')}"
     # A severity above 0 was only ever that of a fault; of the others, records say since when a person had to judge.
     is_fault = bool(values.get("severity")) or bool(values.get("is_fault", True))
     states = values.get("states") or [values["state"]]

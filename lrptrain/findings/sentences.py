@@ -71,7 +71,7 @@ def listed(names: Sequence[str]) -> str:
 
 def points(share: float) -> str:
     """Return a share in whole percentage points."""
-    return f"{100 * share + 0.0:.0f}"
+    return f"{round(100 * share):d}"
 
 
 def percent(share: float) -> str:

@@ -6,7 +6,19 @@ from typing import Any
 
 from lrptrain.findings import Finding
 
-_FIELDS = ("verdict", "role", "kind", "name", "effect", "samples", "within", "share", "relevance", "area", "first_epoch")
+_FIELDS = (
+    "verdict",
+    "role",
+    "kind",
+    "name",
+    "effect",
+    "samples",
+    "within",
+    "share",
+    "relevance",
+    "area",
+    "first_epoch",
+)
 _COLUMNS = (*_FIELDS[:5], "low", "high", *_FIELDS[5:], "worst_samples")
 
 

@@ -37,7 +37,7 @@ function noFinding(run, all, epoch) {
 function findingCard(run, finding) {
   const standing = standingOf(finding);
   const style = BADGES[standing] ?? "";
-  const { share, told_by: toldBy, excerpt, remedy } = finding.sentences || {};
+  const { share, told_by: toldBy, remedy } = finding.sentences || {};
   const head = h("header", {}, h("span", { className: `badge ${style}` }, term({ fault: "shortcut", open: "reads" }[standing] ?? standing)), h("strong", {}, verdictText(finding)));
   const ids = [...(finding.worst_samples || [])].slice(0, 5).map(String);
   // The slots are filled when the samples have arrived; see showWorst.
@@ -46,7 +46,7 @@ function findingCard(run, finding) {
   const worst = ids.length ? h("section", { className: "where" }, h("h2", { className: "small" }, "Samples with the largest effects, and where the relevance lies"), h("div", { className: "worst" }, slots)) : "";
   const card = h("article", { className: `finding ${style}` }, head,
     h("div", { className: "evidence" }, effectFact(finding), relevanceFact(finding), classFact(finding), historyFact(finding)),
-    [share, toldBy, excerpt, finding.note].filter(Boolean).map((line) => h("p", { className: "told" }, line)),
+    [share, toldBy, finding.note].filter(Boolean).map((line) => h("p", { className: "told" }, line)),
     remedy ? h("p", { className: "next" }, h("b", {}, "Mend: "), `${remedy}.`) : "",
     h("div", { className: "shown" }, proofBlock(run, finding), worst));
   card.dataset.key = findingKey(finding);
@@ -76,7 +76,7 @@ function relevanceFact({ relevance, area }) {
 function classFact(finding) {
   const effects = Object.entries(finding.by_class || {}).filter(([, effect]) => isNumber(effect)).sort(([, one], [, other]) => other - one);
   if (!effects.length) return "";
-  const rows = effects.slice(0, MOST_CLASSES).map(([name, effect]) => [h("a", { href: addressOf({ ...NO_FILTER, view: "samples", predicted: name, target: "predicted" }) }, name),
+  const rows = effects.slice(0, MOST_CLASSES).flatMap(([name, effect]) => [h("a", { href: addressOf({ ...NO_FILTER, view: "samples", predicted: name, target: "predicted" }) }, name),
     effectBar(effect), h("span", {}, points(effect))]);
   return h("div", { className: "fact by-class" }, h("div", {}, "by answer", effects.length > MOST_CLASSES ? `, the largest of ${effects.length}` : ""), h("div", { className: "bars" }, rows));
 }

@@ -9,6 +9,7 @@ const COLUMNS = [
   { key: "focus", title: "on annotation", value: (run) => scalarValue("label/energy_pointing_game")(run) ?? scalarValue("predicted/energy_pointing_game")(run), text: percent },
   { key: "chance", title: "its area", value: scalarValue("chance"), text: percent },
   { key: "reliance", title: "reliance", value: scalarValue("reliance"), text: percent },
+  { key: "reads", title: "reads", value: scalarValue("reads"), text: percent },
   { key: "shortcuts", title: "shortcuts", value: findingsThat((finding) => standingOf(finding) === "fault") },
   { key: "doubts", title: "not sure", value: findingsThat((finding) => standingOf(finding) === "not sure" && finding.role === "fault") },
   { key: "method", title: "explained by", value: (run) => words(String(run.about.settings.method ?? "")) },
