@@ -83,8 +83,10 @@ def _effect(finding: "Finding") -> str:
     if math.isnan(finding.effect):
         return finding.note
     low, high = finding.interval
-    size = f"Effect {points(finding.effect)} points ({points(low)} to {points(high)})"
-    sentence = f"{size}, of {counted(finding.samples, finding.medium or 'sample')}."
+    interval = "" if math.isnan(low + high) else f" ({points(low)} to {points(high)})"
+    sentence = (
+        f"Effect {points(finding.effect)} points{interval}, of {counted(finding.samples, finding.medium or 'sample')}."
+    )
     # With three answers and more, one may be told by it, and the others not.
     most = max(finding.by_class, key=lambda name: finding.by_class[name], default=None)
     if most is not None and finding.by_class[most] > 2 * max(finding.effect, 0):

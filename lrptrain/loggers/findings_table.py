@@ -6,20 +6,21 @@ from typing import Any
 
 from lrptrain.findings import Finding
 
-_FIELDS = (
+_COLUMNS = (
     "verdict",
     "role",
     "kind",
     "name",
     "effect",
+    "low",
+    "high",
     "samples",
     "within",
     "share",
     "relevance",
     "area",
-    "first_epoch",
 )
-_COLUMNS = (*_FIELDS[:5], "low", "high", *_FIELDS[5:], "worst_samples")
+_COLUMNS += ("first_epoch", "worst_samples")
 
 
 def findings_table(findings: Sequence[Finding]) -> dict[str, list[Any]]:
@@ -44,8 +45,8 @@ def findings_markdown(findings: Sequence[Finding]) -> str:
 def _row(finding: Finding) -> dict[str, Any]:
     low, high = finding.interval
     worst = ", ".join(map(str, finding.worst_samples))
-    values = {name: getattr(finding, name) for name in _FIELDS}
-    values |= {"low": low, "high": high, "worst_samples": worst, "text": str(finding)}
+    derived = {"low": low, "high": high, "worst_samples": worst, "text": str(finding)}
+    values = derived | {name: getattr(finding, name) for name in _COLUMNS if name not in derived}
     return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in values.items()}
 
 

@@ -95,7 +95,7 @@ def log_media_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
     if proofs_page(record.findings):
         client.log_text(run.run_id, proofs_page(record.findings), f"{_path(record.prefix)}/proofs/{evaluation}.html")
     if record.new_findings:
-        items = "\n".join(f"- {str(finding)}" for finding in record.new_findings)
+        items = "\n".join(f"- {finding!s}" for finding in record.new_findings)
         client.log_text(run.run_id, items, f"{_path(record.prefix)}/findings/{evaluation}.md")
     for name, columns in record_tables(record).items():
         _log_table(run, f"{_path(record.prefix)}/{name}.json", columns)

@@ -42,7 +42,7 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
         if words_of(finding):
             experiment.add_text(f"{record.prefix}/proofs/{finding.kind}", words_of(finding), global_step=record.step)
     if record.new_findings:
-        items = "\n".join(f"- {str(finding)}" for finding in record.new_findings)
+        items = "\n".join(f"- {finding!s}" for finding in record.new_findings)
         experiment.add_text(f"{record.prefix}/findings", items, global_step=record.step)
     if record.findings or record.samples:
         experiment.add_text(
