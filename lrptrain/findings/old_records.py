@@ -11,8 +11,10 @@ VERDICT_OF = {
 }
 
 _SCALARS = {"severity": "reliance", "findings_confirmed": "findings", "findings/confirmed": "findings"}
-_GONE = ("reliance", "reliance_control", "reliance/control", "statistics_reliance", "statistics_reliance_control")
-_GONE += ("findings", "effect_ratio")
+_GONE = (
+    "reliance", "reliance_control", "reliance/control", "statistics_reliance", "statistics_reliance_control",
+    "findings", "effect_ratio",
+)  # fmt: skip
 
 
 def translated_scalars(scalars: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,20 +7,9 @@ from typing import Any
 from lrptrain.findings import Finding
 
 _COLUMNS = (
-    "verdict",
-    "role",
-    "kind",
-    "name",
-    "effect",
-    "low",
-    "high",
-    "samples",
-    "within",
-    "share",
-    "relevance",
-    "area",
-)
-_COLUMNS += ("first_epoch", "worst_samples")
+    "verdict", "role", "kind", "name", "effect", "low", "high", "samples", "within", "share", "relevance", "area",
+    "first_epoch", "worst_samples",
+)  # fmt: skip
 
 
 def findings_table(findings: Sequence[Finding]) -> dict[str, list[Any]]:
