@@ -24,8 +24,8 @@ from experiments.real_models import cell
 from experiments.real_models.samples import BREEDS, MARKED, Pets, pets
 from experiments.records import append
 from experiments.table import markdown, write_between
-from lrptrain.dashboard.intervals import bootstrap_interval
 from lrptrain.cues.painting import dilate
+from lrptrain.dashboard.intervals import bootstrap_interval
 from lrptrain.intervention.swap import default_margin, donors_by_prediction, outside_evidence, swap_pixels
 from lrptrain.models import ImageClassifier
 

@@ -9,9 +9,7 @@ RESAMPLES = 2000
 _VALUES_AT_ONCE = 2_000_000
 
 
-def bootstrap_interval(
-    values: Float[np.ndarray, " n"], confidence: float, seed: int = 0
-) -> tuple[float, float | None, float | None]:
+def bootstrap_interval(values: Float[np.ndarray, " n"], confidence: float, seed: int = 0) -> tuple[float, float, float]:
     """Return the mean of finite values with its bias-corrected and accelerated bootstrap interval (Efron 1987).
 
     Args:
@@ -20,11 +18,11 @@ def bootstrap_interval(
         seed: The seed of the resampling.
 
     Returns:
-        `(mean, low, high)`; without an interval for a single value, and without a width where all are the same.
+        `(mean, low, high)`; of a single value low and high are nan, of values that are all the same the mean.
     """
     mean, spread = float(values.mean()), float(np.ptp(values))
     if len(values) < 2:
-        return mean, None, None
+        return mean, np.nan, np.nan
     if spread <= 1e-9 * np.abs(values).max():
         return mean, mean, mean
     stats = require("scipy.stats", "monitor")

@@ -217,4 +217,5 @@ def _estimate(
     # A bootstrap of values that are all 1 has no width: a share needs an interval of its own kind.
     if column == ACCURACY:
         return wilson_interval(int(values.sum()), len(values), confidence)
-    return bootstrap_interval(values, confidence)
+    mean, low, high = bootstrap_interval(values, confidence)
+    return (mean, None, None) if np.isnan(low) else (mean, low, high)

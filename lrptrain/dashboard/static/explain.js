@@ -3,7 +3,6 @@
 
 const MEANINGS = {
   relevance: "How much a patch or a word speaks for a class, by the map of the method. Shares count what speaks for it.",
-  annotation: "What people marked as the evidence: a mask, boxes, or the words that are the reason.",
   area: "The share of the image (or of the words) that the annotation or the place takes: as much of the relevance would lie there if it were spread evenly.",
   effect: "A sample takes the cue from a sample of another answer, and from one of the same answer. The effect is how much lower the answer's probability is with the first.",
   points: "Percentage points of the answer's probability: from 90 % to 30 % are 60 points.",
@@ -13,7 +12,6 @@ const MEANINGS = {
   "not sure": "The effect may or may not be large enough to matter. More samples decide (max_samples).",
   "does not rely": "The effect is too small to matter. Another cue may still tell the same.",
   interval: "With this confidence, the mean over all samples like these lies within.",
-  "on it": "The share of the relevance that lies on the annotation.",
   iou: "Intersection over union of a mask with the true one, averaged over the classes that either has: 100 % if they are the same, 0 if they do not touch.",
 };
 
