@@ -13,8 +13,6 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from lrptrain.findings import holm
-
 RESAMPLES = 2000
 Key = TypeVar("Key", bound=Hashable)
 Statistic = Callable[[Float[np.ndarray, "resamples parts"]], Float[np.ndarray, " resamples"]]
@@ -95,6 +93,25 @@ def estimate(
         return Estimate(mean, 0.0, float(mean == 0))
     half = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error
     return Estimate(mean, half, float(2 * stats.t.sf(abs(mean) / error, freedom)))
+
+
+def holm(p_values: ArrayLike) -> Float[np.ndarray, " m"]:
+    """Correct p-values for their number by the step-down method of Holm (1979), whatever their dependence.
+
+    Args:
+        p_values: The `m` p-values of one family of tests, in [0, 1], without nan.
+
+    Returns:
+        The corrected p-values in [0, 1], in the order given.
+    """
+    p_values = np.asarray(p_values, dtype=float)
+    order = np.argsort(p_values)
+    # e.g. [0.01, 0.04, 0.03]: in ascending order times 3, 2 and 1, [0.03, 0.06, 0.04]; no corrected value may be below
+    # one before it, [0.03, 0.06, 0.06]; and back in the order given, [0.03, 0.06, 0.06].
+    remaining = np.arange(len(p_values), 0, -1)
+    corrected = np.empty_like(p_values)
+    corrected[order] = np.maximum.accumulate(np.minimum(remaining * p_values[order], 1.0))
+    return corrected
 
 
 def starred(estimates: Mapping[Key, Estimate], level: float = 0.05) -> set[Key]:

@@ -11,28 +11,41 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lrptrain.findings import Evidence, Finding, Scope
+from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, Highlight, Picture
 
 
 def finding(**changes: Any) -> Finding:
-    """A finding on class dog, changed."""
+    """A fault that the model relies on, changed."""
     base = Finding(
-        kind="focus_outside_annotation",
-        title="The relevance lies outside the annotation",
-        scope=Scope("class", "dog"),
-        target="label",
-        relevance=Evidence(0.12, (0.09, 0.15), 0.31, 0.001, 24),
-        confidence=0.95,
-        bound=0.5,
-        worst_samples=(17, 4),
-        epoch=0,
+        name="the top left corner",
+        kind="place",
+        role="fault",
+        verdict="relies",
+        effect=0.4,
+        interval=(0.3, 0.5),
+        samples=24,
         step=7,
-        first_epoch=0,
+        history=(0.4,),
+        verdicts=("relies",),
+        epochs=(0,),
+        within="everything outside the annotation",
+        share=0.8,
+        relevance=0.5,
+        area=0.0625,
+        worst_samples=(17, 4),
+        medium="image",
     )
     return replace(base, **changes)
 
 
+OPEN = finding(name="the colours of the image", kind="colour", role="open", within="", share=None, relevance=None)
+EVIDENCE = finding(name="the annotated object", kind="surroundings", role="evidence")
+NOT_SURE = finding(name="the border", verdict="not sure", effect=0.1, interval=(0.0, 0.2), verdicts=("not sure",))
+ENDED = finding(
+    name="the light of the image", kind="light", verdict="does not rely", effect=0.0, interval=(-0.01, 0.01), epoch=3,
+    history=(0.4, 0.3, 0.1, 0.0), verdicts=("relies", "relies", "not sure", "does not rely"), epochs=(0, 1, 2, 3),
+)  # fmt: skip
 RECORDED = finding(worst_samples=(17, "a/b"), epoch=3, step=31, first_epoch=2)
 
 

@@ -184,13 +184,14 @@ def write_run(folder: Path, lines: int = 2, **changes: Any) -> Path:
     from lrptrain.loggers import EpochRecord, write_record
 
     for epoch in range(lines):
-        scalars = {"relevance/samples": 128.0, "relevance/effect_ratio": 0.0, "relevance/severity": 0.0}
+        scalars = {"relevance/samples": 128.0, "relevance/reliance": 0.0}
+        power = {"tells": True, "text": "It does not rely on these alone: the light of the image."}
         samples: dict[str, list[Any]] = {
             "sample_id": ["a", "b"],
             "label": ["x", "y"],
             "map_label": [[0.1] * 4, [0.2] * 4],
         }
-        write_record(folder, EpochRecord(epoch=epoch, step=10 * epoch, scalars=scalars, samples=samples))
+        write_record(folder, EpochRecord(epoch, 10 * epoch, scalars, samples, power=power))
     (folder / "run.json").write_text(json.dumps({"confidence": 0.95, "class_names": ["x", "y"]}), encoding="utf-8")
     if changes:
         *first, last = (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()

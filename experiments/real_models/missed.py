@@ -24,8 +24,8 @@ from experiments.real_models import cell
 from experiments.real_models.samples import BREEDS, MARKED, Pets, pets
 from experiments.records import append
 from experiments.table import markdown, write_between
-from lrptrain.findings.statistics import bootstrap_interval
 from lrptrain.cues.painting import dilate
+from lrptrain.dashboard.intervals import bootstrap_interval
 from lrptrain.intervention.swap import default_margin, donors_by_prediction, outside_evidence, swap_pixels
 from lrptrain.models import ImageClassifier
 
@@ -102,11 +102,11 @@ def swapped(
     falls, changes = (np.array(part) for part in zip(*others, strict=True))
     controls = np.array([fall(draw, True)[0] for draw in range(DRAWS)])
     differences = falls - controls
-    mean, low, high = bootstrap_interval(differences.mean(0), 0.95)
+    difference = bootstrap_interval(differences.mean(0), 0.95)
     return {
         "fall": float(falls.mean()),
         "control": float(controls.mean()),
-        "difference": [mean, low, high],
+        "difference": list(difference),
         "difference by draw": differences.mean(1).round(3).tolist(),
         "where the mark changes": float(falls[changes].mean()),
         "where it does not": float(falls[~changes].mean()),

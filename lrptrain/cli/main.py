@@ -43,6 +43,7 @@ No function is called as one of `lrptrain.__all__`: jsonargparse would look it u
 FLAGS = ("--open", "--compare")
 """Options that need no value."""
 RENAMED = {
+    "check": {"max_severity": "max_reliance"},
     "audit": {"folder": "output", "limit": "max_samples", "effort": "settings"},
     "compare": {"limit": "max_samples"},
     "demo": {"samples": "max_samples"},
@@ -202,7 +203,7 @@ def sentence_of(error: BaseException) -> str:
 def _spelled_out(options: Sequence[str]) -> list[str]:
     """Options as jsonargparse reads them: a flag has a value, too.
 
-    For example `["--open", "--max-severity=0.1"]` becomes `["--open=true", "--max_severity=0.1"]`.
+    For example `["--open", "--max-reliance=0.1"]` becomes `["--open=true", "--max_reliance=0.1"]`.
     """
     following = [*options[1:], "--"]  # the end counts as an option
     return [
@@ -212,7 +213,7 @@ def _spelled_out(options: Sequence[str]) -> list[str]:
 
 
 def _underscored(argument: str) -> str:
-    """`--max-severity=0.1` as `--max_severity=0.1`: options may be written either way."""
+    """`--max-reliance=0.1` as `--max_reliance=0.1`: options may be written either way."""
     name, equals, value = argument.partition("=")
     # A value may hold dashes, too: only the name before "=" is changed.
     return f"--{name[2:].replace('-', '_')}{equals}{value}" if name.startswith("--") else argument

@@ -263,25 +263,19 @@ class Search:
             self._judged[lost] = replace(self._judged[lost], named=False)
 
     def _explain(self) -> None:
-        """Leave out named cues of which others carry most: the colours of an image whose corner tells by its colour.
+        """Leave out named cues of which smaller ones carry most: the colours of an image whose corner tells by them.
 
-        One is exchanged and the other put back. Where either carries most of the other, the smaller one is named.
+        The larger one is exchanged, and the smaller one put back. Of two of the same extent it is either.
         """
         for first, second in combinations(self._strongest(), 2):
-            one, other = self._judged[first], self._judged[second]
-            if not (one.named and other.named):
-                continue
-            explains = [self._left(other, one) <= 1 - MOST, self._left(one, other) <= 1 - MOST]
-            if all(explains):
-                lost = max((first, second), key=lambda each: (self._extent(self._judged[each].cue), each == second))
-            elif any(explains):
-                lost = second if explains[0] else first
-            else:
-                continue
-            kept = first if lost == second else second
-            # A fault is never left out for what nobody has spoken of.
-            if self._judged[kept].is_fault or not self._judged[lost].is_fault:
-                self._judged[lost] = replace(self._judged[lost], named=False)
+            extents = [self._extent(self._judged[each].cue) for each in (first, second)]
+            pairs = [(second, first), (first, second)] if extents[0] <= extents[1] else [(first, second)]
+            for lost, kept in pairs if extents[0] == extents[1] else pairs[:1]:
+                one, other = self._judged[lost], self._judged[kept]
+                # A fault is never left out for what nobody has spoken of.
+                may_go = one.named and other.named and (other.is_fault or not one.is_fault)
+                if may_go and self._left(one, other) <= 1 - MOST:
+                    self._judged[lost] = replace(one, named=False)
 
     def _left(self, judged: Judged, other: Judged) -> float:
         """Return which share of its effect a cue has where another one is put back."""

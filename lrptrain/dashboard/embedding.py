@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from lrptrain.dashboard.clustering import MIN_CLUSTERED_SAMPLES, spectral_labels
 from lrptrain.dashboard.maps import about_sample, map_columns, packed
 from lrptrain.dashboard.samples import evaluations, stamped
 from lrptrain.extras import require
-from lrptrain.dashboard.clustering import MIN_CLUSTERED_SAMPLES, spectral_labels
 from lrptrain.loggers.tables import arrow_errors
 
 MOST_MAPS = 1000

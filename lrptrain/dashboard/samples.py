@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from lrptrain.dashboard.intervals import bootstrap_interval, wilson_interval
 from lrptrain.dashboard.runs import file_in
 from lrptrain.extras import require
-from lrptrain.findings.statistics import bootstrap_interval
 from lrptrain.loggers.inputs import input_path
 from lrptrain.loggers.local import CLASS_MAPS, MAP
 from lrptrain.loggers.tables import MOST_CELLS, arrow_errors, read_columns, read_schema
@@ -82,7 +82,7 @@ def read_scores(
 ) -> dict[str, Any]:
     """Means over samples in every evaluation, with intervals.
 
-    The interval of a mean is the bootstrap interval that a finding about it has, that of the accuracy Wilson's.
+    The interval of a mean is a bootstrap interval, that of the accuracy Wilson's.
 
     Args:
         folder: Folder of the run.
@@ -216,17 +216,6 @@ def _estimate(
     values = _values(path, changed, size, label)[column]
     # A bootstrap of values that are all 1 has no width: a share needs an interval of its own kind.
     if column == ACCURACY:
-        return _share(int(values.sum()), len(values), confidence)
+        return wilson_interval(int(values.sum()), len(values), confidence)
     mean, low, high = bootstrap_interval(values, confidence)
     return (mean, None, None) if np.isnan(low) else (mean, low, high)
-
-
-def _share(right: int, count: int, confidence: float) -> tuple[float, float, float]:
-    """A share with Wilson's interval (1927), which has a width at 0 and 1, too."""
-    # 10 of 10 right at 95 % are 1.0 with the interval 0.72 to 1.0.
-    share = right / count
-    z = float(require("scipy.special", "monitor").ndtri(0.5 + confidence / 2))
-    middle = share + z**2 / (2 * count)
-    half = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    low, high = ((middle + sign * half) / (1 + z**2 / count) for sign in (-1, 1))
-    return share, float(low), float(high)

@@ -2,6 +2,5 @@
 
 from lrptrain.findings.announcement import announce
 from lrptrain.findings.finding import VERDICTS, Finding, Verdict, reliance
-from lrptrain.findings.statistics import bootstrap_interval
 
-__all__ = ["VERDICTS", "Finding", "Verdict", "announce", "bootstrap_interval", "reliance"]
+__all__ = ["VERDICTS", "Finding", "Verdict", "announce", "reliance"]

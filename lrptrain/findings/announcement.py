@@ -1,5 +1,6 @@
 """Findings for a terminal: first what is wrong, then the evidence, then where to look and what to do."""
 
+import math
 import os
 import shlex
 import textwrap
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_SAMPLES = 3
 """So many samples are named."""
+STANDINGS = ("fault", "open", "not sure", "evidence", "does not rely")
+"""The gravest first."""
 
 
 def announce(findings: Iterable["Finding"], run: Path | None = None) -> list[str]:
@@ -30,9 +33,10 @@ def announce(findings: Iterable["Finding"], run: Path | None = None) -> list[str
     return [_paragraph(each, run) for each in sorted(findings, key=gravity)]
 
 
-def gravity(finding: "Finding") -> tuple[bool, bool, bool, float]:
-    """Return what sorts findings, the gravest first: faults, what a person judges, doubts; then by what is sure."""
-    return not finding.is_fault, not finding.is_open, finding.verdict == "does not rely", -finding.interval[0]
+def gravity(finding: "Finding") -> tuple[int, float]:
+    """Return what sorts findings, the gravest first: by their standing, then by how large an effect is sure."""
+    low = finding.interval[0]
+    return STANDINGS.index(finding.standing), math.inf if math.isnan(low) else -low
 
 
 def look_at(run: Path) -> str:

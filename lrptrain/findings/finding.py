@@ -36,7 +36,7 @@ class Finding:
         first_epoch: The epoch in which it was first reported.
         history: The effect in every evaluation since, the last one included.
         verdicts: The verdict in each of them.
-        epochs: The epoch of each of them.
+        epochs: The epoch of each of them; empty where an older record does not say.
         within: The name of the cue that it is a part of; "" for none.
         share: Which share of that cue's effect it carries; None for none.
         by_class: The effect on the samples of each answer, by its name; empty where there are two.
@@ -95,16 +95,21 @@ class Finding:
         return self.relies and self.role == "open"
 
     @property
+    def standing(self) -> str:
+        """The role of what the model relies on, else the verdict."""
+        return self.role if self.relies else self.verdict
+
+    @property
     def identity(self) -> tuple[str, str, str]:
         """What makes findings of two evaluations the same one."""
         return self.kind, self.name, self.role
 
     @property
     def relied_until(self) -> int | None:
-        """The last epoch in which the model relied on it; None if it does, or never did."""
-        if self.relies or "relies" not in self.verdicts:
-            return None
-        return max(epoch for epoch, verdict in zip(self.epochs, self.verdicts, strict=True) if verdict == "relies")
+        """The last epoch in which the model relied on it; None if it does, never did, or no record says."""
+        # Older records do not have the epochs.
+        relied = [epoch for epoch, verdict in zip(self.epochs, self.verdicts, strict=False) if verdict == "relies"]
+        return max(relied, default=None) if not self.relies else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, strings, lists and dicts, ready for JSON, with its sentences."""
@@ -136,6 +141,8 @@ class Finding:
         known["proof"] = Proof.from_dict(values["proof"]) if values.get("proof") else None
         if not {known["verdict"], *known["verdicts"]} <= {*VERDICTS}:
             raise ValueError(f"the verdict {known['verdict']!r} is none of {VERDICTS}")
+        if known["epochs"] and len(known["epochs"]) != len(known["verdicts"]):
+            raise ValueError(f"{len(known['verdicts'])} verdicts are of {len(known['epochs'])} epochs")
         if known["role"] not in get_args(Role):
             raise ValueError(f"the role {known['role']!r} is none of {get_args(Role)}")
         return cls(**known)

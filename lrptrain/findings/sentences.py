@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from lrptrain.findings.finding import Finding
 
 MOST_NAMES = 6
-MEND_FAULT = 'RelevanceGuidance("swap", swap=monitor.faults), or other data (docs/how-to/guidance.md)'
-MEND_OPEN = "if it is no evidence, swap it in training, or take other data (docs/how-to/guidance.md)"
+MEND_FAULT = 'RelevanceGuidance("swap", swap=monitor.faults), or other data'
+MEND_OPEN = "if it is no evidence: swap it in training, or take other data"
 _VERDICTS = {
     ("relies", "fault"): "SHORTCUT: the model relies on {name}.",
     ("relies", "open"): "The model reads {name}.",
@@ -71,7 +71,7 @@ def listed(names: Sequence[str]) -> str:
 
 def points(share: float) -> str:
     """Return a share in whole percentage points."""
-    return f"{100 * share + 0.0:.0f}"
+    return f"{round(100 * share):d}"
 
 
 def percent(share: float) -> str:
@@ -83,8 +83,10 @@ def _effect(finding: "Finding") -> str:
     if math.isnan(finding.effect):
         return finding.note
     low, high = finding.interval
-    size = f"Effect {points(finding.effect)} points ({points(low)} to {points(high)})"
-    sentence = f"{size}, of {counted(finding.samples, finding.medium or 'sample')}."
+    interval = "" if math.isnan(low + high) else f" ({points(low)} to {points(high)})"
+    sentence = (
+        f"Effect {points(finding.effect)} points{interval}, of {counted(finding.samples, finding.medium or 'sample')}."
+    )
     # With three answers and more, one may be told by it, and the others not.
     most = max(finding.by_class, key=lambda name: finding.by_class[name], default=None)
     if most is not None and finding.by_class[most] > 2 * max(finding.effect, 0):

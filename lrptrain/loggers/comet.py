@@ -17,8 +17,8 @@ def log_to_comet(experiment: Any, record: EpochRecord) -> None:
     Logged, as far as the record has them:
         `relevance/overlays/<sample_id>`: The picture over its caption, among the graphics.
         `relevance/highlights/<evaluation>.html`: The texts as a page, among the assets.
-        `relevance/proofs/<kind>`, `relevance/proofs/<evaluation>.html`: What interventions did to samples of confirmed
-            findings, among the graphics, and to texts, among the assets.
+        `relevance/proofs/<kind>`, `relevance/proofs/<evaluation>.html`: Samples with the cues of others: images
+            among the graphics, and texts among the assets.
         `relevance/<table>/<evaluation>.csv`: `samples`, `findings_table` and `scores_table`, among the assets.
 
     Args:

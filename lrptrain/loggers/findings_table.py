@@ -6,8 +6,10 @@ from typing import Any
 
 from lrptrain.findings import Finding
 
-_COLUMNS = ("verdict", "role", "kind", "name", "effect", "low", "high", "samples", "within", "share")
-_FURTHER = ("relevance", "area", "first_epoch", "worst_samples", "text")
+_COLUMNS = (
+    "verdict", "role", "kind", "name", "effect", "low", "high", "samples", "within", "share", "relevance", "area",
+    "first_epoch", "worst_samples",
+)  # fmt: skip
 
 
 def findings_table(findings: Sequence[Finding]) -> dict[str, list[Any]]:
@@ -17,25 +19,24 @@ def findings_table(findings: Sequence[Finding]) -> dict[str, list[Any]]:
     `relevance`, `area`, `first_epoch`, `worst_samples` (see `Finding`) and `text`.
     """
     rows = [_row(finding) for finding in findings]
-    return {name: [row[name] for row in rows] for name in (*_COLUMNS, *_FURTHER)}
+    return {name: [row[name] for row in rows] for name in (*_COLUMNS, "text")}
 
 
 def findings_markdown(findings: Sequence[Finding]) -> str:
-    """Return the same table in Markdown."""
+    """Return the same table in Markdown, without the texts."""
     if not findings:
-        return "No finding stands."
-    names = (*_COLUMNS, *_FURTHER[:-1])
-    lines = [[name.replace("_", " ") for name in names], ["---"] * len(names)]
-    lines += [[_plain(_row(finding)[name]) for name in names] for finding in findings]
+        return "No finding."
+    lines = [[name.replace("_", " ") for name in _COLUMNS], ["---"] * len(_COLUMNS)]
+    lines += [[_plain(_row(finding)[name]) for name in _COLUMNS] for finding in findings]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _row(finding: Finding) -> dict[str, Any]:
-    named = {name: getattr(finding, name) for name in (*_COLUMNS, *_FURTHER) if hasattr(finding, name)}
     low, high = finding.interval
-    row = {**named, "low": low, "high": high, "text": str(finding)}
-    row["worst_samples"] = ", ".join(map(str, finding.worst_samples))
-    return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in row.items()}
+    worst = ", ".join(map(str, finding.worst_samples))
+    derived = {"low": low, "high": high, "worst_samples": worst, "text": str(finding)}
+    values = derived | {name: getattr(finding, name) for name in _COLUMNS if name not in derived}
+    return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in values.items()}
 
 
 def _plain(value: Any) -> str:

@@ -5,7 +5,7 @@
     samples/epoch_0003_step_000120.parquet         one row per sample
     pictures/epoch_0003_step_000120/<id>.png       relevance over the image
     highlights/epoch_0003_step_000120.html         relevance over the texts
-    proofs/epoch_0003_step_000120/0_<kind>.png     samples of a confirmed finding: as they are, changed, and the control
+    proofs/epoch_0003_step_000120/0_<kind>.png     samples as they are, and with the cue of two others
     class_maps/epoch_0003_step_000120.parquet      maps of the samples shown for many classes, one row each
     inputs/                                        what the samples are, once; see `lrptrain.loggers.inputs`
 
@@ -40,7 +40,7 @@ from lrptrain.terminal import give_warning
 
 MAP = "map_"  # the prefix of columns of maps, such as `map_label`
 SAMPLES = "samples"  # the folder of the tables, one for each evaluation
-PROOFS = "proofs"  # the folder of what interventions did to samples of confirmed findings
+PROOFS = "proofs"  # the folder of samples with the cues of others
 CLASS_MAPS = "class_maps"  # the folder of maps for many classes
 RECORD_METRICS = (
     LoggedMetric(

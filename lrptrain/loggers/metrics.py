@@ -17,8 +17,6 @@ _PATH_MARKS = re.compile(r"[/\\]")
 _RENAMED = (
     (re.compile(r"(/(?:label|predicted)/energy_pointing_game)/"), r"\1_per_class/"),
     (re.compile(r"/accuracy/group_(-?\d+)$"), r"/accuracy_per_group/\1"),
-    (re.compile(r"/findings/confirmed$"), "/findings_confirmed"),
-    (re.compile(r"/reliance/control$"), "/reliance_control"),
 )
 
 

@@ -69,8 +69,8 @@ def log_media_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
     Logged, as far as the record has them:
         `relevance/overlays/<sample_id>`: The picture over its caption, as an image with a step.
         `relevance/highlights/<evaluation>.html`: The texts as a page.
-        `relevance/proofs/<kind>`, `relevance/proofs/<evaluation>.html`: What interventions did to samples of confirmed
-            findings, as images with a step, and to texts.
+        `relevance/proofs/<kind>`, `relevance/proofs/<evaluation>.html`: Samples with the cues of others: images
+            with a step, and texts.
         `relevance/findings/<evaluation>.md`: The findings that are new.
         `relevance/samples.json`, `relevance/findings_table.json`, `relevance/scores_table.json`: Tables of the last
             evaluation, which MLflow's page compares between runs.
@@ -95,7 +95,7 @@ def log_media_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
     if proofs_page(record.findings):
         client.log_text(run.run_id, proofs_page(record.findings), f"{_path(record.prefix)}/proofs/{evaluation}.html")
     if record.new_findings:
-        items = "\n".join(f"- {str(finding)}" for finding in record.new_findings)
+        items = "\n".join(f"- {finding!s}" for finding in record.new_findings)
         client.log_text(run.run_id, items, f"{_path(record.prefix)}/findings/{evaluation}.md")
     for name, columns in record_tables(record).items():
         _log_table(run, f"{_path(record.prefix)}/{name}.json", columns)

@@ -16,7 +16,7 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
     Logged tags:
         `relevance/overlays/<sample_id>`: The picture over its caption.
         `relevance/highlights/<sample_id>`: The caption and the text, in Markdown.
-        `relevance/proofs/<kind>`: What an intervention did to samples of a confirmed finding.
+        `relevance/proofs/<kind>`: Samples with the cue of others, and what the model answers.
         `relevance/findings`: One item for each finding that is new.
         `relevance/findings_table`: All that stand, as a Markdown table.
         `relevance/scores_table`: Scores of more than some tens of classes, as a Markdown table.
@@ -42,7 +42,7 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
         if words_of(finding):
             experiment.add_text(f"{record.prefix}/proofs/{finding.kind}", words_of(finding), global_step=record.step)
     if record.new_findings:
-        items = "\n".join(f"- {str(finding)}" for finding in record.new_findings)
+        items = "\n".join(f"- {finding!s}" for finding in record.new_findings)
         experiment.add_text(f"{record.prefix}/findings", items, global_step=record.step)
     if record.findings or record.samples:
         experiment.add_text(

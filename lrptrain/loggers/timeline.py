@@ -19,6 +19,7 @@ from typing import Any, TypeGuard
 
 from lrptrain.files import read_whole
 from lrptrain.findings import Finding
+from lrptrain.findings.old_records import translated_scalars
 from lrptrain.findings.recorded import unreadable_part
 from lrptrain.loggers.metrics import current_key
 
@@ -216,7 +217,7 @@ def parse_event(content: Any) -> dict[str, Any] | None:
     return {
         "epoch": content["epoch"],
         "step": content["step"],
-        "scalars": {current_key(k): v for k, v in scalars.items() if _is_number(v)}
+        "scalars": translated_scalars({current_key(k): v for k, v in scalars.items() if _is_number(v)})
         if isinstance(scalars, dict)
         else {},
         "findings": [as_recorded(each) for each in findings if not unreadable_part(each)]

@@ -32,7 +32,7 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
     Logged keys, as far as the record has them:
         `relevance/overlays`: Images with the annotation as a mask; the first 64.
         `relevance/highlights`: The texts as HTML.
-        `relevance/proofs`: What interventions did to samples of confirmed findings, as images.
+        `relevance/proofs`: Samples with the cues of others, and what the model answers, as images.
         `relevance/proof_texts`: The same of texts, as HTML.
         `relevance/samples`: A table with one row per sample and its overlay or highlight, to be filtered by `label`,
             `predicted`, `correct` and every score; the first 10 000. Maps as numbers are in the local record alone.
@@ -146,9 +146,7 @@ def _table(wandb: Any, columns: dict[str, list[Any]]) -> Any:
 
 def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
     title = sentences(finding).verdict
-    level = (
-        "ERROR" if finding.is_fault else "WARN" if finding.role == "fault" and finding.verdict == "not sure" else "INFO"
-    )
+    level = {"fault": "ERROR", "open": "WARN", "not sure": "WARN"}.get(finding.standing, "INFO")
     # W&B drops an alert of the same title within the wait: a finding that comes back is told again.
     title = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 3]}..."
     experiment.alert(title, text=str(finding), level=wandb.AlertLevel[level], wait_duration=1)

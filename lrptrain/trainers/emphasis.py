@@ -17,14 +17,13 @@ _BOLD = "\x1b[1m"
 _END = "\x1b[0m"
 # Verdicts, as `lrptrain.findings.sentences` and `lrptrain.monitor.closing` word them.
 _WORDS = (
-    (re.compile(r"\bSHORTCUT confirmed\b"), _RED),
+    (re.compile(r"\bSHORTCUT(?=:)"), _RED),
     (re.compile(r"\bCOLLAPSED\b"), _RED),
-    (re.compile(r"\bConfirmed, for you to judge(?=, )"), _YELLOW),
-    (re.compile(r"\bSuspected(?=, )"), _YELLOW),
-    (re.compile(r"\bno shortcut confirmed\b"), _YELLOW),
+    (re.compile(r"^The model reads(?= )", re.MULTILINE), _BOLD),
+    # At the beginning, or behind the name of the monitor.
+    (re.compile(r"^[Nn]ot sure\b|(?<=: )not sure\b", re.MULTILINE), _YELLOW),
     (re.compile(r"\bno verdict\b"), _YELLOW),
-    (re.compile(r"\bRefuted(?=, )"), _BOLD),
-    (re.compile(r"\bno shortcut found\b"), _GREEN),
+    (re.compile(r"\bno fault found\b"), _GREEN),
     (re.compile(r"^  (?:See|Mend)(?=[: ])", re.MULTILINE), _BOLD),
 )
 

@@ -1,14 +1,12 @@
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from examples import finding, keep_wandb_offline
+from examples import OPEN, finding, keep_wandb_offline
 from PIL import Image
 
 from lrptrain.cli.demo import demo
 from lrptrain.cli.demo_runs import VIT, Outcome, compare_outcomes
-from lrptrain.findings import OVERALL, Evidence
 from lrptrain.relevance.default import DEFAULT_METHODS
 
 pytestmark = [
@@ -19,9 +17,8 @@ pytestmark = [
 
 def event(epoch: int, share: float, flagged: bool) -> dict:
     scalars = {"relevance/label/energy_pointing_game": share, "relevance/chance": 0.3, "relevance/cost_share": 0.1}
-    moved = Evidence(0.4, (0.3, 0.5), 0.1, 0.01, 9)
-    found = finding(scope=OVERALL, relevance=replace(moved, effect=share), intervention=moved, state="confirmed")
-    return {"epoch": epoch, "step": epoch, "scalars": scalars, "findings": [found.to_dict()] if flagged else []}
+    findings = [OPEN.to_dict(), *([finding().to_dict()] if flagged else [])]
+    return {"epoch": epoch, "step": epoch, "scalars": scalars, "findings": findings}
 
 
 def outcome(*events: dict, clean: float = 0.1) -> Outcome:
@@ -37,8 +34,8 @@ def test_the_report_sets_both_runs_side_by_side():
     assert "same digits     10.0%    87.3%" in text
     assert "relevance on the digit                      12%      60%   (area: 30%)" in text
     assert "plain: the monitor flagged the model in epoch 1" in text
-    assert "SHORTCUT confirmed, all classes: the model relies on" in text
-    assert "guided: the monitor confirmed nothing overall" in text
+    assert "SHORTCUT: the model relies on the top left corner." in text
+    assert "guided: the monitor found no shortcut." in text
 
 
 def test_the_report_says_when_a_flag_was_taken_back():

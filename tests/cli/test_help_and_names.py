@@ -10,7 +10,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 import torchvision
-from examples import finding
+from examples import EVIDENCE
 from torch import nn
 from transformers import BertConfig, ViTImageProcessor
 
@@ -83,12 +83,12 @@ def test_a_typo_in_a_config_is_its_sentence(tmp_path, capsys):
 
 
 def test_check_is_a_function(tmp_path):
-    tested = {"relevance/samples": 128.0, "relevance/effect_ratio": 0.4}
-    write_record(tmp_path, EpochRecord(epoch=3, step=40, findings=[finding()], scalars=tested))
+    power = {"tells": True, "text": "It does not rely on these alone: the light."}
+    write_record(tmp_path, EpochRecord(epoch=3, step=40, findings=[EVIDENCE], power=power))
     result = lrptrain.check(tmp_path)
     assert result
     assert result.epoch == 3
-    assert str(result).splitlines()[-1].startswith("passed: 0 confirmed, 1 suspected")
+    assert str(result).splitlines()[-1].startswith("passed: 0 shortcuts at epoch 3")
 
 
 class Steps:

@@ -92,22 +92,38 @@ def test_a_malformed_address_shows_something_and_stays_live(browser, address, te
 
 
 def test_the_verdict_leads_to_its_finding_and_that_to_its_samples(visit, recorded):
-    findings = read_findings(recorded / IMAGES)
+    fault = next(each for each in read_findings(recorded / IMAGES) if each.is_fault)
     page = visit.page
-    state = page.locator("#runs tr", has_text="run").locator("a.badge").first
-    state.click()
+    page.locator("#runs tr", has_text="run").locator("a.badge.shortcut").click()
     page.wait_for_selector("article.finding")
-    banner = page.locator("#verdict")
-    gravest = next(each for each in ("confirmed", "suspected", "refuted") if any(f.state == each for f in findings))
-    assert gravest in banner.get_attribute("class")
-    banner.click()
+    page.locator("#verdict.shortcut", has_text=fault.name).click()
     page.wait_for_selector("article.finding.chosen")
-    assert page.locator("article.finding").first.get_attribute("class") == f"finding {gravest} chosen"
-    link = page.locator("article.finding a", has_text="class").first
-    name = link.inner_text().removeprefix("class ")
+    first = page.locator("article.finding").first
+    assert first.get_attribute("class") == "finding shortcut chosen"
+    assert fields(page)["finding"] == f"place/fault/{fault.name}"
+    # An answer leads to the samples that the model gives it to.
+    link = first.locator(".by-class a").first
+    name = link.inner_text()
+    assert name == max(fault.by_class, key=lambda answer: fault.by_class[answer])
     link.click()
-    visit.leaves(sum(label == name for label in read_samples(recorded / IMAGES, 2)["label"]))
-    assert fields(page)["class"] == name
+    visit.leaves(sum(answer == name for answer in read_samples(recorded / IMAGES, 2)["predicted"]))
+    assert fields(page)["predicted"] == name
+    assert visit.complaints == []
+
+
+def test_findings_are_chosen_by_verdict_and_role(visit, recorded):
+    findings = read_findings(recorded / IMAGES)
+    page = visit.view("findings", IMAGES, "article.finding")
+    cards = page.locator("article.finding")
+    expect(cards).to_have_count(len(findings))
+    page.select_option("#finding-role", "fault")
+    expect(cards).to_have_count(sum(each.role == "fault" for each in findings))
+    page.select_option("#finding-verdict", "relies")
+    expect(cards).to_have_count(sum(each.is_fault for each in findings))
+    assert fields(page) == {"view": "findings", "run": IMAGES, "role": "fault", "verdict": "relies"}
+    visit.view("findings", IMAGES, ".empty:has-text('No finding is left')", verdict="relies", role="evidence")
+    page.click("text=Clear the filters")
+    expect(cards).to_have_count(len(findings))
     assert visit.complaints == []
 
 
@@ -123,17 +139,17 @@ def test_what_arrives_is_drawn_without_disturbing_the_reader(browser, recorded, 
     with served(tmp_path) as address:
         visit = Visit(browser, address)
         page = visit.view("findings", "live", "article.finding")
-        page.locator("article.finding .told > summary").last.click()
+        page.locator("article.finding .proof > summary").last.click()
         focused = page.evaluate("document.activeElement.closest('article').dataset.key")
         last.write_bytes(table)
         events.write_bytes(b"".join(lines))
         page.evaluate("update()")  # what the page does every few seconds
         page.locator(".controls", has_text="epoch 2,").wait_for(timeout=15_000)
         places = page.evaluate(
-            """() => [document.activeElement.parentElement, ...document.querySelectorAll("details.told[open]")].map(
+            """() => [document.activeElement.parentElement, document.querySelector("details.proof:not([open])")].map(
                 element => [element.className, element.closest("article")?.dataset.key])"""
         )
-        assert places == [["told", focused], ["told", focused]]
+        assert places == [["proof", focused], ["proof", focused]]
         # With a sample open, the same.
         events.write_bytes(b"".join(lines[:2]))
         last.unlink()

@@ -33,7 +33,7 @@ def write(folder, label, predicted, names, hyperparameters, maps=None):
     for epoch in range(2 if maps is not None else 1):
         samples = {**columns, **({"map_label": maps.tolist()} if maps is not None else {})}
         per_class = {f"relevance/label/energy_pointing_game_per_class/{name}": 0.5 for name in names}
-        scalars = {"relevance/severity": 0.5, **per_class}
+        scalars = {"relevance/reliance": 0.5, **per_class}
         write_record(folder, EpochRecord(epoch, epoch, scalars=scalars, samples=samples))
     settings = {"class_names": names, "method": "attnlrp", "hyperparameters": hyperparameters}
     (folder / "run.json").write_text(json.dumps(settings))
@@ -296,10 +296,7 @@ def test_samples_without_a_label_are_neither_right_nor_wrong(visit, tmp_path):
     with served(tmp_path) as address:
         at_chance = Visit(visit.page.context.browser, address, viewport={"width": 1280, "height": 900})
         page = at_chance.view("samples", "run", "button.cluster", plots="scores confusion map")
-        assert (
-            page.locator("#verdict.unknown").inner_text()
-            == "No shortcut was found up to epoch 0. That says nothing yet."
-        )
+        assert page.locator("#verdict.unknown").inner_text() == "No verdict up to epoch 0. That says nothing yet."
         assert "4 of 12 read wrongly" in page.inner_text("section.plot-of-confusion")
         assert "right, or without a label" in page.inner_text("section.plot-of-scores")
         assert page.locator("svg.histogram text").all_text_contents() == ["24", "0", "0.92"]
@@ -330,4 +327,4 @@ def test_scores_of_many_classes_do_not_bury_the_others(visit, without, listed):
     page.locator("#score-class-list option, #score-class option").first.wait_for(state="attached")
     texts = page.locator("#score option").all_inner_texts()
     assert sum("per_class" in text for text in texts) == listed
-    assert any("severity" in text for text in texts)
+    assert any("reliance" in text for text in texts)

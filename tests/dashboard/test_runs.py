@@ -1,9 +1,12 @@
 import json
+from pathlib import Path
 
 import pytest
 
 from lrptrain import loggers
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
+
+EARLIER = Path(__file__).parents[1] / "earlier_run"
 
 
 def test_runs_are_found_at_and_below_a_folder(recorded):
@@ -102,19 +105,16 @@ def test_a_run_without_an_evaluation_is_a_run(tmp_path):
     assert read_new_events(tmp_path)["events"] == []
 
 
-def test_older_findings_get_their_title_and_the_kind_of_their_scope(runs):
-    path = runs / "run" / "events.jsonl"
-    event = json.loads(path.read_text().splitlines()[-1])
-    (fact, *_) = event["findings"]
-    older = [{**fact, "scope": scope} for scope in ("overall", "group 1", "dog")]
-    for fact in older:
-        del fact["title"], fact["scope_kind"]
-    older.append({"kind": "of_a_plugin", "scope": "overall", "state": "suspected"})
-    path.write_text(json.dumps({**event, "findings": older}) + "\n")
-    findings = read_new_events(runs / "run")["events"][0]["findings"]
-    assert [each["scope_kind"] for each in findings] == ["overall", "group", "class", "overall"]
-    assert {each["title"] for each in findings[:3]} == {"The relevance lies outside the annotation"}
-    assert findings[3]["title"] == "of a plugin"
+def test_a_run_of_an_earlier_version_is_read_in_the_words_of_this_one():
+    (first, last) = read_new_events(EARLIER)["events"]
+    assert first["scalars"]["relevance/reliance"] == 0
+    assert [(each["verdict"], each["role"]) for each in last["findings"]] == [
+        ("relies", "fault"),
+        ("relies", "open"),
+        ("not sure", "fault"),
+        ("not sure", "fault"),
+        ("does not rely", "fault"),
+    ]
 
 
 def test_a_branch_names_its_parent(tmp_path):

@@ -7,9 +7,8 @@ import pytest
 from scipy import stats
 
 from lrptrain import loggers
+from lrptrain.dashboard.intervals import bootstrap_interval
 from lrptrain.dashboard.samples import evaluations, read_sample_table, read_scores
-from lrptrain.findings.facts import unfold
-from lrptrain.findings.statistics import bootstrap_interval
 
 FOCUS = "label_energy_pointing_game"
 
@@ -47,27 +46,6 @@ def test_means_have_bootstrap_intervals_and_accuracies_wilsons(recorded, label):
         middle, half = right + z**2 / 2 / n, z * np.sqrt(right * (1 - right) / n + z**2 / 4 / n**2)
         expected = np.array([middle - half, middle + half]) / (1 + z**2 / n)
         np.testing.assert_allclose(rows["correct"][number][2:5], [right, *expected], atol=1e-9)
-
-
-def test_the_band_of_a_value_is_the_interval_of_its_finding(recorded):
-    folder = recorded / "relevance" / "run"
-    findings = [each for each in unfold(loggers.read_findings(folder)) if each.kind.endswith("outside_annotation")]
-    classes = ["cat", "<b>dog</b>", "ünït"]
-    compared = []
-    for finding in findings:
-        if finding.relevance is None or finding.scope.kind not in ("overall", "class"):
-            continue
-        label = finding.scope.name if finding.scope.kind == "class" else None
-        column = f"{finding.target}_energy_pointing_game"
-        _, _, mean, low, high, samples = read_scores(folder, label, finding.confidence)["scores"][column][-1]
-        assert (mean, (low, high), samples) == (
-            finding.relevance.effect,
-            finding.relevance.interval,
-            finding.relevance.samples,
-        )
-        compared.append(label)
-    assert None in compared
-    assert set(classes) & set(compared)
 
 
 def test_only_the_columns_that_are_drawn_have_intervals(recorded):

@@ -12,7 +12,7 @@ from lrptrain.loggers.metrics import FINDINGS, LoggedMetric
 from lrptrain.monitor.summary import logged_metrics
 
 EXPLANATIONS = {key: metric.explanation for metric in logged_metrics() for key in metric.keys}
-SCORES = {"shortcut_score": (2.0, 12.0, 42.0), "effect_ratio": (0.5, 1, 1.5)}
+SCORES = {"shortcut_score": (2.0, 12.0, 42.0), "findings": (0, 1, 2)}
 # A scalar that monitors no longer log: only the files of the run say what it is.
 FORMER = LoggedMetric(
     ("shortcut_score",), "Shortcut score", FINDINGS, unit="number", explanation="Sums up what speaks for a shortcut."
@@ -38,9 +38,9 @@ def visit(browser, tmp_path_factory):
     folder = tmp_path_factory.mktemp("scores")
     # The first in the order of names is of an earlier version, which explains nothing.
     write(
-        folder / "before", {"severity": (0.5, 0.5, 0.5)}, [replace(each, explanation="") for each in logged_metrics()]
+        folder / "before", {"reliance": (0.5, 0.5, 0.5)}, [replace(each, explanation="") for each in logged_metrics()]
     )
-    write(folder / "scored", {"severity": (0.5, 0.5, 0.5), **SCORES}, [*logged_metrics(), FORMER])
+    write(folder / "scored", {"reliance": (0.5, 0.5, 0.5), **SCORES}, [*logged_metrics(), FORMER])
     with served(folder) as address:
         visit = Visit(browser, address, viewport={"width": 1280, "height": 1000})
         yield visit
@@ -55,10 +55,9 @@ def panel(page, title):
 def test_the_first_curves_are_explained(visit):
     page = visit.view("runs", wait=".chart svg")
     for title, key, direction in (
-        ("Severity of the gravest finding", "severity", "Lower"),
         ("Accuracy on the sample", "accuracy", "Higher"),
         ("Relevance on the annotation", "label/energy_pointing_game", "Higher"),
-        ("Reliance on the surroundings", "reliance", "Lower"),
+        ("Reliance on faults", "reliance", "Lower"),
     ):
         assert panel(page, title).locator(".meaning").inner_text() == f"{EXPLANATIONS[key]} {direction} is better."
 
@@ -73,7 +72,7 @@ def test_the_numbers_on_an_axis_are_plain(visit):
     assert not [text for text in ticks if "e" in text]
 
 
-@pytest.mark.parametrize(("key", "direction"), [("shortcut_score", ""), ("effect_ratio", " Lower is better.")])
+@pytest.mark.parametrize(("key", "direction"), [("shortcut_score", ""), ("findings", " Lower is better.")])
 def test_any_score_that_is_chosen_is_explained(visit, key, direction):
     page = visit.view("runs", wait="#score")
     wide = page.locator(".panel.wide")

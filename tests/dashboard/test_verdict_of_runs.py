@@ -1,52 +1,71 @@
-"""What is said of a run in a word: a shortcut, what a person has to judge, what was only removed, a collapse."""
+"""What is said of a run in a word: a shortcut, a doubt, what the model reads, a collapse; and what its page shows."""
 
+import math
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 from browsing import Visit, served
-from examples import finding
+from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
 
-from lrptrain.findings import OVERALL, Evidence, Finding
+from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, write_record
 
-MOVED = Evidence(0.6, (0.5, 0.7), 0.02, 0.001, 32)
 COLLAPSED = {"tells": False, "collapsed": True, "text": "COLLAPSED: one answer."}
-TELLS = {"tells": True, "text": "Looked for: much."}
-HINT = "The answers can be guessed from colours alone: should these decide?"
-RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "shortcut": ({"state": "confirmed", "intervention": MOVED}, {}),
-    "to judge": (
-        {"state": "confirmed", "kind": "reliance_on_statistics", "intervention": MOVED, "relevance": None},
-        {},
+CHANCE = {"tells": False, "text": "That says nothing yet."}
+TESTED = {"tells": True, "text": "It does not rely on these alone: much."}
+MILDER = finding(name="a mark", effect=0.2, interval=(0.1, 0.3))
+DOUBTS = [finding(name=name, verdict="not sure", interval=(0.0, 0.2)) for name in ("a", "b", "c", "d", "e")]
+READS = "The model reads the colours of the image: whether that is evidence, a person judges."
+NONE = "No fault found up to epoch 0."
+# By name: the word, findings, what was tested, and the banner.
+RUNS: dict[str, tuple[str, list[Finding], dict[str, Any], str]] = {
+    "a fault": ("shortcut", [OPEN, NOT_SURE, finding()], TESTED, "SHORTCUT: the model relies on the top left corner."),
+    "two faults": (
+        "shortcut", [MILDER, finding()], {},
+        "SHORTCUT: the model relies on the top left corner. And 1 other shortcut.",
     ),
-    "unconfirmed": ({"state": "unconfirmed", "kind": "focus_at_position", "where": "a corner (1 of 9 patches)"}, {}),
-    "collapsed": ({"state": "confirmed", "intervention": MOVED}, COLLAPSED),
-}
-PLACE = {"state": "unconfirmed", "kind": "focus_at_position", "where": "a corner (1 of 9 patches)"}
-UNKNOWN = "\N{EN DASH}"
-# By name: facts and power of runs with a hint.
-QUIET_RUNS: dict[str, tuple[list[Finding], dict[str, Any]]] = {
-    "a hint": ([], TELLS),
-    "a hint, and unconfirmed": ([finding(scope=OVERALL, **PLACE)], TELLS),
-    UNKNOWN: ([], {"tells": False, "text": "That says nothing yet."}),
-}
-
+    "a doubt": (
+        "not sure", [OPEN, NOT_SURE], TESTED,
+        f"Not sure whether the model relies on the border, up to epoch 0. {TESTED['text']}",
+    ),
+    "doubts": (
+        "not sure", DOUBTS, {}, "Not sure whether the model relies on a, b, c and 2 more, up to epoch 0.",
+    ),
+    "open": ("reads", [ENDED, EVIDENCE, OPEN], TESTED, f"{READS} {NONE} {TESTED['text']}"),
+    "evidence": ("no fault found", [EVIDENCE], TESTED, f"{NONE} {TESTED['text']}"),
+    "clean": ("no fault found", [], TESTED, f"{NONE} {TESTED['text']}"),
+    "ended": ("no fault found", [ENDED], TESTED, f"{NONE} {TESTED['text']}"),
+    "chance": ("\N{EN DASH}", [OPEN, NOT_SURE], CHANCE, f"No verdict up to epoch 0. {CHANCE['text']}"),
+    "collapsed": ("collapsed", [finding()], COLLAPSED, "COLLAPSED: one answer."),
+}  # fmt: skip
 # By whose weights the evaluation at epoch 4 and step 20 is of.
 KEPT_RUNS = {"up to epoch 4": (4, 20), "in the kept weights (epoch 1)": (1, 5), "in the kept weights": (None, None)}
+EARLIER = Path(__file__).parents[1] / "earlier_run"
+SHOWN = finding(
+    name="<b>mark</b>",
+    by_class={"cat": 0.75, "dog": -0.01, "owl": 0.5},
+    told_by=("the border",),
+    note="A note.",
+    history=(0.1, math.nan, 0.4),
+    verdicts=("not sure", "not sure", "relies"),
+    epochs=(0, 1, 2),
+    first_epoch=0,
+    epoch=2,
+)
 
 
 @pytest.fixture(scope="module")
 def visit(browser, tmp_path_factory):
     folder = tmp_path_factory.mktemp("verdicts")
-    for name, (changes, power) in RUNS.items():
-        fact = finding(scope=OVERALL, **changes)
-        write_record(folder / name, EpochRecord(0, 0, findings=[fact], new_findings=[fact], power=power))
-    for name, (facts, power) in QUIET_RUNS.items():
-        write_record(folder / name, EpochRecord(0, 0, findings=facts, power=power, hints=HINT))
-    write_record(folder / "none found", EpochRecord(0, 0, power=TELLS))
+    for name, (_, findings, power, _) in RUNS.items():
+        write_record(folder / name, EpochRecord(0, 0, findings=findings, power=power))
     for name, weights in KEPT_RUNS.items():
         scalars = {"relevance/samples": 32.0}
-        write_record(folder / name, EpochRecord(4, 20, scalars, power=TELLS, weights=weights))
+        write_record(folder / name, EpochRecord(4, 20, scalars, power=TESTED, weights=weights))
+    write_record(folder / "shown", EpochRecord(2, 2, findings=[SHOWN, ENDED]))
+    shutil.copytree(EARLIER, folder / "earlier")
     with served(folder) as address:
         visit = Visit(browser, address)
         visit.page.wait_for_selector("#runs tbody tr")
@@ -55,48 +74,78 @@ def visit(browser, tmp_path_factory):
         visit.page.close()
 
 
+def findings_of(visit, run, wait):
+    return visit.view("findings", run, f"#view[data-shown='findings/{run}'] {wait}")
+
+
+def badges(visit, read):
+    rows = visit.view("runs", wait="#runs tbody tr").locator("#runs tbody tr").all()
+    return {row.locator("td[data-title=run]").inner_text(): read(row.locator("a.badge")) for row in rows}
+
+
 def test_each_run_has_its_word(visit):
-    words = {
-        row.locator("td[data-title=run]").inner_text(): row.locator("a.badge").inner_text()
-        for row in visit.view("runs", wait="#runs tbody tr").locator("#runs tbody tr").all()
-    }
-    names = [*RUNS, *QUIET_RUNS, "none found"]
-    expected = {name: "a hint" if "a hint" in name else name for name in names}
-    assert words == expected | dict.fromkeys(KEPT_RUNS, "none found")
+    expected = {name: word for name, (word, *_) in RUNS.items()} | dict.fromkeys(KEPT_RUNS, "no fault found")
+    assert badges(visit, lambda badge: badge.inner_text()) == expected | dict.fromkeys(("shown", "earlier"), "shortcut")
 
 
-def test_only_what_is_a_fault_for_sure_is_red(visit):
-    page = visit.view("runs", wait="#runs tbody tr")
-    colours = {
-        row.locator("td[data-title=run]").inner_text(): row.locator("a.badge").evaluate(
-            "badge => getComputedStyle(badge).color"
-        )
-        for row in page.locator("#runs tbody tr").all()
-    }
-    assert colours["shortcut"] == colours["collapsed"]
-    assert len({colours[name] for name in ("shortcut", "to judge", "unconfirmed", "none found")}) == 4
-    assert colours["a hint"] == colours["to judge"]  # amber: a person has to look
+def test_only_a_fault_and_a_collapse_are_red(visit):
+    colours = badges(visit, lambda badge: badge.evaluate("badge => getComputedStyle(badge).color"))
+    red = {name for name, colour in colours.items() if colour == colours["a fault"]}
+    assert red == {"a fault", "two faults", "collapsed", "shown", "earlier"}
+    assert len({colours[name] for name in ("a fault", "a doubt", "open", "clean", "chance")}) == 5
 
 
-def test_a_hint_is_said_in_an_amber_frame(visit):
-    frame = visit.view("findings", "a hint", "#verdict.hint").locator("#verdict")
-    assert frame.inner_text() == f"No shortcut was found up to epoch 0, but there is a hint: {HINT} Looked for: much."
-    amber = visit.page.evaluate("getComputedStyle(document.querySelector('#verdict')).borderLeftColor")
-    visit.view("findings", "none found", "#verdict.none")
-    green = visit.page.evaluate("getComputedStyle(document.querySelector('#verdict')).borderLeftColor")
-    assert amber != green
-    assert visit.page.inner_text("#verdict") == "No shortcut was found up to epoch 0. Looked for: much."
-    text = visit.view("findings", "a hint, and unconfirmed", "#verdict.hint").inner_text("#verdict")
-    assert text.startswith(f"No shortcut was confirmed up to epoch 0, but there is a hint: {HINT} Not confirmed by")
-    badge = visit.view("runs", wait="#runs tbody tr").locator("#runs a.badge.hint").first
-    assert HINT in badge.get_attribute("title")
+@pytest.mark.parametrize("run", RUNS)
+def test_the_banner_says_the_gravest(visit, run):
+    assert findings_of(visit, run, "#verdict").inner_text("#verdict") == RUNS[run][-1]
 
 
 @pytest.mark.parametrize("run", KEPT_RUNS)
 def test_a_verdict_says_on_which_weights_and_how_many_samples_it_rests(visit, run):
-    text = visit.view("findings", run, "#verdict.none").inner_text("#verdict")
-    assert text == f"No shortcut was found {run}, on 32 samples. Looked for: much."
+    text = findings_of(visit, run, "#verdict.none").inner_text("#verdict")
+    assert text == f"No fault found {run}, on 32 samples. {TESTED['text']}"
 
 
-def test_a_model_that_tells_nothing_yet_gives_no_hint(visit):
-    assert HINT not in visit.view("findings", UNKNOWN, "#verdict.unknown").inner_text("#verdict")
+def test_the_gravest_finding_stands_first(visit):
+    page = findings_of(visit, "a fault", "article.finding")
+    words = page.locator("article .badge").all_inner_texts()
+    assert words == ["shortcut", "reads", "not sure"]
+    page = findings_of(visit, "open", "article.finding")
+    assert page.locator("article .badge").all_inner_texts() == ["reads", "evidence", "does not rely"]
+
+
+def test_a_card_shows_the_evidence(visit):
+    page = findings_of(visit, "shown", "article.finding")
+    card, ended = page.locator("article.finding").all()
+    said = card.inner_text()
+    for text in (
+        "SHORTCUT: the model relies on <b>mark</b>.",
+        "40 points of effect",
+        "30 to 50 points; 24 images",
+        "50 % of the relevance is there",
+        "its area is 6 %",
+        "Since epoch 0.",
+        "That is 80 % of the effect of everything outside the annotation.",
+        "The answer is also told by the border.",
+        "A note.",
+        'Mend: RelevanceGuidance("swap"',
+        "#17",
+    ):
+        assert text in said
+    assert card.locator(".by-class a").all_inner_texts() == ["cat", "owl", "dog"]
+    assert card.locator(".by-class span").all_inner_texts() == ["75", "50", "-1"]
+    assert card.locator("svg.curve title").text_content() == "from 0.10 to 0.40 in 3 evaluations"
+    scale = card.locator("svg.bar title").first.text_content()
+    assert scale == "0.40, from 0.30 to 0.50, on a scale from 0 to 1"
+    assert "The model relied on it until epoch 1." in ended.inner_text()
+    assert "Mend" not in ended.inner_text()
+
+
+def test_a_run_of_an_earlier_version_opens_and_says_so(visit):
+    page = findings_of(visit, "earlier", "article.finding")
+    cards = page.locator("article.finding").all_inner_texts()
+    assert len(cards) == 5
+    assert all("Found by an earlier version, which compared other changes." in card for card in cards)
+    assert [card.split("\n")[0] for card in cards] == ["shortcut", "reads", "not sure", "not sure", "does not rely"]
+    assert "effect not known" in cards[2]
+    assert page.inner_text("#verdict").startswith("SHORTCUT: the model relies on what lies outside the annotation.")

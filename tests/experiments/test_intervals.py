@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.intervals import Estimate, compared, estimate, paired, signed, starred
+from experiments.intervals import Estimate, compared, estimate, holm, paired, signed, starred
 
 # 2000 resamples: the relative error of a standard error is 1 / sqrt(2 * 2000) = 1.6 %; four times that.
 BY_CHANCE = 0.065
@@ -65,6 +65,12 @@ def test_what_does_not_fit_is_refused():
         estimate([[float("nan")]], same_samples=False)
     with pytest.raises(ValueError, match="same samples"):
         paired([[1, 2]], [[1, 2, 3]])
+
+
+def test_holm_of_a_textbook_example():
+    # 4 * 0.005, 3 * 0.01, 2 * 0.03, and the last, 1 * 0.04, kept from falling below the one before.
+    np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+    np.testing.assert_allclose(holm([0.9, 0.4]), [0.9, 0.8])
 
 
 def test_stars_are_corrected_for_their_number():

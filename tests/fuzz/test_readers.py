@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples import ENDED, finding
 from PIL import Image
 
 from lrptrain.dashboard.maps import read_cards, read_history
@@ -21,8 +22,6 @@ from lrptrain.dashboard.runs import about_run, find_runs, read_new_events
 from lrptrain.dashboard.samples import read_sample_table, read_scores
 from lrptrain.dashboard.verdicts import read_audit
 from lrptrain.files import to_json
-from lrptrain.findings import Finding, Scope
-from lrptrain.findings.finding import Evidence
 from lrptrain.loggers import ClassMap, EpochRecord, Input, Picture, read_events, read_findings, write_record
 from lrptrain.monitor.check import check
 
@@ -35,8 +34,6 @@ def recorded(tmp_path_factory):
     """A run of three evaluations with everything that a monitor writes."""
     folder = tmp_path_factory.mktemp("recorded") / "run"
     pixels = np.zeros((16, 16, 3), np.uint8)
-    evidence = Evidence(0.1, (0.05, 0.2), 0.25, 0.01, 8)
-    finding = Finding("focus_outside_annotation", Scope("overall"), "label", evidence, 0.95, 0, 0, 0, "outside")
     for epoch in range(3):
         write_record(
             folder,
@@ -46,7 +43,7 @@ def recorded(tmp_path_factory):
                 scalars={"relevance/accuracy": 0.5},
                 samples={"sample_id": ["a", "b"], "label": ["x", "y"], "map_label": [[0.1] * 4, [0.2] * 4]},
                 pictures=[Picture("a", "", pixels)],
-                findings=[finding],
+                findings=[finding(), ENDED],
                 inputs={"a": lambda: Input("a", (2, 2), pixels)},
                 class_maps=[ClassMap("a", "x", 0.5, np.ones(4))],
             ),

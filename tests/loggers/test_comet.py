@@ -46,5 +46,5 @@ def test_an_offline_experiment_has_scalars_pictures_texts_and_tables(tmp_path):
     assert b"<h2>label 0</h2>\n<b>good</b>" in named["relevance/highlights/epoch_0003_step_000007.html"]
     rows = named["relevance/samples/epoch_0003_step_000007.csv"].decode().splitlines()
     assert [row.replace('"', "") for row in rows][:2] == ["sample_id,label,predicted,correct", "17,cat,cat,True"]
-    assert named["relevance/findings_table/epoch_0003_step_000007.csv"].startswith(b"state")
+    assert named["relevance/findings_table/epoch_0003_step_000007.csv"].startswith(b"verdict")
     assert "relevance/overlays/17" in named

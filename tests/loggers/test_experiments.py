@@ -13,7 +13,7 @@ FOCUS = "relevance/label/energy_pointing_game"
 
 def record(epoch, step, score):
     text = Highlight("t", "label", "<b>good</b>", "**good**")
-    scalars = {FOCUS: score, "relevance/severity": 0.0}
+    scalars = {FOCUS: score, "relevance/reliance": 0.0}
     return EpochRecord(
         epoch, step, scalars, {"sample_id": ["t"]}, [], [text], [], [finding()], metrics=logged_metrics()
     )

@@ -73,10 +73,10 @@ def test_nothing_to_read_reads_as_nothing(tmp_path):
 
 def test_numbers_without_json_become_null(tmp_path):
     scalars = {"relevance/a": math.inf, "relevance/b": np.float32("nan"), "relevance/c": np.float32(0.5)}
-    write_record(tmp_path, record(scalars=scalars, findings=[replace(FINDING, bound=math.nan)]))
+    write_record(tmp_path, record(scalars=scalars, findings=[replace(FINDING, effect=math.nan)]))
     line = strict((tmp_path / "events.jsonl").read_text())
     assert line["scalars"] == {"relevance/a": None, "relevance/b": None, "relevance/c": 0.5}
-    assert strict((tmp_path / "findings.json").read_text())[0]["bound"] is None
+    assert strict((tmp_path / "findings.json").read_text())[0]["effect"] is None
 
 
 @pytest.mark.parametrize("cut", [1, 20])

@@ -9,8 +9,6 @@ RENAMED = {
     "relevance/label/energy_pointing_game/dog": "relevance/label/energy_pointing_game_per_class/dog",
     "relevance/b/predicted/energy_pointing_game/a/b": "relevance/b/predicted/energy_pointing_game_per_class/a/b",
     "relevance/accuracy/group_3": "relevance/accuracy_per_group/3",
-    "relevance/findings/confirmed": "relevance/findings_confirmed",
-    "relevance/reliance/control": "relevance/reliance_control",
 }
 KEPT = ("relevance/label/energy_pointing_game", "relevance/findings", "relevance/label/region/accuracy")
 

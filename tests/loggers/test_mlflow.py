@@ -12,7 +12,6 @@ from PIL import Image
 from lrptrain import loggers
 from lrptrain.findings.proof import Proof, ProvenSample
 from lrptrain.loggers import EpochRecord, Highlight, LoggedMetric, MLflowRun, Picture, send, send_scalars, what_is_sent
-from lrptrain.loggers.findings_table import finding_text
 
 PIXELS = np.full((170, 180, 3), (0, 255, 0), np.uint8)
 CLASSES = LoggedMetric(("per_class/*",), "Classes", "Classes")
@@ -21,8 +20,8 @@ BUFFER = io.BytesIO()
 Image.fromarray(PIXELS).save(BUFFER, format="PNG")
 CHANGED = ProvenSample("t", "dog", 0.9, 0.2, 0.8, (("wet", "gone"), ("nose", "")), (("wet", ""), ("nose", "gone")))
 PROVEN = [
-    finding(proof=Proof("Painted over", "random places", (), png=BUFFER.getvalue())),
-    finding(kind="suspicious_token", proof=Proof("Deleted", "random words", (CHANGED,))),
+    finding(proof=Proof("With that of another answer", "that of the same answer", (), png=BUFFER.getvalue())),
+    finding(kind="phrase", proof=Proof("With that of another answer", "that of the same answer", (CHANGED,))),
 ]
 RECORD = EpochRecord(
     epoch=3,
@@ -86,7 +85,7 @@ def test_pictures_have_steps_and_captions(written):
 
 def test_proofs_are_images_and_a_page(written):
     _, _, files = written
-    (proof,) = (files / "images").glob("relevance~proofs~focus_outside_annotation+step+7+*.png")
+    (proof,) = (files / "images").glob("relevance~proofs~place+step+7+*.png")
     assert np.array_equal(np.asarray(Image.open(proof)), PIXELS)
     (page,) = (files / "relevance/proofs").iterdir()
     assert page.name == "epoch_0003_step_000007.html"
@@ -99,9 +98,7 @@ def test_texts_and_new_findings_are_files(written):
     (page,) = (files / "relevance/highlights").iterdir()
     assert page.name == "epoch_0003_step_000007.html"
     assert "<h2>label 0</h2>\n<b>good</b>" in page.read_text(encoding="utf-8")
-    assert (files / "relevance/findings/epoch_0003_step_000007.md").read_text(
-        encoding="utf-8"
-    ) == f"- {finding_text(finding())}"
+    assert (files / "relevance/findings/epoch_0003_step_000007.md").read_text(encoding="utf-8") == f"- {finding()}"
 
 
 def test_tables_are_those_of_the_last_evaluation(written):
@@ -110,7 +107,7 @@ def test_tables_are_those_of_the_last_evaluation(written):
         name: json.loads((files / f"relevance/{name}.json").read_text()) for name in ("samples", "findings_table")
     }
     assert tables["samples"] == {"columns": ["sample_id"], "data": [[17]]}
-    assert tables["findings_table"]["columns"][0] == "state"
+    assert tables["findings_table"]["columns"][0] == "verdict"
     assert tables["findings_table"]["data"] == []
     listed = json.loads(run.data.tags["mlflow.loggedArtifacts"])
     assert sorted(each["path"] for each in listed) == ["relevance/findings_table.json", "relevance/samples.json"]

@@ -3,14 +3,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from examples import finding
+from examples import OPEN, finding
 from PIL import Image
 from pytorch_lightning.loggers import TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from lrptrain.findings import Scope
 from lrptrain.loggers import EpochRecord, Highlight, Picture, send
-from lrptrain.loggers.findings_table import finding_text
 
 FINDING = finding()
 PIXELS = np.full((170, 180, 3), (0, 255, 0), np.uint8)
@@ -27,7 +25,7 @@ def written(tmp_path):
         pictures=[Picture(17, "digit 17", PIXELS), Picture("b", "digit b", PIXELS)],
         texts=[Highlight("t", "label 0", "<b>good</b>", "**good**")],
         findings=[FINDING],
-        new_findings=[FINDING, replace(FINDING, scope=Scope("class", "owl"))],
+        new_findings=[FINDING, OPEN],
     )
     for record in (first, replace(first, step=14, new_findings=[])):
         send(logger, record)
@@ -54,9 +52,7 @@ def test_texts_are_markdown(written):
 
 
 def test_findings_are_told_when_they_are_new(written):
-    assert text(written, "relevance/findings") == [
-        (7, f"- {finding_text(FINDING)}\n- {finding_text(replace(FINDING, scope=Scope('class', 'owl')))}")
-    ]
+    assert text(written, "relevance/findings") == [(7, f"- {FINDING}\n- {OPEN}")]
 
 
 def test_the_findings_that_stand_are_a_table_in_each_epoch(written):
@@ -64,8 +60,7 @@ def test_the_findings_that_stand_are_a_table_in_each_epoch(written):
     assert (first, second, again) == (7, 14, table)
     heading, line, row = table.splitlines()
     assert len(heading.split("|")) == len(line.split("|")) == len(row.split("|"))
-    assert "| suspected | focus_outside_annotation | class dog |" in row
-    assert "0.12 (0.09 to 0.15; reference 0.31, p = 0.001)" in row
+    assert "| relies | fault | place | the top left corner | 0.4 | 0.3 | 0.5 | 24 |" in row
 
 
 def test_scalars_are_left_to_lightning(written):

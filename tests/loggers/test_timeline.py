@@ -4,6 +4,7 @@ import errno
 import json
 
 import pytest
+from examples import finding
 
 from lrptrain.loggers import EpochRecord, local, read_events, read_samples, write_record
 from lrptrain.loggers.timeline import continued_after, parse_event, read_timeline, stands, timeline_of
@@ -59,7 +60,7 @@ def test_what_is_no_evaluation_is_counted_and_drops_nothing(wrong):
 
 
 def test_what_is_of_another_form_is_left_out():
-    findings = [3, {"kind": "focus_outside_annotation"}]
+    findings = [3, {"kind": "place"}, {**finding().to_dict(), "is_fault": False}]
     (event,) = timeline_of([line(0, scalars={"a": 1, "b": "text", "c": float("nan")}, findings=findings)]).events
     assert event == {"epoch": 0, "step": 0, "scalars": {"a": 1, "c": None}, "findings": []}
 
@@ -110,14 +111,6 @@ def test_what_could_have_been_found_is_written_where_it_is_said(tmp_path):
     write_record(tmp_path, EpochRecord(0, 0))
     write_record(tmp_path, EpochRecord(1, 1, power=power))
     assert [event.get("power") for event in read_events(tmp_path)] == [None, power]
-
-
-def test_hints_are_written_where_there_are_any_and_read_where_they_are_words(tmp_path):
-    write_record(tmp_path, EpochRecord(0, 0))
-    write_record(tmp_path, EpochRecord(1, 1, hints="Nearest to a flag: the edges."))
-    assert [event.get("hints") for event in read_events(tmp_path)] == [None, "Nearest to a flag: the edges."]
-    assert "hints" not in (tmp_path / "events.jsonl").read_text(encoding="utf-8").splitlines()[0]
-    assert "hints" not in timeline_of([line(0, hints=["no words"])]).events[0]
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples import finding, keep_wandb_offline, wandb_records
+from examples import NOT_SURE, OPEN, finding, keep_wandb_offline, wandb_records
 from PIL import Image
 from pytorch_lightning.loggers import WandbLogger
 
-from lrptrain.findings import Evidence, Scope
 from lrptrain.loggers import EpochRecord, Highlight, Picture, send, send_scalars
-from lrptrain.loggers.findings_table import finding_text, findings_table
+from lrptrain.loggers.findings_table import findings_table
 from lrptrain.monitor.summary import logged_metrics
 
 FOCUS = "relevance/label/energy_pointing_game"
-FINDING = finding(scope=Scope("class", "whose name is much longer than a title may be"))
-JUDGED = finding(state="confirmed", intervention=Evidence(0.25, (0.125, 0.5), 0.0, math.nan, 24))
+FINDING = finding(name="a corner whose name is much longer than a title may be")
+UNKNOWN = finding(interval=(0.125, math.nan))
 
 
 def pictures(count):
@@ -35,8 +34,8 @@ def records():
         "epg": [float("nan"), None, *[0.5] * 68],
         "map_label": [[0.5, 0.25]] * 70,
     }
-    scalars = {FOCUS: 0.5, f"{FOCUS}_per_class/cat": 0.5, "relevance/severity": 0.0, "relevance/seconds": 3.0}
-    first = EpochRecord(0, 7, scalars, table, pictures(70), [], [FINDING, JUDGED], [FINDING], ["cat"])
+    scalars = {FOCUS: 0.5, f"{FOCUS}_per_class/cat": 0.5, "relevance/reliance": 0.0, "relevance/seconds": 3.0}
+    first = EpochRecord(0, 7, scalars, table, pictures(70), [], [FINDING, UNKNOWN], [FINDING, OPEN, NOT_SURE], ["cat"])
     first = replace(first, metrics=logged_metrics())
     text = Highlight("t", "label <0>", "<b>good</b>", "**good**")
     texts = EpochRecord(2, 21, {}, {"sample_id": ["t", "u"]}, [], [text])
@@ -144,19 +143,16 @@ def test_the_tables_pictures_have_their_masks_with_named_classes(written):
 def test_the_findings_are_a_table_in_each_epoch(written):
     first, none, _ = tables(written, "findings_table")
     rows = [dict(zip(first["columns"], row, strict=True)) for row in first["data"]]
-    assert rows[0]["scope"] == str(FINDING.scope)
-    assert rows[0]["intervention"] is None
-    assert {key: rows[1][key] for key in ("state", "kind", "target", "samples", "worst_samples")} == {
-        "state": "confirmed",
-        "kind": "focus_outside_annotation",
-        "target": "label",
+    assert rows[0]["name"] == FINDING.name
+    assert {key: rows[1][key] for key in ("verdict", "role", "kind", "samples", "worst_samples")} == {
+        "verdict": "relies",
+        "role": "fault",
+        "kind": "place",
         "samples": 24,
         "worst_samples": "17, 4",
     }
-    assert (rows[1]["relevance"], rows[1]["relevance_low"], rows[1]["relevance_p"]) == (0.12, 0.09, 0.001)
-    assert (rows[1]["intervention"], rows[1]["intervention_high"], rows[1]["intervention_p"]) == (0.25, 0.5, None)
-    assert rows[1]["severity"] == 0.25
-    assert rows[1]["text"] == finding_text(JUDGED)
+    assert [rows[1][key] for key in ("effect", "low", "high", "relevance")] == [0.4, 0.125, None, 0.5]
+    assert rows[1]["text"] == str(UNKNOWN)
     assert (none["columns"], none["data"]) == (list(findings_table([])), [])
     assert none["columns"] == first["columns"]
 
@@ -169,13 +165,14 @@ def test_texts_are_html_in_the_table_and_apart(run, history, written):
     assert page == "<h4>label &lt;0&gt;</h4>\n<b>good</b>"
 
 
-def test_a_new_finding_alerts_once(written):
-    (alert,) = of(written, "alert")
-    assert alert["level"] == "WARN"
-    assert alert["text"] == finding_text(FINDING)
-    assert len(alert["title"]) < 64
-    assert alert["title"].startswith("Suspected, class whose")
-    assert alert["wait_duration"] == "1000"  # milliseconds
+def test_new_findings_alert_once_each(written):
+    alerts = of(written, "alert")
+    assert [alert["level"] for alert in alerts] == ["ERROR", "WARN", "WARN"]
+    assert [alert["text"] for alert in alerts] == [str(each) for each in (FINDING, OPEN, NOT_SURE)]
+    assert max(len(alert["title"]) for alert in alerts) < 64
+    assert alerts[0]["title"].startswith("SHORTCUT: the model relies on a corner whose")
+    assert alerts[1]["title"] == "The model reads the colours of the image."
+    assert alerts[0]["wait_duration"] == "1000"  # milliseconds
 
 
 def test_metrics_are_plotted_over_lightnings_step(written):
@@ -187,7 +184,7 @@ def test_the_summary_keeps_what_matters_of_each_scalar(written):
     last = {key: value for summary in of(written, "summary") for key, value in summary["update"].items()}
     assert last[FOCUS] == {"max": 0.5, "last": 0.25}  # the first value counts
     assert last[f"{FOCUS}_per_class/cat"] == {"max": 0.5, "last": 0.5}
-    assert last["relevance/severity"] == {"min": 0.0, "max": 0.0, "last": 0.0}
+    assert last["relevance/reliance"] == {"min": 0.0, "max": 0.0, "last": 0.0}
     assert last["relevance/seconds"] == {"mean": 3.0, "max": 3.0, "last": 3.0}
     steps = {metric["step_metric"] for metric in of(written, "metric") if metric.get("summary")}
     assert steps == {"trainer/global_step"}

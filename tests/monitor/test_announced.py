@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from examples import finding
+from examples import OPEN, finding
 from torch import nn
 
 from lrptrain.batch import Sample
-from lrptrain.findings import Evaluation, ExplainedSample, Scope
 from lrptrain.monitor.announced import unannounced
+from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 
 
 def evaluation(probability: float = 0.9, **moment: Any) -> Evaluation:
@@ -21,7 +21,7 @@ def evaluation(probability: float = 0.9, **moment: Any) -> Evaluation:
 
 def test_what_another_monitor_has_told_is_a_line():
     module = nn.Linear(1, 1)
-    both = [finding(), finding(scope=Scope("class", "cat"))]
+    both = [finding(), OPEN]
     assert unannounced(module, evaluation(), both[:1], "first") == (both[:1], [])
     # In another order of the batches the last digits are others.
     new, lines = unannounced(module, evaluation(0.9 + 1e-7), both, "second")
@@ -33,7 +33,7 @@ def test_what_differs_is_announced():
     module = nn.Linear(1, 1)
     unannounced(module, evaluation(), [finding()], "first")
     for another in (
-        unannounced(module, evaluation(), [finding(state="confirmed")], "second"),
+        unannounced(module, evaluation(), [finding(verdict="not sure")], "second"),
         unannounced(module, evaluation(0.8), [finding()], "second"),  # other data with the same ids
         unannounced(nn.Linear(1, 1), evaluation(), [finding()], "second"),
         unannounced(module, evaluation(step=8), [finding()], "second"),

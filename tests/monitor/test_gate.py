@@ -1,28 +1,29 @@
 from dataclasses import replace
 
 import pytest
-from examples import finding
+from examples import OPEN, finding
 
 from lrptrain.monitor.gate import FindingError, gravest_forbidden, is_lasting, raise_if_forbidden
 
 
-def in_states(*states):
-    return replace(finding(), state=states[-1], states=states)
+def with_verdicts(*verdicts):
+    return finding(verdict=verdicts[-1], verdicts=verdicts, epochs=tuple(range(len(verdicts))))
 
 
-@pytest.mark.parametrize(("states", "fail_on", "required", "forbidden"), [
-    (("confirmed",), "confirmed", 2, False),
-    (("confirmed",), "confirmed", 1, True),
-    (("confirmed", "confirmed"), "confirmed", 2, True),
-    (("suspected", "confirmed"), "confirmed", 2, False),
-    (("suspected", "confirmed"), "suspected", 2, True),
-    (("confirmed", "unconfirmed"), "suspected", 2, False),
-    (("confirmed", "suspected", "confirmed"), "confirmed", 2, False),
-    (("confirmed", "confirmed"), None, 1, False),
+@pytest.mark.parametrize(("verdicts", "fail_on", "required", "forbidden"), [
+    (("relies",), "relies", 2, False),
+    (("relies",), "relies", 1, True),
+    (("relies", "relies"), "relies", 2, True),
+    (("not sure", "relies"), "relies", 2, False),
+    (("not sure", "relies"), "not sure", 2, True),
+    (("relies", "does not rely"), "not sure", 2, False),
+    (("relies", "not sure", "relies"), "relies", 2, False),
+    (("relies", "relies"), None, 1, False),
 ])  # fmt: skip
-def test_a_finding_is_forbidden_when_it_lasts(states, fail_on, required, forbidden):
-    findings = [in_states("refuted", "refuted"), in_states(*states)]
-    assert gravest_forbidden(findings, fail_on, required) == (findings[1] if forbidden else None)
+def test_a_fault_is_forbidden_when_it_lasts(verdicts, fail_on, required, forbidden):
+    open_one = replace(OPEN, verdicts=("relies", "relies"), epochs=(0, 1))
+    findings = [with_verdicts("does not rely", "does not rely"), open_one, with_verdicts(*verdicts)]
+    assert gravest_forbidden(findings, fail_on, required) == (findings[2] if forbidden else None)
     if forbidden:
         with pytest.raises(FindingError, match=f"fail_on='{fail_on}'{' in 2 evaluations' if required == 2 else ':'}"):
             raise_if_forbidden(findings, fail_on, required)
@@ -30,6 +31,12 @@ def test_a_finding_is_forbidden_when_it_lasts(states, fail_on, required, forbidd
         raise_if_forbidden(findings, fail_on, required)
 
 
-def test_older_records_are_judged_by_their_last_state():
-    assert is_lasting(replace(finding(), state="confirmed"), ("confirmed",), 3)
-    assert not is_lasting(finding(), ("confirmed",), 1)
+def test_the_gravest_is_named():
+    graver = finding(name="a mark", effect=0.8, interval=(0.7, 0.9))
+    for order in ([graver, finding()], [finding(), graver]):
+        assert gravest_forbidden(order, "relies", 1) == graver
+
+
+def test_older_records_are_judged_by_their_last_verdict():
+    assert is_lasting(finding(verdicts=(), epochs=()), ("relies",), 3)
+    assert not is_lasting(finding(verdict="not sure", verdicts=(), epochs=()), ("relies",), 1)

@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch.nn import functional as F
 
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
@@ -12,7 +14,8 @@ from lrptrain.monitor.results import MonitorResults
 from lrptrain.render import view
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "callbacks"))
-from setting import data, loader, vit
+from inspected import images
+from setting import loader, vit
 
 
 @pytest.mark.parametrize("kind", [RelevanceMonitor, RelevanceMonitorCallback, lrptrain.Monitor])
@@ -21,19 +24,24 @@ def test_every_monitor_shows_itself(kind):
 
 
 def test_the_last_evaluation_is_shown(tmp_path, monkeypatch, capsys):
-    columns = {name: values[:8] for name, values in data().items()}
-    validation = loader(columns, batch_size=8)
-    # An untrained model has about as much relevance on the annotations as these have area: far below the bound.
-    monitor = lrptrain.Monitor(vit(depth=1), validation, tmp_path, max_samples=8, max_pictures=3, bound=0.9)
+    torch.manual_seed(0)
+    model = vit(depth=1)
+    train = images("corner", 1, 256)
+    optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
+    for _ in range(60):
+        F.cross_entropy(model(train["image"]), train["label"]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    monitor = lrptrain.Monitor(model, loader(images("corner"), batch_size=32), tmp_path, max_pictures=3)
     monitor.show()
     assert capsys.readouterr().out.strip() == "No evaluation yet."
     monitor.evaluate(0)
     capsys.readouterr()
     monitor.show(max_samples=2)
     printed = capsys.readouterr().out
-    (finding,) = monitor.findings
-    assert printed.startswith("Epoch 0: 1 suspected.")
-    assert announce([finding])[0] in printed
+    fault = next(each for each in monitor.findings if each.is_fault)
+    assert printed.startswith("Epoch 0: 1 shortcut, ")
+    assert announce([fault])[0] in printed
     assert [line[:1] for line in printed.splitlines()].count("#") == 2  # a caption for each sample
     with pytest.raises(ValueError, match="max_samples must be at least 0, not -1"):
         monitor.show(max_samples=-1)
@@ -41,5 +49,5 @@ def test_the_last_evaluation_is_shown(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(view, "in_notebook", lambda: True)
     monkeypatch.setattr("IPython.display.display", lambda shown: pages.append(shown.data))
     monitor.show(max_samples=3)
-    assert pages[0].count('src="data:image/png;base64,') == 3
-    assert finding._repr_html_() in pages[0]
+    assert pages[0].count("<figure") == 3
+    assert fault._repr_html_() in pages[0]

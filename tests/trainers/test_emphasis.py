@@ -3,10 +3,12 @@ import logging
 import sys
 
 import pytest
+from examples import NOT_SURE, OPEN, finding
 
+from lrptrain.findings.sentences import sentences
 from lrptrain.trainers.emphasis import emphasised, for_logger, for_stream, shows_colour, spoken_by
 
-SAID = "SHORTCUT confirmed, all classes: the model reads\n  See: lrptrain dashboard x"
+SAID = "SHORTCUT: the model relies on it.\n  See: lrptrain dashboard x"
 
 
 class Terminal(io.StringIO):
@@ -29,10 +31,31 @@ def speaker():
     logger.handlers.clear()
 
 
+def coloured(color, text):
+    return f"\x1b[{color}m{text}\x1b[0m"
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    (SAID, f"{coloured('1;31', 'SHORTCUT')}: the model relies on it.\n{coloured('1', '  See')}: lrptrain dashboard x"),
+    ("The model reads a.\n  Mend: b", f"{coloured('1', 'The model reads')} a.\n{coloured('1', '  Mend')}: b"),
+    ("Not sure whether", f"{coloured('1;33', 'Not sure')} whether"),
+    ("not sure: too few", f"{coloured('1;33', 'not sure')}: too few"),
+    ("Monitor ends: not sure in epoch 3", f"Monitor ends: {coloured('1;33', 'not sure')} in epoch 3"),
+    ("Monitor ends: no verdict on a", f"Monitor ends: {coloured('1;33', 'no verdict')} on a"),
+    ("Monitor ends: no fault found in a", f"Monitor ends: {coloured('1;32', 'no fault found')} in a"),
+    ("Monitor: COLLAPSED: one", f"Monitor: {coloured('1;31', 'COLLAPSED')}: one"),
+    ("no fault. The model reads a. Are you not sure? SHORTCUTS", None),
+])  # fmt: skip
+def test_only_verdicts_are_coloured(text, expected):
+    assert emphasised(text) == (text if expected is None else expected)
+
+
+def test_the_verdicts_are_those_that_findings_say():
+    for one, colour in ((finding(), "1;31"), (OPEN, "1"), (NOT_SURE, "1;33")):
+        assert emphasised(sentences(one).verdict).startswith(f"\x1b[{colour}m")
+
+
 def test_verdicts_are_coloured_on_a_terminal_alone(monkeypatch):
-    assert emphasised(SAID) == (
-        "\x1b[1;31mSHORTCUT confirmed\x1b[0m, all classes: the model reads\n\x1b[1m  See\x1b[0m: lrptrain dashboard x"
-    )
     assert for_stream(SAID, Terminal()) == emphasised(SAID)
     assert for_stream(SAID, io.StringIO()) == SAID  # a pipe, a notebook
     monkeypatch.setenv("TERM", "dumb")

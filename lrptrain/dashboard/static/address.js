@@ -17,7 +17,7 @@ const FIELDS = {
   // The table of runs: which are not drawn, sorted by which column, and searched for what; see runtable.js.
   without: [], order: "", find: "",
   // Which findings are listed; see findings.js.
-  state: "", of: "", scope: "", finding: "",
+  verdict: "", role: "", finding: "",
   // Which masks; see masks.js.
   export: "", split: "", status: "", maskclass: "",
 };

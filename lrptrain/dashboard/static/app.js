@@ -32,8 +32,8 @@ function runNamed(name) {
 }
 
 function gravestRun() {
-  const severity = (run) => scalarOf(lastOf(run), "severity") ?? -1;
-  return [...runs.keys()].sort((one, other) => severity(other) - severity(one))[0] ?? null;
+  const reliance = (run) => scalarOf(lastOf(run), "reliance") ?? -1;
+  return [...runs.keys()].sort((one, other) => reliance(other) - reliance(one))[0] ?? null;
 }
 
 function readCurrent() {

@@ -115,12 +115,12 @@ async function lineChart(place, rows, { x, domain, share }) {
   drawnCharts.set(place, view);
 }
 
-// One value per evaluation, as a small curve.
+// One effect per evaluation, as a small curve from 0, or what lies below, to 1.
 function curve(values, width = 120, height = 26) {
   const known = values.filter(isNumber);
   if (known.length < 2) return null;
-  const [low, high] = [Math.min(...known), Math.max(...known)];
-  const at = (value, i) => [2 + (i * (width - 4)) / (values.length - 1), height - 3 - ((value - low) / (high - low || 1)) * (height - 6)];
+  const [low, high] = [Math.min(0, ...known), 1];
+  const at = (value, i) => [2 + (i * (width - 4)) / (values.length - 1), height - 3 - ((value - low) / (high - low)) * (height - 6)];
   const points = values.map((value, i) => (isNumber(value) ? at(value, i) : null)).filter(Boolean);
   const title = drawn("title");
   title.textContent = `from ${number(values[0])} to ${number(values.at(-1))} in ${values.length} evaluations`;

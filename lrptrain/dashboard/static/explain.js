@@ -3,17 +3,15 @@
 
 const MEANINGS = {
   relevance: "How much a patch or a word speaks for a class, by the map of the method. Shares count what speaks for it.",
-  annotation: "What people marked as the evidence: a mask, boxes, or the words that are the reason.",
   area: "The share of the image (or of the words) that the annotation or the place takes: as much of the relevance would lie there if it were spread evenly.",
-  control: "The same change somewhere else (random places or words), or by something of the same class: what any change does. Only what goes beyond it counts.",
+  effect: "A sample takes the cue from a sample of another answer, and from one of the same answer. The effect is how much lower the answer's probability is with the first.",
   points: "Percentage points of the answer's probability: from 90 % to 30 % are 60 points.",
-  confirmed: "Changing that place moves the answer further than the control does, beyond chance (by a test that is corrected for all that were made).",
-  suspected: "The maps point there. No intervention has confirmed it, so the model may do without it.",
-  unconfirmed: "The maps point there, but taking it away does not move the answer: the model does not read it, or another cue says the same.",
-  refuted: "The maps point there, but another class's in its place does not move the answer.",
-  interval: "With this confidence the mean over all samples like these lies within: bootstrap over the samples, Wilson's for accuracies.",
-  "p-value": "How often an effect as large would come by chance if there were none, corrected (Holm) for everything tested with it.",
-  "on it": "The share of the relevance that lies on the annotation.",
+  shortcut: "The model relies on this, and it is a fault: it lies outside of the annotation, or somebody declared it one.",
+  reads: "The model relies on this, and nobody has said whether it is evidence. A person judges.",
+  evidence: "The model relies on this, and it is evidence: it is annotated, or somebody declared it so.",
+  "not sure": "The effect may or may not be large enough to matter. More samples decide (max_samples).",
+  "does not rely": "The effect is too small to matter. Another cue may still tell the same.",
+  interval: "With this confidence, the mean over all samples like these lies within.",
   iou: "Intersection over union of a mask with the true one, averaged over the classes that either has: 100 % if they are the same, 0 if they do not touch.",
 };
 

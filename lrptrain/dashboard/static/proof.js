@@ -1,4 +1,4 @@
-// The proof of a confirmed finding: samples as they are, changed, and under the control, with the model's answers.
+// The proof of a finding: samples as they are, changed, and under the control, with the model's answers.
 
 function proofUrl(run, path) {
   return DATA !== null ? DATA[run].proofs[path] : `/proof.png?${new URLSearchParams({ run, path })}`;

@@ -5,8 +5,7 @@ const score = { name: "label_energy_pointing_game", label: "" };
 const PANELS = [
   { title: "Accuracy on the sample", column: "correct", metric: "accuracy", share: true, domain: [0, 1] },
   { title: "Relevance on the annotation (dashed: its area)", column: "label_energy_pointing_game", reference: "chance", share: true, domain: [0, 1] },
-  { title: "Reliance on the surroundings (dashed: the control)", scalar: "reliance", referenceScalar: "reliance_control", share: true },
-  { title: "Severity of the gravest finding", scalar: "severity", share: true, domain: [0, 1] },
+  { title: "Reliance on faults (dashed: on any cue)", scalar: "reliance", referenceScalar: "reads", share: true, domain: [0, 1] },
 ];
 
 function shownRuns() {

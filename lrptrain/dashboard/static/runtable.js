@@ -9,8 +9,9 @@ const COLUMNS = [
   { key: "focus", title: "on annotation", value: (run) => scalarValue("label/energy_pointing_game")(run) ?? scalarValue("predicted/energy_pointing_game")(run), text: percent },
   { key: "chance", title: "its area", value: scalarValue("chance"), text: percent },
   { key: "reliance", title: "reliance", value: scalarValue("reliance"), text: percent },
-  { key: "confirmed", title: "confirmed", value: findingsIn("confirmed") },
-  { key: "suspected", title: "suspected", value: findingsIn("suspected") },
+  { key: "reads", title: "reads", value: scalarValue("reads"), text: percent },
+  { key: "shortcuts", title: "shortcuts", value: findingsThat((finding) => standingOf(finding) === "fault") },
+  { key: "doubts", title: "not sure", value: findingsThat((finding) => standingOf(finding) === "not sure" && finding.role === "fault") },
   { key: "method", title: "explained by", value: (run) => words(String(run.about.settings.method ?? "")) },
   { key: "record", title: "record", value: scalarValue("record_mb"), text: (size) => `${number(size)} MB` },
   { key: "written", title: "written", value: (run) => run.about.written ?? undefined, text: writtenText },
@@ -22,8 +23,8 @@ function scalarValue(key) {
   return (run) => scalarOf(lastOf(run.name), key);
 }
 
-function findingsIn(state) {
-  return (run) => lastOf(run.name)?.findings.filter((finding) => finding.state === state).length;
+function findingsThat(are) {
+  return (run) => lastOf(run.name)?.findings.filter(are).length;
 }
 
 function writtenText(seconds) {

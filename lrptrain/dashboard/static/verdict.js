@@ -1,26 +1,30 @@
 // The verdict on a run in a sentence: the gravest of what was found, linked to it.
 
-const STATES = ["confirmed", "suspected", "unconfirmed", "refuted"];
+const STANDINGS = ["fault", "open", "not sure", "evidence", "does not rely"]; // as in findings/announcement.py
+const BADGES = { fault: "shortcut", open: "reads", "not sure": "doubt", "does not rely": "quiet" }; // their styles
+const MOST_NAMES = 3;
 
-// What is confirmed and no fault for sure is for a person to judge: it is not shown as one.
-function shownState(finding) {
-  return finding.state === "confirmed" && finding.is_fault === false ? "judge" : finding.state;
+// The role of what the model relies on, else the verdict.
+function standingOf({ verdict, role }) {
+  return verdict === "relies" ? role : verdict;
 }
 
 // The findings of the last evaluation, the gravest first.
 function rankedFindings(run) {
-  const all = [...(lastOf(run)?.findings || [])];
-  return all.sort((one, other) => STATES.indexOf(one.state) - STATES.indexOf(other.state) || (other.severity || 0) - (one.severity || 0));
+  const rank = (finding) => STANDINGS.indexOf(standingOf(finding));
+  const low = ({ interval }) => interval?.[0] ?? -1;
+  return [...(lastOf(run)?.findings || [])].sort((one, other) => rank(one) - rank(other) || low(other) - low(one));
 }
 
-// Records of earlier versions have no sentences.
+// The record has the sentence; one of other programs may lack it.
 function verdictText(finding) {
-  return finding.sentences?.verdict ?? `${finding.state}, ${scopeText(finding)}: ${finding.title || words(finding.kind)}`;
+  return finding.sentences?.verdict ?? `${finding.verdict}: ${finding.name}`;
 }
 
-// What speaks for a shortcut where no finding stands; "" without, and where the answers tell nothing of any shortcut yet.
-function hintOf(event) {
-  return event.power?.tells === true ? event.hints ?? "" : "";
+function namesOf(findings) {
+  const names = findings.slice(0, MOST_NAMES).map(({ name }) => name);
+  if (findings.length > MOST_NAMES) names.push(`${findings.length - MOST_NAMES} more`);
+  return names.length === 1 ? names[0] : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
 }
 
 // What the last evaluation is of, such as "up to epoch 3, on 128 samples"; earlier records do not say whose weights.
@@ -32,45 +36,42 @@ function judgedOf(event) {
   return samples ? `${which}, on ${plural(samples, "sample")}` : which;
 }
 
-// state: one of STATES, "judge", "collapsed", "hint" where nothing is confirmed and something speaks for a shortcut, "none"
-// where nothing was found, or "unknown"; text; finding: the gravest, if there is any; power: where nothing was
-// found, what could have been.
+// state: "shortcut", "doubt", "reads", "none" where no fault was found, "collapsed", or "unknown"; text; finding: the
+// gravest, if there is any; power: where there is no fault, what was tested.
 function verdictOf(run) {
   const last = lastOf(run);
   if (last === undefined) return { state: "unknown", text: "Not evaluated yet" };
+  // Records of earlier versions may not say what was tested.
+  const { tells, collapsed, text: power } = last.power ?? { tells: true, text: "" };
   // What a model reads matters no more once it gives one answer to everything.
-  if (last.power?.collapsed === true) return { state: "collapsed", text: last.power.text };
-  const standing = rankedFindings(run).filter((finding) => ["confirmed", "suspected"].includes(finding.state));
-  if (!standing.length) {
-    const hint = hintOf(last);
-    const though = hint ? `, but there is a hint: ${hint}` : ".";
-    const doubtful = rankedFindings(run).filter((finding) => finding.state === "unconfirmed");
-    if (doubtful.length) {
-      return { state: hint ? "hint" : "unconfirmed", text: `No shortcut was confirmed ${judgedOf(last)}${though} ${verdictText(doubtful[0])}`, finding: doubtful[0], power: last.power?.text };
-    }
-    // Records of earlier versions do not say what that shows.
-    const { tells, text } = last.power ?? { tells: true, text: "" };
-    const state = tells ? "none" : "unknown";
-    return { state: hint ? "hint" : state, text: `No shortcut was found ${judgedOf(last)}${though}`, power: text };
+  if (collapsed === true) return { state: "collapsed", text: power };
+  const standing = (name) => rankedFindings(run).filter((finding) => standingOf(finding) === name);
+  const [fault, ...others] = standing("fault");
+  if (fault !== undefined) {
+    return { state: "shortcut", text: verdictText(fault) + (others.length ? ` And ${plural(others.length, "other shortcut")}.` : ""), finding: fault };
   }
-  const [finding, ...others] = standing;
-  const more = others.length ? ` And ${plural(others.length, "other finding")}.` : "";
-  return { state: shownState(finding), text: verdictText(finding) + more, finding };
+  if (!tells) return { state: "unknown", text: `No verdict ${judgedOf(last)}.`, power };
+  const doubts = standing("not sure").filter(({ role }) => role === "fault");
+  if (doubts.length) {
+    return { state: "doubt", text: `Not sure whether the model relies on ${namesOf(doubts)}, ${judgedOf(last)}.`, finding: doubts[0], power };
+  }
+  const none = `No fault found ${judgedOf(last)}.`;
+  const reads = standing("open");
+  if (!reads.length) return { state: "none", text: none, power };
+  return { state: "reads", text: `The model reads ${namesOf(reads)}: whether that is evidence, a person judges. ${none}`, finding: reads[0], power };
 }
 
-// What names a finding from one evaluation to the next, in which another class may speak for it: its kind, where that is
-// enough.
-function findingKey(run, finding) {
-  const alike = lastOf(run).findings.filter(({ kind }) => kind === finding.kind);
-  return alike.length === 1 ? finding.kind : [finding.kind, finding.where, scopeText(finding), finding.target].join("/");
+// What names a finding from one evaluation to the next.
+function findingKey({ kind, role, name }) {
+  return [kind, role, name].join("/");
 }
 
 function verdictAddress(run) {
   const { finding } = verdictOf(run);
-  return addressOf({ view: "findings", run: [run], finding: finding === undefined ? "" : findingKey(run, finding), state: "", of: "", scope: "" });
+  return addressOf({ view: "findings", run: [run], finding: finding === undefined ? "" : findingKey(finding), verdict: "", role: "" });
 }
 
-const SHORT_VERDICTS = { confirmed: "shortcut", judge: "to judge", suspected: "suspected", unconfirmed: "unconfirmed", hint: "a hint", collapsed: "collapsed", none: "none found", unknown: "–" };
+const SHORT_VERDICTS = { shortcut: "shortcut", doubt: "not sure", reads: "reads", collapsed: "collapsed", none: "no fault found", unknown: "–" };
 
 // For the list of runs: a word in its colour, the sentence beside it where there is room.
 function verdictLink(run) {
@@ -78,10 +79,10 @@ function verdictLink(run) {
   return h("a", { href: verdictAddress(run), className: `badge ${state}`, title: [text, power].filter(Boolean).join(" ") }, SHORT_VERDICTS[state]);
 }
 
-// Beside it, what the model reads: "the model reads the image's four corners", without the scope before it.
+// Beside it, what the model reads.
 function verdictPlace(run) {
   const { finding } = verdictOf(run);
-  return finding === undefined ? null : h("span", { className: "place" }, verdictText(finding).replace(/^[^:]*: |\.$/g, ""));
+  return finding === undefined ? null : h("span", { className: "place" }, finding.name);
 }
 
 // For the top of a run.
