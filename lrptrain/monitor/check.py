@@ -133,7 +133,7 @@ def _doubt(judged: Judged, max_reliance: float) -> str:
         return str(power["text"])
     doubts = [each.name for each in judged.findings if each.role == "fault" and each.verdict == "not sure"]
     if doubts:
-        return f"Not sure whether the model relies on {listed(doubts)}: more samples decide (max_samples=128)."
+        return f"More samples decide whether the model relies on {listed(doubts)} (max_samples=128)."
     for finding in _strongest_first(judged.findings):
         if finding.is_open and finding.interval[0] > max_reliance:
             return f"{sentences(finding).verdict.rstrip('.')}, by {points(finding.effect)} points: a person judges."

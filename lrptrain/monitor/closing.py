@@ -33,7 +33,7 @@ def closing_words(
         cost: What the monitor took, in a sentence; "" where that is within its budget.
     """
     faults = sorted((each for each in findings if each.is_fault), key=gravity)
-    doubts = [each.name for each in findings if each.role == "fault" and each.verdict == "not sure"]
+    is_in_doubt = any(each.role == "fault" and each.verdict == "not sure" for each in findings)
     reads = [each.name for each in findings if each.is_open]
     if collapse:
         message = f"{title}: {collapse} In {subject}."
@@ -41,11 +41,10 @@ def closing_words(
         more = f" And {counted(len(faults) - 1, 'other shortcut')}." if len(faults) > 1 else ""
         failed = _not_removed(guided_by) if guided_by else ""
         message = f"{title}: {sentences(faults[0]).verdict}{more} In {subject}.{failed}"
-    elif doubts and power.tells:
-        message = f"{title}: not sure in {subject} whether the model relies on {listed(doubts)}. {power.text}"
     elif power.tells:
+        found = "not sure" if is_in_doubt else "no fault found" if power.can_fault else "nothing is annotated"
         read = f" The model reads {listed(reads)}: whether that is evidence, a person judges." if reads else ""
-        message = f"{title}: no fault found in {subject}.{read} {power.text}"
+        message = f"{title}: {found} in {subject}.{read} {power.text}"
     else:
         message = f"{title}: no verdict on {subject}. {power.text}"
     lines = [fitted(f"{message} {cost}".rstrip())]

@@ -662,6 +662,7 @@ class MonitorCore:
             "model": own_name(context.model),
             "task": find_task(self.config.task).description,
             "confidence": self.config.confidence,
+            "min_effect": self.config.min_effect,
             "class_names": class_names,
             "hyperparameters": find_hyperparameters(context.hyperparameter_sources),
             "metrics": [metric.to_dict() for metric in logged_metrics()],

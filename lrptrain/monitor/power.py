@@ -1,7 +1,7 @@
 """What an evaluation without a fault shows: what was tested, and whether that says anything."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lrptrain.cues.measure import FEWEST_SAMPLES
 from lrptrain.cues.search import Judged
@@ -19,14 +19,12 @@ class Power(NamedTuple):
     Attributes:
         tells: Whether it shows anything: not while the answers are no better than chance.
         text: What was tested, in a few words.
+        can_fault: Whether anything that was tested could be a fault: without annotations nothing can.
     """
 
     tells: bool
     text: str
-
-    def as_record(self) -> dict[str, Any]:
-        """Return plain values."""
-        return self._asdict()
+    can_fault: bool = True
 
 
 def shown_by(
@@ -52,7 +50,8 @@ def shown_by(
         return Power(False, f"That says nothing: {few} too few; {FEWEST_SAMPLES} can be enough.")
     if not tells_classes_apart(Evaluation(scored), confidence):
         return Power(False, "That says nothing yet: its answers are no better than chance.")
-    return Power(bool(judged), " ".join(tested_lines(judged, untested)))
+    can_fault = any(each.cue.role == "fault" for each in judged)
+    return Power(bool(judged), " ".join(tested_lines(judged, untested)), can_fault)
 
 
 def tested_lines(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:

@@ -35,7 +35,7 @@ MOST_WORDS = 60
 CHANGE = "With that of another answer"
 CONTROL = "that of the same answer"
 
-Example = tuple[int, list[Mapping[str, Any]]]
+Example = tuple[int, list[dict[str, Any]]]
 """The index of a sample, and the sample as it is, with the cue of a donor of the same answer, and of another."""
 
 
@@ -68,7 +68,7 @@ def with_proofs(
         options: How samples are drawn.
         folder: The folder of the proofs in that of the run.
     """
-    proofs = {}
+    proofs: dict[tuple[str, str, str], Proof] = {}
     for number, shown in examples.items():
         each = judged[number]
         name = f"{folder}/{number}_{file_name_of(each.cue.kind)}"

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from lrptrain.batch import collate
 from lrptrain.cues.cue import Cue
+from lrptrain.cues.measure import Rows
 from lrptrain.cues.search import Judged
 from lrptrain.findings import Finding
 from lrptrain.monitor.evaluation import Evaluation
@@ -114,7 +115,7 @@ def _continued(finding: Finding, before: Finding | None) -> Finding:
     )
 
 
-def relevance_on(cue: Cue, evaluation: Evaluation, rows: Sequence[int]) -> tuple[float | None, float | None]:
+def relevance_on(cue: Cue, evaluation: Evaluation, rows: Rows) -> tuple[float | None, float | None]:
     """Return the mean share of the positive relevance that lies on a cue, and of the area that it covers.
 
     Args:
@@ -127,7 +128,7 @@ def relevance_on(cue: Cue, evaluation: Evaluation, rows: Sequence[int]) -> tuple
     """
     assert evaluation.inputs is not None
     shares, areas = [], []
-    for row in rows:
+    for row in rows.tolist():
         inside = cue.locate(collate([evaluation.inputs[row]]))
         if inside is None:
             return None, None

@@ -240,7 +240,7 @@ FINDING_METRICS = (
         bounds=(0, 1),
         explanation=(
             "The largest effect that is sure among faults: how much the answer's probability falls with another "
-            "answer's cue; 0 where there is none, and nan where no fault can be known, as without annotations."
+            "answer's cue. 0 where there is none; nan without annotations, and of a model at chance."
         ),
     ),
     LoggedMetric(

@@ -10,7 +10,7 @@ import torch
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
 from setting import data, loader, module, monitor, trainer, vit
 
-from lrptrain.monitor import intervene
+from lrptrain.cues.measure import Measure
 
 FOLDER, DEVICES = Path(sys.argv[1]), int(sys.argv[2])
 OPTIONS = {"devices": DEVICES, "strategy": "ddp" if DEVICES > 1 else "auto"}
@@ -55,7 +55,7 @@ def run(name: str, dtype: torch.dtype, fails: int | None = None, kept: tuple = (
     (FOLDER / f"{name}-{runner.global_rank}.json").write_text(json.dumps(result))
 
 
-def failing_effects(*arguments, **options):
+def failing_effects(*arguments):
     raise RuntimeError("only here")
 
 
@@ -65,5 +65,5 @@ run("float32", torch.float32)
 if DEVICES > 1:
     run("failing", torch.float64, fails=1)
     if os.environ.get("LOCAL_RANK") == "1":  # the process that Lightning starts
-        intervene.effects = failing_effects
+        Measure._effects = failing_effects
     run("unproved", torch.float64)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from PIL import Image
 from setting import loader, messages, module, monitor, trainer, vit
 
-from lrptrain.cues.cue import Cue
+from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.images import image_of
 from lrptrain.cues.places import Place
 from lrptrain.dashboard.report import write_html_report
@@ -259,7 +259,7 @@ class LastPatch(Cue):
 
     kind = "last_patch"
     name: str = "the last patch"
-    role: str = "open"
+    role: Role = "open"
 
     def exchange(self, batch, donors):
         name, images = image_of(batch)

@@ -194,7 +194,7 @@ class Wrapped(torch.nn.Module):
 
 def test_a_model_with_other_names_takes_words_and_lengths():
     net = Wrapped()
-    word = Phrase("the word 'x'", "open", LANGUAGE, (((ids_of("x")[1],),),))
+    word = Phrase("the word 'x'", "open", LANGUAGE, phrases=(((ids_of("x")[1],),),))
     guidance = lrptrain.Guidance("swap", swap=[LENGTH, word], on_error="raise", compare_every_n_batches=1)
     batch = texts()
     with guidance.step(net, {**batch, "label": batch["labels"]}) as step:

@@ -114,8 +114,8 @@ def test_it_is_saved_as_a_page_and_as_values(reads_the_corner, tmp_path):
     assert "with that of another answer" in page
     assert "<c>" not in page
     values = json.loads(report.save(tmp_path / "report.json").read_text())
-    assert values["cues"][0]["cue"]["name"] == "the top left corner"
-    assert set(values["cues"][0]["by_class"]) == {"a", "b", "<c>"}
+    assert values["findings"][0]["name"] == "the top left corner"
+    assert set(values["findings"][0]["by_class"]) == {"a", "b", "<c>"}
     json.dumps(values, allow_nan=False)
 
 

@@ -13,7 +13,7 @@ from lrptrain.guidance.followed_cues import FollowedCues
 
 TOP, BOTTOM = places("fault")[1:3]
 MARK = Mark("a dot", "fault", "outside", ((0.5, -1.0),), (0.25,), 5, (32, 32))
-PHRASE = Phrase("the word", "fault", Language(lambda ids: []), (((7,), (8, 9)),))
+PHRASE = Phrase("the word", "fault", Language(lambda ids: []), phrases=(((7,), (8, 9)),))
 
 
 def no_texts():

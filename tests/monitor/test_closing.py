@@ -35,7 +35,13 @@ def test_without_a_fault_it_says_what_was_tested():
         "that is evidence, a person judges. It does not rely on these alone: much."
     )
     assert said(NOT_SURE, OPEN).startswith(
-        "Monitor ends: not sure in epoch 3, on 20 samples whether the model relies on the border."
+        "Monitor ends: not sure in epoch 3, on 20 samples. The model reads the colours of the image"
+    )
+
+
+def test_without_annotations_nothing_is_acquitted():
+    assert said(OPEN, power=TESTED._replace(can_fault=False)).startswith(
+        "Monitor ends: nothing is annotated in epoch 3, on 20 samples. The model reads the colours of the image"
     )
 
 

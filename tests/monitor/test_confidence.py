@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import torch
+from lrptrain.intervention import InterventionConfig, Region, effects
 from torch import nn
 
 from lrptrain.batch import Sample
-from lrptrain.intervention import InterventionConfig, Region, effects
 from lrptrain.monitor.confidence import MOST_CONFIDENCE, sharpened, sharpness
 
 LABELS = np.arange(40) % 4

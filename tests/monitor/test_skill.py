@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lrptrain.findings.suspicion import tells_classes_apart
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
@@ -14,9 +13,9 @@ import lrptrain
 from lrptrain.batch import Sample
 from lrptrain.loggers import read_events
 from lrptrain.monitor.closing import closing_words
-from lrptrain.monitor.collapse import single_answer
+from lrptrain.monitor.collapse import single_answer, tells_classes_apart
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
-from lrptrain.monitor.power import Power, found_by
+from lrptrain.monitor.power import Power, shown_by
 from lrptrain.monitor.skill import Skill
 
 NAMES = ["cat", "dog"]
@@ -82,7 +81,7 @@ def test_only_a_model_that_told_classes_apart_can_collapse():
         True, False, False, True,
     ]  # fmt: skip
     assert skill.text.startswith("COLLAPSED")
-    assert not found_by(guessing.samples, "chance", 0.95, skill.text).tells
+    assert not shown_by(guessing.samples, (), (), 0.95, skill.text).tells
     line = closing_words("Monitor ends", "epoch 3", (), Power(False, ""), None, skill.text)
     assert line.startswith("Monitor ends: COLLAPSED: the model told")
 

@@ -42,7 +42,7 @@ function verdictOf(run) {
   const last = lastOf(run);
   if (last === undefined) return { state: "unknown", text: "Not evaluated yet" };
   // Records of earlier versions may not say what was tested.
-  const { tells, collapsed, text: power } = last.power ?? { tells: true, text: "" };
+  const { tells, collapsed, text: power, can_fault } = last.power ?? { tells: true, text: "" };
   // What a model reads matters no more once it gives one answer to everything.
   if (collapsed === true) return { state: "collapsed", text: power };
   const standing = (name) => rankedFindings(run).filter((finding) => standingOf(finding) === name);
@@ -55,7 +55,7 @@ function verdictOf(run) {
   if (doubts.length) {
     return { state: "doubt", text: `Not sure whether the model relies on ${namesOf(doubts)}, ${judgedOf(last)}.`, finding: doubts[0], power };
   }
-  const none = `No fault found ${judgedOf(last)}.`;
+  const none = can_fault === false ? `Nothing is annotated ${judgedOf(last)}.` : `No fault found ${judgedOf(last)}.`;
   const reads = standing("open");
   if (!reads.length) return { state: "none", text: none, power };
   return { state: "reads", text: `The model reads ${namesOf(reads)}: whether that is evidence, a person judges. ${none}`, finding: reads[0], power };

@@ -153,7 +153,7 @@ def test_a_run_has_its_record(monitored):
     assert [event["step"] for event in events] in ([3, 6], [2, 5])  # Lightning's logged steps count from 0
     assert events[-1]["scalars"][FOCUS] == pytest.approx(monitored.history[-1][FOCUS])
     assert list((monitor.folder / "highlights").iterdir())
-    assert lrptrain.check(monitor.folder, max_severity=1.0).findings == tuple(monitor.findings)
+    assert lrptrain.check(monitor.folder, max_reliance=1.0).findings == tuple(monitor.findings)
 
 
 def test_classes_have_the_names_of_the_model(monitored):
@@ -216,7 +216,7 @@ def test_a_model_without_a_finding_has_none(frugal):
     assert frugal.monitor.findings == []
     # That there is none is known of a model that tells classes apart alone.
     assert {event["scalars"]["relevance/findings"] for event in read_events(frugal.monitor.folder)} <= {0, None}
-    assert lrptrain.check(frugal.monitor.folder, max_severity=0.0).findings == ()
+    assert lrptrain.check(frugal.monitor.folder, max_reliance=0.0).findings == ()
 
 
 def test_both_parts_of_a_pair_are_read(paired):
