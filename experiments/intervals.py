@@ -13,7 +13,6 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy import stats
 
-
 RESAMPLES = 2000
 Key = TypeVar("Key", bound=Hashable)
 Statistic = Callable[[Float[np.ndarray, "resamples parts"]], Float[np.ndarray, " resamples"]]

@@ -18,8 +18,8 @@ from experiments.guidance.texts import inputs
 from experiments.pretrain.cifar10 import load, normalised
 from experiments.short_tweets import tokenizer
 from experiments.vision import MEAN, STD
-from lrptrain.findings import Finding
 from lrptrain.cues.painting import inpainted
+from lrptrain.findings import Finding
 from lrptrain.render import overlay, to_picture
 
 PETS = ("Abyssinian", "Bengal", "American bulldog")

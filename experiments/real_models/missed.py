@@ -15,6 +15,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from jaxtyping import Bool, Float
+from lrptrain.intervention.swap import default_margin, donors_by_prediction, outside_evidence, swap_pixels
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -24,9 +25,8 @@ from experiments.real_models import cell
 from experiments.real_models.samples import BREEDS, MARKED, Pets, pets
 from experiments.records import append
 from experiments.table import markdown, write_between
-from lrptrain.findings.statistics import bootstrap_interval
 from lrptrain.cues.painting import dilate
-from lrptrain.intervention.swap import default_margin, donors_by_prediction, outside_evidence, swap_pixels
+from lrptrain.findings.statistics import bootstrap_interval
 from lrptrain.models import ImageClassifier
 
 HERE = Path(__file__).resolve().parent
