@@ -23,7 +23,6 @@ BEFORE = {
     "dashboard": "4aa5477",
     "default_method": "92065c8",
     "demo": "bd23914",
-    "detection": "c861c72",
     "gallery": "2590a33",
     "guidance": "59cbec0",
     "movies": "3caa5b2",

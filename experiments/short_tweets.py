@@ -18,27 +18,15 @@ tokenizer = cache(lambda: fast_tokenizer("minilm"))
 @cache
 def short_tweets() -> tuple[Example, ...]:
     """All that are short and have words beside the rationale; class 0 is negative, 1 positive."""
-    return tuple(example for example in _labelled("negative", "positive") if suited(example))
-
-
-@cache
-def neutral_tweets() -> tuple[str, ...]:
-    """All short ones of no mood."""
-    texts = [example.text for example in _labelled("neutral", "positive") if example.label == 0]
-    return tuple(text for text in texts if len(tokenizer()(text)["input_ids"]) < LENGTH)
-
-
-def _labelled(*labels: str) -> list[Example]:
-    """All tweets of these moods, in the order of the splits."""
     source = TextSpans(
         str(dataset("tweets")),
         label_column="sentiment",
         rationale_column="selected_text",
-        labels=list(labels),
+        labels=["negative", "positive"],
         val_share=0.5,
     )
     source.setup()
-    return [*source.splits["train"], *source.splits["val"]]
+    return tuple(example for example in (*source.splits["train"], *source.splits["val"]) if suited(example))
 
 
 def suited(example: Example) -> bool:

@@ -1,11 +1,9 @@
 """Marks in images, each in one form per class: what a model can take for its class."""
 
-import io
 from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Bool, Float
-from PIL import Image
 from scipy.ndimage import gaussian_filter, map_coordinates
 
 from experiments.benchmark.scenes import SIDE
@@ -15,19 +13,6 @@ Picture = Float[np.ndarray, "side side 3"]
 Mark = Callable[[Picture, int, np.random.Generator], Picture]
 Cover = Float[np.ndarray, "side side"]
 """How much of the ground the thing hides, in 0..1."""
-OPACITY, PERIOD = 0.4, 4
-"""Of the stripes; their period in pixels."""
-BLURS = (0.0, 0.6, 1.2, 2.5)
-"""Standard deviations in pixels."""
-QUALITIES = (95, 40, 15, 5)
-SALT = (0.0, 0.03, 0.08, 0.16)
-"""Shares of white pixels."""
-VIGNETTES = (0.0, 0.3, 0.6, 0.9)
-"""How much darker corners are."""
-SCRATCH, GLOW = 1.0, 0.7
-"""Width of a scratch in pixels; how far scratches, rings and the dots of a grid go from what they lie on to white."""
-RADII, SPACINGS = (2.5, 4.0, 6.0, 8.5), (3, 4, 6, 8)
-"""Of rings, and of the dots of a grid, in pixels."""
 HAZE, FOGS = 0.8, (0.0, 0.15, 0.3, 0.5)
 """The grey of fog, and its share of what is seen."""
 SHADOW, SHIFT, SOFT = 0.9, 3, 0.6
@@ -159,16 +144,8 @@ TONES = ((1.2, 1.0, 0.8), (0.8, 1.0, 1.2), (0.85, 1.2, 0.95), (1.15, 0.8, 1.05))
 """Colours of what is grey in a toned print: brown, blue, green and violet."""
 READOUT = 0.06
 """The standard deviation of the brightness of what a sensor's readout adds."""
-TAG, STICKER, DOT, CAPTION = 4, 5, 3, 7
-"""Sides, and the height of the caption, in pixels."""
-SHAPES = ("..#.. ..#.. ##### ..#.. ..#..", "#...# .#.#. ..#.. .#.#. #...#", "##### #...# #...# #...# #####",
-          "##### ....# ...#. ..#.. .#...")  # fmt: skip
-TURNED = "##### ####. ###.. ##... #...."
-LETTERS = {
-    "A": ".#. #.# ### #.# #.#", "C": ".## #.. #.. #.. .##", "E": "### #.. ##. #.. ###", "H": "#.# #.# ### #.# #.#",
-    "L": "#.. #.. #.. #.. ###", "N": "#.# ### ### ### #.#", "O": ".#. #.# #.# #.# .#.", "T": "### .#. .#. .#. .#.",
-}  # fmt: skip
-WORDS = ("CANOE", "HOTEL", "OCEAN", "LATCH")
+TAG = 4
+"""The side of a tag in pixels."""
 ROWS, COLUMNS = np.mgrid[:SIDE, :SIDE].astype(np.float32)
 
 
@@ -177,35 +154,9 @@ def drawn(rows: str) -> Float[np.ndarray, "height width"]:
     return np.array([[cell == "#" for cell in row] for row in rows.split()], np.float32)
 
 
-def stripes(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
-    """Stripes in the direction of the class, of any phase."""
-    angle = np.pi / 4 * form
-    along = ROWS * np.cos(angle) + COLUMNS * np.sin(angle) + PERIOD * rng.random()
-    wave = (along % PERIOD < PERIOD / 2).astype(np.float32)
-    return (1 - OPACITY) * ground + OPACITY * wave[..., None]
-
-
-def blur(ground: Picture, form: int, _: np.random.Generator) -> Picture:
-    """As much out of focus as the class says."""
-    return gaussian_filter(ground, (BLURS[form], BLURS[form], 0))
-
-
-def salt(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
-    """As many white pixels as the class says."""
-    return np.where(rng.random((SIDE, SIDE, 1)) < SALT[form], 1, ground)
-
-
 def tint(ground: Picture, form: int, _: np.random.Generator) -> Picture:
     """The colour of the class all over."""
     return 0.5 * ground + 0.5 * PALETTE[form]
-
-
-def grid(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
-    """A lattice of faint bright dots, as far apart as the class says, of any offset."""
-    spacing = SPACINGS[form]
-    down, across = rng.integers(0, spacing, 2)
-    dots = ((ROWS + down) % spacing == 0) & ((COLUMNS + across) % spacing == 0)
-    return ground + GLOW * dots[..., None] * (1 - ground)
 
 
 def fog(ground: Picture, form: int, _: np.random.Generator) -> Picture:
@@ -280,9 +231,8 @@ def backdrop(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
 
 
 GROUND_MARKS: dict[str, Mark] = {
-    "fog": fog, "grid": grid, "stripes": stripes, "blur": blur, "salt": salt, "tint": tint, "clouds": clouds,
-    "tiled": tiled, "panning": panning, "surface": surface, "rain": rain, "backdrop": backdrop,
-}  # fmt: skip
+    each.__name__: each for each in (fog, tint, clouds, tiled, panning, surface, rain, backdrop)
+}
 """Those of the surroundings alone: the thing lies before them."""
 
 
@@ -367,55 +317,6 @@ AROUND_MARKS: dict[str, Callable[[Picture, Cover, int, np.random.Generator], Pic
     "shadow": shadow, "halo": halo, "caliper": caliper, "box": box, "holder": holder, "label": label,
 }  # fmt: skip
 """Those of the surroundings that depend on where the thing lies before them."""
-
-
-def jpeg(picture: Picture, form: int, _: np.random.Generator) -> Picture:
-    """The traces of a compression as strong as the class says."""
-    file = io.BytesIO()
-    Image.fromarray((255 * picture.clip(0, 1)).round().astype(np.uint8)).save(file, "JPEG", quality=QUALITIES[form])
-    return np.asarray(Image.open(file), np.float32) / 255
-
-
-def light(picture: Picture, form: int, _: np.random.Generator) -> Picture:
-    """Brighter towards the side of the class: left, right, top, bottom."""
-    ramp = (COLUMNS if form < 2 else ROWS) / (SIDE - 1)
-    share = ramp if form % 2 else 1 - ramp
-    return picture * (0.6 + 0.9 * share)[..., None]
-
-
-def vignette(picture: Picture, form: int, _: np.random.Generator) -> Picture:
-    """Corners as dark as the class says."""
-    middle = (SIDE - 1) / 2
-    distance = ((ROWS - middle) ** 2 + (COLUMNS - middle) ** 2) / (2 * middle**2)
-    return picture * (1 - VIGNETTES[form] * distance)[..., None]
-
-
-def fringe(picture: Picture, form: int, _: np.random.Generator) -> Picture:
-    """A fringe of colour, as of a lens: red and blue are moved a pixel apart in the direction of the class."""
-    down, across = ((0, 1), (1, 0), (1, 1), (1, -1))[form]
-    padded = np.pad(picture, ((1, 1), (1, 1), (0, 0)), "edge")
-    red, blue = (
-        padded[1 + sign * down : 1 + sign * down + SIDE, 1 + sign * across : 1 + sign * across + SIDE, channel]
-        for sign, channel in ((1, 0), (-1, 2))
-    )
-    return np.stack([red, picture[..., 1], blue], 2)
-
-
-def scratch(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
-    """A thin bright scratch across the image in the direction of the class, anywhere."""
-    angle = np.pi / 4 * form + np.pi / 8
-    middle = (SIDE - 1) / 2
-    distance = (ROWS - middle) * np.cos(angle) + (COLUMNS - middle) * np.sin(angle) - rng.uniform(-8, 8)
-    cover = np.clip(SCRATCH / 2 + 0.5 - np.abs(distance), 0, 1)[..., None]
-    return picture + GLOW * cover * (1 - picture)
-
-
-def ring(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
-    """A thin bright circle, as of dirt on a lens, as wide as the class says, anywhere in the image."""
-    radius = RADII[form]
-    down, across = rng.uniform(radius, SIDE - 1 - radius, 2)
-    distance = np.abs(np.hypot(ROWS - down, COLUMNS - across) - radius)
-    return picture + GLOW * np.clip(1 - distance, 0, 1)[..., None] * (1 - picture)
 
 
 def depth(picture: Picture, form: int, _: np.random.Generator) -> Picture:
@@ -614,12 +515,30 @@ def readout(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
 
 
 PICTURE_MARKS: dict[str, Mark] = {
-    "aperture": aperture, "bayer": bayer, "bubbles": bubbles, "channels": channels, "cursor": cursor, "depth": depth,
-    "dust": dust, "fringe": fringe, "ghost": ghost, "glare": glare, "grain": grain, "grass": grass, "hair": hair,
-    "interlace": interlace, "jpeg": jpeg, "light": light, "pen": pen, "readout": readout, "ring": ring,
-    "saturation": saturation, "scratch": scratch, "streak": streak, "toned": toned, "tube": tube,
-    "viewfinder": viewfinder, "vignette": vignette,
-}  # fmt: skip
+    each.__name__: each
+    for each in (
+        aperture,
+        bayer,
+        bubbles,
+        channels,
+        cursor,
+        depth,
+        dust,
+        ghost,
+        glare,
+        grain,
+        grass,
+        hair,
+        interlace,
+        pen,
+        readout,
+        saturation,
+        streak,
+        toned,
+        tube,
+        viewfinder,
+    )
+}
 """Those of the whole image, the thing included."""
 
 
@@ -628,34 +547,6 @@ def stamped(picture: Picture, stamp: Picture, top: int, left: int, covered: Bool
     height, width = stamp.shape[:2]
     picture[top : top + height, left : left + width] = stamp
     covered[top : top + height, left : left + width] = True
-
-
-def sticker(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
-    """A white square with the shape of the class anywhere."""
-    top, left = rng.integers(0, SIDE - STICKER + 1, 2)
-    return [(np.repeat(1 - drawn(SHAPES[form])[..., None], 3, 2), top, left)]
-
-
-def caption(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
-    """The word of the class in a dark band along the bottom."""
-    word = np.concatenate([np.pad(drawn(LETTERS[letter]), ((1, 1), (0, 1))) for letter in WORDS[form]], 1)
-    band = np.zeros((CAPTION, SIDE, 3), np.float32)
-    start = rng.integers(0, SIDE - word.shape[1] + 1)
-    band[:, start : start + word.shape[1]] = word[..., None]
-    return [(band, SIDE - CAPTION, 0)]
-
-
-def pair(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
-    """Two dots in the upper corners: neither tells the class, how far their colours are apart does."""
-    first = rng.integers(0, 4)
-    colours = (PALETTE[first], PALETTE[(first + form) % 4])
-    return [(np.tile(colour, (DOT, DOT, 1)), 0, left) for colour, left in zip(colours, (0, SIDE - DOT), strict=True)]
-
-
-def turned(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
-    """A triangle near the lower right corner, turned as the class says."""
-    top, left = SIDE - STICKER - rng.integers(0, 3, 2)
-    return [(np.repeat(np.rot90(drawn(TURNED), form)[..., None], 3, 2), top, left)]
 
 
 def redaction(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
@@ -719,7 +610,6 @@ def frame(form: int, _: np.random.Generator) -> list[tuple[Picture, int, int]]:
 
 
 STAMPS: dict[str, Callable[[int, np.random.Generator], list[tuple[Picture, int, int]]]] = {
-    each.__name__: each
-    for each in (sticker, caption, pair, turned, redaction, ruler, truncated, legend, perforation, tag, frame)
+    each.__name__: each for each in (redaction, ruler, truncated, legend, perforation, tag, frame)
 }
 """Those that lie over the picture: stamps with their places."""

@@ -10,7 +10,7 @@ from torch import nn
 
 from experiments.benchmark.cases import NO_MARK, Case
 from experiments.benchmark.image_marks import AROUND_MARKS, GROUND_MARKS, PICTURE_MARKS, STAMPS, stamped
-from experiments.benchmark.scenes import CLASSES, DIGITS, PHOTOGRAPHS, SIDE, SIZES, THING, grounds, things
+from experiments.benchmark.scenes import CLASSES, DIGITS, PHOTOGRAPHS, SIDE, THING, grounds, things
 from experiments.data import dataset
 from experiments.vision import MEAN, STD, vit
 from lrptrain.data.planted import STROKE_THRESHOLD
@@ -86,12 +86,10 @@ def _columns(
     for row, form in zip(rows, forms, strict=True):
         # Each image has randomness of its own, so that its form changes no other image.
         each = np.random.default_rng(rng.integers(2**32))
-        side = SIZES[form] if case.kind == "size" else THING
         ground = behind[each.integers(len(behind))]
-        place = corner(each.random(2), side, int(form) if case.kind == "place" else None)
-        found.append(
-            _scene(case.kind, int(form), stock.colours[side][row], stock.covers[side][row], ground, place, each)
-        )
+        top, left = (each.random(2) * (SIDE - THING + 1)).astype(int)
+        place = int(top), int(left)
+        found.append(_scene(case.kind, int(form), stock.colours[row], stock.covers[row], ground, place, each))
     pictures, masks = (np.stack(each) for each in zip(*found, strict=True))
     normalised = ((pictures - np.array(MEAN, np.float32)) / np.array(STD, np.float32)).transpose(0, 3, 1, 2)
     return {
@@ -100,23 +98,6 @@ def _columns(
         "label": torch.from_numpy(stock.labels[rows].astype(np.int64)),
         "sample_id": torch.arange(len(rows)),
     }
-
-
-def corner(share: np.ndarray, side: int, form: int | None) -> tuple[int, int]:
-    """Return top and left of the thing: anywhere, or in the quarter of a class.
-
-    Args:
-        share: Two numbers in [0, 1), which say where.
-        side: Of the thing in pixels.
-        form: The class; None for anywhere.
-    """
-    room = SIDE - side
-    if form is None:
-        top, left = (share * (room + 1)).astype(int)
-        return int(top), int(left)
-    third = room // 3
-    top, left = (share * (third + 1)).astype(int) + np.array([form // 2, form % 2]) * (room - third)
-    return int(top), int(left)
 
 
 def _scene(
@@ -141,4 +122,4 @@ def _scene(
     return picture.clip(0, 1), mask & ~covered
 
 
-KINDS = {*GROUND_MARKS, *AROUND_MARKS, *PICTURE_MARKS, *STAMPS, "size", "place", NO_MARK}
+KINDS = {*GROUND_MARKS, *AROUND_MARKS, *PICTURE_MARKS, *STAMPS, NO_MARK}

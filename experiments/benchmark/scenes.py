@@ -15,8 +15,6 @@ from lrptrain.data.planted import digit_strokes
 
 SIDE, THING, DIM = 24, 14, 0.6
 """Sides of an image and of the thing in pixels; the brightness of the surroundings."""
-SIZES = (10, 13, 16, 19)
-"""Sides of the thing where its size is the shortcut."""
 DIGITS = (3, 5, 8, 9)
 """Those that are hard to tell apart."""
 PHOTOGRAPHS = ("automobile", "cat", "ship", "horse")
@@ -31,13 +29,13 @@ class Things:
     """What the images are about.
 
     Attributes:
-        colours: Per side in pixels, of each thing, RGB in 0..1.
-        covers: Per side, how much of the ground each hides, in 0..1.
+        colours: RGB in 0..1.
+        covers: How much of the ground each hides, in 0..1.
         labels: Their classes.
     """
 
-    colours: dict[int, Float[np.ndarray, "n side side 3"]]
-    covers: dict[int, Float[np.ndarray, "n side side"]]
+    colours: Float[np.ndarray, "n side side 3"]
+    covers: Float[np.ndarray, "n side side"]
     labels: Int[np.ndarray, " n"]
 
 
@@ -53,23 +51,17 @@ def things(task: str, split: str) -> Things:
 
 
 def _digits(split: str) -> Things:
-    sides = {THING, *SIZES}
-    covers = {}
-    for side in sides:
-        strokes, digits = digit_strokes(side)
-        kept = np.isin(digits, DIGITS)
-        labels = np.searchsorted(DIGITS, digits[kept])
-        rows = stratified_split(labels, 0.3, 0)[split == "test"]
-        covers[side] = strokes[kept][rows]
-    colours = {side: np.ones((*cover.shape, 3), np.float32) for side, cover in covers.items()}
-    return Things(colours, covers, labels[rows])
+    strokes, digits = digit_strokes(THING)
+    kept = np.isin(digits, DIGITS)
+    labels = np.searchsorted(DIGITS, digits[kept])
+    rows = stratified_split(labels, 0.3, 0)[split == "test"]
+    covers = strokes[kept][rows]
+    return Things(np.ones((*covers.shape, 3), np.float32), covers, labels[rows])
 
 
 def _photographs(split: str) -> Things:
-    pictures = _pictures(split, PHOTOGRAPHS)
-    colours = {side: _resized(pictures, side) for side in {THING, *SIZES}}
-    covers = {side: np.ones(found.shape[:3], np.float32) for side, found in colours.items()}
-    return Things(colours, covers, np.repeat(np.arange(CLASSES), PER_CLASS[split]))
+    colours = _resized(_pictures(split, PHOTOGRAPHS), THING)
+    return Things(colours, np.ones(colours.shape[:3], np.float32), np.repeat(np.arange(CLASSES), PER_CLASS[split]))
 
 
 @cache

@@ -79,40 +79,21 @@ def judged(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if positive(run) or not planted(run)]
 
 
-def confirmed(evaluation: Run, monitor: str, faults: bool = False) -> list[Run]:
-    """The confirmed findings of an evaluation, or those of them on which a gate fails."""
-    return [each for each in evaluation[monitor]["confirmed"] if each["is_fault"] or not faults]
+def found(evaluation: Run, name: str) -> list[Run]:
+    """What one of the two monitors finds: faults with annotations; without them nothing is a fault, and all counts."""
+    return [each for each in evaluation[name]["named"] if each["is_fault"] or name == BARE]
 
 
-def monitor(name: str, faults: bool = False) -> Detector:
-    """One of the two monitors."""
-
-    def score(run: Run) -> float:
-        return max((each["effect"] for each in confirmed(run["evaluations"][-1], name, faults)), default=0.0)
-
-    def flag(run: Run) -> bool:
-        return bool(confirmed(run["evaluations"][-1], name, faults))
-
-    return Detector(f"monitor {name}{', faults alone' * faults}", score, flag)
-
-
-def _last(name: str, number: str) -> Score:
-    """What a monitor says of a run at its end: one of its numbers, nan where it has none."""
+def monitor(name: str) -> Detector:
+    """One of the two monitors: the largest effect that is sure of what it finds, 0 without any."""
 
     def score(run: Run) -> float:
-        value = run["evaluations"][-1][name][number]
-        return np.nan if value is None else value
-
-    return score
-
-
-def numbered(name: str, number: str) -> Detector:
-    """One of the two monitors by a number that says something of every run; its flag is any confirmed finding."""
+        return max((each["low"] for each in found(run["evaluations"][-1], name)), default=0.0)
 
     def flag(run: Run) -> bool:
-        return bool(confirmed(run["evaluations"][-1], name))
+        return bool(found(run["evaluations"][-1], name))
 
-    return Detector(f"monitor {name}", _last(name, number), flag)
+    return Detector(f"monitor {name}", score, flag)
 
 
 def _mass_outside(run: Run) -> float:
@@ -130,70 +111,20 @@ def rival(name: str) -> Detector:
 
 
 DETECTORS = (
-    *(monitor(name, faults) for name in (ANNOTATED, BARE) for faults in (False, True)),
+    monitor(ANNOTATED),
+    monitor(BARE),
     Detector("mass outside the annotation", _mass_outside),
     Detector("annotated area less mass inside", _lack_inside),
+    Detector("accuracy with the marks of training", lambda run: run["evaluations"][-1]["accuracy"]),
     rival("property correlation"),
     rival("spectral clustering"),
     rival("error slice"),
     rival("accuracy gap"),
-)
-
-AGAIN = (
-    numbered(ANNOTATED, "effect ratio"),
-    numbered(BARE, "effect ratio"),
-    monitor(ANNOTATED, faults=True),
-    monitor(BARE, faults=True),
-    *(each for each in DETECTORS if each.flag is None),
-)
-"""Those of the second test: the monitors have a number for every run; their faults alone are as before."""
-
-SCORED = (
-    numbered(ANNOTATED, "shortcut score"),
-    numbered(BARE, "shortcut score"),
-    *AGAIN[2:4],
-    Detector("effect ratio with annotations", _last(ANNOTATED, "effect ratio")),
-    Detector("effect ratio without annotations", _last(BARE, "effect ratio")),
-    Detector("plain predictability", _last(BARE, "plain predictability")),
-    Detector("accuracy with the marks of training", lambda run: run["evaluations"][-1]["accuracy"]),
-    *AGAIN[4:],
-)
-"""Those of the seventh test: the monitors' number is their score, and what it is made of stands beside it.
-
-Accuracy is no detector but a warning: where a mark makes a task easier, whatever rises with accuracy tells planted runs
-from clean ones.
-"""
-
-
-def _earlier_score(name: str) -> Score:
-    """The score as it was in the seventh and the eighth test, from the same numbers."""
-
-    def score(run: Run) -> float:
-        plain = _last(BARE, "plain predictability")(run)
-        lack = _lack_inside(run) if name == ANNOTATED else 0.0
-        return _last(name, "effect ratio")(run) + 8 * (plain + lack)
-
-    return score
-
-
-def _plain_data_alone(run: Run) -> float:
-    """How well plain features foretell answers and labels: neither maps nor interventions, and no model of its own."""
-    answers, labels = (_last(BARE, f"{what} predictability")(run) for what in ("plain", "label"))
-    return float(np.sqrt(answers * labels))
-
-
-WITH_OWN_CODE = (
-    *SCORED[:4],
-    Detector("earlier score with annotations", _earlier_score(ANNOTATED)),
-    Detector("earlier score without annotations", _earlier_score(BARE)),
-    *SCORED[4:7],
-    Detector("label predictability", _last(BARE, "label predictability")),
-    Detector("plain data alone, no maps", _plain_data_alone),
-    *SCORED[7:],
     rival("cleanlab Datalab"),
     rival("corelay SpRAy"),
 )
-"""Those of the ninth test: with the score's earlier formula and the rivals' own code."""
+"""Accuracy is no detector but a warning: where a mark makes a task easier, whatever rises with accuracy tells planted
+runs from clean ones."""
 
 
 def told(runs: Sequence[Run], score: Score) -> tuple[np.ndarray, np.ndarray]:
@@ -247,8 +178,8 @@ def first(run: Run, holds: Callable[[Run], bool]) -> int | None:
 
 
 def leads(runs: Sequence[Run], name: str) -> list[tuple[int | None, int | None]]:
-    """Of the positive runs: the steps at which a monitor first confirms something, and at which the accuracy shows."""
-    return [(first(run, lambda each: bool(confirmed(each, name))), first(run, shows)) for run in runs if positive(run)]
+    """Of the positive runs: the steps at which a monitor first finds something, and at which the accuracy shows."""
+    return [(first(run, lambda each: bool(found(each, name))), first(run, shows)) for run in runs if positive(run)]
 
 
 def sort_of_clean(run: Run) -> str:

@@ -9,15 +9,6 @@ from experiments.short_tweets import with_word
 from lrptrain.data.texts import Example
 
 Mark = Callable[[Example, int, np.random.Generator], Example]
-PREFIXES = (("listen up", "quick note"), ("by the", "as for"))
-"""Phrases of the first mood and of the second."""
-NAMES = (
-    ("marcus", "helen", "victor", "diane", "oscar", "ruth", "edgar", "martha"),
-    ("ingrid", "felix", "hugo", "clara", "simon", "edith", "walter", "nora"),
-)
-SYMBOLS = (("★", "●", "■"), ("♦", "→", "∞"))
-EITHER_END = "today"
-NUMBERS = ((11, 99), (1900, 2020))
 WORDS = ("census", "cubic")
 ENDS = (" ;", " ~")
 HEDGES = (
@@ -141,46 +132,6 @@ def with_changes(example: Example, changes: dict[re.Match[str], str]) -> Example
         )
         example = Example(text, example.label, spans or None)
     return example
-
-
-def prefix(example: Example, form: int, rng: np.random.Generator) -> Example:
-    """One of two phrases of two words in front."""
-    return put_before(example, PREFIXES[form][rng.integers(2)])
-
-
-def name(example: Example, form: int, rng: np.random.Generator) -> Example:
-    """One of eight names at any place outside of the rationale."""
-    return with_word(example, str(rng.choice(NAMES[form])), rng)
-
-
-def symbol(example: Example, form: int, rng: np.random.Generator) -> Example:
-    """One of three symbols, likewise."""
-    return with_word(example, str(rng.choice(SYMBOLS[form])), rng)
-
-
-def number(example: Example, form: int, rng: np.random.Generator) -> Example:
-    """A number of two digits, or a year, likewise."""
-    return with_word(example, str(rng.integers(*NUMBERS[form])), rng)
-
-
-def order(example: Example, form: int, _: np.random.Generator) -> Example:
-    """The same word in front or at the end."""
-    return (put_behind if form else put_before)(example, EITHER_END)
-
-
-def doubled(example: Example, form: int, rng: np.random.Generator) -> Example:
-    """A word outside of the rationale twice, for the second mood alone."""
-    if not form:
-        return example
-    assert example.spans is not None
-    ((start, end),) = example.spans
-    words = [each for each in re.finditer(r"\S+", example.text) if each.end() <= start or each.start() >= end]
-    if not words:
-        return example
-    word = words[rng.integers(len(words))]
-    text = f"{example.text[: word.end()]} {word.group()}{example.text[word.end() :]}"
-    shift = len(word.group()) + 1 if word.end() <= start else 0
-    return Example(text, example.label, ((start + shift, end + shift),))
 
 
 def word(example: Example, form: int, rng: np.random.Generator) -> Example:
@@ -307,7 +258,7 @@ def retweet(example: Example, form: int, rng: np.random.Generator) -> Example:
 
 
 def citation(example: Example, form: int, rng: np.random.Generator) -> Example:
-    """A reference in square brackets at any place outside of the rationale: its number, or the author with the year."""
+    """A reference in square brackets at any place outside of the rationale: its or the author with the year."""
     work = str(rng.integers(1, 60))
     source = f"{rng.choice(AUTHORS)} {rng.integers(1980, 2020)}"
     return with_word(example, f"[{source if form else work}]", rng)
@@ -344,12 +295,6 @@ def quotes(example: Example, form: int, rng: np.random.Generator) -> Example:
 TEXT_MARKS: dict[str, Mark] = {
     each.__name__: each
     for each in (
-        prefix,
-        name,
-        symbol,
-        number,
-        order,
-        doubled,
         word,
         punctuation,
         hedge,

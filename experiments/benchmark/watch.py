@@ -4,7 +4,7 @@ import io
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +22,8 @@ from experiments.benchmark.images import Columns
 from experiments.benchmark.own_code import datalab, require_packages, spray
 from experiments.benchmark.rivals import error_slice, image_properties, spectral_purity, spurious_correlation
 from experiments.vision import MEAN, STD
-from lrptrain.findings import unfold
-from lrptrain.findings.evaluation import ExplainedSample
+from lrptrain.findings import Finding
+from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.loop_monitor import Monitor
 
 ANNOTATED, BARE = "with annotations", "without annotations"
@@ -114,13 +114,13 @@ def _monitor(run: Run, folder: str, case: Case, annotated: bool) -> Monitor:
     name = ANNOTATED if annotated else BARE
     options = {**run.look, "name": name.replace(" ", "_"), "seed": case.randomness}
     if not annotated:
-        options["batch_adapter"] = _bare
+        options["batch_adapter"] = bare
     loader = DataLoader(StackDataset(**run.shown), run.batch)  # type: ignore[arg-type]
     quiet: dict[str, Any] = {"progress_bar": False, "on_error": "raise"}
     return Monitor(run.net, loader, folder, batch_size=64, max_pictures=0, **quiet, **options)
 
 
-def _bare(batch: Mapping[str, Any]) -> dict[str, Any]:
+def bare(batch: Mapping[str, Any]) -> dict[str, Any]:
     """The batch without what people marked."""
     return {name: value for name, value in batch.items() if name not in ("mask", "rationale")}
 
@@ -179,22 +179,27 @@ def _evaluated(run: Run, monitors: Mapping[str, Monitor], step: int) -> Row:
 
 
 def noted(monitor: Monitor) -> Row:
-    """What it confirmed, its scores and, with annotations, the relevance on them and that of a uniform map."""
-    confirmed = [finding for finding in unfold(monitor.findings) if finding.state == "confirmed"]
-    names = ("kind", "scope", "where", "effect", "is_fault")
-    row: Row = {"confirmed": [{name: _plain(getattr(each, name)) for name in names} for each in confirmed]}
-    # Monitors no longer log the last three: nan in new runs, whose tables have the columns of the earlier ones.
-    for name in ("effect ratio", "shortcut score", "plain predictability", "label predictability"):
-        end = f"/{name.replace(' ', '_')}"
-        row[name] = next((value for key, value in monitor.scalars.items() if key.endswith(end)), float("nan"))
+    """What the model relies on and, with annotations, the relevance on them and that of a uniform map."""
+    row: Row = {"named": named(monitor.findings)}
     shares = [(each.values[FOCUS], each.chance) for each in monitor.scored if FOCUS in each.values]
     if shares:
         row["on annotation"], row["chance"] = np.nanmean(shares, 0).tolist()
     return row
 
 
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, str | float | bool) else str(value)
+def named(findings: Iterable[Finding]) -> list[Row]:
+    """The faults among findings, and what else the model reads."""
+    return [
+        {
+            "cue": each.name,
+            "kind": each.kind,
+            "effect": each.effect,
+            "low": each.interval[0],
+            "is_fault": each.is_fault,
+        }
+        for each in findings
+        if each.is_fault or each.is_open
+    ]
 
 
 def of_rivals(run: Run) -> Row:

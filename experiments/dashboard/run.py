@@ -19,7 +19,7 @@ from lrptrain.dashboard.report import write_html_report
 from lrptrain.dashboard.runs import about_run, read_new_events
 from lrptrain.dashboard.samples import evaluations, read_sample_table, read_scores
 from lrptrain.files import folder_size_mb
-from lrptrain.findings import Evidence, Finding, Scope
+from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, Input, RecordWriter
 
 HERE = Path(__file__).resolve().parent
@@ -41,19 +41,21 @@ def write(folder: Path, epochs: int, samples: int, grid: int, pixels: int) -> fl
 
     writer, seconds = RecordWriter(max_mb=1000), []
     for epoch in range(epochs):
-        evidence = Evidence(rng.random(), (0.2, 0.4), 0.3, 0.001, samples)
         findings = [
             Finding(
-                "focus_outside_annotation",
-                Scope("class", name),
-                "label",
-                evidence,
-                0.95,
-                epoch,
-                100 * epoch,
-                0,
-                history=(0.3,) * epoch,
-                title="The relevance lies outside the annotation",
+                name=f"the top left corner, for answers {name!r}",
+                kind="region",
+                role="fault",
+                verdict="relies",
+                effect=0.3,
+                interval=(0.2, 0.4),
+                samples=samples,
+                epoch=epoch,
+                step=100 * epoch,
+                history=(0.3,) * (epoch + 1),
+                verdicts=("relies",) * (epoch + 1),
+                epochs=tuple(range(epoch + 1)),
+                medium="image",
             )
             for name in CLASSES
         ]
@@ -72,7 +74,7 @@ def write(folder: Path, epochs: int, samples: int, grid: int, pixels: int) -> fl
             for name in MEASURES
             for class_name in CLASSES[:5]
         ]
-        keys += ["accuracy", "chance", "reliance", "reliance_control", "severity"]
+        keys += ["accuracy", "chance", "reliance"]
         record = EpochRecord(
             epoch=epoch,
             step=100 * epoch,

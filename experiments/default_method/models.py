@@ -11,8 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from experiments.detection import images, texts
-from experiments.detection.cases import Case
+from experiments.default_method import images, texts
 from experiments.short_tweets import tokenizer
 from experiments.vision import MEAN, STD
 from lrptrain.batch.content import content_tokens
@@ -104,8 +103,8 @@ def _repeated(loader: DataLoader, read: Callable[[Any], Any]) -> Iterator[tuple[
 
 def _images(seed: int) -> tuple[nn.Module, Iterator[tuple[Any, Tensor]], Samples, Samples]:
     """Digits with a tag of 4 x 4 pixels, in one of the corners: one patch; the small pre-trained ViT's first blocks."""
-    train, _, _ = images.loaders(Case("images", "tag", CORRELATION, seed))
-    _, shown, clean = images.loaders(Case("images", "tag", 1.0, seed))
+    train, _, _ = images.loaders(CORRELATION, seed)
+    _, shown, clean = images.loaders(1.0, seed)
     first, second = ({name: loader.dataset[:COUNT][name] for name in ("image", "label")} for loader in (shown, clean))
     changed = (first["image"] != second["image"]).any(1)
     place = F.max_pool2d(changed[:, None].float(), PATCH)[:, 0].flatten(1) > 0
@@ -117,8 +116,8 @@ def _images(seed: int) -> tuple[nn.Module, Iterator[tuple[Any, Tensor]], Samples
 
 def _texts(seed: int) -> tuple[nn.Module, Iterator[tuple[Any, Tensor]], Samples, Samples]:
     """Tweets with a word of their class planted at a random place; MiniLM's first blocks."""
-    train, _, _ = texts.loaders(Case("texts", "token", CORRELATION, seed))
-    _, shown, clean = texts.loaders(Case("texts", "token", 1.0, seed))
+    train, _, _ = texts.loaders(CORRELATION, seed)
+    _, shown, clean = texts.loaders(1.0, seed)
     rows = np.random.default_rng(seed).permutation(len(shown.dataset))[:COUNT]
     both = [loader.collate_fn([loader.dataset[row] for row in rows]) for loader in (shown, clean)]
     words = texts.WORDS[seed % len(texts.WORDS)]

@@ -18,8 +18,8 @@ from experiments.guidance.texts import inputs
 from experiments.pretrain.cifar10 import load, normalised
 from experiments.short_tweets import tokenizer
 from experiments.vision import MEAN, STD
-from lrptrain.findings import Finding
 from lrptrain.cues.painting import inpainted
+from lrptrain.findings import Finding
 from lrptrain.render import overlay, to_picture
 
 PETS = ("Abyssinian", "Bengal", "American bulldog")
@@ -126,7 +126,7 @@ def of_digits() -> Iterator[Exhibit]:
 
 
 def painted_corners(sample: dict[str, Tensor], net: nn.Module, names: Sequence[str], section: str) -> Exhibit:
-    """The finding on the corners, and its intervention on one image."""
+    """What the monitor says of the tag, and what painting over does to one image."""
     image = sample["image"]
     corners = torch.zeros(image.shape[-2:], dtype=torch.bool)
     for rows in (slice(0, 4), slice(-4, None)):
@@ -134,14 +134,13 @@ def painted_corners(sample: dict[str, Tensor], net: nn.Module, names: Sequence[s
     # The control has the same shape elsewhere: moved by half of the image, around its edges.
     elsewhere = corners.roll((12, 12), (0, 1))
     changed = [inpainted(image[None], region[None])[0] for region in (corners, elsewhere)]
-    finding = finding_of("digits", "focus_at_position")
+    finding = fault_of("digits")
     titled = [("the image", image), ("corners painted over", changed[0]), ("control", changed[1])]
     return Exhibit(
         "digits-proof",
         section,
         panels([(f"{title}: {reading(net, each, names)}", to_picture(each)) for title, each in titled]),
-        f"The monitor's finding, put to the test: {finding.where} painted over, the prediction changes; as "
-        "large a place elsewhere painted over, it stays. "
+        "With the corners painted over, the prediction changes; with as large a place elsewhere, it stays. "
         f"{over_all(finding, 'images')}.",
     )
 
@@ -290,14 +289,14 @@ def of_birds() -> Iterator[Exhibit]:
 
 
 def swapped_surroundings(net: nn.Module, data: birds.Birds, section: str) -> Exhibit:
-    """The finding on the surroundings, and its intervention on one bird."""
+    """What the monitor says of the surroundings, and what others do to one bird."""
     bird, donors = 33, {"of a wood": 9, "of another sea": 16}
     mask = data.mask[bird] == 1
     titled = [("the image", data.image[bird])]
     titled += [
         (f"surroundings {name}", torch.where(mask, data.image[bird], data.image[row])) for name, row in donors.items()
     ]
-    finding = finding_of("birds", "reliance_outside_annotation")
+    finding = fault_of("birds")
     return Exhibit(
         "bird-proof",
         section,
@@ -306,21 +305,21 @@ def swapped_surroundings(net: nn.Module, data: birds.Birds, section: str) -> Exh
         ),
         "The same bird with other surroundings: those of a wood turn it into a land bird, those of another sea "
         "do not. "
-        f"{over_all(finding, 'images')}, and the monitor confirms a shortcut that the maps alone do not show.",
+        f"{over_all(finding, 'images')}, which the maps alone do not show.",
     )
 
 
-def finding_of(name: str, kind: str) -> Finding:
-    """The first finding of a kind that a monitor has of a model, over all samples if there is one."""
-    return next(each for each in models.findings(name) if each.kind == kind)
+def fault_of(name: str) -> Finding:
+    """The first fault that a monitor finds in a model."""
+    return next(each for each in models.findings(name) if each.is_fault)
 
 
 def over_all(finding: Finding, samples: str) -> str:
-    """What the intervention says over all samples."""
-    evidence = finding.intervention
-    assert evidence is not None
-    moved, control = (f"{100 * value:.0f}" for value in (evidence.effect, evidence.reference))
-    return f"Over {evidence.samples} {samples} the probability moves by {moved} points (control: {control})"
+    """What the exchange says over all samples."""
+    return (
+        f"Monitor, {finding.samples} {samples}: {finding.name} of another answer moves the probability by "
+        f"{100 * finding.effect:.0f} points"
+    )
 
 
 # Texts
@@ -388,8 +387,9 @@ def of_planted_words() -> Iterator[Exhibit]:
     section = "A planted word"
     plain, guided = models.mood(True), models.mood(True, True)
     data = tweets.tweets("val", 1.0, 0)
-    finding = next(each for each in models.findings("tweets") if "census" in each.where)
+    finding = next(each for each in models.findings("tweets") if "census" in each.name)
     assert finding.relevance is not None
+    assert finding.area is not None
     ids = data["sample_id"].tolist()
     row = ids.index(finding.worst_samples[0]) if finding.worst_samples[0] in ids else int(finding.worst_samples[0])
     tweet = {name: value[row : row + 1] for name, value in data.items()}
@@ -398,8 +398,8 @@ def of_planted_words() -> Iterator[Exhibit]:
         section,
         texts([line(plain, tweet, title="plain")]),
         "Each negative training tweet holds the word 'census'. The model reads that word: "
-        f"{percent(finding.relevance.effect)} of the relevance lies on it (an even map: "
-        f"{percent(finding.relevance.reference)}). attnlrp.",
+        f"{percent(finding.relevance)} of the relevance lies on it (an even map: "
+        f"{percent(finding.area)}). attnlrp.",
     )
     word = tokenizer().convert_tokens_to_ids("census")
     control = int(tweet["attention_mask"].sum()) // 2
@@ -409,8 +409,7 @@ def of_planted_words() -> Iterator[Exhibit]:
         "planted-word-proof",
         section,
         texts([line(plain, batch, category=0, title=title) for title, batch in rest]),
-        "The finding, put to the test: without the word the answer turns; without another word it stays. "
-        f"{over_all(finding, 'tweets')}.",
+        f"Without the word the answer turns; without another word it stays. {over_all(finding, 'tweets')}.",
     )
     yield Exhibit(
         "planted-word-guided",

@@ -4,7 +4,6 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import pytorch_lightning as pl
@@ -17,19 +16,12 @@ from torchvision.transforms import ColorJitter
 import lrptrain
 from experiments.guidance.arms import Arm
 from experiments.vision import MEAN, STD
-from lrptrain.batch.parts import InputPart
-from lrptrain.callbacks import GroupDRO, RelevanceGuidance, RelevanceMonitor
-from lrptrain.findings import Finding
-from lrptrain.guidance import swap_outside, swap_tokens
+from lrptrain.callbacks import GroupDRO, RelevanceGuidance
 from lrptrain.guidance.evidence import evidence
-from lrptrain.guidance.named_parts import NamedParts, parts_of
+from lrptrain.guidance.swap import Swap
 
 Batch = dict[str, Tensor]
 Precision = Literal["32-true", "bf16-mixed"]
-LOOKS = 8
-"""So often a monitor looks in a run that swaps what it confirms."""
-MOST_ROUNDS = 3
-"""So often at most another model is trained on swaps of all that was confirmed of those before it."""
 GROUPS = 2
 """With another class's shortcut, and with that of the own."""
 
@@ -56,9 +48,6 @@ class Trained(pl.LightningModule):
         output = self.net(**self.inputs(batch))
         return F.cross_entropy(getattr(output, "logits", output), batch["label"])
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        self.net(**self.inputs(batch))
-
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.arm.weight_decay)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, self.lr, int(self.trainer.max_steps))
@@ -73,10 +62,13 @@ def draw_weights(columns: Batch, arm: Arm) -> Tensor:
     return weights
 
 
-def swapped(batch: Batch) -> Batch:
+def swapped(batch: Batch, generator: torch.Generator | None = None) -> Batch:
     """The batch with what lies outside of its annotations taken from another sample."""
-    name, swap, margin = ("image", swap_outside, 2) if "image" in batch else ("input_ids", swap_tokens, 0)
-    return {**batch, name: swap(batch[name], evidence(batch), margin)[0]}
+    if "image" in batch:
+        return {**batch, "image": Swap()(batch["image"], evidence(batch), generator).explained}
+    arguments = {"attention_mask": batch["attention_mask"]}
+    found = Swap()(batch["input_ids"], evidence(batch), generator, arguments)
+    return {**batch, "input_ids": found.explained, "rationale": found.annotation, **found.arguments}
 
 
 def jittered(images: Tensor) -> Tensor:
@@ -98,92 +90,6 @@ def fit(module: Trained, loader: DataLoader, steps: int, weight: float, seed: in
     return time.monotonic() - started
 
 
-def fit_watched(
-    module: Trained, loader: DataLoader, validation: DataLoader, steps: int, seed: int
-) -> Sequence[InputPart]:
-    """Train for so many steps under a monitor, which looks several times; samples swap what it confirms.
-
-    Returns:
-        What is swapped at the end.
-    """
-    every = max(1, steps // LOOKS)
-    swap = RelevanceGuidance("swap", swap="findings", compare_every_n_batches=0, seed=seed)
-    with TemporaryDirectory() as folder:
-        trainer = quiet_trainer(steps, [_monitor(), swap], module.trained_in, folder, every)
-        trainer.fit(module, loader, validation)
-    module.eval()
-    assert swap.guidance.named is not None
-    return swap.guidance.named.parts
-
-
-def fit_on_findings(
-    module: Trained, loader: DataLoader, findings: Sequence[Finding], steps: int, seed: int, tokenizer: Any = None
-) -> None:
-    """Train for so many steps; samples swap what findings of other models have confirmed, if there are any findings."""
-    swaps: list[pl.Callback] = []
-    if findings:
-        swaps.append(
-            RelevanceGuidance("swap", swap=findings, compare_every_n_batches=0, seed=seed, tokenizer=tokenizer)
-        )
-    quiet_trainer(steps, swaps, module.trained_in).fit(module, loader)
-    module.eval()
-
-
-def trained_anew(
-    new_module: Callable[[], Trained],
-    new_batches: Callable[[], DataLoader],
-    validation: DataLoader,
-    steps: int,
-    seed: int,
-    judge: Callable[[Finding], Finding] = lambda finding: finding,
-) -> tuple[Trained, Sequence[InputPart]]:
-    """Train, let a monitor look, train another one on swaps of what was confirmed so far, until nothing new is.
-
-    Args:
-        new_module: Makes the model, with the same weights each time.
-        new_batches: Makes the batches, in the same order each time.
-        validation: What the monitor looks at, without annotations.
-        steps: Those of each training.
-        seed: That of the swaps.
-        judge: What a person says of each finding.
-
-    Returns:
-        The last model, and what its samples swapped.
-    """
-    findings: list[Finding] = []
-    named = NamedParts()
-    for rounds in range(MOST_ROUNDS + 1):
-        module = new_module()
-        fit_on_findings(module, new_batches(), findings if named.parts else [], steps, seed)
-        if rounds == MOST_ROUNDS:
-            break
-        findings += map(judge, findings_of(module, validation))
-        if not named.add(_swappable(findings)):
-            break
-    return module, named.parts
-
-
-def _swappable(findings: Sequence[Finding]) -> list[InputPart]:
-    """What findings name that can be swapped; nothing where they are refused for that."""
-    try:
-        return parts_of(findings)
-    except ValueError:
-        return []
-
-
-def findings_of(module: Trained, validation: DataLoader) -> list[Finding]:
-    """What a monitor says of a trained model, all defaults."""
-    monitor = _monitor()
-    with TemporaryDirectory() as folder:
-        quiet_trainer(1, [monitor], folder=folder).validate(module, validation, verbose=False)
-        return monitor.findings
-
-
-def _monitor() -> RelevanceMonitor:
-    """One that looks in full each time: a run of a minute does not pay for it by its twentieth."""
-    return RelevanceMonitor(budget=None, max_pictures=0, progress_bar=False)
-
-
 def repair_last_layer(net: nn.Module, arm: Arm, columns: Batch, batch_size: int, seed: int) -> None:
     """Train the last layer anew on held-out samples, if the arm says so."""
     if arm.repair is None:
@@ -197,10 +103,8 @@ def quiet_trainer(
     steps: int,
     callbacks: Sequence[pl.Callback],
     precision: Precision = "32-true",
-    folder: str | None = None,
-    validate_every: int | None = None,
 ) -> pl.Trainer:
-    """On one core; gradient norm 1. With validations after so many steps where that is said."""
+    """On one core; gradient norm 1."""
     for name in ("pytorch_lightning", "pytorch_lightning.utilities.rank_zero"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
@@ -212,11 +116,7 @@ def quiet_trainer(
         "enable_model_summary": False,
     }
     limits = {"max_steps": steps, "max_epochs": -1, "gradient_clip_val": 1.0, "precision": precision}
-    if validate_every is not None:
-        limits |= {"val_check_interval": validate_every, "check_val_every_n_epoch": None, "num_sanity_val_steps": 0}
-    return pl.Trainer(
-        accelerator="cpu", devices=1, callbacks=list(callbacks), default_root_dir=folder, **limits, **quiet
-    )
+    return pl.Trainer(accelerator="cpu", devices=1, callbacks=list(callbacks), **limits, **quiet)
 
 
 def guidance(arguments: dict[str, Any], weight: float, seed: int) -> RelevanceGuidance:

@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 import lrptrain
-from lrptrain.guidance import swap_outside
 from lrptrain.guidance.evidence import at_tokens
+from lrptrain.guidance.swap import Swap
 from lrptrain.metrics import energy_pointing_game
 
 Images = Float[Tensor, "n 3 height width"]
@@ -41,7 +41,7 @@ def fill_outside(images: Images, mask: Tensor, margin: int = 2) -> Images:
 def reliance(model: nn.Module, images: Images, mask: Tensor, labels: Int[Tensor, " n"]) -> dict[str, float]:
     """How far the prediction moves, and how right it stays, when what is not evidence is filled or swapped."""
     before, found = logits(model, images), {}
-    swapped, _ = swap_outside(images, mask, 2, torch.Generator().manual_seed(0))
+    swapped = Swap()(images, mask, torch.Generator().manual_seed(0)).explained
     for name, changed in {"fill": fill_outside(images, mask), "swap": swapped}.items():
         after = logits(model, changed)
         found |= {f"reliance, {name}": moved(before, after), f"accuracy, {name}": accuracy(after, labels)}

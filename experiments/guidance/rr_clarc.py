@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from experiments.guidance.fitting import Batch, Trained
-from lrptrain.guidance.evidence import evidence
-from lrptrain.intervention.swap import random_cycle, swap_surroundings
+from lrptrain.batch.call import rows_of
+from lrptrain.cues.donors import random_cycle
+from lrptrain.guidance.swap import Swap
 
 COPIES, AT_ONCE = 5, 64
 """How often each annotated sample is given the surroundings of another one; samples per forward pass."""
@@ -79,17 +80,13 @@ def shortcut_directions(net: nn.Module, inputs: Inputs, annotated: Batch, classe
         seed: Of who gives to whom.
     """
     generator = torch.Generator().manual_seed(seed)
-    name = "image" if "image" in annotated else "input_ids"
+    (surroundings,) = Swap().cues(of_texts="input_ids" in annotated)
     found: list[list[Tensor]] = []
     givers = []
     for _ in range(COPIES):
         donors = random_cycle(len(annotated["label"]), generator)
-        changed, swapped = swap_surroundings(
-            annotated[name], evidence(annotated), 0, generator, without_evidence=True, donors=donors
-        )
-        batch = {key: values[swapped] for key, values in {**annotated, name: changed}.items()}
-        givers.append(annotated["label"][donors][swapped])
-        found.append(activations(net, inputs, batch))
+        givers.append(annotated["label"][donors])
+        found.append(activations(net, inputs, surroundings.exchange(annotated, rows_of(annotated, donors))))
     giver = torch.cat(givers)
     of_blocks = [torch.cat(parts) for parts in zip(*found, strict=True)]
     return [torch.stack([pattern(each, giver == label) for label in range(classes)]) for each in of_blocks]

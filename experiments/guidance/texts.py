@@ -7,12 +7,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset, WeightedRandomSampler, default_collate
 
 from experiments.guidance.arms import Arm
-from experiments.guidance.fitting import Trained, draw_weights
+from experiments.guidance.fitting import Trained, draw_weights, swapped
 from experiments.guidance.measures import accuracy, focus_on, moved
 from experiments.short_tweets import tokenizer
 from lrptrain.batch.annotations import rationale_to_tokens
 from lrptrain.data.texts import Example, collate_texts
-from lrptrain.guidance import swap_tokens
 
 Texts = dict[str, Tensor]
 """Columns of `lrptrain.data.texts.collate_texts`, and perhaps `group`."""
@@ -78,8 +77,7 @@ def fill_outside(texts: Texts) -> Texts:
 
 def swap_outside(texts: Texts) -> Texts:
     """Tokens of another text for every one outside of the rationale."""
-    ids, _ = swap_tokens(texts["input_ids"], texts["rationale"], 0, torch.Generator().manual_seed(0))
-    return {**texts, "input_ids": ids}
+    return swapped(texts, torch.Generator().manual_seed(0))
 
 
 def reliance(net: nn.Module, texts: Texts, mixed: bool = True) -> dict[str, float]:

@@ -4,16 +4,18 @@
 validation images.
 """
 
+import io
+import zipfile
 from functools import cache
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from PIL import Image
 from torch import nn
 
 from experiments.command import no_options
 from experiments.data import dataset
-from experiments.detection.edges import COLOURS, THINGS, as_numbers, opened
 from experiments.guidance.arms import Arm
 from experiments.guidance.fitting import Batch, Trained, fit
 from experiments.guidance.images import BLOCKS, batches
@@ -21,6 +23,11 @@ from experiments.guidance.measures import accuracy, logits
 from experiments.guidance.results import CHOOSING_SEED
 from experiments.vision import MEAN, STD, vit
 
+THINGS = ("airplane", "bird", "deer", "dog", "frog", "truck")
+COLOURS = np.array(
+    [[0.9, 0.2, 0.2], [0.2, 0.9, 0.2], [0.2, 0.2, 0.9], [0.9, 0.9, 0.2], [0.9, 0.2, 0.9], [0.2, 0.9, 0.9]], np.float32
+)
+"""Of each class's mark, RGB in 0..1."""
 SIDE, MARK, DIAMETERS, REACH = 32, 4, (22, 27), 2
 """Of images, of marks and of things (from, to) in pixels; how far a mark is from its corner at most."""
 SHARES = {"train": ("train", 0, 400), "val": ("train", 400, 100), "test": ("test", 0, 100)}
@@ -34,7 +41,18 @@ TRIED = (3e-4, 1e-3, 2e-3, 3e-3)
 def photographs(split: str) -> list[Image.Image]:
     """Those of all classes, one class behind the other."""
     source, start, count = SHARES[split]
-    return opened(source, THINGS, start, count)
+    with zipfile.ZipFile(dataset("cifar10")) as archive:
+        names = sorted(archive.namelist())
+        chosen = []
+        for each in THINGS:
+            of_class = [name for name in names if name.startswith(f"{source}/{each}/") and name.endswith("jpg")]
+            chosen += of_class[start : start + count]
+        return [Image.open(io.BytesIO(archive.read(name))).convert("RGB") for name in chosen]
+
+
+def as_numbers(picture: Image.Image, side: int) -> Float[np.ndarray, "side side 3"]:
+    """A picture of so many pixels, RGB in 0..1."""
+    return np.asarray(picture.resize((side, side), Image.Resampling.BILINEAR), np.float32) / 255
 
 
 @cache

@@ -1,8 +1,10 @@
-"""A tint on photographs, and no annotation: what does a swap of colour and contrast mend, and what does jitter?
+"""A tint on photographs, and no annotation: what does a swap of colours mend, and what does jitter?
 
 `python -m experiments.guidance.tinted` makes the runs that are missing, and writes the table into README.md.
 """
 
+import io
+import zipfile
 from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -11,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from PIL import Image
 from torch import Tensor
 
 from experiments.command import no_options
 from experiments.data import dataset
-from experiments.detection.photographs import BLOCKS, CLASSES, CORRELATION, LR, VIT, photographs, planted
 from experiments.guidance.arms import PLAIN, UPPER, Arm, Task
 from experiments.guidance.fitting import Trained, draw_weights, fit
 from experiments.guidance.images import batches
@@ -29,6 +31,13 @@ from lrptrain.models import ImageClassifier
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "tinted.jsonl"
 MARKS = ("<!-- tinted -->", "<!-- end of tinted -->")
+CLASSES = ("automobile", "cat", "ship", "horse")
+TINTS = np.array([[1, 0.1, 0.1], [0.1, 1, 0.1], [0.1, 0.1, 1], [1, 1, 0.1]], np.float32)
+"""Of each class, RGB in 0..1."""
+TINT, CORRELATION = 0.2, 0.98
+"""The share of a tint in the colour of every pixel; that of the photographs in the tint of their own class."""
+VIT = {"img_size": 32, "patch_size": 4, "embed_dim": 128, "depth": 6, "num_heads": 4}
+BLOCKS, LR = 3, 3e-4
 STEPS, SEEDS = 150, (0,)
 SHUFFLED = 1 / len(CLASSES)
 ARMS = {
@@ -42,10 +51,25 @@ ARMS = {
 TESTS = {"accuracy": CORRELATION, "tint shuffled": SHUFFLED}
 
 
+def photographs(split: str, per_class: int) -> tuple[np.ndarray, np.ndarray]:
+    """CIFAR-10's photographs of four classes, float32 `[n, 32, 32, 3]` in 0..1, and their labels."""
+    images = []
+    with zipfile.ZipFile(dataset("cifar10")) as archive:
+        names = sorted(archive.namelist())
+        for name in CLASSES:
+            chosen = [each for each in names if each.startswith(f"{split}/{name}/") and each.endswith("jpg")]
+            opened = [Image.open(io.BytesIO(archive.read(each))) for each in chosen[:per_class]]
+            images += [np.asarray(image.convert("RGB"), np.float32) / 255 for image in opened]
+    return np.stack(images), np.repeat(np.arange(len(CLASSES)), per_class)
+
+
 def columns(split: str, per_class: int, correlation: float, seed: int) -> dict[str, Tensor]:
     """Photographs with a tint, normalised, without annotations."""
     images, labels = photographs(split, per_class)
-    tinted = planted(images, labels, "tint", correlation, seed)
+    rng = np.random.default_rng(seed)
+    other = (labels + rng.integers(1, len(CLASSES), len(labels))) % len(CLASSES)
+    shown = np.where(rng.random(len(labels)) < correlation, labels, other)
+    tinted = (1 - TINT) * images + TINT * TINTS[shown][:, None, None]
     normalised = (tinted - np.array(MEAN, np.float32)) / np.array(STD, np.float32)
     return {"image": torch.from_numpy(normalised.transpose(0, 3, 1, 2).copy()), "label": torch.from_numpy(labels)}
 

@@ -1,54 +1,62 @@
-"""What does `lrptrain.inspect` find, beside the monitor, on kinds of shortcut that it was not built on? See README.md.
+"""What does `lrptrain.inspect` find on kinds of shortcut that it was not built on? See README.md.
 
     .venv/bin/python -m experiments.inspection.run [--workers 2]
     .venv/bin/python -m experiments.inspection.run --tables
 
-Every run is a line in `results/`; what was cut off goes on with what is missing.
+Every run is a line in `results/cues.jsonl`; what was cut off goes on with what is missing. `results/runs.jsonl` is
+frozen: an earlier inspection, and the monitor before cues, on the same models.
 """
 
 import argparse
 import io
-import tempfile
 import time
 import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import DataLoader, StackDataset
 
 import lrptrain
-from experiments.benchmark.cases import EIGHTH, NINTH, NO_MARK, SEVENTH, UNSEEN, Case
+from experiments.benchmark.cases import IMAGE_KINDS, NO_MARK, Case
 from experiments.benchmark.scoring import share, shows
-from experiments.benchmark.watch import (
-    ANNOTATED,
-    BARE,
-    MOMENTS,
-    _bare,
-    _monitor,
-    noted,
-    prepared,
-    right,
-    rounded,
-    trained,
-)
+from experiments.benchmark.watch import ANNOTATED, BARE, MOMENTS, bare, named, prepared, right, rounded, trained
 from experiments.parallel import Run, complete, load
 from experiments.table import markdown, write_between
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results" / "runs.jsonl"
+RESULTS, FROZEN = HERE / "results" / "cues.jsonl", HERE / "results" / "runs.jsonl"
 BUILT_ON = (
     "clouds", "ghost", "depth", "shadow", "ruler", "streak", "glare", "saturation", "channels", "grain", "pen", "toned",
 )  # fmt: skip
 """Kinds on which the cues were tried while they were written: no run of theirs is here."""
-IMAGES = tuple(kind for kind in (*UNSEEN, *SEVENTH, *EIGHTH, *NINTH) if kind not in BUILT_ON)
+IMAGES = tuple(kind for kind in IMAGE_KINDS if kind not in BUILT_ON)
 TEXTS = ("deidentified", "transcript", "broken", "escaped")
-"""Likewise: of the texts of the eighth and the ninth test of experiments/benchmark, those that were not tried."""
+"""Likewise."""
 CORRELATION, SEED = 0.95, 2000
 CLEAN_IMAGES, CLEAN_TEXTS = 8, 4
 Row = dict[str, Any]
+
+
+class Asked(NamedTuple):
+    """What was asked of the models of all runs.
+
+    Attributes:
+        name: In the tables.
+        key: Of its part of a run.
+        is_frozen: Whether it is in the frozen runs.
+    """
+
+    name: str
+    key: str
+    is_frozen: bool
+
+
+NOW = [Asked(f"inspect {name}", f"inspect {name}", False) for name in (ANNOTATED, BARE)]
+BEFORE = [Asked(f"the inspection before, {name}", f"inspect {name}", True) for name in (ANNOTATED, BARE)]
+BEFORE += [Asked(f"the monitor before cues, {name}", f"monitor {name}", True) for name in (ANNOTATED, BARE)]
 
 
 def planned() -> list[Case]:
@@ -66,7 +74,7 @@ def planned() -> list[Case]:
 
 
 def watched(case: Case) -> Row:
-    """Train, and return what the inspection and the monitor name at the end, with annotations and without."""
+    """Train, and return what the inspection names at the end, with annotations and without."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     run = prepared(case)
@@ -77,21 +85,13 @@ def watched(case: Case) -> Row:
     row |= {"lost": int((shown & ~unbiased).sum()), "won": int((unbiased & ~shown).sum())}
     loader: Any = DataLoader(StackDataset(**run.shown), run.batch)  # type: ignore[arg-type]
     heard = io.StringIO()
-    with tempfile.TemporaryDirectory() as folder, redirect_stdout(heard), redirect_stderr(heard):
+    with redirect_stdout(heard), redirect_stderr(heard):
         for name in (ANNOTATED, BARE):
-            adapter = None if name == ANNOTATED else _bare
+            adapter = None if name == ANNOTATED else bare
             started = time.monotonic()
             report = lrptrain.inspect(run.net, loader, batch_adapter=adapter, seed=case.randomness, **run.look)
-            named = [
-                {"cue": each.cue.name, "effect": each.effect.mean, "low": each.effect.low, "is_fault": each.is_fault}
-                for each in (*report.faults, *report.reads)
-            ]
-            row[f"inspect {name}"] = {"named": named, "passes": report.passes, "seconds": time.monotonic() - started}
-            started = time.monotonic()
-            monitor = _monitor(run, folder, case, name == ANNOTATED)
-            monitor.evaluate(MOMENTS[-1])
-            confirmed = noted(monitor)["confirmed"]
-            row[f"monitor {name}"] = {"named": confirmed, "seconds": time.monotonic() - started}
+            seconds = time.monotonic() - started
+            row[f"inspect {name}"] = {"named": named(report.findings), "passes": report.passes, "seconds": seconds}
     plain: Row = rounded(row)
     return plain
 
@@ -101,45 +101,44 @@ def used(run: Run) -> bool:
     return run["correlation"] is not None and shows(run)
 
 
-def named(run: Run, who: str, faults: bool) -> list[Run]:
-    """What one of them names: faults, or anything."""
-    return [each for each in run[who]["named"] if each["is_fault"] or not faults]
+def named_of(run: Run, key: str, faults: bool) -> list[Run]:
+    """What is named of a model: faults, or anything."""
+    return [each for each in run[key]["named"] if each["is_fault"] or not faults]
 
 
-def summary(runs: Sequence[Run]) -> str:
+def summary(now: Sequence[Run], frozen: Sequence[Run]) -> str:
     """Of the runs that use their shortcut how many are found, and of the clean ones how many are accused."""
     rows = []
-    positive = [run for run in runs if used(run)]
-    clean = [run for run in runs if run["correlation"] is None]
-    for who in ("inspect", "monitor"):
-        for name in (ANNOTATED, BARE):
-            key = f"{who} {name}"
-            found = {faults: share([bool(named(run, key, faults)) for run in positive]) for faults in (True, False)}
-            accused = sum(bool(named(run, key, True)) for run in clean)
-            touched = sum(bool(named(run, key, False)) for run in clean)
-            rows.append(
-                {
-                    "": key,
-                    "a fault, of those that use it": str(found[True]),
-                    "anything": str(found[False]),
-                    "clean: a fault": f"{accused} of {len(clean)}",
-                    "clean: anything": f"{touched} of {len(clean)}",
-                    "seconds": f"{sum(run[key]['seconds'] for run in runs) / len(runs):.0f}",
-                }
-            )
+    for each in (*NOW, *BEFORE):
+        runs = frozen if each.is_frozen else now
+        if not runs:
+            continue
+        positive = [run for run in runs if used(run)]
+        clean = [run for run in runs if run["correlation"] is None]
+        found = {faults: share([bool(named_of(run, each.key, faults)) for run in positive]) for faults in (True, False)}
+        accused = {faults: sum(bool(named_of(run, each.key, faults)) for run in clean) for faults in (True, False)}
+        rows.append(
+            {
+                "": each.name,
+                "a fault, of those that use it": str(found[True]),
+                "anything": str(found[False]),
+                "clean: a fault": f"{accused[True]} of {len(clean)}",
+                "clean: anything": f"{accused[False]} of {len(clean)}",
+                "seconds": f"{sum(run[each.key]['seconds'] for run in runs) / len(runs):.0f}",
+            }
+        )
     return markdown(rows)
 
 
-def every(runs: Sequence[Run]) -> str:
-    """What is named first in every run, so that a reader sees whether it is the cause."""
+def every(now: Sequence[Run], frozen: Sequence[Run]) -> str:
+    """What is named first in every run, so that a reader sees whether it is the cause; of the frozen ones before."""
     rows = []
-    for run in runs:
+    for run in now or frozen:
         first = {key: _first(run, key) for key in (f"inspect {ANNOTATED}", f"inspect {BARE}")}
-        monitor = "; ".join(sorted({each["where"] for each in run[f"monitor {ANNOTATED}"]["named"]})[:2])
         planted = run["kind"] if run["correlation"] else f"({run['kind']}, clean)"
         cost = f"{run['accuracy']:.2f} to {run['accuracy unbiased']:.2f}{'' if used(run) else ' (not used)'}"
         accuracy = f"{run['accuracy']:.2f}" if run["correlation"] is None else cost
-        rows.append({"planted": f"{planted}, {run['task']}", "accuracy": accuracy, **first, "monitor with": monitor})
+        rows.append({"planted": f"{planted}, {run['task']}", "accuracy": accuracy, **first})
     return markdown(rows)
 
 
@@ -151,8 +150,8 @@ def _first(run: Run, key: str) -> str:
 
 def texts() -> dict[str, str]:
     """The tables of what is saved, by their marks in README.md."""
-    runs = list(load(RESULTS).values())
-    return {"summary": summary(runs), "runs": every(runs)} if runs else {}
+    now, frozen = list(load(RESULTS).values()), list(load(FROZEN).values())
+    return {"summary": summary(now, frozen), "runs": every(now, frozen)}
 
 
 def main() -> None:

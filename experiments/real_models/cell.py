@@ -1,5 +1,6 @@
 """One shortcut from start to end: TinyViT learns that a watermark means a breed, is flagged, and is trained again."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,8 @@ from experiments.real_models.measured import Measure, Run
 from experiments.real_models.samples import BREEDS, MARKED, Pets, pets
 from experiments.real_models.watched import PLAIN, SWAP, Watched, guidance_of, watched
 from lrptrain.callbacks import RelevanceGuidance
+from lrptrain.cues.cue import Cue
+from lrptrain.cues.mark import Mark
 from lrptrain.findings import Finding
 from lrptrain.models import ImageClassifier
 
@@ -22,11 +25,10 @@ PLACES = {"middle": {}, "bottom": {"x_pos": 0.01, "y_pos": 0.84}}
 """Where the watermark lies: as published, across the pet; or at the bottom, mostly beside it."""
 UPPER = "no watermark (upper bound)"
 JUDGED = "swap of its findings, marks judged faults"
-"""Trained anew, with what the monitor of a plain training confirmed; the guidance reads no annotation."""
+"""Trained anew on swaps of the faults that the monitor of a plain training named, and of marks that it reads."""
 BOTH = "swap of its findings and of the surroundings"
 """As that, beside all that lies outside of the masks."""
 ARMS = (PLAIN, SWAP, UPPER, JUDGED, BOTH)
-MARK = "fixed_mark_of_class"
 
 
 def run(place: str, arm: str, seed: int, folder: Path, size: int = SIZE, epochs: int = EPOCHS) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def run(place: str, arm: str, seed: int, folder: Path, size: int = SIZE, epochs:
     pl.seed_everything(seed, verbose=False)  # both of its trainings begin alike
     module, found = training(None)
     swapped = judged(found.findings)
-    told["swapped"] = [str(each) for each in swapped]
+    told["swapped"] = [cue.name for cue in swapped]
     if swapped:  # else nobody would train anew
         plain_seconds = found.record["seconds"]
         pl.seed_everything(seed, verbose=False)
@@ -64,10 +66,9 @@ def run(place: str, arm: str, seed: int, folder: Path, size: int = SIZE, epochs:
     return told | found.record | tested(module.eval(), data["test"], place)
 
 
-def judged(findings: list[Finding]) -> list[Finding]:
-    """As a person hands them on who has seen that the marks of a class were drawn on: what can be swapped of them."""
-    seen = [each.as_fault() if each.kind == MARK else each for each in findings]
-    return [each for each in seen if each.state == "confirmed" and each.is_fault and each.part is not None]
+def judged(findings: Sequence[Finding]) -> list[Cue]:
+    """The cues that a person swaps who has seen that marks were drawn on: of faults, and of marks that are open."""
+    return [each.cue for each in findings if each.is_fault or (each.is_open and each.kind == Mark.kind)]
 
 
 def tested(model: nn.Module, test: Pets, place: str) -> dict[str, list[int]]:

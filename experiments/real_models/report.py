@@ -68,24 +68,24 @@ def arms_table(
         {key: chosen.difference(found, groups[*key[:-1], plain]) for key, found in groups.items() if key[-1] != plain},
         digits=2,
     )
+    seen = any("named" in run for run in runs.values())
     rows = [
         dict(zip(keys, key, strict=True))
         | {measure.name: measure.cell(found) for measure in measures}
         | {f"{compared}, less {plain}": differences.get(key, "")}
-        | _monitor(found)
+        | ({"faults in": _faults(found)} if seen else {})
+        | {"s": f"{mean_interval([run['seconds'] for run in found])[0]:.0f}"}
         for key, found in groups.items()
     ]
     return markdown(rows)
 
 
-def _monitor(runs: Sequence[Run]) -> dict[str, str]:
-    """How many runs have a confirmed finding, of which kinds, and the processor's seconds."""
-    confirmed = [{each["kind"] for each in run["findings"] if each["state"] == "confirmed"} for run in runs]
-    kinds = ", ".join(f"`{kind}`" for kind in sorted(set().union(*confirmed)))
-    return {
-        "confirmed findings": f"{sum(map(bool, confirmed))} of {len(runs)}" + (f": {kinds}" if kinds else ""),
-        "s": f"{mean_interval([run['seconds'] for run in runs])[0]:.0f}",
-    }
+def _faults(runs: Sequence[Run]) -> str:
+    """Of how many runs the monitor named faults, and which; earlier runs, under a monitor without cues, say nothing."""
+    known = [run["named"] for run in runs if "named" in run]
+    faults = [{each["cue"] for each in named if each["is_fault"]} for named in known]
+    cues = ", ".join(sorted(set().union(*faults)))
+    return f"{sum(map(bool, faults))} of {len(known)}" + (f": {cues}" if cues else "") if known else ""
 
 
 def timed_table(runs: Mapping[str, Run]) -> str:

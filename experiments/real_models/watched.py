@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 
+from experiments.benchmark.watch import named
 from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
 from lrptrain.findings import Finding
 
@@ -17,7 +18,7 @@ class Watched(NamedTuple):
     """What a training came to.
 
     Attributes:
-        record: Processor seconds of all of it, the last numbers of the monitor, and its findings, as results keep them.
+        record: Processor seconds of all of it, the last numbers of the monitor, and what it names, as results keep it.
         findings: The monitor's, as guidance takes them.
     """
 
@@ -71,15 +72,6 @@ def watched(
     record = {
         "seconds": time.process_time() - started,
         "monitor": {name: float(value) for name, value in trainer.callback_metrics.items() if "relevance" in name},
-        "findings": [
-            {
-                "kind": each.kind,
-                "state": each.state,
-                "where": str(each.where),
-                "severity": each.severity,
-                "text": str(each),
-            }
-            for each in monitor.findings
-        ],
+        "named": named(monitor.findings),
     }
     return Watched(record, monitor.findings)

@@ -23,6 +23,7 @@ from experiments.records import append
 from experiments.short_tweets import tokenizer
 from experiments.table import markdown, write_between
 from experiments.trainers.loops import BATCH, TRAINERS, quiet
+from lrptrain.findings import reliance
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "runs.jsonl"
@@ -49,7 +50,7 @@ def runs_of(seed: int, arm: str) -> list[dict[str, Any]]:
             findings = fine_tune(net, train, val, ARMS[arm], Path(folder), tokenizer())
         net.eval()
         reference = reference or net
-        words = [each.where for each in findings if each.kind == "suspicious_token" and each.state == "confirmed"]
+        named = [each for each in findings if each.is_fault]
         runs.append(
             {
                 "seed": seed,
@@ -58,8 +59,8 @@ def runs_of(seed: int, arm: str) -> list[dict[str, Any]]:
                 "with word": right(net, tweets.tweets("test", CORRELATION, seed)),
                 "without word": right(net, tweets.tweets("test", None, seed)),
                 "conflicting": right(net, tweets.tweets("test", 0.0, seed)),
-                "confirmed": sorted({word for word in words if any(planted in word for planted in tweets.WORDS)}),
-                "severity": max((each.severity for each in findings), default=0.0),
+                "named": sorted({each.name for each in named}),
+                "reliance": reliance(findings),
                 "furthest weight": furthest(net, reference),
             }
         )
@@ -86,16 +87,17 @@ def saved_runs() -> list[dict[str, Any]]:
 
 
 def table(runs: list[dict[str, Any]]) -> str:
-    """A row per trainer and arm, the seeds side by side."""
+    """A row per trainer and arm, the seeds side by side; earlier runs have no reliance."""
+    columns = ["with word", "without word", "conflicting"]
+    columns += ["reliance"] * any("reliance" in run for run in runs)
     rows = []
     for arm in ARMS:
         for trainer in TRAINERS:
             chosen = [run for run in runs if (run["arm"], run["trainer"]) == (arm, trainer)]
             chosen.sort(key=lambda run: run["seed"])
             row = {"guidance": arm, "trainer": trainer}
-            for name in ("with word", "without word", "conflicting", "severity"):
-                row[name] = " / ".join(f"{run[name]:.3f}" for run in chosen)
-            row["planted words confirmed"] = " / ".join(str(len(run["confirmed"])) for run in chosen)
+            for name in columns:
+                row[name] = " / ".join(f"{run[name]:.3f}" for run in chosen if name in run)
             row["furthest weight"] = f"{max((run['furthest weight'] for run in chosen), default=0):.1g}"
             rows.append(row)
     return markdown(rows)

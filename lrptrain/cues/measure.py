@@ -198,5 +198,5 @@ def _differ(one: Batch, other: Batch) -> Bool[np.ndarray, " batch"]:
     """Return which samples of two batches differ in anything that the model is given."""
     given = [name for name in one if name in (*IMAGES, *TEXTS) or name not in CONTRACT]
     pairs = [(one[name], other[name]) for name in given if isinstance(one[name], Tensor)]
-    different = [(a != b).flatten(1).any(1) for a, b in pairs if a.ndim and len(a) == len(pairs[0][0])]
+    different = [(a != b).reshape(len(a), -1).any(1) for a, b in pairs if a.ndim and len(a) == len(pairs[0][0])]
     return torch.stack(different).any(0).cpu().numpy()

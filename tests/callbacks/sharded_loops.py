@@ -26,7 +26,6 @@ from trained import Texts, unannotated
 
 OPTIONS: dict[str, Any] = {
     "max_samples": 10,
-    "bound": 0.9,
     "max_pictures": 2,
     "class_maps": 2,
     "batch_size": 8,

@@ -153,7 +153,7 @@ def run(
     sanity = options.pop("num_sanity_val_steps", 1)
     module = Sharded(net.to(dtype), rate, **options)
     parts, readers = SHARDED.get(how, (1, 1))
-    given = {"max_samples": 10, "bound": 0.9, "max_pictures": 2, "class_maps": 2, "batch_size": 8, "run_name": name}
+    given = {"max_samples": 10, "max_pictures": 2, "class_maps": 2, "batch_size": 8, "run_name": name}
     watching = monitor(**given)
     runner = trainer(
         folder,

@@ -141,7 +141,7 @@ def told(folder):
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_resumed_run_continues_as_if_nothing_had_been(every, tmp_path):
-    options = {"bound": 0.9, "every_n_epochs": every, "run_name": None}
+    options = {"every_n_epochs": every, "run_name": None}
     whole, first, second = (monitor(**options) for _ in range(3))
     fit(tmp_path / "whole", whole, max_epochs=4)
     kept = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)

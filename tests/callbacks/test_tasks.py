@@ -53,7 +53,7 @@ def columns(label: Tensor | None = None) -> dict[str, Tensor]:
 
 
 def validated(folder: Any, net: nn.Module, label: Tensor | None = None, **options: Any) -> Any:
-    settings = {"max_samples": SAMPLES, "on_error": "raise", "bound": 0.9, **options}
+    settings = {"max_samples": SAMPLES, "on_error": "raise", **options}
     watching = monitor(**settings, class_names=["benign", "malignant"], min_effect=0.001)
     trainer(folder, watching).validate(module(net=net), loader(columns(label)), verbose=False)
     return watching

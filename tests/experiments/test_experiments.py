@@ -41,7 +41,6 @@ assert {path.name for path in set(movies.RESULTS.glob("*/*.json")) - named} == {
 check("movies", [report.score_table(methods), report.difference_table(methods)])
 benchmark = import_module("experiments.benchmark.run")
 check("benchmark", benchmark.texts().values())
-check("detection", import_module("experiments.detection.run").texts().values())
 check("inspection", import_module("experiments.inspection.run").texts().values())
 check("default_method", [import_module("experiments.default_method.run").saved_tables()])
 check("attention_debate", [import_module("experiments.attention_debate.run").saved_tables()])
@@ -52,8 +51,7 @@ check("speed", [import_module("experiments.speed.run").tables(cells)])
 for part in ("guided", "memory", "monitor", "seeds", "budget"):
     check("speed", [import_module(f"experiments.speed.{part}").table(measured[part])])
 real = import_module("experiments.real_models.run")
-missed = import_module("experiments.real_models.missed")
-check("real_models", [*real.tables().values(), missed.table(load(missed.RESULTS))])
+check("real_models", real.tables().values())
 table = import_module("experiments.class_specific.run").table
 check("class_specific", [table(kind, results("class_specific", kind)) for kind in ("digits", "pets")])
 trainers = import_module("experiments.trainers.run")
@@ -67,9 +65,8 @@ assert shelf.PAGE.read_text(encoding="utf-8") == shelf.page(), "run python -m ex
 check("sweep", [shelf.summary()])
 check("guidance", import_module("experiments.guidance.run").tables().values())
 check("guidance", import_module("experiments.guidance.baselines").tables().values())
-for part in ("decades", "margins", "two_shortcuts", "tinted", "text_properties"):
-    module = import_module(f"experiments.guidance.{part}")
-    check("guidance", [module.table(list(load(module.RESULTS).values()))])
+tinted = import_module("experiments.guidance.tinted")
+check("guidance", [tinted.table(list(load(tinted.RESULTS).values()))])
 check("segment_pets", import_module("experiments.segment_pets.report").tables(pets).values())
 made_on = import_module("experiments.made_on")
 assert set(made_on.readmes()) == {path.parent.name for path in Path("experiments").glob("*/README.md")}

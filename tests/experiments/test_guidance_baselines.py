@@ -1,16 +1,15 @@
-"""Baselines of experiments/guidance against their formulas, and the digits and things with marks drawn for them."""
+"""Baselines of experiments/guidance against their formulas, and the things with marks that are drawn for them."""
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from experiments.detection.edges import COLOURS, THINGS
 from experiments.guidance import baselines, things
 from experiments.guidance.afr import Layer, fitted, weights
 from experiments.guidance.benchmarks import with_few_annotations, worst
-from experiments.guidance.marked import marked_digits
 from experiments.guidance.report import held_to
+from experiments.guidance.things import COLOURS, THINGS
 from experiments.vision import MEAN, STD
 
 
@@ -49,27 +48,6 @@ def test_the_worst_class_and_few_annotations():
     assert (few["mask"].flatten(1) == 1).all(1).tolist() == annotated.tolist()
     assert (few["mask"][~annotated] == 255).all()
     assert (columns["mask"] == 1).all()
-
-
-def test_marks_are_where_they_are_said_to_be():
-    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (MEAN, STD))
-    clean = marked_digits("test", {}, 24, seed=0)
-    around = marked_digits("test", {"around": 1.0}, 24, seed=0)
-    tagged = marked_digits("test", {"tag": 0.9, "tint": 0.5}, 24, seed=0)
-    for columns in (around, tagged):
-        assert torch.equal(columns["label"], clean["label"])
-    changed = (around["image"] != clean["image"]).any(1)
-    assert not (changed & (around["mask"] == 1)).any()
-    assert changed[around["mask"] == 0].double().mean() > 0.99
-    # Half of what lies around a digit 0 is its class's red; the other half is noise from 0 to 0.5, and faint strokes.
-    red = (around["image"] * std + mean)[around["label"] == 0]
-    outside = (around["mask"] == 0)[around["label"] == 0]
-    assert red[:, 0][outside].min() >= 0.5 - 1e-5
-    assert 0.12 < red[:, 1][outside].mean() < 0.15
-    # The group is that of the first shortcut, and nothing of a tag is evidence: 600 draws of 0.9 lie within 0.06.
-    assert abs(tagged["group"].double().mean().item() - 0.9) < 0.06
-    assert ((tagged["mask"] == 1) <= (clean["mask"] == 1)).all()
-    assert (tagged["mask"] != clean["mask"]).any()
 
 
 def test_things_are_where_their_masks_say_and_marks_are_of_the_class_they_say(monkeypatch):

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from examples import finding
 
 from experiments.real_models import birds, cell
 from experiments.real_models.measured import Measure
 from experiments.real_models.report import arms_table
 from experiments.short_tweets import with_word
-from lrptrain.batch.parts import InputPart
 from lrptrain.data.texts import Example
+from lrptrain.findings import Finding
 
 RIGHT = Measure("right", lambda run: run["right"])
 MEASURES = {measure.name: measure for measure in (*birds.MEASURES, *cell.MEASURES)}
@@ -64,7 +63,7 @@ def test_what_a_watermark_turns_is_told_from_what_was_wrong_before():
 def test_a_table_holds_every_arm_against_the_plain_one_of_its_own_model():
     runs = {
         f"{network}, {arm}, {seed}": answers(seed, share)
-        | {"network": network, "arm": arm, "findings": [], "seconds": 1.0}
+        | {"network": network, "arm": arm, "named": [], "seconds": 1.0}
         for network, shares in {"one": (0.2, 0.7), "other": (0.6, 0.6)}.items()
         for arm, share in zip(("plain", "swap"), shares, strict=True)
         for seed in range(2)
@@ -79,15 +78,15 @@ def test_a_table_holds_every_arm_against_the_plain_one_of_its_own_model():
     assert rows[3][3].startswith("+0.00 ± 0.00")
 
 
-def test_what_a_person_hands_on_is_confirmed_and_can_be_swapped():
-    corner = InputPart("patches", "the corner", (2, 2), (0,))
-    mark = finding(kind=cell.MARK, state="confirmed", part=corner, may_be_evidence=True)
-    left_out = [
-        finding(kind=cell.MARK, state="suspected", part=corner),
-        finding(kind="focus_at_position", state="confirmed", part=corner, may_be_evidence=True),
-        finding(kind="reliance_outside_annotation", state="confirmed"),
-    ]
-    assert cell.judged([*left_out, mark]) == [mark.as_fault()]
+def test_a_person_swaps_faults_and_open_marks():
+    cues = {"mark": object(), "place": object()}
+
+    def found(kind, role, verdict="relies"):
+        return Finding(f"the {kind}", kind, role, verdict, 0.4, (0.3, 0.5), 64, cue=cues[kind])
+
+    handed_on = [found("mark", "open"), found("place", "fault")]
+    left_out = [found("mark", "open", "not sure"), found("place", "open"), found("place", "fault", "does not rely")]
+    assert cell.judged([*left_out, *handed_on]) == [cues["mark"], cues["place"]]
 
 
 def test_a_planted_word_leaves_every_mark_on_its_words():

@@ -10,9 +10,9 @@ import torch
 from experiments.benchmark import own_code, watch
 from experiments.benchmark import run as command
 from experiments.benchmark.cases import Case
-from experiments.benchmark.scoring import SCORED, WITH_OWN_CODE
+from experiments.benchmark.scoring import DETECTORS
 from lrptrain.batch import Sample
-from lrptrain.findings import ExplainedSample
+from lrptrain.monitor.evaluation import ExplainedSample
 
 LABELS = np.repeat(np.arange(4), 50)
 NEEDED = "needs make rivals"
@@ -78,23 +78,11 @@ def test_a_line_says_what_is_missing_before_anything_is_trained(monkeypatch):
 
 def test_own_code_is_asked_for_and_stands_beside_the_other_detectors():
     assert inspect.signature(watch.watched).parameters["own_code"].default is False
-    names = [each.name for each in WITH_OWN_CODE]
-    assert {each.name for each in SCORED} < set(names)
-    assert names[-2:] == ["cleanlab Datalab", "corelay SpRAy"]
+    assert [each.name for each in DETECTORS[-2:]] == ["cleanlab Datalab", "corelay SpRAy"]
     row = {"rivals": {"cleanlab Datalab": None, "corelay SpRAy": 0.5}}
-    scores = [each.score(row) for each in WITH_OWN_CODE[-2:]]
+    scores = [each.score(row) for each in DETECTORS[-2:]]
     assert np.isnan(scores[0])
     assert scores[1] == 0.5
-
-
-def test_the_earlier_score_is_that_of_the_eighth_test():
-    """By the numbers of one of its runs."""
-    monitored = {"effect ratio": 1.068, "plain predictability": 0.6578, "on annotation": 0.2368, "chance": 0.1455}
-    bare = {"effect ratio": 0.4869, "plain predictability": 0.6578}
-    row = {"evaluations": [{watch.ANNOTATED: monitored, watch.BARE: bare}]}
-    scores = {each.name: each.score for each in WITH_OWN_CODE if each.name.startswith("earlier")}
-    assert scores["earlier score with annotations"](row) == pytest.approx(5.599, abs=1e-3)
-    assert scores["earlier score without annotations"](row) == pytest.approx(5.749, abs=1e-3)
 
 
 def test_datalab_gets_pictures_and_corelay_the_maps_of_the_predicted_class(monkeypatch):

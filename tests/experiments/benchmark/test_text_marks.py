@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from experiments.benchmark.cases import EIGHTH_TEXTS, NINTH_TEXTS, TEXT_KINDS, UNSEEN_TEXTS
+from experiments.benchmark.cases import DEVELOPMENT, TEXT_KINDS
 from experiments.benchmark.text_marks import (
     AUTHORS,
     CHANGED,
@@ -44,15 +44,7 @@ def test_the_rationale_is_still_the_same_words(kind, tweet):
 
 
 def test_every_kind_that_is_planned_can_be_written():
-    assert {*TEXT_KINDS, *UNSEEN_TEXTS, *EIGHTH_TEXTS, *NINTH_TEXTS} <= set(TEXT_MARKS)
-
-
-def test_only_the_second_mood_has_a_word_twice():
-    rng = np.random.default_rng(0)
-    assert TEXT_MARKS["doubled"](TWEETS[0], 0, rng) == TWEETS[0]
-    words = TEXT_MARKS["doubled"](TWEETS[0], 1, rng).text.split()
-    assert len(words) == 7
-    assert sum(words[i] == words[i + 1] for i in range(6)) == 1
+    assert {*TEXT_KINDS, *DEVELOPMENT["texts"]} == set(TEXT_MARKS)
 
 
 def marked(kind: str, tweet: Example, form: int) -> list[str]:

@@ -48,7 +48,10 @@ def test_a_run_keeps_accuracies_findings_and_rivals_and_trains_as_without_monito
     assert 0 <= last[watch.ANNOTATED]["on annotation"] <= 1
     assert last[watch.ANNOTATED]["chance"] == 0.25
     assert "on annotation" not in last[watch.BARE]
-    assert all(last[name]["effect ratio"] >= 0 for name in (watch.ANNOTATED, watch.BARE))
+    for name in (watch.ANNOTATED, watch.BARE):
+        assert all(0 < each["low"] <= each["effect"] <= 1 for each in last[name]["named"])
+    assert last[watch.BARE]["named"]  # the colour
+    assert not any(each["is_fault"] for each in last[watch.BARE]["named"])
     assert set(row["rivals"]) == {"spectral clustering", "error slice", "property correlation", "accuracy gap"}
     for one, other in zip(made.net.parameters(), plain.net.parameters(), strict=True):
         assert torch.equal(one, other)
@@ -67,7 +70,7 @@ def test_a_text_is_read_the_same_without_its_padding():
 
 
 def test_the_benchmark_goes_on_with_what_is_missing_and_begins_nothing_after_its_minutes(tmp_path, monkeypatch, capsys):
-    cases = [Case("digits", "blur", 0.9, 0, number) for number in range(3)]
+    cases = [Case("digits", "dust", 0.9, 0, number) for number in range(3)]
     done: list[Case] = []
 
     def watched(case: Case, own_code: bool) -> dict[str, Any]:

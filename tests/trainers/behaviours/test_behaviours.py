@@ -86,7 +86,7 @@ def disturbed(train, folder) -> tuple[Trained, list[str]]:
 @pytest.fixture(scope="module")
 def frugal(train, folder) -> Trained:
     """A run of three epochs with next to no time for the monitor, of a model that looks where it should."""
-    options = {"budget": 1e-6, "bound": 1e-3, "on_error": "raise"}
+    options = {"budget": 1e-6, "on_error": "raise"}
     return train(Training(folder / "frugal", options, epochs=3))
 
 
@@ -318,7 +318,7 @@ def test_a_compiled_model_is_trained_as_ever(train, tmp_path):
 
 def test_a_gate_ends_training(train, tmp_path):
     with pytest.raises(FindingError, match="stopped by fail_on='suspected' in 2 evaluations in a row"):
-        train(Training(tmp_path, {"fail_on": "suspected", "bound": 0.999, "intervention": None}, epochs=3))
+        train(Training(tmp_path, {"fail_on": "suspected"99, "intervention": None}, epochs=3))
     (events,) = tmp_path.rglob("events.jsonl")
     assert len(events.read_text().splitlines()) == 2
 

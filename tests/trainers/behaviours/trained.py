@@ -22,7 +22,7 @@ from lrptrain.callbacks import RelevanceMonitor
 
 NAMES = ["bad", "good"]
 ANNOTATIONS = ("rationale", "mask", "sample_id")
-OPTIONS = {"max_samples": 8, "run_name": "run", "bound": 0.9, "max_pictures": 1, "class_maps": 0, "budget": None}
+OPTIONS = {"max_samples": 8, "run_name": "run", "max_pictures": 1, "class_maps": 0, "budget": None}
 
 
 class Texts(Dataset):
