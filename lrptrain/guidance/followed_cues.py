@@ -1,12 +1,11 @@
 """Faults that the monitor of the same run finds: they are swapped from then on."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
-from lrptrain.cues import plan  # noqa: F401  all kinds of cues are known then
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.followed import Known
+from lrptrain.cues.kinds import restored
 from lrptrain.cues.mark import Mark
 from lrptrain.cues.texts import Language
 
@@ -88,12 +87,12 @@ class FollowedCues:
         if self._saved is None:
             return
         cues, dropped = (
-            tuple(_restored(values, language) for values in self._saved.get(name, ())) for name in ("cues", "dropped")
+            tuple(restored(values, language) for values in self._saved.get(name, ())) for name in ("cues", "dropped")
         )
         self._saved = None
         self.dropped = dropped
-        if restored := self._add(cues):
-            self._additions = [restored]
+        if added := self._add(cues):
+            self._additions = [added]
 
     def _add(self, cues: Iterable[Cue]) -> list[Cue]:
         """Add what is not there yet, and return that: what was swapped once is swapped to the end.
@@ -119,21 +118,3 @@ def _is_part(cue: Cue, whole: Cue) -> bool:
 def names_of(cues: Iterable[Cue]) -> str:
     """Return what people call some cues, in one line."""
     return ", ".join(dict.fromkeys(cue.name for cue in cues))
-
-
-def _restored(values: Mapping[str, Any], language: Callable[[], Language]) -> Cue:
-    """Return the inverse of `Cue.to_dict`, after JSON has made lists of tuples."""
-    kinds = _kinds(Cue)  # type: ignore[type-abstract]
-    kind = next(each for each in kinds if getattr(each, "kind", None) == values["kind"])
-    known: dict[str, Any] = {name: _as_tuples(value) for name, value in values.items() if name != "kind"}
-    if any(each.name == "language" for each in fields(kind)):  # type: ignore[arg-type]
-        known["language"] = language()
-    return kind(**known)
-
-
-def _kinds(kind: type[Cue]) -> list[type[Cue]]:
-    return [each for below in kind.__subclasses__() for each in (below, *_kinds(below))]
-
-
-def _as_tuples(value: Any) -> Any:
-    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value

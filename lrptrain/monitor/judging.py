@@ -43,7 +43,7 @@ def judge_cues(
     config: MonitorConfig,
     language: Language,
     power: float,
-    earlier: Sequence[Judged],
+    earlier: Sequence[tuple[Cue, Rows]],
     on_failure: Callable[[str], None] | None,
 ) -> Judgement:
     """Test what may decide the answers of a model.
@@ -57,7 +57,7 @@ def judge_cues(
         config: What is tested, and how strictly.
         language: How texts are made up.
         power: What sharpens the probabilities; see `lrptrain.monitor.confidence`.
-        earlier: What was named of the same samples before: it is tested again.
+        earlier: What was named of the same samples before, and those that judge it: it is tested again.
         on_failure: Takes what could not be measured; None passes the error on.
     """
     samples = evaluation.inputs
@@ -86,8 +86,7 @@ def judge_cues(
         gather=gather,
     )
     roots, untested = _roots(evaluation, samples, answers, language, config)
-    further: list[tuple[Cue, Rows | None]] = [(each.cue, each.rows) for each in earlier]
-    roots = plan.with_further(roots, [*further, *((cue, None) for cue in config.cues)], len(samples))
+    roots = plan.with_further(roots, [*((cue, None) for cue in config.cues), *earlier], len(samples))
 
     def note(cue: Cue, error: MeasureError) -> None:
         untested.append(f"{cue.name}: {error}")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,7 +20,9 @@ from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.call import model_output, rows_of
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, find_task
+from lrptrain.cues.cue import Cue
 from lrptrain.cues.followed import Known, is_followed, note_known
+from lrptrain.cues.kinds import restored
 from lrptrain.cues.search import Judged
 from lrptrain.findings import Finding, announce
 from lrptrain.findings.sentences import counted, percent
@@ -63,6 +66,12 @@ from lrptrain.trainers.held_back import guiding, held_back
 from lrptrain.trainers.hyperparameters import find_hyperparameters
 from lrptrain.trainers.processes import gather
 from lrptrain.trainers.progress import no_bar
+
+
+def _plain(judged: Sequence[Judged], given: Sequence[Cue] | None) -> list[dict[str, Any]]:
+    """Return what is named, and which samples judge it, as plain values; what the user gives is tested anyway."""
+    proposed = [each for each in judged if each.named and each.cue not in (given or ())]
+    return [{"cue": each.cue.to_dict(), "rows": each.rows.tolist()} for each in proposed]
 
 
 def _are_signs(label: Tensor | None) -> bool:
@@ -129,6 +138,8 @@ class MonitorCore:
         self.evaluated_epoch: int | None = None
         self._findings: list[Finding] = []
         self._judgement = Judgement()
+        self._earlier: list[dict[str, Any]] | None = None
+        self._resumed_sample: list[int | str] = []
         self._skill = Skill()
         self._guided_by: Sequence[str] = ()
         self._method = self.config.method
@@ -196,6 +207,8 @@ class MonitorCore:
             "elapsed": self.clock.elapsed,
             "doubts": self._doubts,
             "learned": self._skill.learned,
+            "earlier": self._earlier if self._earlier is not None else _plain(self._judgement.judged, self.config.cues),
+            "sample": [each.sample.sample_id for each in self.scored] or self._resumed_sample,
             "weights": self._weights.state_dict(),
         }
 
@@ -214,6 +227,8 @@ class MonitorCore:
         self.clock.resume(state_dict.get("elapsed", 0.0))
         self._doubts = state_dict.get("doubts", False)
         self._skill.learned = state_dict.get("learned", False)
+        self._earlier = state_dict.get("earlier")
+        self._resumed_sample = state_dict.get("sample", [])
         self._weights.load_state_dict(state_dict.get("weights", {}))
 
     def start_validation(self) -> None:
@@ -547,10 +562,12 @@ class MonitorCore:
         def note(failure: str) -> None:
             self.failures.note("testing", RuntimeError(failure))
 
-        ids = [each.sample.sample_id for each in self.scored]
-        is_same = ids == [each.sample.sample_id for each in evaluation.samples]
-        earlier: list[Judged] = [each for each in self._judgement.judged if each.named] if is_same else []
         language = self._builder.language(context.name_sources, context.model)
+        ids = [each.sample.sample_id for each in self.scored] or self._resumed_sample
+        is_same = ids == [each.sample.sample_id for each in evaluation.samples]
+        before = _plain(self._judgement.judged, self.config.cues) if self._earlier is None else self._earlier
+        earlier = [(restored(each["cue"], lambda: language), np.array(each["rows"])) for each in before if is_same]
+        self._earlier = None
         power = self._sharpness(evaluation)
         mine = self._inputs.local_rows
         judgement = judge_cues(evaluator, evaluation, mine, self.config, language, power, earlier, note)

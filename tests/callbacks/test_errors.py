@@ -24,7 +24,6 @@ from lrptrain.relevance.types import RelevanceWarning, UnsupportedModelError
         ({"max_samples": 0}, "max_samples must be at least 1"),
         ({"every_n_epochs": 0}, "every_n_epochs must be at least 1"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"bound": 1.5}, "bound must be 'chance' or a share"),
         ({"confidence": 95}, "confidence must lie between 0 and 1"),
         ({"targets": ["labels"]}, "targets must be a list of some of"),
         ({"targets": "label"}, "targets must be a list of some of"),

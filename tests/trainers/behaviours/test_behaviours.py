@@ -3,6 +3,7 @@
 import json
 import shutil
 import warnings
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,7 @@ from trained import (
 
 import lrptrain
 from lrptrain.batch import read_batch
+from lrptrain.cues.cue import Cue, Role
 from lrptrain.loggers import read_events
 from lrptrain.monitor.gate import FindingError
 from lrptrain.monitor.stratified_sample import ValidationSample
@@ -316,9 +318,23 @@ def test_a_compiled_model_is_trained_as_ever(train, tmp_path):
     assert_harmless(train, tmp_path, compiled, texts=Pictures)
 
 
+@dataclass(frozen=True)
+class Everything(Cue):
+    """All of a text, which nobody may read."""
+
+    kind = "everything"
+    name: str = "everything"
+    role: Role = "fault"
+
+    def exchange(self, batch, donors):
+        return {**batch, "input_ids": donors["input_ids"], "attention_mask": donors["attention_mask"]}
+
+
 def test_a_gate_ends_training(train, tmp_path):
-    with pytest.raises(FindingError, match="stopped by fail_on='suspected' in 2 evaluations in a row"):
-        train(Training(tmp_path, {"fail_on": "suspected"99, "intervention": None}, epochs=3))
+    net = bert()
+    torch.nn.init.normal_(net.classifier.weight, std=5.0)  # so that it gives several answers
+    with pytest.raises(FindingError, match="stopped by fail_on='not sure' in 2 evaluations in a row"):
+        train(Training(tmp_path, {"fail_on": "not sure", "cues": [Everything()]}, net=net, epochs=3))
     (events,) = tmp_path.rglob("events.jsonl")
     assert len(events.read_text().splitlines()) == 2
 
