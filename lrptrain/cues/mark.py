@@ -1,7 +1,7 @@
 """A mark: a small picture that is the same wherever it lies, such as a dot, a tag or a sticker."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,6 +25,8 @@ MOST_SOURCES = 32
 """Pictures are taken of so many images, of each answer as many, and of no more than 8: most of them have its mark."""
 SIBLINGS = 4
 """A picture is first looked for in so many other images of its answer: one of them has the mark of most of them."""
+NEAR = 8
+"""There, it is looked for at so many of the most relevant patches: a mark that is read is among them."""
 MOST_COMPARED = 2**22
 """So many pairs of a picture and a place are compared per image at most, in a fiftieth of a second."""
 TOGETHER = 32
@@ -160,7 +162,8 @@ def _recurring(
         sources = members[: min(8, max(FEWEST_IMAGES, MOST_SOURCES // len(classes)))]
         siblings = members[: SIBLINGS + 1]
         taken = [_at_peaks(images[[i]], relevance[[i]], grid, inside[[i]], side) for i in sources]
-        present = _present(images[siblings], torch.cat(taken), side)
+        near = [_near(relevance[i], grid, inside[i]) for i in siblings]
+        present = _present(images[siblings], torch.cat(taken), side, near)
         owners = np.repeat(sources, [len(each) for each in taken])
         kept.append(torch.cat(taken)[(present & (siblings != owners[:, None])).any(1)])
     found = torch.cat(kept)
@@ -168,19 +171,39 @@ def _recurring(
     return found[:: max(1, math.ceil(len(found) * places / MOST_COMPARED))]
 
 
+def _near(
+    relevance: Float[Tensor, " patches"], grid: tuple[int, int], inside: Bool[Tensor, "height width"]
+) -> Bool[Tensor, "height width"]:
+    """Return the pixels of an image's most relevant patches, of those that count."""
+    allowed = F.adaptive_avg_pool2d(inside[None].float(), grid).flatten()
+    best = (relevance.clamp(min=0) * allowed.to(relevance)).topk(min(NEAR, len(relevance))).indices
+    patches = torch.zeros(len(relevance), device=relevance.device)
+    patches[best] = 1
+    return F.interpolate(patches.view(1, 1, *grid), inside.shape, mode="nearest")[0, 0] > 0
+
+
 def _present(
-    images: Float[Tensor, "batch channels height width"], pictures: Float[Tensor, "n channels points"], side: int
+    images: Float[Tensor, "batch channels height width"],
+    pictures: Float[Tensor, "n channels points"],
+    side: int,
+    near: Sequence[Bool[Tensor, "height width"]] | None = None,
 ) -> Bool[np.ndarray, "n batch"]:
-    """Return which images show each picture."""
+    """Return which images show each picture, anywhere or at some pixels of theirs."""
     flat = pictures.flatten(1)
     lengths = flat.square().sum(1)
     found = np.zeros((len(flat), len(images)), bool)
     for number, image in enumerate(images):
-        places = sampled(image, side).flatten(2).flatten(0, 1)
+        points = sampled(image, side)
+        places = points.flatten(2).flatten(0, 1)
+        if near is not None:
+            # Where a picture begins that covers any of them.
+            touches = F.max_pool2d(near[number][None].float(), side, stride_of(side))[0] > 0
+            rows, columns = (min(one, other) for one, other in zip(touches.shape, points.shape[2:], strict=True))
+            places = points[:, :, :rows, :columns].flatten(0, 1)[:, touches[:rows, :columns].to(points.device)]
         squares = places.square().sum(0)
         # The square of a difference, less the picture's own, as one product of matrices.
-        nearest = [torch.addmm(squares, part, places, alpha=-2).amin(1) for part in flat.split(TOGETHER)]
-        if nearest:
+        if len(flat) and places.shape[1]:
+            nearest = [torch.addmm(squares, part, places, alpha=-2).amin(1) for part in flat.split(TOGETHER)]
             distance = torch.cat(nearest) + lengths
             found[:, number] = (distance <= TOLERANCE**2 * flat.shape[1]).cpu().numpy()
     return found
