@@ -46,6 +46,8 @@ def line(name: str) -> str:
     if name in CELLS:
         records = [cell for record in records for cell in _cells(record)]
     stamps = [stamp for record in records for stamp in _stamps(record)]
+    if not stamps and name not in BEFORE:
+        return "Nothing is measured yet."
     known = [stamp for stamp in stamps if stamp is not None]
     commits: dict[str, list[str]] = {}
     for stamp in known:

@@ -38,28 +38,21 @@ def test_a_visitor_reads_the_readme_in_a_few_minutes_and_finds_the_installation_
     assert next(i for i, line in enumerate(lines) if "pip install" in line) < 35
 
 
-def of_benchmark(test: str, part: str) -> str:
-    page = (ROOT / "experiments" / "benchmark" / "README.md").read_text(encoding="utf-8")
-    (found,) = re.findall(rf"<!-- {test}: {part} -->(.*?)<!-- end of", page, flags=re.S)
-    return found
-
-
 @pytest.mark.parametrize(
-    ("start", "who"), [("| finding faults", "with annotations"), ("| the same, not annotated", "without annotations")]
+    ("start", "who", "column"),
+    [("| finding faults", "with annotations", 2), ("| naming what is read", "without annotations", 3)],
 )
-def test_what_the_readme_says_was_found_is_what_the_benchmark_has(start: str, who: str):
+def test_what_the_readme_says_was_found_is_what_the_inspection_has(start: str, who: str, column: int):
+    """By the newest runs that there are."""
+    page = (ROOT / "experiments" / "inspection" / "README.md").read_text(encoding="utf-8")
+    names = (f"| inspect {who} |", f"| the inspection before, {who} |")
+    found = next(line for name in names for line in page.splitlines() if line.startswith(name))
+    cells = [cell.strip() for cell in found.split("|")]
     (row,) = [line for line in README.splitlines() if line.startswith(start)]
-    shares, clean = [], 0
-    for test in ("ninth", "ninth texts"):
-        flags = re.search(rf"\| monitor {who}, faults alone \| (\S+) .* 0 of (\d+) ", of_benchmark(test, "flags"))
-        assert flags is not None
-        shares.append(f"{100 * float(flags[1]):.0f} %")
-        clean += int(flags[2])
-    assert " and ".join(shares) in row
-    images, texts = (
-        re.findall(r"of which (\d+) are", of_benchmark(test, "runs"))[0] for test in ("ninth", "ninth texts")
-    )
-    assert f"{images} models of digits and photographs, {texts} of tweets; {clean} clean" in README
+    assert f"{100 * float(cells[column].split()[0]):.0f} %" in row
+    accused, of = cells[column + 2].split(" of ")
+    assert ("no clean one" if accused == "0" else f"{accused} clean ones") in row
+    assert f"; {of} clean |" in README
 
 
 def test_the_code_that_attaches_the_callbacks_is_short():
