@@ -29,7 +29,7 @@ from lrptrain.cues.surroundings import Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
 
 LOOKS = (Colour, Spectrum, Light)
-CANDIDATES = 6
+CANDIDATES = 4
 """So many cues of a kind each half of the samples proposes: the budget of the search. Ranked, so that with fewer the
 weakest are not looked at."""
 FAULTS_WEIGH = 10.0
