@@ -11,6 +11,7 @@ from lrptrain.findings.proof import Proof
 from lrptrain.findings.sentences import sentences
 
 Verdict = Literal["relies", "not sure", "does not rely"]
+"""What a test says: the interval of the effect lies above what matters, on both sides, or below."""
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """The gravest first."""
 Role = Literal["evidence", "fault", "open"]
@@ -154,7 +155,8 @@ class Finding:
         return finding_html(self)
 
     def __str__(self) -> str:
-        return " ".join(sentence for sentence in sentences(self) if sentence)
+        *told, remedy = sentences(self)
+        return " ".join(sentence for sentence in (*told, f"Mend: {remedy}." if remedy else "") if sentence)
 
 
 def reliance(findings: Iterable[Finding]) -> float:

@@ -571,7 +571,8 @@ class MonitorCore:
         power = self._sharpness(evaluation)
         mine = self._inputs.local_rows
         judgement = judge_cues(evaluator, evaluation, mine, self.config, language, power, earlier, note)
-        self._mention([f"not tested: {line}" for line in judgement.untested])
+        if judgement.measure is not None:  # else as in a first epoch, in which all answers are alike: no news
+            self._mention([f"not tested: {line}" for line in judgement.untested])
         return judgement
 
     def _evaluator(self, context: TrainingContext) -> Evaluator:

@@ -57,8 +57,12 @@ def shown_by(
 def tested_lines(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
     """Return what is not sure, what the model does not rely on, and what was not tested, a sentence each."""
     lines = []
+    # Two marks may have one name: each is said once, by the gravest verdict.
+    told = {each.cue.name for each in judged if each.verdict == "relies"}
     for verdict, words in (("not sure", "Not sure whether it relies on"), ("does not rely", ALONE)):
         names = [*dict.fromkeys(each.cue.name for each in judged if each.verdict == verdict)]
+        names = [name for name in names if name not in told]
+        told |= {*names}
         if names:
             lines.append(f"{words}: {listed(names)}.")
     return [*lines, *(f"Not tested: {line}." for line in untested)]

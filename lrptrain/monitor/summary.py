@@ -239,8 +239,8 @@ FINDING_METRICS = (
         higher_is_better=False,
         bounds=(0, 1),
         explanation=(
-            "The largest effect that is sure among faults: how much the answer's probability falls with another "
-            "answer's cue. 0 where there is none; nan without annotations, and of a model at chance."
+            "The largest effect that is sure among faults, 0 where there is none, and nan without annotations or for a "
+            "model at chance."
         ),
     ),
     LoggedMetric(
