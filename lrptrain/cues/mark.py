@@ -122,7 +122,7 @@ def propose_marks(
     _, images = image_of(batch)
     size = (images.shape[2], images.shape[3])
     patch = min(size[0] // grid[0], size[1] // grid[1])
-    spread = images.float().std((0, 2, 3)).clamp(min=1e-6)
+    spread = images.float().std((0, 2, 3), correction=0).clamp(min=1e-6)
     role: Role = "fault" if where == "outside" else "open"
     inside = pixels_of(where, batch)
     found: list[tuple[float, Mark, Bool[np.ndarray, " batch"]]] = []
@@ -232,5 +232,7 @@ def _at_peaks(
                 for at, length, count in ((top, down, points.shape[2]), (left, across, points.shape[3]))
             )
             found += [points[:, :, y, x] for y in rows for x in columns]
-    pictures = torch.stack(found) if found else images.new_zeros(0, images.shape[1], len(_CORNERLESS))
-    return pictures[pictures.flatten(1).std(1) > TOLERANCE]  # a plain piece is the same everywhere
+    if not found:
+        return images.new_zeros(0, images.shape[1], len(_CORNERLESS))
+    pictures = torch.stack(found)
+    return pictures[pictures.flatten(1).std(1, correction=0) > TOLERANCE]  # a plain piece is the same everywhere

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
-from setting import data, loader, module, monitor, trainer, vit
+from setting import Everything, balanced, data, loader, module, monitor, trainer
 
 from lrptrain.cues.measure import Measure
 
@@ -28,9 +28,16 @@ def run(name: str, dtype: torch.dtype, fails: int | None = None, kept: tuple = (
     columns = data(23)
     columns["image"] = columns["image"].to(dtype)
     train = {key: torch.cat([value, value[:1]]) for key, value in columns.items()}
-    pl_module = module(net=vit().to(dtype))
-    pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.1)
-    watching = monitor(max_samples=15, max_pictures=5, run_name=name, targets=["label", "predicted"])
+    pl_module = module(net=balanced().to(dtype))
+    pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=1e-6)
+    watching = monitor(
+        max_samples=15,
+        max_pictures=5,
+        run_name=name,
+        targets=["label", "predicted"],
+        cues=[Everything()],
+        min_effect=1e-6,
+    )
     runner = trainer(FOLDER, watching, *kept, logger=False, enable_checkpointing=bool(kept), **OPTIONS)
     evaluator = watching.core._evaluator
 

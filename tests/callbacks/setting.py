@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,20 @@ from torch import nn
 from torch.utils.data import DataLoader, StackDataset
 
 from lrptrain.callbacks import RelevanceMonitor
+from lrptrain.cues.cue import Cue, Role
+
+
+@dataclass(frozen=True)
+class Everything(Cue):
+    """All of an image, as what nobody may read: any model that gives several answers does."""
+
+    kind = "everything"
+    name: str = "everything"
+    role: Role = "fault"
+
+    def exchange(self, batch, donors):
+        return {**batch, "image": donors["image"]}
+
 
 PACKAGES = ("pytorch_lightning", "lightning.pytorch")
 
@@ -42,6 +57,14 @@ def vit(**options: Any) -> nn.Module:
     torch.manual_seed(0)
     sizes = {"img_size": 16, "patch_size": 4, "embed_dim": 32, "depth": 2, "num_heads": 2, "num_classes": 3}
     return VisionTransformer(**{**sizes, **options})
+
+
+def balanced() -> nn.Module:
+    """A random model that gives all three answers about as often, so that something can be exchanged."""
+    net: Any = vit()
+    with torch.no_grad():
+        net.head.bias -= net.eval()(data()["image"]).mean(0)
+    return net.train()
 
 
 def data(samples: int = 24, seed: int = 0) -> dict[str, torch.Tensor]:
@@ -84,7 +107,7 @@ def module(package: str = PACKAGES[0], net: nn.Module | None = None, **attribute
             self(batch["image"])
 
         def configure_optimizers(self):
-            return torch.optim.AdamW([p for p in self.parameters() if p.requires_grad], lr=1e-2)
+            return torch.optim.AdamW([p for p in self.parameters() if p.requires_grad], lr=getattr(self, "lr", 1e-2))
 
     return Classifier()
 

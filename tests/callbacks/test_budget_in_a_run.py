@@ -60,7 +60,7 @@ def test_of_a_run_too_short_for_two_the_final_weights_alone_are_evaluated(end, t
     assert not [line for line in lines if "of them with pictures" in line or "evaluation took" in line]
     (end,) = (" ".join(line.split()) for line in lines if " ends: " in line)
     assert re.search(
-        r"in epoch 3, on 8 samples .* The monitor took \d+ % of the time, more than the budget of 0 %", end
+        r"(?i)in epoch 3, on 8 samples.* The monitor took \d+ % of the time, more than the budget of 0 %", end
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import ModelCheckpoint
-from setting import loader, messages, module, monitor, trainer
+from setting import Everything, balanced, loader, messages, module, monitor, trainer
 
 from lrptrain.dashboard.runs import read_new_events
 from lrptrain.dashboard.samples import evaluations
@@ -32,7 +32,7 @@ class Stop(Callback):
             raise RuntimeError("killed")
 
 
-def fit(root, watching, max_epochs=4, ckpt=None, stop=None, folder=None, **options):
+def fit(root, watching, max_epochs=4, ckpt=None, stop=None, folder=None, learner=None, **options):
     """Train, keeping the checkpoint of every epoch in `folder`."""
     callbacks = [watching]
     if folder is not None:
@@ -41,7 +41,7 @@ def fit(root, watching, max_epochs=4, ckpt=None, stop=None, folder=None, **optio
         callbacks.append(Stop(stop))
     runner = trainer(root, *callbacks, max_epochs=max_epochs, enable_checkpointing=folder is not None, **options)
     torch.manual_seed(1)
-    runner.fit(module(), loader(), loader(), ckpt_path=ckpt)
+    runner.fit(learner or module(), loader(), loader(), ckpt_path=ckpt)
     return runner
 
 
@@ -277,9 +277,9 @@ def test_the_state_is_data(tmp_path):
 
 
 def test_what_a_spawned_process_found_is_seen_by_the_one_that_called_fit(tmp_path):
-    watching = monitor()
+    watching = monitor(cues=[Everything()], min_effect=1e-6, max_samples=24)
     # As `strategy="ddp_spawn"` hands it on: a copy but for what lies in shared memory.
     spawned = pickle.loads(ForkingPickler.dumps(watching))
-    fit(tmp_path, spawned, max_epochs=1)
+    fit(tmp_path, spawned, max_epochs=1, learner=module(net=balanced(), lr=1e-7))
     assert watching.folder == spawned.folder == tmp_path / "relevance" / "run"
     assert watching.findings == spawned.findings != []

@@ -23,7 +23,7 @@ from lrptrain.cues.places import places
 from lrptrain.cues.surroundings import Surroundings
 
 SEED = hash((0, 0, 0, 1)) % 2**63
-BORDER = places("fault")[0]
+BORDER = places("fault", "outside")[0]
 FINDINGS: dict[str, Any] = {"loss": "swap", "swap": "findings", "on_error": "raise"}
 STEPPED = [name for name in LOOPS if name != "a line"]
 

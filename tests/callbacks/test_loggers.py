@@ -4,7 +4,7 @@ import pytest
 from examples import keep_wandb_offline, wandb_records
 from guided import guidance
 from pytorch_lightning.loggers import MLFlowLogger, TensorBoardLogger, WandbLogger
-from setting import loader, module, monitor, trainer
+from setting import Everything, balanced, loader, module, monitor, trainer
 
 from lrptrain.findings import Finding
 from lrptrain.loggers import read_events
@@ -28,12 +28,14 @@ def runs(tmp_path_factory):
         mlflow = MLFlowLogger(tracking_uri=(folder / "mlflow").as_uri(), prefix="run1")
         watching = monitor(
             on_error="raise",
+            cues=[Everything()],
+            min_effect=1e-6,
             every_n_epochs=2,
             class_names=["cat", "cat/wild", "猫 & dog"],
         )
         callbacks = [watching, guidance("energy")]
         runner = trainer(folder, *callbacks, logger=[wandb, board, mlflow], max_epochs=3, log_every_n_steps=1)
-        runner.fit(module(), loader(), loader())
+        runner.fit(module(net=balanced(), lr=1e-7), loader(), loader())
         wandb.experiment.finish()
         board.experiment.close()
     run = next((folder / "wandb").glob("offline-run-*"))
@@ -48,7 +50,7 @@ def test_wandb_has_scalars_overlays_masks_table_and_alert(runs):
     scalars = [row for row in history if FOCUS in row]
     assert [row["trainer/global_step"] for row in scalars] == [4, 14]  # the skipped epoch makes no point
     assert scalars[1][FOCUS] == pytest.approx(watching.core.scalars[FOCUS])
-    assert {"relevance/findings", "relevance/seconds", "relevance/failures", "epoch"} <= set(scalars[0])
+    assert {"relevance/samples", "relevance/seconds", "relevance/failures", "epoch"} <= set(scalars[0])
     media = [row for row in history if "relevance/overlays.count" in row]
     assert [row["trainer/global_step"] for row in media] == [4, 14]
     assert all("annotation" in masks for masks in media[0]["relevance/overlays.all_masks"])

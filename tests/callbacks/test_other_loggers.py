@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
-from setting import Points, loader, module, monitor, trainer
+from setting import Everything, Points, balanced, loader, module, monitor, trainer
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lrptrain.loggers import read_events
@@ -36,7 +36,7 @@ class Shows(Fails):
 
 
 def fit(folder, logger, *callbacks, **options):
-    pl_module = module()
+    pl_module = module(net=balanced(), lr=1e-7)
     torch.manual_seed(1)
     runner = trainer(folder, *callbacks, logger=logger, log_every_n_steps=1, **options)
     runner.fit(pl_module, loader(shuffle=True), loader())
@@ -61,7 +61,10 @@ def test_a_csv_has_the_scalars_of_the_record(tmp_path):
 
 
 def test_tensorboard_has_all_of_the_record(tmp_path):
-    logger, watching = TensorBoardLogger(tmp_path), monitor(on_error="raise")
+    logger, watching = (
+        TensorBoardLogger(tmp_path),
+        monitor(on_error="raise", cues=[Everything()], min_effect=1e-6, max_samples=24),
+    )
     fit(tmp_path, logger, watching, max_epochs=3)
     logger.experiment.close()
     board = EventAccumulator(logger.log_dir, size_guidance={"scalars": 0, "images": 0, "tensors": 0}).Reload()

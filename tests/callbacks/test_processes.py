@@ -42,7 +42,7 @@ def test_two_processes_write_what_one_writes(folders, name, tolerance):
     assert_close(findings[0], findings[1], tolerance)
     drawn = [sorted(path.relative_to(folder) for path in folder.rglob("*.png")) for folder in (one, two)]
     assert drawn[0] == drawn[1]
-    assert len(drawn[0]) == 10
+    assert len([path for path in drawn[0] if path.parts[0] == "pictures"]) == 10
     for path in drawn[0]:
         pixels = [np.asarray(Image.open(folder / path)).astype(int) for folder in (one, two)]
         # A score that differs by the tolerance moves its colour by as much of the scale; one level more by rounding.
@@ -78,5 +78,5 @@ def test_a_failure_in_one_process_stops_neither(folders):
 def test_an_intervention_that_fails_in_one_process_is_counted_in_all(folders):
     first, second = (result(folders[1], "unproved", rank) for rank in (0, 1))
     assert first["failures"] == second["failures"] > 0
-    assert "intervening: RuntimeError: the intervention failed: RuntimeError: only here" in first["told"][0]
+    assert "could not be exchanged: RuntimeError: only here" in first["told"][0]
     assert [event["epoch"] for event in read_events(folders[1] / "relevance" / "unproved")] == [0, 1]

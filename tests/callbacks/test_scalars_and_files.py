@@ -7,7 +7,7 @@ import warnings
 import pytest
 import torch
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
-from setting import PACKAGES, Points, data, loader, messages, module, monitor, trainer, vit
+from setting import PACKAGES, Everything, Points, balanced, data, loader, messages, module, monitor, trainer, vit
 from test_unknown_values import planted
 from torch import nn
 
@@ -23,7 +23,7 @@ LOGGED = "relevance/record_mb"
 def fit(folder, *callbacks, ckpt=None, **options):
     runner = trainer(folder, *callbacks, **options)
     torch.manual_seed(1)
-    runner.fit(module(class_names=["a", "b", "c"]), loader(), loader(), ckpt_path=ckpt)
+    runner.fit(module(net=balanced(), lr=1e-7, class_names=["a", "b", "c"]), loader(), loader(), ckpt_path=ckpt)
     return runner
 
 
@@ -141,7 +141,7 @@ def told(folder):
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_resumed_run_continues_as_if_nothing_had_been(every, tmp_path):
-    options = {"every_n_epochs": every, "run_name": None}
+    options = {"every_n_epochs": every, "run_name": None, "cues": [Everything()], "min_effect": 1e-6, "max_samples": 24}
     whole, first, second = (monitor(**options) for _ in range(3))
     fit(tmp_path / "whole", whole, max_epochs=4)
     kept = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)

@@ -11,7 +11,7 @@ from lrptrain.cues.surroundings import Surroundings
 from lrptrain.cues.texts import Language
 from lrptrain.guidance.followed_cues import FollowedCues
 
-TOP, BOTTOM = places("fault")[1:3]
+TOP, BOTTOM = places("fault", "outside")[1:3]
 MARK = Mark("a dot", "fault", "outside", ((0.5, -1.0),), (0.25,), 5, (32, 32))
 PHRASE = Phrase("the word", "fault", Language(lambda ids: []), phrases=(((7,), (8, 9)),))
 

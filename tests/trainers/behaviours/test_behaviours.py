@@ -334,9 +334,9 @@ def test_a_gate_ends_training(train, tmp_path):
     net = bert()
     torch.nn.init.normal_(net.classifier.weight, std=5.0)  # so that it gives several answers
     with pytest.raises(FindingError, match="stopped by fail_on='not sure' in 2 evaluations in a row"):
-        train(Training(tmp_path, {"fail_on": "not sure", "cues": [Everything()]}, net=net, epochs=3))
+        train(Training(tmp_path, {"fail_on": "not sure", "cues": [Everything()]}, net=net, epochs=6))
     (events,) = tmp_path.rglob("events.jsonl")
-    assert len(events.read_text().splitlines()) == 2
+    assert 2 <= len(events.read_text().splitlines()) < 6
 
 
 def test_what_cannot_work_is_refused_before_the_first_step(name, train, tmp_path):
@@ -352,4 +352,4 @@ def test_without_a_validation_there_is_a_word(train, tmp_path):
     with pytest.warns(UserWarning, match="will evaluate nothing"):
         train(Training(tmp_path, {}, epochs=1, validates=False))
     with pytest.raises(ValueError, match="needs evaluations"):
-        train(Training(tmp_path, {"fail_on": "confirmed"}, epochs=1, validates=False))
+        train(Training(tmp_path, {"fail_on": "relies"}, epochs=1, validates=False))
