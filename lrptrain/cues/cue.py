@@ -34,6 +34,11 @@ class Cue(ABC):
         """Whether an annotation tells where it is."""
         return getattr(self, "where", "") in ("outside", "evidence")
 
+    @property
+    def is_several(self) -> bool:
+        """Whether it is a list of things, and no one thing that a person knows."""
+        return False
+
     @abstractmethod
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """Return samples that each take the cue from their donor; all else stays.

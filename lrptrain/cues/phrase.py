@@ -36,6 +36,11 @@ class Phrase(Spans):
     kind: ClassVar[str] = "phrase"
     phrases: tuple[Words, ...] = ()
 
+    @property
+    def is_several(self) -> bool:
+        """See `Cue`."""
+        return len(self.phrases) > 1
+
     def spans(self, words: Sequence[TextWord]) -> list[Span]:
         """See `Spans`."""
         return occurrences(words, self.phrases)

@@ -165,10 +165,10 @@ class Search:
         parts = self._looks(takers)
         values = np.full(len(answers), np.nan)
         verdict: Verdict = "not sure"
-        for part in parts:
+        for number, part in enumerate(parts):
             values[part] = self._effects(node.cue, part, node.rows)
-            # As many looks as there are share the level: each may say that the model relies on it.
-            effect = effect_of(values, share / len(parts))
+            # Each look may say that the model relies on it: the last has half of the level, the one before a quarter.
+            effect = effect_of(values, share / 2 ** (len(parts) - number))
             if effect.low > self._least:
                 verdict = "relies"
                 break
@@ -193,10 +193,16 @@ class Search:
     def _of_one_answer(
         self, values: Float[np.ndarray, " samples"], classes: Sequence[int], level: float
     ) -> tuple[int, Effect] | None:
-        """Return the answer that is surely told, if one is, and the effect on its samples."""
-        found = [(each, effect_of(values[self._measure.answers == each], level)) for each in classes]
+        """Return the answer that is surely told, if one is, and the effect on its samples.
+
+        What matters is the same as of all answers: the effect has to be large enough in the mean over all samples.
+        """
+        answers = self._measure.answers
+        found = [(each, effect_of(values[answers == each], level)) for each in classes]
         answer, effect = max(found, key=lambda pair: pair[1].low)
-        return (answer, effect) if effect.low > self._least and effect.samples >= FEWEST_SAMPLES else None
+        share = float((answers == answer).sum()) / len(answers)
+        is_sure = effect.low > self._least and effect.high * share > self._least
+        return (answer, effect) if is_sure and effect.samples >= FEWEST_SAMPLES else None
 
     def _compared(self, judged: Judged, parent: Judged | None) -> Judged:
         """Return a part with its share of what the whole does, on the samples that it was measured on."""
@@ -310,10 +316,10 @@ class Search:
         measured = np.flatnonzero(~np.isnan(one.values) & ~np.isnan(other.values))
         return np.concatenate(self._looks(measured))[:FIRST_LOOK]
 
-    def _extent(self, cue: Cue) -> float:
-        """Return how many places a cue takes in all samples; infinity for what lies everywhere."""
+    def _extent(self, cue: Cue) -> tuple[bool, float]:
+        """Return whether a cue is several things, and how many places it takes; infinity for what lies everywhere."""
         places = self._located(cue)
-        return math.inf if places is None else float(places.sum())
+        return cue.is_several, math.inf if places is None else float(places.sum())
 
     def _located(self, cue: Cue) -> Bool[np.ndarray, " places"] | None:
         """Return where a cue lies in all samples, one behind the other; None for what lies everywhere."""

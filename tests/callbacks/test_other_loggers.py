@@ -83,7 +83,7 @@ def test_tensorboard_has_all_of_the_record(tmp_path):
     assert len(lines[-1]) > 0
     assert [len(each) for each in lines] == [len(each) for each in written]
     for line, fact in zip(lines[-1], written[-1], strict=True):
-        assert f"| {fact['state']} | {fact['kind']} | {fact['scope']} |" in line
+        assert f"| {fact['verdict']} | {fact['role']} | {fact['kind']} |" in line
 
 
 @pytest.mark.parametrize("kind", [Fails, Shows])
