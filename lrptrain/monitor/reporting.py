@@ -152,6 +152,7 @@ def relevance_on(cue: Cue, evaluation: Evaluation, rows: Rows) -> tuple[float | 
 
 
 def news_among(previous: Sequence[Finding], current: Sequence[Finding]) -> list[Finding]:
-    """Return the findings whose verdict is new."""
+    """Return what the model newly relies on, and new verdicts on faults; that it left an open cue is no alarm."""
     told = {(each.identity, each.verdict) for each in previous}
-    return [each for each in current if (each.identity, each.verdict) not in told]
+    new = [each for each in current if (each.identity, each.verdict) not in told]
+    return [each for each in new if each.relies or each.role == "fault"]
