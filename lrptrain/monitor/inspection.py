@@ -22,7 +22,7 @@ from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.judging import judge_cues
 from lrptrain.monitor.loop_monitor import Monitor
-from lrptrain.monitor.power import tested_lines
+from lrptrain.monitor.power import lines_of
 from lrptrain.monitor.proving import examples_of, with_proofs
 from lrptrain.monitor.reporting import findings_of
 from lrptrain.terminal import fitted
@@ -107,7 +107,7 @@ class Inspection:
         return f"What the model reads, in {self.samples} samples{right}: {found}."
 
     def _others(self) -> list[str]:
-        return tested_lines(self.judged, self.untested)
+        return lines_of(self.judged, self.untested)
 
 
 def _of_report(text: str) -> str:

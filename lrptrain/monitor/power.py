@@ -51,10 +51,10 @@ def shown_by(
     if not tells_classes_apart(Evaluation(scored), confidence):
         return Power(False, "That says nothing yet: its answers are no better than chance.")
     can_fault = any(each.cue.role == "fault" for each in judged)
-    return Power(bool(judged), " ".join(tested_lines(judged, untested)), can_fault)
+    return Power(bool(judged), " ".join(lines_of(judged, untested)), can_fault)
 
 
-def tested_lines(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
+def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
     """Return what is not sure, what the model does not rely on, and what was not tested, a sentence each."""
     lines = []
     # Two marks may have one name: each is said once, by the gravest verdict.

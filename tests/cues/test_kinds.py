@@ -1,0 +1,44 @@
+"""Cues that were written down are made again."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from lrptrain.cues.colour import Colour
+from lrptrain.cues.family import Family
+from lrptrain.cues.kinds import restored
+from lrptrain.cues.length import Length
+from lrptrain.cues.mark import Mark
+from lrptrain.cues.phrase import Phrase
+from lrptrain.cues.placement import Placement
+from lrptrain.cues.places import places
+from lrptrain.cues.segment import ends_of
+from lrptrain.cues.surroundings import Surroundings
+from tests.plain_texts import bert
+
+LANGUAGE = bert().language
+CUES = [
+    *places("fault", "outside"),
+    Surroundings(),
+    Colour.of("evidence", "open"),
+    Placement.of("size"),
+    Mark("a mark", "fault", "outside", ((0.1, 0.2), (0.3, 0.4)), (1.0, 2.0), 4, (16, 16)),
+    Family.of("numbers", "evidence", LANGUAGE, "outside"),
+    Phrase("the phrase", "open", LANGUAGE, phrases=(((1, 2), (3,)),)),
+    Length("the length", "open", LANGUAGE),
+    *ends_of("open", LANGUAGE),
+]
+
+
+@pytest.mark.parametrize("cue", CUES, ids=lambda cue: cue.name)
+def test_after_json_it_is_the_same(cue):
+    again = restored(json.loads(json.dumps(cue.to_dict())), lambda: LANGUAGE)
+    assert again == cue
+    assert hash(again) == hash(cue)
+    assert again.declared("fault") == replace(cue, role="fault")
+
+
+def test_an_unknown_kind_is_named():
+    with pytest.raises(ValueError, match="no kind of cues is called 'shade' here"):
+        restored({"kind": "shade", "name": "", "role": "open"}, lambda: LANGUAGE)

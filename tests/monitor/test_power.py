@@ -1,0 +1,63 @@
+"""What an evaluation without a fault shows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lrptrain.batch import Sample
+from lrptrain.cues.measure import Effect
+from lrptrain.cues.places import places
+from lrptrain.cues.search import Judged
+from lrptrain.monitor.evaluation import ExplainedSample
+from lrptrain.monitor.power import lines_of, shown_by
+
+BORDER, TOP, *_ = places("open")
+
+
+def judged(cue, verdict):
+    return Judged(cue, verdict, Effect(0.0, -0.1, 0.1, 16), np.zeros(16), np.arange(16))
+
+
+def scored(count=16, right=True):
+    answers = [i % 2 for i in range(count)]
+    return [
+        ExplainedSample(Sample(i, each if right else 1 - each, {}), each, np.eye(2)[each], {}, None, 2, 0.3, {})
+        for i, each in enumerate(answers)
+    ]
+
+
+def test_it_says_what_was_tested_and_what_was_not():
+    power = shown_by(scored(), [judged(BORDER, "not sure"), judged(TOP, "does not rely")], ["the rest: why"], 0.95)
+    assert power.tells
+    assert power.text == (
+        "Not sure whether it relies on: the border. It does not rely on these alone: the top edge. "
+        "Not tested: the rest: why."
+    )
+    assert not power.can_fault
+    assert shown_by(scored(), [judged(BORDER.declared("fault"), "not sure")], [], 0.95).can_fault
+
+
+@pytest.mark.parametrize(
+    ("samples", "answer", "text"),
+    [
+        (scored(7), "", "That says nothing: 7 samples are too few; 8 can be enough."),
+        (scored(1), "", "That says nothing: 1 sample is too few; 8 can be enough."),
+        (scored(right=False), "", "That says nothing yet: its answers are no better than chance."),
+        (scored(), "It answers 'a'.", "It answers 'a'."),
+    ],
+)
+def test_where_nothing_can_be_known_it_says_why(samples, answer, text):
+    power = shown_by(samples, [judged(BORDER, "does not rely")], [], 0.95, answer)
+    assert (power.tells, power.text) == (False, text)
+
+
+def test_nothing_tested_tells_nothing():
+    assert not shown_by(scored(), [], ["anything: cues=None"], 0.95).tells
+
+
+def test_of_two_cues_of_one_name_the_gravest_is_said():
+    other = replace(TOP, name=BORDER.name)
+    assert lines_of([judged(BORDER, "relies"), judged(other, "not sure")], []) == []
+    both = lines_of([judged(BORDER, "does not rely"), judged(other, "not sure")], [])
+    assert both == ["Not sure whether it relies on: the border."]

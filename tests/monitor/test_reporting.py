@@ -1,0 +1,103 @@
+"""From tested cues to findings."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from lrptrain.batch import Sample
+from lrptrain.cues.colour import Colour
+from lrptrain.cues.measure import Effect
+from lrptrain.cues.places import Place, places
+from lrptrain.cues.search import Judged
+from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
+from lrptrain.monitor.reporting import MOST_ENDED, findings_of, news_among, relevance_on
+
+CORNER = Place("the corner", "fault", (0.0, 0.0, 0.5, 0.5))
+NAMES = ["a", "b", "c"]
+
+
+def evaluation(epoch=0, count=9):
+    """Images of 4 x 4 pixels and 2 x 2 patches, of which the first has three quarters of the relevance."""
+    samples = [Sample(i, i % 3, {"image": torch.zeros(1, 4, 4)}) for i in range(count)]
+    explained = [
+        ExplainedSample(
+            each, each.label, np.eye(3)[each.label], {"label": torch.tensor([3.0, 1.0, -5.0, 0.0])}, (2, 2), 3, 1.0, {}
+        )
+        for each in samples
+    ]
+    return Evaluation(explained, samples, epoch, 10 * epoch)
+
+
+def judged(cue=CORNER, verdict="relies", named=True, low=0.2, **changes):
+    values = np.arange(9) / 10
+    return replace(Judged(cue, verdict, Effect(0.4, low, 0.6, 9), values, np.arange(9), named=named), **changes)
+
+
+def reported(judgements, previous=(), epoch=0):
+    return findings_of(judgements, evaluation(epoch), NAMES, lambda ids: [], previous)
+
+
+def test_a_finding_has_the_effect_its_classes_its_samples_and_the_relevance():
+    (found,) = reported([judged(told_by=("the border",), within="the top", share=0.9)])
+    assert (found.name, found.kind, found.role, found.verdict) == ("the corner", "place", "fault", "relies")
+    assert (found.effect, found.interval, found.samples) == (0.4, (0.2, 0.6), 9)
+    assert found.by_class == pytest.approx({"a": 0.3, "b": 0.4, "c": 0.5})
+    assert found.worst_samples == (8, 7, 6, 5, 4)
+    assert (found.relevance, found.area) == (pytest.approx(0.75), pytest.approx(0.25))
+    assert (found.within, found.share, found.told_by) == ("the top", 0.9, ("the border",))
+    assert found.cue is CORNER
+    assert found.plain == CORNER.to_dict()
+
+
+def test_an_answer_that_alone_is_told_is_in_the_name():
+    (found,) = reported([judged(answer=1)])
+    assert found.name == "the corner, for answers 'b'"
+
+
+def test_what_is_not_named_is_left_out_but_for_doubts_about_faults():
+    border = places("open")[0]
+    kept = reported(
+        [
+            judged(named=False),
+            judged(replace(CORNER, name="doubt"), "not sure", False),
+            judged(replace(CORNER, name="part"), "not sure", False, within="the top"),
+            judged(border, "not sure", False),
+            judged(replace(CORNER, name="none"), "does not rely", False),
+        ]
+    )
+    assert [each.name for each in kept] == ["doubt"]
+
+
+def test_history_goes_on_and_an_end_is_kept():
+    first = reported([judged()])
+    second = reported([judged()], first, 1)
+    third = reported([judged(verdict="does not rely", named=False)], second, 2)
+    (ended,) = third
+    assert (ended.first_epoch, ended.epochs) == (0, (0, 1, 2))
+    assert ended.verdicts == ("relies", "relies", "does not rely")
+    assert ended.relied_until == 1
+    assert reported([], third, 3) == []
+
+
+def test_only_the_last_ended_ones_are_kept():
+    cues = [replace(CORNER, name=str(i)) for i in range(MOST_ENDED + 3)]
+    before = reported([judged(each) for each in cues])
+    after = reported([judged(each, "does not rely", False) for each in cues], before, 1)
+    assert [each.name for each in after] == [each.name for each in cues[3:]]
+
+
+def test_news_are_what_it_newly_relies_on_and_any_verdict_on_faults():
+    border = places("open")[0]
+    first = reported([judged(), judged(border)])
+    assert news_among((), first) == first
+    assert news_among(first, reported([judged(), judged(border)], first, 1)) == []
+    ended = reported([judged(verdict="not sure", named=False), judged(border, "not sure", False)], first, 1)
+    assert [each.name for each in news_among(first, ended)] == ["the corner"]
+
+
+def test_what_lies_everywhere_has_no_share_of_the_relevance():
+    assert relevance_on(Colour.of("image", "open"), evaluation(), np.arange(9)) == (None, None)
+    nowhere = Place("nowhere", "open", (0.0, 0.0, 0.0, 0.0))
+    assert relevance_on(nowhere, evaluation(), np.arange(9)) == (None, None)
