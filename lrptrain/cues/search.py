@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from lrptrain.batch import collate
-from lrptrain.cues.both import Apart, Both
+from lrptrain.cues.apart import Apart
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.look import Look
 from lrptrain.cues.measure import FEWEST_SAMPLES, FIRST_LOOK, Effect, Measure, MeasureError, Rows, effect_of
@@ -66,7 +66,7 @@ class Judged:
         share: Which share of that cue's effect it carries; None for none.
         named: Whether it is what a report names: it relies, and no part of it carries most of its effect.
         answer: The answer that alone is told by it, as a class; None for all of them together.
-        told_by: The names of other cues that tell the same: both at a time do surely more than one and the other.
+        told_by: The names of other named cues: what is mended of this one, they still tell.
     """
 
     cue: Cue
@@ -128,8 +128,12 @@ class Search:
         self._complete()
         self._fold()
         self._explain()
-        self._pair()
-        return sorted(self._judged, key=lambda each: (not each.named, -each.effect.low))
+        names = list(dict.fromkeys(each.cue.name for each in self._judged if each.named))
+        told = [
+            replace(each, told_by=tuple(name for name in names if name != each.cue.name)) if each.named else each
+            for each in self._judged
+        ]
+        return sorted(told, key=lambda each: (not each.named, -each.effect.low))
 
     def _test(self, node: Node, level: float, parent: Judged | None) -> Judged | None:
         node = replace(node, cue=self._as_declared(node.cue))
@@ -284,28 +288,16 @@ class Search:
                     self._judged[lost] = replace(one, named=False)
 
     def _left(self, judged: Judged, other: Judged) -> float:
-        """Return which share of its effect a cue has where another one is put back."""
+        """Return which share of its effect a cue has where another is put back; 1 if that one does not do most of it."""
         rows = self._common(judged, other)
+        if np.nansum(other.values[rows]) <= MOST * np.nansum(judged.values[rows]):
+            return 1.0
         try:
             values = self._measure.effects(Apart.of(judged.cue, other.cue), rows, judged.rows)
         except MeasureError:  # cues of different inputs
             return 1.0
         whole = float(np.nansum(judged.values[rows]))
         return float(np.nansum(values)) / whole if whole > 0 else 1.0
-
-    def _pair(self) -> None:
-        """Note of named cues which others tell the same: what is mended of one of them the other still says."""
-        for first, second in combinations(self._strongest(), 2):
-            one, other = self._judged[first], self._judged[second]
-            rows = self._common(one, other)
-            try:
-                values = self._measure.effects(Both.of(one.cue, other.cue), rows, np.intersect1d(one.rows, other.rows))
-            except MeasureError:  # cues of different inputs
-                continue
-            more = values - one.values[rows] - other.values[rows]
-            if effect_of(more, self._level / 2).low > self._least:
-                self._judged[first] = replace(one, told_by=(*one.told_by, other.cue.name))
-                self._judged[second] = replace(other, told_by=(*other.told_by, one.cue.name))
 
     def _strongest(self) -> list[int]:
         named = [i for i, each in enumerate(self._judged) if each.named]

@@ -43,7 +43,7 @@ class Finding:
         by_class: The effect on the samples of each answer, by its name; empty where there are two.
         relevance: The share of the positive relevance that lies on it, in [0, 1]; None for a cue that lies everywhere.
         area: The share of pixels or tokens that it covers, in [0, 1]; None likewise.
-        told_by: The names of other cues that tell the same answers, so that mending one of them is not enough.
+        told_by: The names of what else the model reads, so that mending this one is not enough.
         worst_samples: The ids of up to five samples with the largest effects.
         excerpts: Of texts, words of some of these.
         medium: What the samples are, `"image"` or `"text"`; "" where it is neither.

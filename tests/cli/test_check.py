@@ -98,7 +98,7 @@ def test_wrong_use_has_a_status_of_its_own(option, says, tmp_path, capsys):
 
 @pytest.mark.parametrize(("findings", "power", "says"), [
     ((OPEN,), TESTED, "The model reads the colours of the image, by 40 points: a person judges."),
-    ((NOT_SURE, EVIDENCE), TESTED, "Not sure whether the model relies on the border: more samples decide"),
+    ((NOT_SURE, EVIDENCE), TESTED, "More samples decide whether the model relies on the border"),
     ((), {}, "Nothing was tested: the record does not say by what."),
     ((), {"tells": False, "text": "Its answers are no better than chance."}, "no better than chance."),
 ])  # fmt: skip

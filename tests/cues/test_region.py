@@ -7,6 +7,7 @@ from lrptrain.batch import Sample
 from lrptrain.cues import plan
 from lrptrain.cues.kinds import restored
 from lrptrain.cues.region import Region
+from lrptrain.cues.texts import Language
 
 
 def batch(value, seal):
@@ -42,4 +43,4 @@ def test_each_region_but_the_evidence_is_tested_below_the_surroundings():
 
 
 def test_it_is_plain_data():
-    assert restored(SEAL.to_dict(), lambda: None) == SEAL
+    assert restored(SEAL.to_dict(), lambda: Language(lambda ids: [])) == SEAL

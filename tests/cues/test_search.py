@@ -9,8 +9,8 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.cues.cue import Cue, Role
-from lrptrain.cues.measure import FIRST_LOOK, Measure
-from lrptrain.cues.search import Node, Search
+from lrptrain.cues.measure import FIRST_LOOK, Measure, MeasureError
+from lrptrain.cues.search import ENOUGH, Node, Search
 
 COUNT = 64
 
@@ -170,3 +170,95 @@ def test_values_are_those_of_each_sample_and_ready_for_json():
     plain = found.to_dict()
     assert plain["cue"]["name"] == "much"
     assert (plain["verdict"], plain["samples"], plain["named"]) == ("relies", 40, True)
+
+
+def test_a_sure_effect_ends_its_test_early_and_what_is_named_is_measured_further():
+    sure = measure([40.0, 0, 0, 0, 0, 0], count=256)
+    everyone = np.arange(256)
+    found = {each.cue.name: each for each in Search(sure).run([Node(tree(), everyone)])}
+    assert [name for name, each in found.items() if each.named] == ["column 0"]
+    assert found["column 0"].effect.samples == ENOUGH
+    assert found["left"].effect.samples < ENOUGH
+    assert found["left"].verdict == "relies"
+
+
+def of_three(seed=0, count=192):
+    """A model of three answers: column 0 tells the first two apart, column 5 alone makes it the third."""
+    rows = torch.randn(count, 1, 1, 6, generator=torch.Generator().manual_seed(seed))
+
+    def probabilities(batch):
+        x = batch["image"][:, 0, 0]
+        return (20 * torch.stack([x[:, 0], -x[:, 0], 3 * (x[:, 5] - 1)], 1)).softmax(1).numpy()
+
+    samples = [Sample(i, -1, {"image": row}) for i, row in enumerate(rows)]
+    return Measure(samples, probabilities({"image": rows}).argmax(1), probabilities)
+
+
+def test_a_cue_may_tell_one_answer_alone():
+    three = of_three()
+    share = float((three.answers == 2).mean())
+    alone = Search(three, min_effect=0.3)
+    values = np.where(three.answers == 2, 0.9, 0.0) + np.random.default_rng(0).normal(0, 0.01, 192)
+    assert alone._of_one_answer(values, [0, 1, 2], 0.01) is None, f"0.9 of {share:.0%} is less than 0.3"
+    small = Search(three, min_effect=0.05)
+    answer, effect = small._of_one_answer(values, [0, 1, 2], 0.01)
+    assert answer == 2
+    assert effect.mean == pytest.approx(0.9, abs=0.01)
+    assert small._of_one_answer(np.zeros(192), [0, 1, 2], 0.01) is None
+
+
+@dataclass(frozen=True)
+class Everywhere(Columns):
+    """Columns that nobody can point at."""
+
+    kind: ClassVar[str] = "everywhere"
+
+    def locate(self, batch):
+        return None
+
+
+def test_what_a_smaller_cue_explains_is_not_named():
+    weights = [4.0, 0, 0, 0, 0, 0]
+    look, column = Node(Everywhere("look", (0, 1, 2)), EVERYONE), Node(Columns("column", (0,)), EVERYONE)
+    for order in ((look, column), (column, look)):
+        found = run(weights, *order)
+        assert [name for name, each in found.items() if each.named] == ["column"]
+        assert found["look"].verdict == "relies"
+    more = run([4.0, 4.0, 4.0, 0, 0, 0], look, column)
+    assert {name for name, each in more.items() if each.named} == {"look", "column"}
+    assert more["look"].told_by == ("column",)
+    fault = Node(Everywhere("look", (0, 1, 2), "fault"), EVERYONE)
+    assert run(weights, fault, column)["look"].named, "a fault is never left out for another"
+
+
+def test_what_cannot_be_exchanged_is_told_and_the_others_go_on():
+    @dataclass(frozen=True)
+    class Broken(Columns):
+        def exchange(self, batch, donors):
+            raise RuntimeError("no such column")
+
+    told = []
+    search = Search(measure([4.0, 0, 0, 0, 0, 0]), on_failure=lambda cue, error: told.append((cue.name, str(error))))
+    found = search.run([Node(Broken("broken", (0,)), EVERYONE), Node(Columns("column", (0,)), EVERYONE)])
+    assert [each.cue.name for each in found] == ["column"]
+    assert told == [("broken", "RuntimeError: no such column")]
+    with pytest.raises(MeasureError, match="no such column"):
+        Search(measure([4.0, 0, 0, 0, 0, 0])).run([Node(Broken("broken", (0,)), EVERYONE)])
+
+
+def test_a_cue_that_people_have_spoken_of_has_the_role_that_they_say():
+    column = Columns("column", (0,))
+    found = run(
+        [4.0, 0, 0, 0, 0, 0], Node(tree(), EVERYONE), Node(column, EVERYONE), declared=[column.declared("fault")]
+    )
+    assert found["column"].is_fault
+    assert {each.cue.role for name, each in found.items() if name != "column"} == {"open"}
+
+
+def test_a_cue_in_two_branches_is_measured_once():
+    part = Columns("part", (0,))
+    once, twice = measure([4.0, 0, 0, 0, 0, 0]), measure([4.0, 0, 0, 0, 0, 0])
+    Search(once).run([Node(Columns("left", (0, 1), parts=(part,)), EVERYONE)])
+    branches = [Node(Columns(name, (0, i), parts=(part,)), EVERYONE) for i, name in enumerate(("left", "right"), 1)]
+    Search(twice).run(branches)
+    assert twice.passes < 2 * once.passes

@@ -1,22 +1,14 @@
-"""Two cues at a time, and one without the other."""
+"""A cue without another one."""
 
 import torch
 
-from lrptrain.cues.both import Apart, Both
+from lrptrain.cues.apart import Apart
 from lrptrain.cues.places import Place
 from lrptrain.cues.texts import as_wide_as
 
 TOP = Place("the top", "open", (0.0, 0.0, 0.5, 1.0))
 LEFT = Place("the left", "fault", (0.0, 0.0, 1.0, 0.5))
 OWN, THEIRS = {"image": torch.zeros(1, 1, 4, 4)}, {"image": torch.ones(1, 1, 4, 4)}
-
-
-def test_both_are_taken_from_the_same_donor():
-    both = Both.of(TOP, LEFT)
-    assert both.exchange(OWN, THEIRS)["image"][0, 0].tolist() == [[1] * 4, [1] * 4, [1, 1, 0, 0], [1, 1, 0, 0]]
-    assert (both.name, both.role) == ("the top and the left", "open")
-    assert Both.of(LEFT, LEFT).role == "fault"
-    assert both.to_dict()["one"] == TOP.to_dict()
 
 
 def test_what_is_put_back_is_as_it_was():
