@@ -195,15 +195,3 @@ def _satterthwaite(*parts: tuple[float, int]) -> float:
     if total == 0:
         return float(max(freedom for _, freedom in repeated))
     return total**2 / sum(variance**2 / freedom for variance, freedom in repeated)
-
-
-def holm(p_values: ArrayLike) -> Float[np.ndarray, " m"]:
-    """Correct p-values of one family of tests for their number, by the step-down method of Holm (1979)."""
-    p_values = np.asarray(p_values, dtype=float)
-    order = np.argsort(p_values)
-    # e.g. [0.01, 0.04, 0.03]: in ascending order times 3, 2 and 1, [0.03, 0.06, 0.04]; no corrected value may be below
-    # one before it, [0.03, 0.06, 0.06]; and back in the order given, [0.03, 0.06, 0.06].
-    remaining = np.arange(len(p_values), 0, -1)
-    corrected = np.empty_like(p_values)
-    corrected[order] = np.maximum.accumulate(np.minimum(remaining * p_values[order], 1.0))
-    return corrected

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from lrptrain.batch import Sample
-from lrptrain.cues.texts import Language
 from lrptrain.cues.text_form import Padding, TextForm
+from lrptrain.cues.texts import Language
 
 
 @dataclass

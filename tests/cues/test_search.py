@@ -201,7 +201,9 @@ def test_a_cue_may_tell_one_answer_alone():
     values = np.where(three.answers == 2, 0.9, 0.0) + np.random.default_rng(0).normal(0, 0.01, 192)
     assert alone._of_one_answer(values, [0, 1, 2], 0.01) is None, f"0.9 of {share:.0%} is less than 0.3"
     small = Search(three, min_effect=0.05)
-    answer, effect = small._of_one_answer(values, [0, 1, 2], 0.01)
+    found = small._of_one_answer(values, [0, 1, 2], 0.01)
+    assert found is not None
+    answer, effect = found
     assert answer == 2
     assert effect.mean == pytest.approx(0.9, abs=0.01)
     assert small._of_one_answer(np.zeros(192), [0, 1, 2], 0.01) is None
