@@ -288,7 +288,7 @@ class Search:
                     self._judged[lost] = replace(one, named=False)
 
     def _left(self, judged: Judged, other: Judged) -> float:
-        """Return which share of its effect a cue has with another one put back; 1 if that one does not do most of it."""
+        """Return which share of its effect a cue has with another put back; 1 if that one does not do most of it."""
         rows = self._common(judged, other)
         if np.nansum(other.values[rows]) <= MOST * np.nansum(judged.values[rows]):
             return 1.0
