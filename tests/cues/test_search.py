@@ -9,7 +9,7 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.cues.cue import Cue, Role
-from lrptrain.cues.measure import FIRST_LOOK, Measure, MeasureError
+from lrptrain.cues.measure import FIRST_LOOK, Effect, Measure, MeasureError
 from lrptrain.cues.search import ENOUGH, Node, Search
 
 COUNT = 64
@@ -141,6 +141,27 @@ def test_levels_are_handed_down_and_shared_by_weight(monkeypatch):
     assert levels["column 0"] == pytest.approx(0.025 / 3)
 
 
+def test_a_part_that_carries_a_little_more_than_half_is_named():
+    found = run([1.5, 2.5, 0.0, 0.0, 0.0, 0.0], Node(tree(), EVERYONE))
+    assert 0.5 < found["column 1"].share < 0.9
+    assert [name for name, each in found.items() if each.named] == ["column 1"]
+
+
+@pytest.mark.parametrize(("answers", "levels"), [(2, [0.05]), (3, [0.025, 0.025 / 3])])
+def test_of_three_answers_and_more_each_has_a_part_of_the_level(answers, levels, monkeypatch):
+    """Half of the level is for all together, and of it half for the only look; each answer has its part of the rest."""
+    asked = []
+    monkeypatch.setattr(
+        "lrptrain.cues.search.effect_of", lambda values, level: asked.append(level) or Effect(0.0, -1.0, 1.0, 9)
+    )
+    few = measure([4.0, 0, 0, 0, 0, 0], count=12)
+    few.answers = np.arange(12) % answers
+    monkeypatch.setattr(few, "effects", lambda cue, rows, among: np.zeros(len(rows)))
+    Search(few).run([Node(Columns("one", (0,)), np.arange(12))])
+    assert asked[0] == pytest.approx(levels[0] / 2)
+    assert asked[2:] == pytest.approx(levels[1:] * (answers if len(levels) > 1 else 0))
+
+
 class Least(Measure):
     """Every effect is the least one that matters, with noise."""
 
@@ -207,6 +228,8 @@ def test_a_cue_may_tell_one_answer_alone():
     assert answer == 2
     assert effect.mean == pytest.approx(0.9, abs=0.01)
     assert small._of_one_answer(np.zeros(192), [0, 1, 2], 0.01) is None
+    doubtful = np.where(three.answers == 2, np.tile([0.6, -0.4], 96), 0.0)
+    assert small._of_one_answer(doubtful, [0, 1, 2], 0.01) is None, "its mean alone lies above what matters"
 
 
 @dataclass(frozen=True)
