@@ -151,9 +151,12 @@ def test_a_part_that_carries_a_little_more_than_half_is_named():
 def test_of_three_answers_and_more_each_has_a_part_of_the_level(answers, levels, monkeypatch):
     """Half of the level is for all together, and of it half for the only look; each answer has its part of the rest."""
     asked = []
-    monkeypatch.setattr(
-        "lrptrain.cues.search.effect_of", lambda values, level: asked.append(level) or Effect(0.0, -1.0, 1.0, 9)
-    )
+
+    def noted(values, level):
+        asked.append(level)
+        return Effect(0.0, -1.0, 1.0, 9)
+
+    monkeypatch.setattr("lrptrain.cues.search.effect_of", noted)
     few = measure([4.0, 0, 0, 0, 0, 0], count=12)
     few.answers = np.arange(12) % answers
     monkeypatch.setattr(few, "effects", lambda cue, rows, among: np.zeros(len(rows)))
