@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from lrptrain.intervention import InterventionConfig, Region, effects
 from torch import nn
 
 from lrptrain.batch import Sample
+from lrptrain.cues.measure import Measure
+from lrptrain.cues.places import Place
 from lrptrain.monitor.confidence import MOST_CONFIDENCE, sharpened, sharpness
 
 LABELS = np.arange(40) % 4
@@ -65,24 +66,21 @@ class Corner(nn.Module):
 
 def test_a_model_that_is_sure_of_nothing_is_seen_to_rely_on_what_it_reads():
     generator = torch.Generator().manual_seed(0)
-    samples = []
-    for i in range(16):
-        image = torch.rand(1, 8, 8, generator=generator)
-        image[0, :2, :2] = i % 2
-        samples.append(Sample(i, i % 2, {"image": image}))
+    images = torch.rand(32, 1, 8, 8, generator=generator)
+    labels = torch.arange(32) % 2
+    images[:, 0, :2, :2] = labels[:, None, None].float()
     model = Corner().eval()
-    before = model(torch.stack([sample.tensors["image"] for sample in samples])).softmax(1).double().numpy()
-    power = sharpness(before, np.arange(16) % 2)
+    before = model(images).softmax(1).double().numpy()
+    power = sharpness(before, labels.numpy())
+    samples = [Sample(i, -1, {"image": image}) for i, image in enumerate(images)]
+    everyone = np.arange(32)
 
-    def fall(power: float) -> float:
-        rows = np.arange(16)
-        config = InterventionConfig("inpaint")
-        region = Region("patches", (0,))
-        change, control = effects(
-            model, samples, rows=rows, computed_rows=rows, region=region, probabilities=before, grid=(4, 4),
-            config=config, power=power,
-        )  # fmt: skip
-        return float((change - control).mean())
+    def effect(power: float) -> float:
+        def probabilities(batch):
+            return sharpened(model(batch["image"]).softmax(1).double().numpy(), power)
 
-    assert fall(1.0) < 0.01
-    assert fall(power) > 0.2
+        measure = Measure(samples, before.argmax(1), probabilities)
+        return float(measure.effects(Place("the corner", "open", (0.0, 0.0, 0.25, 0.25)), everyone, everyone).mean())
+
+    assert effect(1.0) < 0.02
+    assert effect(power) > 0.2
