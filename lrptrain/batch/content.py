@@ -1,4 +1,4 @@
-"""Which tokens of a text are its content: the one rule that interventions, metrics, the audit and findings share."""
+"""Which tokens of a text are its content: the one rule that cues, metrics, the audit and the page share."""
 
 from collections.abc import Mapping
 

@@ -125,7 +125,6 @@ class Search:
         total = sum(root.weight for root in roots)
         for root in roots:
             self._test(root, self._level * root.weight / total, None)
-        self._complete()
         self._fold()
         self._explain()
         names = list(dict.fromkeys(each.cue.name for each in self._judged if each.named))
@@ -152,7 +151,8 @@ class Search:
         carried = any(each is not None and each.verdict == "relies" and (each.share or 0) > MOST for each in children)
         # Of a part, only that it carries most says anything: what lies beside it does as much.
         says = not node.is_whole and (judged.share is None or judged.share > MOST)
-        judged = replace(judged, named=relies and says and not carried)
+        if relies and says and not carried:
+            judged = self._completed(judged)
         self._judged.append(judged)
         return judged
 
@@ -234,18 +234,17 @@ class Search:
             known[missing] = True
         return values[rows]
 
-    def _complete(self) -> None:
-        """Measure what is named on `ENOUGH` samples, where it was sure on fewer: people read the number."""
-        for number, judged in enumerate(self._judged):
-            if judged.named:
-                answer = judged.answer
-                takers = judged.rows if answer is None else judged.rows[self._measure.answers[judged.rows] == answer]
-                order = np.concatenate(self._looks(takers))[:ENOUGH]
-                self._measure_further(judged, order)
-                effect = effect_of(judged.values, self._level / 2)
-                relies = effect.low > self._least
-                verdict: Verdict = "relies" if relies else "not sure"
-                self._judged[number] = replace(judged, effect=effect, verdict=verdict, named=relies)
+    def _completed(self, judged: Judged) -> Judged:
+        """Return a cue that is to be named, measured on `ENOUGH` samples: people read the number.
+
+        If it is not sure any more, it is not named, and what it is a part of may be.
+        """
+        answer = judged.answer
+        takers = judged.rows if answer is None else judged.rows[self._measure.answers[judged.rows] == answer]
+        self._measure_further(judged, np.concatenate(self._looks(takers))[:ENOUGH])
+        effect = effect_of(judged.values, self._level / 2)
+        relies = effect.low > self._least
+        return replace(judged, effect=effect, verdict="relies" if relies else "not sure", named=relies)
 
     def _fold(self) -> None:
         """Of two named cues of which one lies within the other, keep the larger one only if it surely does more.

@@ -49,7 +49,7 @@ class ProvenSample:
 
 @dataclass(frozen=True)
 class Proof:
-    """What an intervention did to a few samples of a finding.
+    """What the exchange did to a few samples of a finding.
 
     Attributes:
         change: What was done to the place, such as `Painted over`.

@@ -14,7 +14,7 @@ FEW_DRAWN = 4
 LONGEST_WAIT = 4.0
 """Validations between two evaluations beyond which the next ones are made smaller."""
 CLASS_MAP = 0.25
-"""What a map of a further class costs, of a sample's maps and interventions: it is a walk back alone."""
+"""What a map of a further class costs, of a sample's maps and tests: it is a walk back alone."""
 PICTURE = 0.25
 """What drawing a sample, and writing its picture, costs of a sample."""
 

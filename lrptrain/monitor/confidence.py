@@ -15,7 +15,7 @@ def sharpness(probabilities: Float[np.ndarray, "samples classes"], labels: Int[n
     """Return the power that makes the mean confidence of a doubtful model equal its accuracy.
 
     A model whose probabilities are all near each other moves by no more than a few points, whatever it relies on: a
-    loss that punishes confident answers makes such models, and an intervention measured in probabilities would find
+    loss that punishes confident answers makes such models, and an effect measured in probabilities would find
     them to rely on nothing. Temperature scaling (Guo et al. 2017, "On calibration of modern neural networks") fits one
     number on the labelled samples; here it only ever sharpens.
 

@@ -65,7 +65,7 @@ class ExplanationConfig:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Runs a model on samples: explains them, and serves interventions and maps of further classes.
+    """Runs a model on samples: explains them, and serves the tests of cues and maps of further classes.
 
     Attributes:
         model: The model, as for `lrptrain.attribute`.

@@ -86,6 +86,9 @@ def judge_cues(
         gather=gather,
     )
     roots, untested = _roots(evaluation, samples, answers, language, config)
+    marked = sum(each.annotated is not None for each in evaluation.samples)
+    if 0 < marked < FEWEST_SAMPLES:
+        untested.append(f"what lies outside of annotations: {marked} samples have one, {FEWEST_SAMPLES} can be enough")
     roots = plan.with_further(roots, [*((cue, None) for cue in config.cues), *earlier], len(samples))
 
     def note(cue: Cue, error: MeasureError) -> None:

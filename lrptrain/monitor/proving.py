@@ -35,8 +35,9 @@ MOST_WORDS = 60
 CHANGE = "With that of another answer"
 CONTROL = "that of the same answer"
 
-Example = tuple[int, list[dict[str, Any]]]
-"""The index of a sample, and the sample as it is, with the cue of a donor of the same answer, and of another."""
+Example = tuple[int, list[tuple[dict[str, Any], float]]]
+"""The index of a sample; the sample as it is, with the cue of a donor of the same answer, and of another, each with the
+probability of its answer."""
 
 
 def examples_of(measure: Measure, judged: Sequence[Judged]) -> dict[int, list[Example]]:
@@ -46,8 +47,13 @@ def examples_of(measure: Measure, judged: Sequence[Judged]) -> dict[int, list[Ex
         if not each.named or len(found) == MOST_PROOFS:
             continue
         rows = [int(i) for i in np.argsort(-each.values, kind="stable") if not np.isnan(each.values[i])]
-        found[number] = [(row, measure.example(each.cue, row, each.rows)) for row in rows[:MOST_SAMPLES]]
+        found[number] = [(row, _with_answers(measure, each, row)) for row in rows[:MOST_SAMPLES]]
     return found
+
+
+def _with_answers(measure: Measure, judged: Judged, row: int) -> list[tuple[dict[str, Any], float]]:
+    variants = measure.example(judged.cue, row, judged.rows)
+    return [(batch, float(measure.probabilities(batch)[measure.answers[row]])) for batch in variants]
 
 
 def with_proofs(
@@ -80,9 +86,8 @@ def with_proofs(
 
 def _proof(examples: Sequence[Example], measure: Measure, options: DisplayOptions, name: str) -> Proof | None:
     proven = []
-    for row, (own, like, unlike) in examples:
+    for row, ((own, before), (like, control), (unlike, changed)) in examples:
         answer = int(measure.answers[row])
-        before, control, changed = (float(measure.probabilities(each)[answer]) for each in (own, like, unlike))
         proven.append(
             ProvenSample(
                 sample_id=measure.samples[row].sample_id,
@@ -95,7 +100,7 @@ def _proof(examples: Sequence[Example], measure: Measure, options: DisplayOption
             )
         )
     proof = Proof(CHANGE, CONTROL, tuple(proven))
-    images = [[_image(each) for each in variants] for _, variants in examples]
+    images = [[_image(each) for each, _ in variants] for _, variants in examples]
     if all(image is None for row in images for image in row):
         return replace(proof, path=f"{name}.html") if any(each.changed_words for each in proven) else None
     drawable = [[image for image in row if image is not None and can_be_drawn(image)] for row in images]

@@ -1,6 +1,6 @@
 """Trees of cues: verdicts by an interval, levels handed down, the smallest part that does it is named."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -204,6 +204,20 @@ def test_a_sure_effect_ends_its_test_early_and_what_is_named_is_measured_further
     assert found["column 0"].effect.samples == ENOUGH
     assert found["left"].effect.samples < ENOUGH
     assert found["left"].verdict == "relies"
+
+
+def test_where_a_part_is_not_sure_after_all_the_whole_is_named(monkeypatch):
+    """Or a fault would go unsaid, as its part was to be named in its place."""
+    completed = Search._completed
+
+    def doubtful(self, judged):
+        done = completed(self, judged)
+        return replace(done, verdict="not sure", named=False) if judged.cue.name == "column 0" else done
+
+    monkeypatch.setattr(Search, "_completed", doubtful)
+    found = run([4.0, 0, 0, 0, 0, 0], Node(tree("fault"), EVERYONE))
+    assert [name for name, each in found.items() if each.named] == ["left"]
+    assert found["left"].is_fault
 
 
 def of_three(seed=0, count=192):
