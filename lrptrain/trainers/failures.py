@@ -23,7 +23,6 @@ class Failures:
         self.on_error = on_error
         self.callback = callback
         self.count = 0
-        self._failed_parts: set[str] = set()
 
     @contextmanager
     def caught(self, activity: str) -> Iterator[None]:
@@ -44,26 +43,6 @@ class Failures:
             give_warning(
                 f"{self.callback} failed while {activity}: {describe_error(error)}\n{frames}"
                 "Training goes on; this is said once, and the logged value `failures` counts.",
-            )
-
-    def note_part(self, part: str, error: Exception) -> None:
-        """Count the failure of a part that the rest does without, and warn of each part once, in one line.
-
-        Args:
-            part: What failed, such as "the detector 'relevance_cluster'".
-            error: What it raised.
-
-        Raises:
-            Exception: The error, with `on_error="raise"`.
-        """
-        self.count += 1
-        if self.on_error == "raise":
-            raise error
-        if part not in self._failed_parts:
-            self._failed_parts.add(part)
-            give_warning(
-                f"{self.callback} goes on without {part}, which failed: {describe_error(error)} "
-                '(on_error="raise" shows where)',
             )
 
 
