@@ -129,7 +129,7 @@ class Measure:
         self._gather = gather
 
     @torch.no_grad()
-    def effects(self, cue: Cue, rows: Rows, among: Rows, draw: int = 0) -> Float[np.ndarray, " n"]:
+    def effects(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
         """Return the effect of a cue on each of some samples; nan where both donors' cues are the same.
 
         Every process has to call it, with the same cue and samples.
@@ -138,12 +138,11 @@ class Measure:
             cue: The cue.
             rows: The samples that take it.
             among: The samples that may give it.
-            draw: The number of the draw of donors.
 
         Raises:
             MeasureError: If it cannot be measured, in whichever process.
         """
-        like, unlike = (donors_for(self.answers, among, same, self._seed + draw) for same in (True, False))
+        like, unlike = (donors_for(self.answers, among, same, self._seed) for same in (True, False))
         mine = rows if self._mine is None else rows[np.isin(rows, self._mine)]
         split = [mine[start : start + self._batch_size] for start in range(0, len(mine), self._batch_size)]
         problem, cause, measured = "", None, np.empty(0)
@@ -161,16 +160,15 @@ class Measure:
         return values[rows]
 
     @torch.no_grad()
-    def example(self, cue: Cue, row: int, among: Rows, draw: int = 0) -> list[dict[str, Any]]:
+    def example(self, cue: Cue, row: int, among: Rows) -> list[dict[str, Any]]:
         """Return a sample as it is, with the cue of its donor of the same answer, and with that of another's.
 
         Args:
             cue: The cue.
             row: The sample.
             among: The samples that may give it; those of `effects`.
-            draw: The number of the draw of donors.
         """
-        donors = [int(donors_for(self.answers, among, same, self._seed + draw)[row]) for same in (True, False)]
+        donors = [int(donors_for(self.answers, among, same, self._seed)[row]) for same in (True, False)]
         joint = collate([self.samples[i] for i in (row, *donors)], self._device)
         batch, *given = (rows_of(joint, slice(i, i + 1)) for i in range(3))
         return [batch, *(cue.exchange(batch, each) for each in given)]

@@ -118,6 +118,7 @@ class Search:
         self._on_failure = on_failure
         self._judged: list[Judged] = []
         self._memory: dict[tuple[Cue, bytes], tuple[np.ndarray, np.ndarray]] = {}
+        self._places: dict[Cue, Bool[np.ndarray, " places"] | None] = {}
 
     def run(self, roots: Sequence[Node]) -> list[Judged]:
         """Test roots, and what they divide into; what is named comes first, by the lower end of its effect."""
@@ -314,9 +315,11 @@ class Search:
 
     def _located(self, cue: Cue) -> Bool[np.ndarray, " places"] | None:
         """Return where a cue lies in all samples, one behind the other; None for what lies everywhere."""
-        found = [cue.locate(collate([sample])) for sample in self._measure.samples]
-        places = [each.flatten().cpu().numpy() for each in found if each is not None]
-        return np.concatenate(places) if len(places) == len(found) else None
+        if cue not in self._places:
+            found = [cue.locate(collate([sample])) for sample in self._measure.samples]
+            places = [each.flatten().cpu().numpy() for each in found if each is not None]
+            self._places[cue] = np.concatenate(places) if len(places) == len(found) else None
+        return self._places[cue]
 
 
 def _lies_within(

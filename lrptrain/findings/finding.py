@@ -1,7 +1,7 @@
 """A finding: a cue, and what its exchange between samples has shown of the model."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -157,6 +157,22 @@ class Finding:
     def __str__(self) -> str:
         *told, remedy = sentences(self)
         return " ".join(sentence for sentence in (*told, f"Mend: {remedy}." if remedy else "") if sentence)
+
+
+class HasFindings:
+    """What holds findings says which of them are faults, and which a person judges."""
+
+    findings: Sequence[Finding]
+
+    @property
+    def faults(self) -> list[Finding]:
+        """The faults that the model surely relies on."""
+        return [each for each in self.findings if each.is_fault]
+
+    @property
+    def reads(self) -> list[Finding]:
+        """What else the model surely reads: a person judges whether it is evidence."""
+        return [each for each in self.findings if each.is_open]
 
 
 def reliance(findings: Iterable[Finding]) -> float:

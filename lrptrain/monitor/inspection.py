@@ -13,7 +13,7 @@ from torch import nn
 
 from lrptrain.batch import Sample
 from lrptrain.cues.search import Judged
-from lrptrain.findings import Finding, announce
+from lrptrain.findings import Finding, HasFindings, announce
 from lrptrain.findings.sentences import MEND_FAULT, counted
 from lrptrain.monitor.confidence import sharpness
 from lrptrain.monitor.draw import at_rest
@@ -30,7 +30,7 @@ from lrptrain.trainers.processes import rank_and_size
 
 
 @dataclass(frozen=True)
-class Inspection:
+class Inspection(HasFindings):
     """What a model reads of some samples.
 
     `print` it, or let a notebook show it; `report.judged` has every cue that was tested.
@@ -50,16 +50,6 @@ class Inspection:
     accuracy: float
     untested: list[str] = field(default_factory=list)
     passes: float = 0.0
-
-    @property
-    def faults(self) -> list[Finding]:
-        """What the model relies on, and lies outside of what people marked."""
-        return [each for each in self.findings if each.is_fault]
-
-    @property
-    def reads(self) -> list[Finding]:
-        """What else it relies on: a person judges whether it is evidence."""
-        return [each for each in self.findings if each.is_open]
 
     def __str__(self) -> str:
         found = [_of_report(line) for line in announce([*self.faults, *self.reads])]

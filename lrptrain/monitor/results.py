@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lrptrain.findings import Finding
+from lrptrain.findings import Finding, HasFindings
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.showing import evaluation_html, evaluation_text
@@ -10,7 +10,7 @@ from lrptrain.render.view import display
 from lrptrain.trainers.checks import check_counts
 
 
-class MonitorResults:
+class MonitorResults(HasFindings):
     """The results of a monitor's core, as attributes of what a user attaches.
 
     Attributes:
@@ -20,19 +20,9 @@ class MonitorResults:
     core: MonitorCore
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[Finding]:  # type: ignore[override]
         """The findings of the last evaluation: what the model reads, doubts about faults, and what it read before."""
         return self.core.findings
-
-    @property
-    def faults(self) -> list[Finding]:
-        """The faults that the model surely relies on, of the last evaluation."""
-        return [each for each in self.findings if each.is_fault]
-
-    @property
-    def reads(self) -> list[Finding]:
-        """What else the model surely reads: a person judges whether it is evidence."""
-        return [each for each in self.findings if each.is_open]
 
     @property
     def scalars(self) -> dict[str, float]:

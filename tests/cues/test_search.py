@@ -173,7 +173,7 @@ class Least(Measure):
         super().__init__(samples, EVERYONE % 2, lambda batch: np.zeros((len(batch["image"]), 2)))
         self.noise = np.random.default_rng(seed)
 
-    def effects(self, cue, rows, among, draw=0):
+    def effects(self, cue, rows, among):
         return self.noise.normal(0.05, 0.2, len(rows))
 
 
