@@ -138,8 +138,7 @@ class MonitorCore:
         self.evaluated_epoch: int | None = None
         self._findings: list[Finding] = []
         self._judgement = Judgement()
-        self._earlier: list[dict[str, Any]] | None = None
-        self._resumed_sample: list[int | str] = []
+        self._earlier: dict[str, Any] = {}
         self._skill = Skill()
         self._guided_by: Sequence[str] = ()
         self._method = self.config.method
@@ -207,8 +206,7 @@ class MonitorCore:
             "elapsed": self.clock.elapsed,
             "doubts": self._doubts,
             "learned": self._skill.learned,
-            "earlier": self._earlier if self._earlier is not None else _plain(self._judgement.judged, self.config.cues),
-            "sample": [each.sample.sample_id for each in self.scored] or self._resumed_sample,
+            "earlier": self._earlier,
             "weights": self._weights.state_dict(),
         }
 
@@ -227,8 +225,7 @@ class MonitorCore:
         self.clock.resume(state_dict.get("elapsed", 0.0))
         self._doubts = state_dict.get("doubts", False)
         self._skill.learned = state_dict.get("learned", False)
-        self._earlier = state_dict.get("earlier")
-        self._resumed_sample = state_dict.get("sample", [])
+        self._earlier = state_dict.get("earlier", {})
         self._weights.load_state_dict(state_dict.get("weights", {}))
 
     def start_validation(self) -> None:
@@ -563,14 +560,13 @@ class MonitorCore:
             self.failures.note("testing", RuntimeError(failure))
 
         language = self._builder.language(context.name_sources, context.model)
-        ids = [each.sample.sample_id for each in self.scored] or self._resumed_sample
-        is_same = ids == [each.sample.sample_id for each in evaluation.samples]
-        before = _plain(self._judgement.judged, self.config.cues) if self._earlier is None else self._earlier
-        earlier = [(restored(each["cue"], lambda: language), np.array(each["rows"])) for each in before if is_same]
-        self._earlier = None
+        ids = [each.sample.sample_id for each in evaluation.samples]
+        before = self._earlier.get("cues", ()) if self._earlier.get("sample") == ids else ()
+        earlier = [(restored(each["cue"], lambda: language), np.array(each["rows"])) for each in before]
         power = self._sharpness(evaluation)
         mine = self._inputs.local_rows
         judgement = judge_cues(evaluator, evaluation, mine, self.config, language, power, earlier, note)
+        self._earlier = {"sample": ids, "cues": _plain(judgement.judged, self.config.cues)}
         if judgement.measure is not None:  # else as in a first epoch, in which all answers are alike: no news
             self._mention([f"not tested: {line}" for line in judgement.untested])
         return judgement
