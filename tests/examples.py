@@ -4,15 +4,30 @@ import json
 import math
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, Highlight, Picture
+
+
+@dataclass(frozen=True)
+class Everything(Cue):
+    """All that a model is given, as what nobody may read: any model that gives several answers does."""
+
+    kind = "everything"
+    name: str = "everything"
+    role: Role = "fault"
+
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """See `Cue`."""
+        given = {"image", "input_ids", "attention_mask"} & {*batch}
+        return {**batch, **{name: donors[name] for name in given}}
 
 
 def finding(**changes: Any) -> Finding:

@@ -7,8 +7,9 @@ import warnings
 from pathlib import Path
 
 import torch
+from examples import Everything
 from pytorch_lightning.callbacks import Callback, ModelCheckpoint
-from setting import Everything, balanced, data, loader, module, monitor, trainer
+from setting import balanced, data, loader, module, monitor, trainer
 
 from lrptrain.cues.measure import Measure
 

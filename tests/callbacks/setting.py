@@ -6,7 +6,6 @@ import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,20 +18,6 @@ from torch import nn
 from torch.utils.data import DataLoader, StackDataset
 
 from lrptrain.callbacks import RelevanceMonitor
-from lrptrain.cues.cue import Cue, Role
-
-
-@dataclass(frozen=True)
-class Everything(Cue):
-    """All of an image, as what nobody may read: any model that gives several answers does."""
-
-    kind = "everything"
-    name: str = "everything"
-    role: Role = "fault"
-
-    def exchange(self, batch, donors):
-        return {**batch, "image": donors["image"]}
-
 
 PACKAGES = ("pytorch_lightning", "lightning.pytorch")
 

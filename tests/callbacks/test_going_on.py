@@ -11,9 +11,10 @@ from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
+from examples import Everything
 from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import ModelCheckpoint
-from setting import Everything, balanced, loader, messages, module, monitor, trainer
+from setting import balanced, loader, messages, module, monitor, trainer
 
 from lrptrain.dashboard.runs import read_new_events
 from lrptrain.dashboard.samples import evaluations

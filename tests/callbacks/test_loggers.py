@@ -1,10 +1,10 @@
 """A monitored run as the readers of W&B, TensorBoard and MLflow find it."""
 
 import pytest
-from examples import keep_wandb_offline, wandb_records
+from examples import Everything, keep_wandb_offline, wandb_records
 from guided import guidance
 from pytorch_lightning.loggers import MLFlowLogger, TensorBoardLogger, WandbLogger
-from setting import Everything, balanced, loader, module, monitor, trainer
+from setting import balanced, loader, module, monitor, trainer
 
 from lrptrain.findings import Finding
 from lrptrain.loggers import read_events

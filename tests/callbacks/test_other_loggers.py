@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from examples import Everything
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
-from setting import Everything, Points, balanced, loader, module, monitor, trainer
+from setting import Points, balanced, loader, module, monitor, trainer
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lrptrain.loggers import read_events

@@ -6,8 +6,9 @@ import warnings
 
 import pytest
 import torch
+from examples import Everything
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
-from setting import PACKAGES, Everything, Points, balanced, data, loader, messages, module, monitor, trainer, vit
+from setting import PACKAGES, Points, balanced, data, loader, messages, module, monitor, trainer, vit
 from test_unknown_values import planted
 from torch import nn
 

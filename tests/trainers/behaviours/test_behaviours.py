@@ -3,12 +3,12 @@
 import json
 import shutil
 import warnings
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from examples import Everything
 from torch import nn
 from torch.utils.data import DataLoader
 from trained import (
@@ -30,7 +30,6 @@ from trained import (
 
 import lrptrain
 from lrptrain.batch import read_batch
-from lrptrain.cues.cue import Cue, Role
 from lrptrain.loggers import read_events
 from lrptrain.monitor.gate import FindingError
 from lrptrain.monitor.stratified_sample import ValidationSample
@@ -316,18 +315,6 @@ def test_autocast_to_bf16_is_trained_as_ever(train, tmp_path):
 
 def test_a_compiled_model_is_trained_as_ever(train, tmp_path):
     assert_harmless(train, tmp_path, compiled, texts=Pictures)
-
-
-@dataclass(frozen=True)
-class Everything(Cue):
-    """All of a text, which nobody may read."""
-
-    kind = "everything"
-    name: str = "everything"
-    role: Role = "fault"
-
-    def exchange(self, batch, donors):
-        return {**batch, "input_ids": donors["input_ids"], "attention_mask": donors["attention_mask"]}
 
 
 def test_a_gate_ends_training(train, tmp_path):
