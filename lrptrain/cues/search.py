@@ -144,6 +144,9 @@ class Search:
                 raise
             self._on_failure(node.cue, error)
             return None
+        # What no sample has, as texts without numbers, is no cue of theirs; of a fault that is a doubt.
+        if not judged.effect.samples and len(node.rows) >= FEWEST_SAMPLES and judged.cue.role != "fault":
+            return None
         relies = judged.verdict == "relies"
         children: list[Judged | None] = []
         if relies:

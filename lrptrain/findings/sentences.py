@@ -81,7 +81,7 @@ def percent(share: float) -> str:
 
 def _effect(finding: "Finding") -> str:
     if math.isnan(finding.effect):
-        return finding.note
+        return finding.note or "It is the same in all samples, so that nothing can be exchanged."
     low, high = finding.interval
     interval = "" if math.isnan(low + high) else f" ({points(low)} to {points(high)})"
     sentence = (

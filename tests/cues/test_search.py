@@ -106,7 +106,7 @@ def test_of_a_whole_input_only_parts_are_named():
 
 
 def test_parts_of_what_does_not_rely_are_not_tested():
-    assert set(run([0.0] * 6, Node(tree(), EVERYONE))) == {"all"}
+    assert set(run([1e-3] * 6, Node(tree(), EVERYONE))) == {"all"}
 
 
 def test_what_lies_within_another_is_named_once():
@@ -295,6 +295,13 @@ def test_a_cue_that_people_have_spoken_of_has_the_role_that_they_say():
     )
     assert found["column"].is_fault
     assert {each.cue.role for name, each in found.items() if name != "column"} == {"open"}
+
+
+def test_what_no_sample_has_is_no_cue_of_theirs_and_of_a_fault_a_doubt():
+    nothing = Columns("nothing", ())
+    assert run([4.0, 0, 0, 0, 0, 0], Node(nothing, EVERYONE)) == {}
+    found = run([4.0, 0, 0, 0, 0, 0], Node(nothing.declared("fault"), EVERYONE))
+    assert found["nothing"].verdict == "not sure"
 
 
 def test_a_cue_in_two_branches_is_measured_once():
