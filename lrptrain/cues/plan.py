@@ -17,6 +17,7 @@ from lrptrain.cues.length import Length
 from lrptrain.cues.light import Light
 from lrptrain.cues.mark import propose_marks
 from lrptrain.cues.measure import FEWEST_SAMPLES, Rows
+from lrptrain.cues.order import Order
 from lrptrain.cues.pair import OF_PAIR, OneOfPair, Overlap
 from lrptrain.cues.phrase import propose_phrases
 from lrptrain.cues.placement import Placement
@@ -99,7 +100,10 @@ def of_texts(samples: Sequence[Sample], answers: Rows, language: Language, seed:
     def ends_as(role: Role, where: TextPart, rows: Rows) -> list[Node]:
         return [Node(each, rows) for each in ends_of(role, language, where)]
 
-    others = [Node(Length("the length of the text", "open", language), everyone)]
+    others = [
+        Node(Length("the length of the text", "open", language), everyone),
+        Node(Order("the order of the words", "open", language), everyone),
+    ]
     if 2 * len(pairs) > len(everyone):
         names = ("the first text", "the second text")
         others += [Node(OneOfPair(name, "open", language, i), pairs) for i, name in enumerate(names)]

@@ -3,14 +3,16 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.text_words import TextWord
 from lrptrain.cues.texts import Language, Span, Spans, TextPart
 
+Unit = Literal["part", "sentence", "word"]
 QUARTER = 0.25
-"""What people call the beginning or the end of a text."""
+"""What people call the beginning or the end of a text, at least."""
+_STOPS = frozenset(".!?…。！？")  # noqa: RUF001  full stops of other scripts are meant
 
 
 @dataclass(frozen=True)
@@ -19,29 +21,40 @@ class Segment(Spans):
 
     Attributes:
         at_end: Whether it is the end, and not the beginning.
-        share: Which share of the words; 0 for one word.
+        unit: One word; a sentence, of which a text of one sentence has none; or a part, which is a sentence, and a
+            quarter of all words at least.
     """
 
     kind: ClassVar[str] = "segment"
     at_end: bool = False
-    share: float = 0.0
+    unit: Unit = "part"
 
     def spans(self, words: Sequence[TextWord]) -> list[Span]:
         """See `Spans`; word by word, so that what people marked among them stays."""
-        count = max(1, math.ceil(self.share * len(words)))
-        return [word.span for word in (words[-count:] if self.at_end else words[:count])]
+        quarter = math.ceil(QUARTER * len(words))
+        count = {"word": min(1, len(words)), "sentence": self._sentence(words), "part": quarter}[self.unit]
+        if self.unit == "part":
+            count = max(count, self._sentence(words))
+        return [word.span for word in (words[len(words) - count :] if self.at_end else words[:count])]
 
     def children(self) -> Sequence[Cue]:
-        """Return its first or last word."""
-        name = f"the {'last' if self.at_end else 'first'} word"
-        return [replace(self, name=name, share=0.0)] if self.share else []
+        """Return its first or last sentence and word."""
+        units: tuple[Unit, ...] = ("sentence", "word") if self.unit == "part" else ()
+        return [replace(self, name=f"the {'last' if self.at_end else 'first'} {unit}", unit=unit) for unit in units]
+
+    def _sentence(self, words: Sequence[TextWord]) -> int:
+        """Return how many words the sentence has; 0 if it is the only one. "Mr." ends one, too."""
+        starts = [i + 1 for i, word in enumerate(words[:-1]) if set(word.text) <= _STOPS]
+        if not starts:
+            return 0
+        return len(words) - starts[-1] if self.at_end else starts[0]
 
 
 def ends_of(role: Role, language: Language, where: TextPart = "text") -> list[Segment]:
     """Return beginning and end of texts."""
     return [
-        Segment("the beginning of the text", role, language, where, False, QUARTER),
-        Segment("the end of the text", role, language, where, True, QUARTER),
+        Segment("the beginning of the text", role, language, where, at_end=False),
+        Segment("the end of the text", role, language, where, at_end=True),
     ]
 
 

@@ -10,6 +10,7 @@ from lrptrain.cues.cue import Cue
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.length import Length
 from lrptrain.cues.light import Light
+from lrptrain.cues.order import Order
 from lrptrain.cues.places import places
 from lrptrain.cues.segment import AllWords
 from lrptrain.cues.spectrum import Spectrum
@@ -27,6 +28,7 @@ OF_IMAGES: Mapping[str, Callable[[], Cue]] = {
 OF_TEXTS: Mapping[str, Callable[[Language], Cue]] = {
     OUTSIDE: lambda language: AllWords("everything outside the annotation", "fault", language, "outside"),
     "length": lambda language: Length("the length of the text", "open", language),
+    "order": lambda language: Order("the order of the words", "open", language),
     **{each: partial(Family.of, each, "open") for each in FAMILIES},
 }
 NAMES = tuple(dict.fromkeys((*OF_IMAGES, *OF_TEXTS, FINDINGS)))

@@ -21,7 +21,7 @@ from lrptrain.cues.another_input import AnotherInput
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.donors import random_donors
-from lrptrain.cues.family import FAMILIES, Family
+from lrptrain.cues.family import Family
 from lrptrain.cues.length import Length
 from lrptrain.cues.light import Light
 from lrptrain.cues.measure import Effect
@@ -33,7 +33,7 @@ from lrptrain.cues.spectrum import Spectrum
 from lrptrain.cues.surroundings import Surroundings
 from lrptrain.cues.texts import Language
 from lrptrain.guidance.swap import Swap
-from lrptrain.guidance.swap_names import NAMES
+from lrptrain.guidance.swap_names import NAMES, OF_IMAGES, OF_TEXTS
 
 BORDER = places("open")[0]
 COLOURS = Colour.of("image", "open")
@@ -120,7 +120,7 @@ def test_what_is_swapped_is_said_once():
     assert said == ["Guidance: samples swap 'outside', the colours of the image"]
 
 
-OF_TEXTS = [
+TEXT_CUES = [
     [Family.of("punctuation", "open", LANGUAGE)],
     [Length("the length", "open", LANGUAGE)],
     [*ends_of("open", LANGUAGE), Family.of("links, mentions, tags and dates", "open", LANGUAGE)],
@@ -128,7 +128,7 @@ OF_TEXTS = [
 
 
 @pytest.mark.parametrize("loop", TEXT_LOOPS)
-@pytest.mark.parametrize("cues", OF_TEXTS, ids=["punctuation", "the length", "three"])
+@pytest.mark.parametrize("cues", TEXT_CUES, ids=["punctuation", "the length", "three"])
 def test_a_step_on_texts_is_that_of_the_rewritten_ones(loop, cues, tmp_path):
     net = bert()
     TEXT_LOOPS[loop](net, {"loss": "swap", "swap": cues, "on_error": "raise"}, tmp_path)
@@ -187,7 +187,7 @@ def test_what_an_inspection_names_is_mended_by_what_it_names(annotated):
 
 REFUSED: list[tuple[Any, str]] = [
     ([], "names nothing"),
-    ("colours", "unknown swap 'colours'; known are outside, colour, spectrum, light, border, length, numbers"),
+    ("colours", "unknown swap 'colours'; known are outside, colour, spectrum, light, border, length, order, numbers"),
     ("statistics", r"swap='statistics' is now swap='colour'"),
     ("outside+statistics", r"is now swap=\['outside', 'colour'\]"),
     ("detail", "is now swap='spectrum'"),
@@ -220,7 +220,7 @@ def test_what_is_swapped_means_nothing_to_a_loss_on_maps():
 def test_every_family_of_words_and_every_name_is_a_cue():
     language = Language(TOKENIZER.convert_ids_to_tokens)
     for name in NAMES:
-        of_texts = name in FAMILIES or name == "length"
+        of_texts = name in OF_TEXTS and name not in OF_IMAGES
         swap = Swap([name])
         swap.language = language
         assert len(swap.cues(of_texts)) == (name != "findings")

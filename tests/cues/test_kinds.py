@@ -10,6 +10,7 @@ from lrptrain.cues.family import Family
 from lrptrain.cues.kinds import restored
 from lrptrain.cues.length import Length
 from lrptrain.cues.mark import Mark
+from lrptrain.cues.order import Order
 from lrptrain.cues.phrase import Phrase
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import places
@@ -27,6 +28,7 @@ CUES = [
     Family.of("numbers", "evidence", LANGUAGE, "outside"),
     Phrase("the phrase", "open", LANGUAGE, phrases=(((1, 2), (3,)),)),
     Length("the length", "open", LANGUAGE),
+    Order("the order", "open", LANGUAGE),
     *ends_of("open", LANGUAGE),
 ]
 

@@ -32,13 +32,29 @@ def test_beginning_and_end_are_a_quarter_of_the_words(text, first, last):
     assert chosen(end, writer, text) == last
 
 
-def test_they_divide_into_the_first_and_the_last_word_which_do_not_divide():
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("a b . c d e f g . h", "a b .", "h"),
+        ("a b c d e . f g h", "a b c d e .", "f g h"),  # more than a quarter
+        ("a b ! c d ? e f .", "a b !", "e f ."),
+        ("a b c d .", "", ""),  # one sentence
+        ("", "", ""),
+    ],
+)
+def test_they_divide_into_a_sentence_if_there_are_several_and_a_word_which_do_not_divide(text, first, last):
     writer = bert()
-    words = [each.children() for each in ends_of("open", writer.language)]
-    assert [[each.name for each in one] for one in words] == [["the first word"], ["the last word"]]
-    assert [chosen(one, writer, "a b c d e f g h") for (one,) in words] == [["a"], ["h"]]
-    assert {one.role for (one,) in words} == {"open"}
-    assert [one.children() for (one,) in words] == [[], []]
+    ends = ends_of("open", writer.language)
+    parts = [each.children() for each in ends]
+    names = [["the first sentence", "the first word"], ["the last sentence", "the last word"]]
+    assert [[each.name for each in one] for one in parts] == names
+    assert [chosen(sentence, writer, text) for sentence, _ in parts] == [first.split(), last.split()]
+    words = text.split()
+    assert [chosen(word, writer, text) for _, word in parts] == [words[:1], words[-1:]]
+    for end, sentence in zip(ends, (first, last), strict=True):
+        assert len(chosen(end, writer, text)) == max(-(-len(words) // 4), len(sentence.split()))
+    assert {each.role for one in parts for each in one} == {"open"}
+    assert not [part for one in parts for each in one for part in each.children()]
 
 
 def test_an_end_is_exchanged_for_that_of_the_donor_however_long():
@@ -55,7 +71,7 @@ def test_an_end_is_exchanged_for_that_of_the_donor_however_long():
 def test_of_an_end_that_is_a_fault_what_people_marked_stays():
     writer = bert()
     batch = writer.batch("a b* c d e f g h", "i* j k l")
-    beginning = Segment("", "fault", writer.language, "outside", False, 0.25)
+    beginning = Segment("", "fault", writer.language, "outside")
     assert writer.read(beginning.exchange(batch, flipped(batch))) == [
         "[CLS] b c d e f g h [SEP]",
         "[CLS] a i j k l [SEP]",
@@ -77,7 +93,7 @@ def test_a_record_tells_which_end_and_how_much():
     beginning, end = ends_of("open", bert().language)
     assert beginning.to_dict() == {
         "kind": "segment", "name": "the beginning of the text", "role": "open", "where": "text", "at_end": False,
-        "share": 0.25,
+        "unit": "part",
     }  # fmt: skip
     assert end.to_dict()["at_end"]
     assert AllWords("the words", "open", bert().language).to_dict()["kind"] == "words"

@@ -71,6 +71,39 @@ def test_a_footer_is_found():
     assert named(writer, texts, probabilities) == ["the phrase 'sent from my phone'"]
 
 
+def test_the_last_sentence_is_found_in_whatever_words():
+    writer = bert()
+    thanks = [["many", "thanks"], ["so", "long"], ["with", "love"], ["all", "best"]]
+    texts = [
+        f"{' '.join(text)} . {' '.join(thanks[i // 2 % 4]) if i % 2 else 'ba bo'} ."
+        for i, text in enumerate(mixed(COUNT, 4, 6))
+    ]
+    stop = writer.ids(".")[0]
+    kind = torch.zeros(1000)
+    kind[[writer.ids(word)[0] for pair in thanks for word in pair]] = 3.0
+
+    def probabilities(batch):
+        ids = batch["input_ids"]
+        behind_stop = (ids == stop).cumsum(1) == 1
+        logit = (kind[ids] * behind_stop).sum(1) - 3
+        return torch.stack([-logit, logit], 1).softmax(1).numpy()
+
+    assert named(writer, texts, probabilities) == ["the last sentence"]
+
+
+def test_the_order_of_two_words_is_found_though_all_texts_have_both():
+    writer = bert()
+    texts = planted(["yea", "bim", "nay"], ["nay", "bim", "yea"])
+    yea, nay = (writer.ids(word)[0] for word in ("yea", "nay"))
+
+    def probabilities(batch):
+        places = [(batch["input_ids"] == each).float().argmax(1) for each in (yea, nay)]
+        logit = 4.0 * (places[0] < places[1]) - 2
+        return torch.stack([-logit, logit], 1).softmax(1).numpy()
+
+    assert "the order of the words" in named(writer, texts, probabilities)
+
+
 def test_a_word_of_either_class_is_found_with_the_other():
     writer = bert()
     probabilities = bag(writer, 0, {"yea": 2, "nay": -2})
@@ -216,7 +249,7 @@ def test_what_is_tested_is_no_more_than_this():
     samples = writer.samples(texts)
     open_, *others = plan.of_texts(samples, HALF, writer.language)
     assert (open_.cue.name, open_.is_whole, open_.weight) == ("the words", True, plan.FAULTS_WEIGH)
-    assert [each.cue.name for each in others] == ["the length of the text"]
+    assert [each.cue.name for each in others] == ["the length of the text", "the order of the words"]
     (beside,) = open_.parts
     assert beside.cue == AllWords("everything outside the annotation", "fault", writer.language, "outside")
     assert not beside.is_whole
@@ -232,14 +265,16 @@ def test_what_is_tested_is_no_more_than_this():
 def test_annotated_texts_judge_faults_and_pairs_judge_what_is_of_pairs():
     writer = bert()
     texts = [("a b", "c d*") if number % 4 else "a b" for number in range(16)]
-    whole, length, first, second, overlap = plan.of_texts(writer.samples(texts), np.arange(16) % 2, writer.language)
+    whole, length, order, *of_pair = plan.of_texts(writer.samples(texts), np.arange(16) % 2, writer.language)
+    first, second, overlap = of_pair
     of_pairs = [number for number in range(16) if number % 4]
     for node in (whole, first, second, overlap, *whole.parts):
         assert node.rows.tolist() == of_pairs
-    assert length.rows.tolist() == list(range(16))
+    for node in (length, order):
+        assert node.rows.tolist() == list(range(16))
     assert [node.cue.name for node in (first, second)] == ["the first text", "the second text"]
     few = [("a b", "c d") if number % 2 else "a b" for number in range(16)]
-    assert len(plan.of_texts(writer.samples(few), np.arange(16) % 2, writer.language)) == 9
+    assert len(plan.of_texts(writer.samples(few), np.arange(16) % 2, writer.language)) == 10
 
 
 @pytest.mark.parametrize("texts", [["a b"], ["a*"], ["", ""], ["a* b", "c d*"]])

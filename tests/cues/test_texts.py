@@ -7,6 +7,7 @@ from plain_texts import bert, roberta
 
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.length import Length
+from lrptrain.cues.order import Order
 from lrptrain.cues.pair import OneOfPair, Overlap
 from lrptrain.cues.phrase import Phrase
 from lrptrain.cues.segment import AllWords, ends_of
@@ -301,6 +302,7 @@ def cues(language):
         AllWords("", "fault", language, "outside"),
         Phrase("", "open", language, phrases=(dear,)),
         Length("", "open", language),
+        Order("", "open", language),
         OneOfPair("", "open", language, 0),
         OneOfPair("", "open", language, 1),
         Overlap("", "open", language),

@@ -1,0 +1,48 @@
+"""The order of words."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lrptrain.cues.text_words import TextWord
+from lrptrain.cues.texts import Part, Rewriting, Token
+
+
+@dataclass(frozen=True)
+class Order(Rewriting):
+    """In what order words stand: those that donors have, too, change places until they stand as there."""
+
+    kind: ClassVar[str] = "order"
+
+    def rewritten(self, own: Sequence[Part], theirs: Sequence[Part]) -> dict[int, list[Token]]:
+        """See `Rewriting`; a word that is said twice counts as two words."""
+        return {i: _ordered(part, given) for i, (part, given) in enumerate(zip(own, theirs, strict=False))}
+
+
+def _ordered(own: Part, theirs: Part) -> list[Token]:
+    places = {key: word.span for key, word in _numbered(own.words).items()}
+    shared = [key for key in _numbered(theirs.words) if key in places]
+    # The places that shared words have, in the text's order, are taken by them in the donor's.
+    slots = sorted(places[key] for key in shared)
+    taken = {slot: places[key] for slot, key in zip(slots, shared, strict=True)}
+    starts = {word.span[0]: word.span for word in own.words}
+    inside = {place for span in starts.values() for place in range(*span)}
+    tokens: list[Token] = []
+    for place in own.tokens:
+        if place in starts:
+            span = taken.get(starts[place], starts[place])
+            tokens += [(0, each) for each in range(*span)]
+        elif place not in inside:
+            tokens.append((0, place))
+    return tokens
+
+
+def _numbered(words: Sequence[TextWord]) -> dict[tuple[tuple[int, ...], int], TextWord]:
+    """Return words by what they are and by how often they were said before, in their order."""
+    said: dict[tuple[int, ...], int] = defaultdict(int)
+    numbered = {}
+    for word in words:
+        numbered[word.ids, said[word.ids]] = word
+        said[word.ids] += 1
+    return numbered
