@@ -1,6 +1,5 @@
 """Light: how brightness falls across an image, from a side, at its rim, as a shadow."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.cues.look import Images, Look, Pixels, mean_of
+from lrptrain.cues.smoothing import gaussian
 
 SMOOTHING = 1 / 8
 """The standard deviation of the low-pass, in shares of the shorter side: what is smaller is no light, but a thing."""
@@ -37,12 +37,5 @@ def _light(images: Images, inside: Pixels) -> Float[Tensor, "batch 1 height widt
 
 
 def _smooth(images: Images, deviation: float) -> Images:
-    down, across = (_gaussian(length, deviation).to(images) for length in images.shape[2:])
+    down, across = (gaussian(length, deviation).to(images) for length in images.shape[2:])
     return down @ images @ across
-
-
-def _gaussian(length: int, deviation: float) -> Float[Tensor, "length length"]:
-    """Return how much each place along a side gives to each other one: two products are faster than wide kernels."""
-    places = torch.arange(length, dtype=torch.float64)
-    weights = torch.exp(-0.5 * ((places[:, None] - places) / deviation) ** 2)
-    return weights / (deviation * math.sqrt(2 * math.pi))

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.cues.boxes import Box, bounding_box
+from lrptrain.cues.boxes import Box, bounding_box, origins
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.cues.images import default_margin, image_of, mask_in
 from lrptrain.cues.painting import Images, Pixels, dilate, inpainted
@@ -93,30 +91,10 @@ def _moved(images: Images, thing: Pixels, sources: list[Box], targets: list[Box]
     """Return the images with their things painted over, and what lies in one box put into another."""
     # Coordinates in 16 bits would be off by pixels.
     values = images.to(torch.promote_types(images.dtype, torch.float32))
-    grid = _origins(sources, targets, (images.shape[2], images.shape[3])).to(values)
+    grid = origins(sources, targets, (images.shape[2], images.shape[3])).to(values)
     copied = F.grid_sample(values, grid, mode="bilinear", padding_mode="border", align_corners=False)
     covered = F.grid_sample(thing[:, None].to(values), grid, mode="nearest", padding_mode="zeros", align_corners=False)
     return torch.where(covered > 0.5, copied, inpainted(values, thing)).to(images.dtype)
-
-
-def _origins(sources: list[Box], targets: list[Box], size: tuple[int, int]) -> Float[Tensor, "batch height width 2"]:
-    """Return for each pixel which point of the image comes there, as `grid_sample` wants it: across, then down.
-
-    Coordinates run from -1 at one edge of the image to 1 at the other.
-    """
-    source = torch.tensor(sources, dtype=torch.float64)
-    target = torch.tensor(targets, dtype=torch.float64)
-
-    def along(axis: int) -> Float[Tensor, "batch length"]:
-        # e.g. rows: the middle of pixel i lies at i + 0.5, and comes from as far down in the source as in the target.
-        middles = torch.arange(size[axis], dtype=torch.float64) + 0.5
-        scale = (source[:, 2 + axis] - source[:, axis]) / (target[:, 2 + axis] - target[:, axis])
-        points = source[:, axis, None] + (middles - target[:, axis, None]) * scale[:, None]
-        return 2 * points / size[axis] - 1
-
-    across = along(1)[:, None, :].expand(-1, size[0], -1)
-    down = along(0)[:, :, None].expand(-1, -1, size[1])
-    return torch.stack([across, down], 3)
 
 
 _PLACED = {"location": at_place_of, "size": as_large_as}

@@ -9,12 +9,11 @@ from torch import Tensor
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import ARGUMENT
 from lrptrain.cues.another_input import AnotherInput
-from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.family import FAMILIES, Family
+from lrptrain.cues.framing import Framing
 from lrptrain.cues.images import Where, mask_in
 from lrptrain.cues.length import Length
-from lrptrain.cues.light import Light
 from lrptrain.cues.mark import propose_marks
 from lrptrain.cues.measure import FEWEST_SAMPLES, Rows
 from lrptrain.cues.order import Order
@@ -25,11 +24,9 @@ from lrptrain.cues.places import WHOLE, Place, places
 from lrptrain.cues.region import Region
 from lrptrain.cues.search import Node
 from lrptrain.cues.segment import AllWords, ends_of
-from lrptrain.cues.spectrum import Spectrum
-from lrptrain.cues.surroundings import Surroundings
+from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
 
-LOOKS = (Colour, Spectrum, Light)
 CANDIDATES = 4
 """So many cues of a kind each half of the samples proposes: the budget of the search. Ranked, so that with fewer the
 weakest are not looked at."""
@@ -67,14 +64,17 @@ def of_images(
             found += [Node(mark, judging) for _, mark in proposed]
         return _merged(found)
 
+    framing = Node(Framing.of("image", "open"), everyone)
     if len(marked) < FEWEST_SAMPLES:
         parts = tuple(Node(place, everyone) for place in places("open"))
         whole = Node(Place("the image", "open", WHOLE), everyone, parts, is_whole=True)
-        return [*(Node(look.of("image", "open"), everyone) for look in LOOKS), whole, *marks("image", everyone)]
+        looks = (Node(look.of("image", "open"), everyone) for look in LOOKS)
+        return [*looks, framing, whole, *marks("image", everyone)]
     named = tuple(Node(Region(name, "fault", i), marked) for i, name in enumerate(regions) if i)
     return [
         Node(Surroundings(), marked, (*named, *marks("outside", marked)), FAULTS_WEIGH),
         *(Node(look.of("image", "open"), everyone, (Node(look.of("evidence", "open"), marked),)) for look in LOOKS),
+        framing,
         Node(Placement.of("location"), marked),
         Node(Placement.of("size"), marked),
         *marks("evidence", marked),

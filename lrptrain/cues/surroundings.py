@@ -7,12 +7,16 @@ from typing import Any, ClassVar
 from jaxtyping import Bool
 from torch import Tensor
 
+from lrptrain.cues.beside import Beside
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.cues.images import Where, pasted, pixels_of, without_evidence
 from lrptrain.cues.light import Light
 from lrptrain.cues.places import places
 from lrptrain.cues.spectrum import Spectrum
+
+LOOKS = (Colour, Spectrum, Light)
+"""What a part of an image can look like."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,6 @@ class Surroundings(Cue):
         return pasted(batch, without_evidence(donors), self.locate(batch))
 
     def children(self) -> Sequence[Cue]:
-        """Return its places and its looks."""
-        looks = (look.of(self.where, self.role) for look in (Colour, Spectrum, Light))
-        return [*places(self.role, self.where), *looks]
+        """Return what lies next to the evidence, its places and its looks."""
+        looks = (look.of(self.where, self.role) for look in LOOKS)
+        return [Beside(role=self.role), *places(self.role, self.where), *looks]

@@ -5,16 +5,14 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from lrptrain.cues.another_input import AnotherInput
-from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.family import FAMILIES, Family
+from lrptrain.cues.framing import Framing
 from lrptrain.cues.length import Length
-from lrptrain.cues.light import Light
 from lrptrain.cues.order import Order
 from lrptrain.cues.places import places
 from lrptrain.cues.segment import AllWords
-from lrptrain.cues.spectrum import Spectrum
-from lrptrain.cues.surroundings import Surroundings
+from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language
 
 OUTSIDE = "outside"
@@ -22,7 +20,7 @@ FINDINGS = "findings"
 """What users call the faults that the monitor of the same run finds."""
 OF_IMAGES: Mapping[str, Callable[[], Cue]] = {
     OUTSIDE: Surroundings,
-    **{look.kind: partial(look.of, "image", "open") for look in (Colour, Spectrum, Light)},
+    **{look.kind: partial(look.of, "image", "open") for look in (*LOOKS, Framing)},
     "border": lambda: places("open")[0],
 }
 OF_TEXTS: Mapping[str, Callable[[Language], Cue]] = {

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from lrptrain.cues.beside import Beside
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.family import Family
+from lrptrain.cues.framing import Framing
 from lrptrain.cues.kinds import restored
 from lrptrain.cues.length import Length
 from lrptrain.cues.mark import Mark
@@ -23,6 +25,8 @@ CUES = [
     *places("fault", "outside"),
     Surroundings(),
     Colour.of("evidence", "open"),
+    Framing.of("image", "open"),
+    Beside(),
     Placement.of("size"),
     Mark("a mark", "fault", "outside", ((0.1, 0.2), (0.3, 0.4)), (1.0, 2.0), 4, (16, 16)),
     Family.of("numbers", "evidence", LANGUAGE, "outside"),

@@ -1,0 +1,46 @@
+"""What lies next to the evidence is that of the donor, around one's own evidence."""
+
+import pytest
+import torch
+
+from lrptrain.cues.beside import Beside
+
+SIZE = 32  # the border is 4 wide
+BESIDE = Beside()
+
+
+def sample(top, left, side=6, shadow=1.0):
+    """A thing with a shadow of its own shade to the right of it, on black."""
+    image = torch.zeros(1, 3, SIZE, SIZE)
+    mask = torch.zeros(1, SIZE, SIZE, dtype=torch.uint8)
+    mask[:, top : top + side, left : left + side] = 1
+    image[:, :, top : top + side, left : left + side] = 9
+    image[:, :, top : top + side, left + side + 2 : left + side + 4] = shadow
+    return {"image": image, "mask": mask}
+
+
+def test_it_is_around_the_evidence_and_as_wide_as_the_border():
+    inside = BESIDE.locate(sample(10, 12))[0]
+    assert inside.sum() == 14**2 - 6**2
+    assert inside[6, 8]
+    assert not inside[5].any()
+    assert not inside[10:16, 12:18].any()
+
+
+@pytest.mark.parametrize("place", [(10, 12), (4, 20), (20, 3)])
+@pytest.mark.parametrize("side", [6, 9])
+def test_what_lies_next_to_a_thing_comes_next_to_another_thing(place, side):
+    own, donor = sample(13, 13, shadow=1.0), sample(*place, side, shadow=5.0)
+    changed = BESIDE.exchange(own, donor)["image"]
+    inside = BESIDE.locate(own)[:, None].expand_as(changed)
+    assert torch.equal(changed[~inside], own["image"][~inside]), "all else stays"
+    shadow = changed[0, 0, 14:18, 21:23] if side == 6 else changed[0, 0, 14:18, 20:22]
+    assert shadow.max() > 4
+    assert changed[inside].max() < 5.5, "the donor's thing is not given"
+
+
+def test_without_evidence_nothing_changes():
+    own, donor = sample(10, 12), sample(4, 4)
+    bare = {**donor, "mask": torch.zeros_like(donor["mask"])}
+    assert torch.equal(BESIDE.exchange(own, bare)["image"], own["image"])
+    assert torch.equal(BESIDE.exchange(bare, own)["image"], donor["image"])
