@@ -7,9 +7,9 @@ from contextvars import ContextVar
 _CALLED: ContextVar[str | None] = ContextVar("the method that runs", default=None)
 
 # Methods that need neither attention maps nor one sequence, from the one that asks least of a model.
-REACH_INPUT = ("input_x_gradient", "attnlrp", "lrp")
+REACH_INPUT = ("integrated_gradients", "attnlrp", "lrp")
 # Methods that propagate no relevance.
-WITHOUT_RULES = ("input_x_gradient", "generic_attention", "rollout", "raw_attention")
+WITHOUT_RULES = ("integrated_gradients", "generic_attention", "rollout", "raw_attention")
 
 
 @contextmanager
@@ -23,6 +23,6 @@ def called(method: str) -> Iterator[None]:
 
 
 def other_methods(*names: str) -> str:
-    """Name methods that may serve instead: "input_x_gradient or lrp", without the one that was called."""
+    """Name methods that may serve instead: "integrated_gradients or lrp", without the one that was called."""
     others = [name for name in names if name != _CALLED.get()]
     return " or ".join([", ".join(others[:-1]), others[-1]] if len(others) > 1 else others)

@@ -15,8 +15,11 @@ from lrptrain.relevance.types import (
     UnsupportedOperationError,
 )
 
-DEFAULT_METHODS = ("attnlrp", "generic_attention", "input_x_gradient")
-"""The default method of maps, and those that take its place, the next where all before it cannot serve a model."""
+DEFAULT_METHODS = ("attnlrp", "generic_attention", "integrated_gradients", "input_x_gradient")
+"""The default method of maps, and those that take its place, the next where all before it cannot serve a model.
+
+The last two need neither rules nor attention. The first of them runs a model 32 times; the second names the shortcut of
+one image model of eight (experiments/default_method), and is the last resort."""
 GUIDANCE_METHODS = ("generic_attention", "attnlrp", "input_x_gradient")
 """The same for maps that a loss is made of, in each training step."""
 UNSUPPORTED = (UnsupportedOperationError, UnsupportedModelError, UnsupportedMethodError)

@@ -1,9 +1,9 @@
 """Methods by layer-wise relevance propagation: transformer attribution, partial LRP, LRP to the input."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -43,6 +43,8 @@ from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.types import UnsupportedMethodError, unknown_name
 
 COMPOSITES = ("alpha_beta", "chefer", "split_alpha_beta")
+Embeddings = Literal["all", "token", "position"]
+"""Which of a text's embeddings a score is of: their sum, the word's, or what is added to it (positions, types)."""
 
 
 def _chefer(stabiliser: float) -> Composite:
@@ -227,6 +229,7 @@ def lrp(
     low: Bound = None,
     high: Bound = None,
     stabiliser: float = 0.0,
+    embeddings: Embeddings = "all",
 ) -> RelevanceMaps:
     """Layer-wise relevance propagation down to the pixels, or to the sum of embeddings that a text's encoder reads.
 
@@ -249,6 +252,7 @@ def lrp(
             and channel.
         high: The largest value, likewise.
         stabiliser: Added to every denominator of the other two composites; see `transformer_attribution`.
+        embeddings: As of `attnlrp`.
 
     Raises:
         ValueError: If the composite or the patch rule is unknown, or alpha - beta is not 1.
@@ -268,13 +272,15 @@ def lrp(
         raise ValueError(
             f"alpha, beta, bias, patch_rule, low and high are options of 'alpha_beta', not of {composite!r}"
         )
-    place = explanation.recording.encoder_input
-    (relevance,) = explanation.relevance(chosen, [place], linear=composite != "chefer")
-    return input_maps(explanation.recording, relevance)
+
+    def relevance(place: Value) -> Tensor:
+        return explanation.relevance(chosen, [place], linear=composite != "chefer")[0]
+
+    return _of_embeddings(explanation, embeddings, relevance)
 
 
 @method(class_specific=True, signed=True, reaches_input=True, uses_rules=True, source="Bach et al. 2015")
-def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6) -> RelevanceMaps:
+def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6, embeddings: Embeddings = "all") -> RelevanceMaps:
     """Epsilon-LRP (Bach et al. 2015, eq. 58): signed proportions in linear layers and sums, halved products.
 
     Nonlinearities, the softmax and norms pass relevance as it is.
@@ -282,8 +288,9 @@ def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6) -> RelevanceMap
     Args:
         explanation: The forward pass and the target.
         epsilon: Added to the size of every denominator; not negative.
+        embeddings: As of `attnlrp`.
     """
-    return _of_logit(explanation, epsilon_composite(_not_negative("epsilon", epsilon)))
+    return _of_logit(explanation, epsilon_composite(_not_negative("epsilon", epsilon)), embeddings)
 
 
 @method(
@@ -294,14 +301,15 @@ def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6) -> RelevanceMap
     full_precision=False,
     source="Montavon et al. 2019; Achtibat et al. 2024",
 )
-def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> RelevanceMaps:
+def gamma_lrp(explanation: Explanation, gamma: float = 0.25, embeddings: Embeddings = "all") -> RelevanceMaps:
     """AttnLRP with the gamma rule (Montavon et al. 2019) in linear layers, as Achtibat et al. 2024 advise for ViTs.
 
     Args:
         explanation: The forward pass and the target.
         gamma: How much the contributions of the output's own sign are favoured; not negative.
+        embeddings: As of `attnlrp`.
     """
-    return _of_logit(explanation, attnlrp_composite(_not_negative("gamma", gamma), name="gamma"))
+    return _of_logit(explanation, attnlrp_composite(_not_negative("gamma", gamma), name="gamma"), embeddings)
 
 
 @method(
@@ -313,7 +321,9 @@ def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> RelevanceMaps:
     needs_maps=False,  # in its gradient form the gradients of fused attention are all that it needs
     source="Achtibat et al. 2024; Arras et al. 2025",
 )
-def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient") -> RelevanceMaps:
+def attnlrp(
+    explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient", embeddings: Embeddings = "all"
+) -> RelevanceMaps:
     """AttnLRP (Achtibat et al., ICML 2024): exact proportions, softmax linearised, denominators of norms fixed.
 
     Args:
@@ -321,11 +331,16 @@ def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "g
         form: "gradient" walks back relevance per unit of activation (Arras et al. 2025), at the cost of a gradient;
             "explicit" relevance itself. They agree but for rounding, and where an activation is exactly 0. Rules of the
             user's are written in the explicit form, and both are computed in it where one is met.
+        embeddings: Of a text, whether a score is of all that stands at a token, "all": the sum of its word's, its
+            position's and its type's embedding. Or of the word alone, "token", as published code has it for GPT-2; or
+            of the other two, "position" (as Bakish et al. 2025, arXiv 2506.02138, tell them apart). The last two add
+            up to the first.
 
     Raises:
-        ValueError: If the form is unknown.
+        ValueError: If the form, or the embeddings, are unknown.
+        UnsupportedMethodError: If parts of embeddings are asked for, and the input is no text.
     """
-    return _in_form(explanation, form, attnlrp_composite(), GRADIENT_FORM)
+    return _in_form(explanation, form, attnlrp_composite(), GRADIENT_FORM, embeddings)
 
 
 @method(
@@ -336,7 +351,9 @@ def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "g
     full_precision=False,
     source="Ali et al. 2022",
 )
-def cp_lrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient") -> RelevanceMaps:
+def cp_lrp(
+    explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient", embeddings: Embeddings = "all"
+) -> RelevanceMaps:
     """CP-LRP (Ali et al., ICML 2022): what softmaxes make is held fixed, and so are denominators of norms.
 
     Nothing flows to queries and keys: the values get all relevance of an attention. All else is as in AttnLRP. So are
@@ -345,6 +362,7 @@ def cp_lrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gr
     Args:
         explanation: The forward pass and the target.
         form: "gradient" or "explicit", as of `attnlrp`.
+        embeddings: As of `attnlrp`.
 
     Raises:
         ValueError: If the form is unknown.
@@ -356,30 +374,51 @@ def cp_lrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gr
             "the output comes from the input by softmaxes only, which cp_lrp holds fixed: explain the numbers before "
             "the softmax, or take attnlrp"
         )
-    return _in_form(explanation, form, CP, CP_GRADIENT_FORM)
+    return _in_form(explanation, form, CP, CP_GRADIENT_FORM, embeddings)
 
 
-def _in_form(explanation: Explanation, form: str, explicit: Composite, per_unit: Composite) -> RelevanceMaps:
+def _in_form(
+    explanation: Explanation, form: str, explicit: Composite, per_unit: Composite, embeddings: Embeddings
+) -> RelevanceMaps:
     """Relevance by rules that exist in two forms."""
     if form not in ("gradient", "explicit"):
         raise ValueError(unknown_name("form", form, ("gradient", "explicit")))
     # A user's rule may give relevance to an activation of 0, which no relevance per unit can express.
     if form == "explicit" or explanation.recording.propagator.has_custom_rule(explicit):
-        return _of_logit(explanation, explicit)
-    place = explanation.recording.encoder_input
-    return replace(input_maps(explanation.recording, _from_units(explanation, per_unit, place)), of_logit=True)
+        return _of_logit(explanation, explicit, embeddings)
+
+    def relevance(place: Value) -> Tensor:
+        """Relevance of a place, by a composite that passes relevance per unit of activation."""
+        (arrived,) = explanation.relevance(per_unit, [place])
+        return arrived * place.tensor.to(arrived.dtype)
+
+    return replace(_of_embeddings(explanation, embeddings, relevance), of_logit=embeddings == "all")
 
 
-def _from_units(explanation: Explanation, composite: Composite, place: Value) -> Tensor:
-    """Relevance of a place, by a composite that passes relevance per unit of activation."""
-    (arrived,) = explanation.relevance(composite, [place])
-    return arrived * place.tensor.to(arrived.dtype)
-
-
-def _of_logit(explanation: Explanation, composite: Composite) -> RelevanceMaps:
+def _of_logit(explanation: Explanation, composite: Composite, embeddings: Embeddings) -> RelevanceMaps:
     """Relevance of the input that adds up, but for what biases take, to the explained logit."""
-    (relevance,) = explanation.relevance(composite, [explanation.recording.encoder_input], of_logit=True)
-    return replace(input_maps(explanation.recording, relevance), of_logit=True)
+
+    def relevance(place: Value) -> Tensor:
+        return explanation.relevance(composite, [place], of_logit=True)[0]
+
+    return replace(_of_embeddings(explanation, embeddings, relevance), of_logit=embeddings == "all")
+
+
+def _of_embeddings(
+    explanation: Explanation, embeddings: Embeddings, relevance: Callable[[Value], Tensor]
+) -> RelevanceMaps:
+    """Relevance of the input; of a text, of all or some of its embeddings."""
+    recording = explanation.recording
+    if embeddings not in get_args(Embeddings):
+        raise ValueError(unknown_name("embeddings", embeddings, get_args(Embeddings)))
+    root = recording.tape.root
+    assert root is not None
+    if embeddings != "all" and len(root.shape) != 3:
+        raise UnsupportedMethodError(f"embeddings={embeddings!r} is for texts: the input is {recording.explained.kind}")
+    arrived = relevance(root if embeddings == "token" else recording.encoder_input)
+    if embeddings == "position":
+        arrived = arrived - relevance(root)
+    return input_maps(recording, arrived)
 
 
 def _not_negative(name: str, number: float) -> float:
