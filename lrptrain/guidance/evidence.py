@@ -30,7 +30,7 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     Returns:
         `[batch, height, width]` for images (of the first region where there are several;
             boxes are drawn, masks of another size resized),
-        `[batch, tokens]` for texts, with padding ignored.
+        `[batch, tokens]` for texts, with padding and special tokens ignored, unless they are marked as evidence.
 
     Raises:
         ValueError: If there is none for this kind of input, or one of a wrong shape or with other values.
@@ -61,8 +61,9 @@ def _rationale(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch tokens"]:
         )
     split_values(rationale, "rationale")
     rationale = _wide(rationale)
-    padding = batch.get("attention_mask")
-    return rationale if padding is None else rationale.masked_fill(padding == 0, IGNORED)
+    # Attention maps have nearly all of their mass on special tokens, of which nobody means to say that they are no
+    # evidence: a loss on it would teach nothing of the words.
+    return rationale.masked_fill(~content_tokens(batch) & (rationale != 1), IGNORED)
 
 
 def everything(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:

@@ -44,13 +44,16 @@ def test_boxes():
     assert (found[1] == IGNORED).all()
 
 
-def test_rationales_without_the_padding():
-    rationale = torch.tensor([[1, 0, 0], [255, 1, 1]])
-    assert torch.equal(evidence({"input_ids": IDS, "rationale": rationale}), rationale)
-    padding = torch.tensor([[1, 1, 0], [1, 1, 1]])
-    found = evidence({"input_ids": IDS, "rationale": rationale, "attention_mask": padding})
-    assert found.tolist() == [[1, 0, 255], [255, 1, 1]]
-    assert rationale[0, 2] == 0
+def test_rationales_without_padding_and_special_tokens_unless_they_are_marked():
+    """`[CLS] good film [SEP] [PAD]`; a loss on attention would else be about [CLS] alone."""
+    ids = torch.ones(3, 5, dtype=torch.long)
+    rationale = torch.tensor([[0, 1, 0, 0, 0], [1, 0, 1, 0, 1], [255, 255, 255, 255, 255]])
+    padding = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1]])
+    before = rationale.clone()
+    found = evidence({"input_ids": ids, "rationale": rationale, "attention_mask": padding})
+    assert found.tolist() == [[255, 1, 0, 255, 255], [1, 0, 1, 0, 1], [255] * 5]
+    assert torch.equal(rationale, before)
+    assert evidence({"input_ids": ids, "rationale": rationale})[0].tolist() == [255, 1, 0, 0, 255]
 
 
 @pytest.mark.parametrize(
