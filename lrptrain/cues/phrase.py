@@ -63,7 +63,7 @@ def occurrences(words: Sequence[TextWord], phrases: Sequence[Words]) -> list[Spa
 def propose_phrases(
     batch: Batch, answers: Int[np.ndarray, " batch"], language: Language, role: Role, where: TextPart, count: int
 ) -> Iterator[tuple[float, Phrase]]:
-    """Yield the phrases whose being there goes furthest with an answer, and several of them together.
+    """Yield the phrases whose being there goes furthest with an answer, the first of each answer together, and all.
 
     Args:
         batch: The texts.
@@ -91,15 +91,14 @@ def propose_phrases(
     present = np.zeros((len(keys), len(texts)), bool)
     for number, key in enumerate(keys):
         present[number, list(holders[key])] = True
-    ranked: list[tuple[float, Words]] = []
-    for answer in np.unique(answers):
-        ranked += _for_answer(keys, present, answers == answer)
-    ranked.sort(key=lambda each: -each[0])
+    by_answer = [_for_answer(keys, present, answers == answer) for answer in np.unique(answers)]
+    ranked = sorted((each for found in by_answer for each in found), key=lambda each: -each[0])
     for score, key in ranked[:count]:
         yield score, Phrase(_named([spelt[key]]), role, language, where, (key,))
+    # Where every text has one of two words, neither decides alone; of names, or units, each is in few texts.
+    first_ones = sorted({found[0][1] for found in by_answer if found})  # the same ones of either half are one cue
     together = list(dict.fromkeys(key for _, key in ranked))
-    for several in dict.fromkeys((tuple(together[:count]), tuple(together))):
-        # Of names, or units, each is in few texts; and where every text has one of two words, neither decides alone.
+    for several in [tuple(first_ones), *([tuple(together)] if len(together) > len(first_ones) else [])]:
         if len(several) > 1:
             yield 0.0, Phrase(_named([spelt[each] for each in several]), role, language, where, several)
 

@@ -60,7 +60,9 @@ def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
     # Two marks may have one name: each is said once, by the gravest verdict.
     told = {each.cue.name for each in judged if each.verdict == "relies"}
     for verdict, words in (("not sure", "Not sure whether it relies on"), ("does not rely", ALONE)):
-        names = [*dict.fromkeys(each.cue.name for each in judged if each.verdict == verdict)]
+        # Lists of words are no things that a person knows; their words are said one by one.
+        single = (each for each in judged if each.verdict == verdict and not each.cue.is_several)
+        names = [*dict.fromkeys(each.cue.name for each in single)]
         names = [name for name in names if name not in told]
         told |= {*names}
         if names:

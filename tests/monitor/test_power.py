@@ -7,10 +7,12 @@ import pytest
 
 from lrptrain.batch import Sample
 from lrptrain.cues.measure import Effect
+from lrptrain.cues.phrase import Phrase
 from lrptrain.cues.places import places
 from lrptrain.cues.search import Judged
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.power import lines_of, shown_by
+from tests.plain_texts import bert
 
 BORDER, TOP, *_ = places("open")
 
@@ -61,3 +63,11 @@ def test_of_two_cues_of_one_name_the_gravest_is_said():
     assert lines_of([judged(BORDER, "relies"), judged(other, "not sure")], []) == []
     both = lines_of([judged(BORDER, "does not rely"), judged(other, "not sure")], [])
     assert both == ["Not sure whether it relies on: the border."]
+
+
+def test_lists_of_words_are_not_said_beside_their_words():
+    language = bert().language
+    one, several = (Phrase(f"the words {n}", "open", language, phrases=(((1,),), ((2,),))[:n]) for n in (1, 2))
+    assert lines_of([judged(one, "not sure"), judged(several, "not sure")], []) == [
+        "Not sure whether it relies on: the words 1."
+    ]
