@@ -83,10 +83,14 @@ class Place(Cue):
 
 
 def places(role: Role, where: Where = "image") -> list[Place]:
-    """Return the border of images, their edges, and their middle."""
+    """Return the border of images and their edges; of what lies outside of the evidence also the middle.
+
+    In most images the thing itself lies in the middle: that a model reads it says nothing, and hides what does.
+    """
     inner: Box = (BORDER, BORDER, 1 - BORDER, 1 - BORDER)
     edges = [Place(f"the {side} edge", role, box, None, where) for side, box in _EDGES.items()]
-    return [Place("the border", role, WHOLE, inner, where), *edges, Place("the middle", role, _MIDDLE, None, where)]
+    middle = [Place("the middle", role, _MIDDLE, None, where)] if where == "outside" else []
+    return [Place("the border", role, WHOLE, inner, where), *edges, *middle]
 
 
 def _inside(box: Box, size: tuple[int, int]) -> Bool[Tensor, "height width"]:
