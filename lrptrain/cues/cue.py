@@ -39,6 +39,11 @@ class Cue(ABC):
         """Whether it is a list of things, and no one thing that a person knows."""
         return False
 
+    @property
+    def is_rest(self) -> bool:
+        """Whether it is all of a text, or all that is no evidence: it explains nothing of what is found in it."""
+        return False
+
     @abstractmethod
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """Return samples that each take the cue from their donor; all else stays.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from lrptrain.cues.association import association
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
+from lrptrain.cues.places import place_of
 
 POINTS = 5
 """A picture is compared at so many points a side, without its corners, in which a round dot has none."""
@@ -143,7 +144,8 @@ def propose_marks(
         # Another view of what was chosen: the same images show it.
         if all((present & other).sum() < 0.5 * (present | other).sum() for other in chosen):
             chosen.append(present)
-            yield score, mark
+            place = place_of(mark.locate(batch))
+            yield score, replace(mark, name=f"{mark.name}, at {place}") if place else mark
 
 
 def _recurring(

@@ -25,6 +25,11 @@ class OneOfPair(Rewriting):
     kind: ClassVar[str] = "one_of_pair"
     number: int = 0
 
+    @property
+    def is_rest(self) -> bool:
+        """See `Cue`."""
+        return True
+
     def rewritten(self, own: Sequence[Part], theirs: Sequence[Part]) -> dict[int, list[Token]]:
         """See `Rewriting`."""
         if not are_pairs(own, theirs):

@@ -125,7 +125,8 @@ def _named(phrases: Sequence[str]) -> str:
     quoted = []
     for text in phrases[:MOST_NAMED]:
         words = text.split()
-        quoted.append(f"'{text}'" if len(words) <= 8 else f"'{' '.join(words[:4])} ... {' '.join(words[-3:])}'")
+        short = text if len(words) <= 8 else f"{' '.join(words[:4])} ... {' '.join(words[-3:])}"
+        quoted.append(f'"{short}"' if "'" in short else f"'{short}'")
     more = f" and {len(phrases) - MOST_NAMED} more" if len(phrases) > MOST_NAMED else ""
     if len(phrases) > 1:
         return f"the words {', '.join(quoted)}{more}"

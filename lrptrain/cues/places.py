@@ -18,6 +18,8 @@ EDGE = 0.25
 """An edge is so wide, in shares of a side, and the middle is what no edge covers."""
 BORDER = 0.125
 """The border is half as wide all around: so it, too, is less than half of an image, and to name it says something."""
+MOST = 0.5
+"""What lies in a place by more than half lies there: no edge is more than a quarter of an image."""
 _NEAR, _FAR = EDGE, 1 - EDGE
 _MIDDLE: Box = (_NEAR, _NEAR, _FAR, _FAR)
 _EDGES: dict[str, Box] = {
@@ -91,6 +93,17 @@ def places(role: Role, where: Where = "image") -> list[Place]:
     edges = [Place(f"the {side} edge", role, box, None, where) for side, box in _EDGES.items()]
     middle = [Place("the middle", role, _MIDDLE, None, where)] if where == "outside" else []
     return [Place("the border", role, WHOLE, inner, where), *edges, *middle]
+
+
+def place_of(located: Bool[Tensor, "batch height width"]) -> str:
+    """Return the smallest edge, or part of one, that holds most of some pixels; "" if none does."""
+    size = (located.shape[1], located.shape[2])
+    edges = [each for each in places("open") if each.hole is None]
+    parts = [each for edge in edges for each in edge.children() if isinstance(each, Place)]
+    for place in (*parts, *edges):
+        if (located & _inside(place.box, size).to(located.device)).sum() > MOST * located.sum():
+            return place.name
+    return ""
 
 
 def _inside(box: Box, size: tuple[int, int]) -> Bool[Tensor, "height width"]:

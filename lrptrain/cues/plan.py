@@ -73,7 +73,8 @@ def of_images(
     named = tuple(Node(Region(name, "fault", i), marked) for i, name in enumerate(regions) if i)
     return [
         Node(Surroundings(), marked, (*named, *marks("outside", marked)), FAULTS_WEIGH),
-        *(Node(look.of("image", "open"), everyone, (Node(look.of("evidence", "open"), marked),)) for look in LOOKS),
+        *(Node(look.of("image", "open"), everyone) for look in LOOKS),
+        *(Node(look.of("evidence", "open"), marked) for look in LOOKS),
         framing,
         Node(Placement.of("location"), marked),
         Node(Placement.of("size"), marked),

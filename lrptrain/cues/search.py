@@ -148,6 +148,7 @@ class Search:
         if not judged.effect.samples and len(node.rows) >= FEWEST_SAMPLES and judged.cue.role != "fault":
             return None
         relies = judged.verdict == "relies"
+        before = len(self._judged)
         children: list[Judged | None] = []
         if relies:
             nodes = node.divided()
@@ -157,8 +158,24 @@ class Search:
         says = not node.is_whole and (judged.share is None or judged.share > MOST)
         if relies and says and not carried:
             judged = self._completed(judged)
+            if judged.named and judged.cue.is_rest:
+                self._name_strongest(self._judged[before:], judged)
+        if node.is_whole and not any(each.named for each in self._judged[before:]):
+            self._judged[before:] = [self._as_open(each, judged) for each in self._judged[before:]]
         self._judged.append(judged)
         return judged
+
+    def _name_strongest(self, parts: Sequence[Judged], whole: Judged) -> None:
+        """Name also the strongest part of all that is no evidence: a person can picture it, though it is not most."""
+        relied = [each for each in parts if each.verdict == "relies" and each.within == whole.cue.name]
+        if relied:
+            strongest = max(relied, key=lambda each: each.share or 0)
+            self._judged[self._judged.index(strongest)] = self._completed(strongest)
+
+    def _as_open(self, part: Judged, whole: Judged) -> Judged:
+        """Return what is too little of all of an input to be called a fault, and too much to be hidden, as open."""
+        is_hidden = part.cue.role == "fault" and part.verdict == "relies" and part.within == whole.cue.name
+        return self._completed(replace(part, cue=part.cue.declared("open"))) if is_hidden else part
 
     def _as_declared(self, cue: Cue) -> Cue:
         return next((each for each in self._declared if cue.declared(each.role) == each), cue)
@@ -181,8 +198,9 @@ class Search:
                 verdict = "relies"
                 break
             # Ending early for want of an effect makes none.
-            if effect_of(values, self._level / 2).high < self._least:
-                verdict = "does not rely"
+            plain = effect_of(values, self._level / 2)
+            if plain.high < self._least:
+                effect, verdict = plain, "does not rely"
                 break
         if verdict != "relies" and len(classes) > 2:
             alone = self._of_one_answer(values, classes, share / len(classes))
@@ -265,6 +283,8 @@ class Search:
             # Where it is the same in both donors, the smaller one does nothing.
             more = other.values[shared] - np.nan_to_num(one.values[shared])
             does_more = effect_of(more, self._level / 2).low > self._least
+            if does_more and other.cue.is_rest:
+                continue
             if one.is_fault == other.is_fault:
                 lost = inner if does_more else outer
             elif other.is_fault:
@@ -278,7 +298,8 @@ class Search:
     def _explain(self) -> None:
         """Leave out named cues of which smaller ones carry most: the colours of an image whose corner tells by them.
 
-        The larger one is exchanged, and the smaller one put back. Of two of the same extent it is either.
+        The larger one is exchanged, and the smaller one put back. Of two of the same extent it is either. A texture
+        that lies all over an image is not that of its border: less than half is left of what would be if it did.
         """
         for first, second in combinations(self._strongest(), 2):
             extents = [self._extent(self._judged[each].cue) for each in (first, second)]
@@ -287,7 +308,8 @@ class Search:
                 one, other = self._judged[lost], self._judged[kept]
                 # A fault is never left out for what nobody has spoken of.
                 may_go = one.named and other.named and (other.is_fault or not one.is_fault)
-                if may_go and self._left(one, other) <= 1 - MOST:
+                spared = self._beside(one.cue, other.cue) if may_go else 0.0
+                if spared and self._left(one, other) <= (1 - MOST) * spared:
                     self._judged[lost] = replace(one, named=False)
 
     def _left(self, judged: Judged, other: Judged) -> float:
@@ -301,6 +323,14 @@ class Search:
             return 1.0
         whole = float(np.nansum(judged.values[rows]))
         return float(np.nansum(values)) / whole if whole > 0 else 1.0
+
+    def _beside(self, cue: Cue, other: Cue) -> float:
+        """Return which share of a cue's places another one leaves to it; 0 if that one explains nothing."""
+        around, within = self._located(cue), self._located(other)
+        if within is None or other.is_rest:
+            return 0.0 if other.is_rest else 1.0
+        around = np.ones_like(within) if around is None or len(around) != len(within) else around
+        return 1 - float((within & around).sum() / max(around.sum(), 1))
 
     def _strongest(self) -> list[int]:
         named = [i for i, each in enumerate(self._judged) if each.named]

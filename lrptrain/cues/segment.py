@@ -64,6 +64,11 @@ class AllWords(Spans):
 
     kind: ClassVar[str] = "words"
 
+    @property
+    def is_rest(self) -> bool:
+        """See `Cue`."""
+        return True
+
     def spans(self, words: Sequence[TextWord]) -> list[Span]:
         """See `Spans`."""
         return [word.span for word in words]

@@ -28,6 +28,11 @@ class Surroundings(Cue):
     role: Role = "fault"
     where: ClassVar[Where] = "outside"
 
+    @property
+    def is_rest(self) -> bool:
+        """See `Cue`."""
+        return True
+
     def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
         """Return the pixels outside the evidence."""
         return pixels_of("outside", batch)

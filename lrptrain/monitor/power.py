@@ -60,8 +60,13 @@ def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
     # Two marks may have one name: each is said once, by the gravest verdict.
     told = {each.cue.name for each in judged if each.verdict == "relies"}
     for verdict, words in (("not sure", "Not sure whether it relies on"), ("does not rely", ALONE)):
-        # Lists of words are no things that a person knows; their words are said one by one.
-        single = (each for each in judged if each.verdict == verdict and not each.cue.is_several)
+        # Lists of words are no things that a person knows: their words are said one by one. Of a whole that is relied
+        # on it is no doubt that a part of it may not be.
+        single = (
+            each
+            for each in judged
+            if each.verdict == verdict and not each.cue.is_several and not (verdict == "not sure" and each.within)
+        )
         names = [*dict.fromkeys(each.cue.name for each in single)]
         names = [name for name in names if name not in told]
         told |= {*names}

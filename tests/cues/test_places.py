@@ -6,7 +6,7 @@ import torch
 from lrptrain.cues.another_input import AnotherInput
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.placement import Placement
-from lrptrain.cues.places import WHOLE, Place, places
+from lrptrain.cues.places import WHOLE, Place, place_of, places
 from lrptrain.cues.surroundings import Surroundings
 
 SIZE = 16
@@ -32,9 +32,11 @@ def by_name(where="image"):
 
 
 def test_border_edges_and_middle_are_where_people_say():
-    own = batch(mask=torch.full((SIZE, SIZE), 0))
-    own["mask"][:, 0, 0] = 1  # evidence that is no part of the middle
-    located = {name: place.locate(own)[0] for name, place in by_name("outside").items()}
+    located = {name: place.locate(batch())[0] for name, place in by_name().items()}
+    assert "the middle" not in located, "the thing itself lies there"
+    own = batch(mask=torch.zeros(SIZE, SIZE, dtype=torch.uint8))
+    own["mask"][:, 0, 0] = 1
+    located["the middle"] = by_name("outside")["the middle"].locate(own)[0]
     assert located["the border"].sum() == SIZE**2 - (SIZE - 4) ** 2
     assert not located["the border"][2:-2, 2:-2].any()
     assert located["the middle"][4:12, 4:12].all()
@@ -149,3 +151,21 @@ def test_a_cue_is_plain_data():
     place = places("open")[0]
     assert place.to_dict()["box"] == WHOLE
     assert len({*places("open"), *places("open")}) == 5, "equal cues are one"
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "name"),
+    [
+        (slice(13, 16), slice(0, 3), "the bottom left corner"),
+        (slice(6, 10), slice(12, 16), "the middle of the right edge"),
+        (slice(0, 16), slice(12, 16), "the right edge"),
+        (slice(0, 16), slice(0, 16), ""),
+        (slice(6, 10), slice(6, 10), ""),
+    ],
+)
+def test_where_most_of_some_pixels_lie(rows, columns, name):
+    located = torch.zeros(2, SIZE, SIZE, dtype=torch.bool)
+    located[:, rows, columns] = True
+    assert place_of(located) == name
+    located[:, 8, 8] = True  # a little elsewhere
+    assert place_of(located) == name
