@@ -191,3 +191,7 @@ def test_a_phrase_is_plain_data():
         "phrases": (((4,),),),
     }
     assert cue == Phrase("the word 'a'", "open", roberta().language, phrases=cue.phrases)
+
+
+def test_a_phrase_with_a_quote_is_readable():
+    assert proposed(*planted("'"))[0].name == 'the word "\'"'

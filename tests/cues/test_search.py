@@ -273,6 +273,58 @@ def test_what_a_smaller_cue_explains_is_not_named():
     assert run(weights, fault, column)["look"].named, "a fault is never left out for another"
 
 
+def test_what_lies_all_over_is_not_that_of_a_place_that_is_most_of_it():
+    """Four of six columns do two thirds of what all do, which is no more than their share of the places."""
+    look, place = Node(Everywhere("look", tuple(range(6))), EVERYONE), Node(Columns("place", (0, 1, 2, 3)), EVERYONE)
+    found = run([3.0] * 6, look, place)
+    assert {name for name, each in found.items() if each.named} == {"look", "place"}
+    found = run([3.0, 3.0, 3.0, 3.0, 0.0, 0.0], look, place)
+    assert [name for name, each in found.items() if each.named] == ["place"]
+
+
+@dataclass(frozen=True)
+class Rest(Columns):
+    """All that is no evidence."""
+
+    @property
+    def is_rest(self):
+        return True
+
+
+def rest(*parts):
+    return Node(Rest("rest", (0, 1, 2, 3), "fault", parts), EVERYONE)
+
+
+def test_the_rest_explains_nothing_and_its_strongest_part_is_named_beside_it():
+    look = Node(Everywhere("look", (0, 1, 2)), EVERYONE)
+    found = run([3.0, 3.0, 3.0, 0, 0, 0], rest(), look)
+    assert {name for name, each in found.items() if each.named} == {"rest", "look"}
+    parts = [Columns(f"column {i}", (i,), "fault") for i in range(4)]
+    found = run([2.6, 2.4, 2.2, 0.0, 0.0, 0.0], rest(*parts))
+    assert found["column 0"].share < 0.5
+    assert {name for name, each in found.items() if each.named} == {"rest", "column 0"}
+    found = run([4.0, 0.0, 0.0, 0.0, 0.0, 0.0], rest(*parts))
+    assert {name for name, each in found.items() if each.named} == {"column 0"}
+
+
+def test_what_is_too_little_of_all_to_be_a_fault_is_said_as_open():
+    whole = Node(tree(), EVERYONE, (rest(),), is_whole=True)
+    found = run([3.0, 3.0, 0.0, 0.0, 4.0, 4.0], replace(whole, cue=Columns("all", tuple(range(6)))))
+    assert found["rest"].share < 0.5
+    assert (found["rest"].named, found["rest"].cue.role, found["rest"].is_fault) == (True, "open", False)
+    found = run([3.0, 3.0, 0.0, 0.0, 1.0, 1.0], replace(whole, cue=Columns("all", tuple(range(6)))))
+    assert (found["rest"].named, found["rest"].cue.role, found["rest"].is_fault) == (True, "fault", True)
+    found = run([1e-3] * 4 + [3.0, 3.0], replace(whole, cue=Columns("all", tuple(range(6)))))
+    assert not found["rest"].named
+
+
+def test_the_interval_of_what_does_not_rely_lies_below_the_least_effect():
+    found = run([4.0, 0.05, 0.0, 0.0, 0.0, 0.0], *(Node(Columns(f"{i}", (i,)), EVERYONE) for i in range(6)))
+    quiet = [each for each in found.values() if each.verdict == "does not rely"]
+    assert len(quiet) > 3
+    assert all(each.effect.high < 0.05 for each in quiet)
+
+
 def test_what_cannot_be_exchanged_is_told_and_the_others_go_on():
     @dataclass(frozen=True)
     class Broken(Columns):
