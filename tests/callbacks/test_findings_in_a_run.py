@@ -119,6 +119,8 @@ def test_what_is_named_is_shown(corner):
         assert changed[120:, 120:].mean() > 0.5
         changed[120:, 120:] = False
         assert not changed.any()
+    own, unlike, like = (int(part[120:, 120:].mean((0, 1)).argmax()) for part in parts)
+    assert own == like != unlike, "each under its own caption"
     assert proof.png == (watching.folder / proof.path).read_bytes()
     stored = read_events(watching.folder)[-1]["findings"]
     assert proof.path in {fact["proof"]["path"] for fact in stored if fact["proof"]}

@@ -231,6 +231,20 @@ def test_what_cannot_be_exchanged_place_by_place_is_said():
     assert "Not tested: an input that is neither an image nor a text" in str(report)
 
 
+def test_a_model_that_is_sure_of_nothing_is_seen_to_rely_on_what_it_reads(reads_the_corner):
+    class Doubtful(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = reads_the_corner
+
+        def forward(self, image):
+            return 0.02 * self.net(image)
+
+    report = lrptrain.inspect(Doubtful().eval(), batches(images("corner")))
+    assert report.faults[0].cue.name == "the top left corner"
+    assert report.faults[0].interval[0] > 0.5
+
+
 class OneLogit(nn.Module):
     """Whether the bright corner is red, as a logit, or as a number of one's own scale."""
 

@@ -1,8 +1,12 @@
 """A cue without another one."""
 
+from dataclasses import replace
+
 import torch
+from plain_texts import bert
 
 from lrptrain.cues.apart import Apart
+from lrptrain.cues.family import Family
 from lrptrain.cues.places import Place
 from lrptrain.cues.texts import as_wide_as
 
@@ -16,6 +20,15 @@ def test_what_is_put_back_is_as_it_was():
     assert apart.exchange(OWN, THEIRS)["image"][0, 0].tolist() == [[0, 0, 1, 1], [0, 0, 1, 1], [0] * 4, [0] * 4]
     assert (apart.name, apart.role) == ("the top without the left", "open")
     assert torch.equal(Apart.of(TOP, TOP).exchange(OWN, THEIRS)["image"], OWN["image"])
+
+
+def test_of_texts_that_become_longer_something_is_put_back_too():
+    writer = bert()
+    writer.language = replace(writer.language, form=replace(writer.language.form, most=20))
+    batch = writer.batch("a b c d !", "1 2 3 4 e")
+    numbers, marks = (Family.of(name, "open", writer.language) for name in ("numbers", "punctuation"))
+    changed = Apart.of(numbers, marks).exchange(batch, {name: rows.flip(0) for name, rows in batch.items()})
+    assert writer.read(changed) == ["[CLS] 1 2 3 4 a b c d ! [SEP]", "[CLS] e [SEP]"]
 
 
 def test_texts_are_padded_to_those_that_have_become_longer():

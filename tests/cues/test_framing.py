@@ -77,14 +77,50 @@ def test_an_image_takes_its_donors_scale_and_rotation(size, zoom, degrees):
     assert off[1] < 0.7 * off[0]
 
 
-def test_an_image_that_is_magnified_and_turned_back_is_what_it_was():
-    size = (48, 48)
+@pytest.mark.parametrize("size", SIZES)
+def test_an_image_that_is_magnified_and_turned_back_is_what_it_was(size):
     wide = streets(size=size)
     own, donors = seen(wide, size), seen(wide, size, 1.2, 20)
     changed = exchanged(own, donors)
-    middle = (..., slice(16, 32), slice(16, 32))
+    middle = (..., *(slice(side // 2 - 8, side // 2 + 8) for side in size))
     off = [(each[middle] - donors[middle]).square().mean() for each in (own, changed)]
     assert off[1] < 0.35 * off[0]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_it_is_turned_around_its_middle_and_not_sheared(size):
+    own, donors = (seen(streets(size=size, seed=seed), size) for seed in (0, 1))
+    ours, others, changed = frame(own), frame(donors), exchanged(own, donors)
+    middle = (..., *(slice(side // 2 - 8, side // 2 + 8) for side in size))
+    for row in range(len(own)):
+        turn = math.remainder(float(others.angle[row] - ours.angle[row]), math.pi / 2)
+        wanted = seen(own[[row]], size, float((others.size - ours.size)[row].exp()), math.degrees(turn))
+        torch.testing.assert_close(changed[[row]][middle], wanted[middle], rtol=0, atol=1e-5)
+
+
+def test_corners_which_a_turned_image_has_not_do_not_count():
+    own = seen(streets(), (48, 48))
+    down, across = torch.meshgrid(*[torch.arange(48) - 23.5] * 2, indexing="ij")
+    before, after = frame(own), frame(torch.where(torch.hypot(down, across) > 30, 5.0, own))
+    torch.testing.assert_close(after.angle, before.angle, rtol=0, atol=1e-3)
+    torch.testing.assert_close(after.size, before.size, rtol=0, atol=1e-3)
+
+
+def test_noise_makes_things_hardly_smaller():
+    own = seen(streets(size=(96, 96)), (96, 96))
+    noise = 0.1 * torch.randn(own.shape, generator=torch.Generator().manual_seed(0), dtype=own.dtype)
+    smaller = (frame(own).size - frame(own + noise).size).mean()
+    assert 0 < smaller < 0.1
+
+
+def test_an_image_is_turned_the_shorter_way():
+    """Edges at a right angle to each other lie along the same two directions."""
+    size = (48, 48)
+    wide = streets(size=size)
+    changed = exchanged(seen(wide, size, degrees=-30), seen(wide, size, degrees=30))
+    middle = (..., slice(16, 32), slice(16, 32))
+    near, far = ((changed - seen(wide, size, degrees=degrees))[middle].square().mean() for degrees in (-60, 30))
+    assert near < 0.5 * far
 
 
 def test_its_own_framing_changes_nothing():

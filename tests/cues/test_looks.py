@@ -92,6 +92,66 @@ def test_a_wave_gives_its_length_and_direction_not_its_place():
     assert peak[:, 6:12].max() == peak.max(), "and the donor's is there"
 
 
+def test_noise_that_takes_the_texture_of_a_wave_has_about_its_length_and_direction():
+    """A band is an eighth of the square root of all frequencies, and a direction a quarter of a half turn."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(1, 1, 64, 64, generator=generator, dtype=torch.float64)
+    wave = torch.sin(2 * torch.pi * 13 / 64 * torch.arange(64, dtype=torch.float64))
+    changed = transplanted(Spectrum, noise, wave.expand(1, 1, 64, -1) + 1e-6 * noise)
+    power = torch.fft.fft2(changed).abs().square()[0, 0]
+    rows, columns = torch.meshgrid(*[torch.fft.fftfreq(64, dtype=torch.float64)] * 2, indexing="ij")
+    frequency, turned = torch.hypot(rows, columns), torch.atan2(rows.abs(), columns.abs()).rad2deg()
+
+    def share(inside):
+        return float(power[inside].sum() / power.sum())
+
+    assert share((frequency > 0.175) & (frequency < 0.28)) > 0.9
+    assert share((frequency > 0.175) & (frequency < 0.225)) < 0.7, "finer, it would be the donor's own wave"
+    assert share(turned < 23) > 0.9
+    assert share(turned < 11) < 0.75
+
+
+def test_the_texture_of_a_larger_part_is_no_stronger():
+    noise = torch.randn(2, 1, 32, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    masks = torch.zeros(2, 32, 32, dtype=torch.uint8)
+    masks[0, 4:14, 4:14], masks[1, 2:30, 2:30] = 1, 1
+    own, donor = ({"image": noise[i : i + 1], "mask": masks[i : i + 1]} for i in (0, 1))
+    changed = Spectrum.of("evidence", "open").exchange(own, donor)["image"][0, 0, 4:14, 4:14]
+    assert 0.7 < changed.std() / noise[1].std() < 1.3
+
+
+@pytest.mark.parametrize(("length", "least", "most"), [(32, 0.5, 1), (12, 0, 0.2)])
+def test_a_wave_as_long_as_an_image_is_light_and_a_shorter_one_is_not(length, least, most):
+    across = torch.arange(32, dtype=torch.float64)
+    wave = torch.sin(2 * torch.pi * across / length).expand(1, 3, 32, -1)
+    changed = transplanted(Light, torch.zeros_like(wave), wave)[..., 4:-4]
+    assert least < (changed * wave[..., 4:-4]).sum() / wave[..., 4:-4].square().sum() < most
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_only_of_a_part_people_have_to_say_where_it_is(look):
+    parts = [look.of(where, "open") for where in ("image", "outside", "evidence")]
+    assert [part.needs_annotation for part in parts] == [False, True, True]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_what_lies_beside_a_part_has_no_say_in_its_look(look):
+    inside = masks() == 1
+    own, donors = images(0), images(1)
+    others = [torch.where(inside[:, None], each, 5 + images(2)) for each in (own, donors)]
+    changed, again = (transplanted(look, one, other, inside, inside) for one, other in ((own, donors), others))
+    part = inside[:, None].expand_as(own)
+    torch.testing.assert_close(again[part], changed[part])
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_donor_without_the_part_gives_nothing(look):
+    own, donors = {"image": images(0), "mask": masks()}, {"image": images(1), "mask": masks()}
+    donors["mask"][1] = 0
+    changed = look.of("evidence", "open").exchange(own, donors)["image"]
+    assert [torch.equal(*pair) for pair in zip(changed, own["image"], strict=True)] == [False, True, False, False]
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_low_frequencies_of_the_luminance_become_those_of_the_donor(size):
     own, donors = images(0, size), images(1, size)

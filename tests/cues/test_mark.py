@@ -40,7 +40,7 @@ def test_it_is_proposed_and_located_in_images_that_nobody_has_seen():
     inside = mark.locate({"image": images})
     assert inside[answers == 0].sum() == 0
     assert all(
-        inside[row, top : top + 4, left : left + 4].any() for row, (top, left) in enumerate(places) if answers[row]
+        inside[row, top : top + 4, left : left + 4].all() for row, (top, left) in enumerate(places) if answers[row]
     )
     assert inside[answers == 1].flatten(1).sum(1).max() <= (mark.side + 2 * (mark.side // 2)) ** 2
 
@@ -57,6 +57,50 @@ def test_a_sample_loses_its_own_and_is_given_the_donors():
     both = mark.exchange({"image": own}, {"image": images[answers == 1][1:2]})["image"]
     assert torch.equal(mark.locate({"image": both}), mark.locate({"image": images[answers == 1][1:2]}))
     assert torch.equal(mark.exchange({"image": own}, {"image": own})["image"], own)
+
+
+def test_it_is_found_through_noise_that_nobody_sees_and_not_in_another_picture():
+    mark = found()[0]
+    images, answers, *_ = planted(seed=1)
+    noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
+    shown = [
+        mark.locate({"image": (images + level * noise)[answers == 1]}).flatten(1).any(1).float().mean()
+        for level in (0.1, 0.6)
+    ]
+    assert shown == [1, 0]
+
+
+def test_it_may_be_as_large_as_half_a_patch():
+    images, answers, maps, _ = planted()
+    coarse = torch.nn.functional.max_pool2d(maps.view(-1, 1, 8, 8), 2).flatten(1)
+    (mark,) = (mark for _, mark in propose_marks({"image": images}, coarse, (4, 4), answers, "image", 4))
+    assert mark.side == 4
+    assert mark.locate({"image": images}).flatten(1).any(1).tolist() == (answers == 1).tolist()
+
+
+def test_what_few_images_show_is_no_mark_of_theirs():
+    images, answers, maps, _ = planted()
+    answers = np.where(np.arange(40) < 4, answers, 0)
+    images, maps = images[:4], maps[:4]
+    many = [*images, *torch.randn(36, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0))]
+    relevance = torch.cat([maps, torch.rand(36, 64, generator=torch.Generator().manual_seed(1))])
+    assert not list(propose_marks({"image": torch.stack(many)}, relevance, GRID, answers, "image", 4))
+
+
+def test_of_several_views_of_a_mark_the_first_is_proposed_and_no_more_than_asked_for():
+    """Two crosses of different colours: each is one mark, however many of its parts and sides recur."""
+    assert len(found()) == 1
+    images, answers, maps, _ = planted(share=0.6)
+    other, _, more, places = planted(seed=1)
+    for row, (top, left) in enumerate(places):
+        if answers[row]:
+            other[row, :, top : top + 4, left : left + 4] = cross().flip(0)
+    batch = {"image": torch.cat([images, other])}
+    relevance, both = torch.cat([maps, more]), np.concatenate([answers, 2 * answers])
+    for count in (1, 2, 3):
+        marks = list(propose_marks(batch, relevance, GRID, both, "image", count))
+        assert len(marks) == min(count, 2)
+        assert [round(score) for score, _ in marks] == [9, 7][:count]
 
 
 def test_noise_holds_no_picture_twice():
@@ -79,6 +123,12 @@ def test_as_a_fault_it_lies_outside_of_the_evidence():
     assert not (marks[0].locate(batch) & (mask == 1)).any()
     changed = marks[0].exchange(batch, {"image": images.roll(1, 0), "mask": mask})["image"]
     assert torch.equal(changed[:, :, :16], images[:, :, :16])
+    own, donor = ({"image": torch.zeros(1, 3, SIZE, SIZE), "mask": mask[i : i + 1].clone()} for i in (0, 1))
+    own["image"][0, :, 20:24, 8:12] = cross()
+    donor["image"][:, :, 16:] = 50.0
+    donor["mask"][:] = donor["mask"].flip(1)
+    assert marks[0].locate(own).any()
+    assert marks[0].exchange(own, donor)["image"].max() < 50, "a donor gives none of its evidence"
     on_it = found("evidence", mask)
     assert on_it
     assert all(mark.role == "open" for mark in on_it)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lrptrain.batch import Sample
-from lrptrain.cues.measure import FEWEST_SAMPLES, Measure, donors_for, effect_of
+from lrptrain.cues.measure import FEWEST_SAMPLES, Measure, MeasureError, donors_for, effect_of
 from lrptrain.cues.places import places
 
 
@@ -85,10 +85,44 @@ def test_what_it_does_not_read_has_no_effect_and_what_is_alike_none_to_measure()
     assert same.passes == 0
 
 
+def test_what_differs_in_one_of_several_inputs_differs():
+    alone, images, answers = measured()
+    everyone = np.arange(30)
+    samples = [Sample(i, -1, {"image": image, "argument:age": torch.ones(1)}) for i, image in enumerate(images)]
+    measure = Measure(samples, answers, lambda batch: corner_reader(batch["image"]))
+    values = measure.effects(corner(), everyone, everyone)
+    np.testing.assert_allclose(values, alone.effects(corner(), everyone, everyone), atol=1e-6)
+
+
+def test_every_process_measures_its_own_samples_and_has_the_effects_of_all():
+    whole, _, answers = measured()
+    everyone = np.arange(30)
+    values = whole.effects(corner(), everyone, everyone)
+    other = (everyone[1::2], values[1::2], "")
+
+    def process(*others):
+        return Measure(
+            whole.samples,
+            answers,
+            lambda batch: corner_reader(batch["image"]),
+            mine=everyone[::2],
+            gather=lambda own: [own, *others],
+        )
+
+    one = process(other)
+    np.testing.assert_allclose(one.effects(corner(), everyone, everyone), values, atol=1e-6)
+    assert one.passes == 30
+    with pytest.raises(MeasureError, match="no memory"):
+        process((everyone[1::2], np.empty(0), "RuntimeError: no memory")).effects(corner(), everyone, everyone)
+
+
 def test_without_a_donor_there_is_no_effect():
     measure, _, answers = measured()
     rows = np.flatnonzero(answers == 1)
     assert np.isnan(measure.effects(corner(), rows, rows)).all()
+    one_of_its_answer = np.sort([*np.flatnonzero(answers == 0), rows[0]])
+    values = measure.effects(corner(), one_of_its_answer, one_of_its_answer)
+    assert np.isnan(values).tolist() == (one_of_its_answer == rows[0]).tolist()
 
 
 def test_an_example_is_the_sample_and_both_exchanges():

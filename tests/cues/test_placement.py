@@ -46,6 +46,7 @@ def test_an_object_moves_to_the_middle_of_the_donors_within_the_image(thing, don
         (Box(5, 6, 17, 14), Box(0, 0, 6, 4), Box(8, 8, 14, 12)),
         (Box(0, 0, 6, 4), Box(8, 4, 20, 12), Box(0, 0, 12, 8)),  # it stays within the image
         (Box(8, 8, 14, 12), Box(0, 0, 24, 32), Box(0, 2, 24, 18)),  # no higher than the image
+        (Box(8, 8, 16, 12), Box(0, 0, 24, 32), Box(0, 4, 24, 16)),
         (Box(10, 8, 12, 24), Box(0, 0, 24, 32), Box(9, 0, 13, 32)),  # no wider
         (Box(10, 10, 11, 11), Box(0, 0, 20, 20), Box(8, 8, 12, 12)),  # `MOST_SCALE`
         (Box(4, 4, 20, 20), Box(0, 0, 1, 1), Box(10, 10, 14, 14)),

@@ -98,7 +98,11 @@ def test_surroundings_are_all_but_evidence_and_what_is_ignored():
     assert torch.equal(changed.mT.movedim(1, -1)[kept.mT], own["image"].mT.movedim(1, -1)[kept.mT])
     assert torch.equal(changed[2], own["image"][2])
     assert torch.equal(changed[0, :, 1:4, :4], donors["image"][0, :, 1:4, :4])
-    assert {each.role for each in Surroundings().children()} == {"fault"}
+    taken = (own["mask"][0] == 0) & (donors["mask"][0] == 1)
+    assert not torch.isin(changed[0][:, taken], donors["image"][0]).any(), "a donor gives none of its evidence"
+    parts = Surroundings().children()
+    assert [each.kind for each in parts] == ["beside", *["place"] * 6, "colour", "spectrum", "light"]
+    assert {each.role for each in parts} == {"fault"}
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,16 @@ def test_a_sample_loses_its_own_and_is_given_its_donors():
     assert changed.nonzero().tolist() == [[0, 2], [0, 3]]
 
 
+def test_a_donor_gives_none_of_its_evidence():
+    own, donor = ({"image": torch.full((1, 1, 16, 16), x), "mask": torch.zeros(1, 2, 16, 16)} for x in (0.0, 1.0))
+    own["mask"][:, 0, 12:, 12:] = own["mask"][:, 1, :4, :4] = 1
+    donor["mask"][:, 0, 2:6, 2:6] = 1
+    donor["image"][:, :, 2:6, 2:6] = 9
+    changed = SEAL.exchange(own, donor)["image"]
+    assert changed.max() == 1
+    assert changed.sum() == 16
+
+
 def test_each_region_but_the_evidence_is_tested_below_the_surroundings():
     samples = [Sample(i, i % 2, {name: x[0] for name, x in batch(i % 2, slice(2, 3)).items()}) for i in range(16)]
     maps = [torch.ones(4)] * 16

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from lrptrain.batch import Sample
+from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue, Role
+from lrptrain.cues.light import Light
 from lrptrain.cues.measure import FIRST_LOOK, Effect, Measure, MeasureError
 from lrptrain.cues.search import ENOUGH, Node, Search
 
@@ -75,6 +77,7 @@ def test_no_more_samples_are_spent_on_what_has_no_effect():
     nothing = measure([4.0, 0, 0, 0, 0, 0])
     Search(nothing).run([Node(Columns("nothing", (3,)), EVERYONE)])
     assert nothing.passes == 2 * FIRST_LOOK
+    assert nothing.passes < 0.2 * 2 * COUNT
     something = measure([4.0, 0, 0, 0, 0, 0])
     Search(something).run([Node(Columns("much", (0,)), EVERYONE)])
     assert something.passes == 2 * COUNT
@@ -91,7 +94,7 @@ def test_the_smallest_part_that_carries_most_is_named():
     assert [name for name, each in found.items() if each.named] == ["column 1"]
     assert found["column 1"].within == "left"
     assert found["column 1"].share == pytest.approx(1.0)
-    assert found["right"].verdict == "does not rely"
+    assert (found["right"].verdict, found["right"].within) == ("does not rely", "all")
 
 
 def test_where_no_part_carries_most_the_whole_is_named():
@@ -101,8 +104,12 @@ def test_where_no_part_carries_most_the_whole_is_named():
 
 
 def test_of_a_whole_input_only_parts_are_named():
-    root = Node(tree(), EVERYONE, is_whole=True)
-    assert not any(each.named for each in run([2.0, 0.0, 0.0, 2.0, 0.0, 0.0], root).values() if each.cue.name == "all")
+    thirds = tuple(Columns(f"{i} and {i + 1}", (i, i + 1)) for i in (0, 2, 4))
+    whole, weights = Columns("all", tuple(range(6)), parts=thirds), [2.0, 0.0, 2.0, 0.0, 2.0, 0.0]
+    found = run(weights, Node(whole, EVERYONE, is_whole=True))
+    assert found["all"].verdict == "relies"
+    assert not any(each.named for each in found.values()), "no third carries most"
+    assert run(weights, Node(whole, EVERYONE))["all"].named
 
 
 def test_parts_of_what_does_not_rely_are_not_tested():
@@ -122,6 +129,19 @@ def test_what_lies_within_another_is_named_once():
     found = run(weights, Node(Columns("both", (0, 1), "fault"), EVERYONE), Node(one, EVERYONE))
     assert [name for name, each in found.items() if each.named] == ["both"], "a fault is never left out for another"
     assert found["both"].is_fault
+    found = run([3.0, 3.0, 0, 0, 0, 0], Node(both, EVERYONE), Node(fault, EVERYONE))
+    assert {name for name, each in found.items() if each.named} == {"one", "both"}, "nor what surely does more for it"
+
+
+def test_of_two_that_share_most_of_their_places_the_smaller_one_lies_within_the_larger():
+    weights = [4.0, 0.0, 0.0, 4.0, 0.0, 0.0]
+    large, small, beside = (
+        Columns(name, columns) for name, columns in (("3", (0, 1, 2)), ("2", (0, 1)), ("4", (2, 3)))
+    )
+    found = run(weights, Node(large, EVERYONE), Node(small, EVERYONE))
+    assert [name for name, each in found.items() if each.named] == ["2"]
+    found = run(weights, Node(large, EVERYONE), Node(beside, EVERYONE))
+    assert {name for name, each in found.items() if each.named} == {"3", "4"}, "half is not most"
 
 
 def test_levels_are_handed_down_and_shared_by_weight(monkeypatch):
@@ -245,8 +265,29 @@ def test_a_cue_may_tell_one_answer_alone():
     assert answer == 2
     assert effect.mean == pytest.approx(0.9, abs=0.01)
     assert small._of_one_answer(np.zeros(192), [0, 1, 2], 0.01) is None
-    doubtful = np.where(three.answers == 2, np.tile([0.6, -0.4], 96), 0.0)
+    doubtful = np.zeros(192)
+    doubtful[three.answers == 2] = np.tile([0.62, -0.16], 12)
     assert small._of_one_answer(doubtful, [0, 1, 2], 0.01) is None, "its mean alone lies above what matters"
+
+
+def test_what_tells_one_answer_alone_is_judged_by_its_samples_and_so_are_its_parts():
+    """Column 4 makes an answer the third, and turns the other two into one another at random."""
+    rows = torch.randn(192, 1, 1, 6, generator=torch.Generator().manual_seed(0))
+
+    def probabilities(batch):
+        x = batch["image"][:, 0, 0]
+        side = 3 * torch.sign(torch.sin(20 * x[:, 4]) * x[:, 3])
+        return torch.stack([side, -side, 20 * (x[:, 4] - 0.5)], 1).softmax(1).numpy()
+
+    answers = probabilities({"image": rows}).argmax(1)
+    three = Measure([Sample(i, -1, {"image": row}) for i, row in enumerate(rows)], answers, probabilities)
+    both = Columns("both", (4, 5), parts=(Columns("nothing", (5,)), Columns("it", (4,))))
+    found = {each.cue.name: each for each in Search(three, min_effect=0.2).run([Node(both, np.arange(192))])}
+    assert [name for name, each in found.items() if each.named] == ["it"]
+    assert found["it"].share == pytest.approx(1)
+    for each in (found["both"], found["it"]):
+        assert (each.verdict, each.answer) == ("relies", 2)
+        assert set(answers[~np.isnan(each.values)]) == {2}
 
 
 @dataclass(frozen=True)
@@ -323,6 +364,130 @@ def test_the_interval_of_what_does_not_rely_lies_below_the_least_effect():
     quiet = [each for each in found.values() if each.verdict == "does not rely"]
     assert len(quiet) > 3
     assert all(each.effect.high < 0.05 for each in quiet)
+
+
+@pytest.mark.parametrize(("count", "share", "named"), [(100, 0.6, {"look", "column"}), (256, 0.46, {"look", "column"})])
+def test_what_has_most_of_its_effect_without_a_smaller_cue_is_named_beside_it(count, share, named):
+    """An answer needs both of two columns: to take either away changes about half of what both do."""
+    rows = torch.randn(count, 1, 1, 6, generator=torch.Generator().manual_seed(0)) + 0.5
+
+    def probabilities(batch):
+        p = torch.sigmoid(20 * batch["image"][:, 0, 0, :2].amin(1))
+        return torch.stack([1 - p, p], 1).numpy()
+
+    samples = [Sample(i, -1, {"image": row}) for i, row in enumerate(rows)]
+    of_two = Measure(samples, probabilities({"image": rows}).argmax(1), probabilities)
+    search = Search(of_two)
+    look, column = Everywhere("look", (0, 1)), Columns("column", (0,))
+    found = {each.cue.name: each for each in search.run([Node(cue, np.arange(count)) for cue in (look, column)])}
+    assert search._left(found["look"], found["column"]) == pytest.approx(share, abs=0.01)
+    assert {name for name, each in found.items() if each.named} == named
+
+
+@pytest.mark.parametrize(("weights", "left_out"), [([10, 0, 0, 0, 0, 14], True), ([17, 20, 20, 20, 20, 0], False)])
+def test_every_two_of_the_four_strongest_cues_are_compared(weights, left_out):
+    everyone = np.arange(1024)
+    others = [Columns(str(i), (i,)) for i, weight in enumerate(weights) if i and weight]
+    unused = weights.index(0)
+    cues = [Everywhere("look", (0, unused)), Columns("column", (0,)), *others]
+    found = Search(measure([float(each) for each in weights], count=1024)).run([Node(cue, everyone) for cue in cues])
+    names = {"column", *(each.name for each in others)}
+    assert {each.cue.name for each in found if each.named} == (names if left_out else {"look", *names})
+
+
+def test_what_is_named_is_known_well_and_costs_no_more_than_that():
+    """It moves answers of half of the samples, so that its effect on each is 1 or 0."""
+    rows = torch.randn(256, 1, 1, 6, generator=torch.Generator().manual_seed(0))
+
+    def probabilities(batch):
+        x = batch["image"][:, 0, 0]
+        p = torch.sigmoid(20 * torch.where(x[:, 1] > 0, x[:, 0], x[:, 2]))
+        return torch.stack([1 - p, p], 1).numpy()
+
+    samples = [Sample(i, -1, {"image": row}) for i, row in enumerate(rows)]
+    half = Measure(samples, probabilities({"image": rows}).argmax(1), probabilities)
+    (found,) = Search(half).run([Node(Columns("half of them", (0,)), np.arange(256))])
+    assert found.named
+    assert 0.1 < (found.effect.high - found.effect.low) / 2 < 0.16
+    assert half.passes <= 256
+
+
+class Given(Measure):
+    """Effects that are given, by the name of the cue."""
+
+    def __init__(self, answers=2, **values):
+        samples = [Sample(i, -1, {"image": torch.zeros(1, 1, 6)}) for i in range(192)]
+        super().__init__(samples, np.arange(192) % answers, lambda batch: np.zeros((len(batch["image"]), answers)))
+        self.values = {name.replace("_", " "): np.resize(each, 192) for name, each in values.items()}
+
+    def effects(self, cue, rows, among):
+        return self.values[cue.name][rows]
+
+
+def test_of_two_looks_either_explains_the_other():
+    """What is surer of one does not make it the one that stays."""
+    one, other = Everywhere("one", (0, 1)), Everywhere("other", (0, 2))
+    effects = Given(one=[0.5], other=[1.0, 0.1], one_without_other=[0.1], other_without_one=[0.5])
+    found = Search(effects).run([Node(cue, np.arange(192)) for cue in (one, other)])
+    assert [(each.cue.name, each.named) for each in found] == [("other", True), ("one", False)]
+    assert found[0].effect.low < found[1].effect.low
+
+
+@pytest.mark.parametrize(("look", "named"), [(Light, 2), (Colour, 1)])
+def test_a_look_lies_within_the_same_look_of_more(look, named):
+    colours, other = Colour.of("evidence", "open"), look.of("image", "open")
+    without = f"{other.name} without {colours.name}"
+    effects = Given(**{colours.name: [0.5], other.name: [0.5], without: [0.5]})
+    found = Search(effects).run([Node(cue, np.arange(192)) for cue in (colours, other)])
+    assert [each.cue for each in found if each.named] == [colours, other][:named]
+
+
+@dataclass(frozen=True)
+class Several(Columns):
+    """A list of columns."""
+
+    kind: ClassVar[str] = "several"
+
+    @property
+    def is_several(self) -> bool:
+        return True
+
+
+def test_one_thing_explains_a_list_of_things_however_few_places_that_takes():
+    effects = Given(several=[0.5], one=[0.5], several_without_one=[0.0], one_without_several=[0.0])
+    cues = Several("several", (0,)), Everywhere("one", (0, 1))
+    found = Search(effects).run([Node(cue, np.arange(192)) for cue in cues])
+    assert [each.cue.name for each in found if each.named] == ["one"]
+
+
+def test_what_is_within_another_does_nothing_where_no_sample_has_it():
+    inner, outer = Columns("inner", (0,)), Columns("outer", (0, 1))
+    effects = Given(inner=[0.9, np.nan], outer=[0.9, 0.9])
+    found = Search(effects).run([Node(cue, np.arange(192)) for cue in (inner, outer)])
+    assert [each.cue.name for each in found if each.named] == ["outer"], "it does as much elsewhere, too"
+
+
+def test_a_part_of_what_tells_one_answer_is_judged_by_that_answer():
+    part = Columns("part", (0,))
+    effects = Given(3, whole=[0.8, 0.0, 0.9, -0.8, 0.0, 0.9], part=[0.9, 0.0, 0.0])
+    found = Search(effects, min_effect=0.2).run([Node(Columns("whole", (0, 1), parts=(part,)), np.arange(192))])
+    whole, part_of_it = found
+    assert (whole.cue.name, whole.answer, whole.named) == ("whole", 2, True)
+    assert (part_of_it.answer, part_of_it.verdict, part_of_it.within) == (2, "does not rely", "whole")
+
+
+def test_what_further_samples_do_not_show_is_not_named():
+    order = np.random.default_rng(192).permutation(192)  # in which samples are measured
+    lucky = np.full(192, -0.1)
+    lucky[order[:FIRST_LOOK]] = 0.9
+    (found,) = Search(Given(one=lucky)).run([Node(Columns("one", (0,)), np.arange(192))])
+    assert found.effect.samples == ENOUGH
+    assert (found.verdict, found.named) == ("not sure", False)
+
+
+def test_what_is_named_comes_in_the_order_of_what_is_sure_of_it():
+    found = run([2.0, 4.0, 0, 0, 0, 0], *(Node(Columns(str(i), (i,)), EVERYONE) for i in range(2)))
+    assert [name for name, each in found.items() if each.named] == ["1", "0"]
 
 
 def test_what_cannot_be_exchanged_is_told_and_the_others_go_on():

@@ -38,6 +38,8 @@ def test_beginning_and_end_are_a_quarter_of_the_words(text, first, last):
         ("a b . c d e f g . h", "a b .", "h"),
         ("a b c d e . f g h", "a b c d e .", "f g h"),  # more than a quarter
         ("a b ! c d ? e f .", "a b !", "e f ."),
+        ("a b ... c d e ?! f", "a b ...", "f"),
+        ("a b 。 c d e ！ f", "a b 。", "f"),  # noqa: RUF001
         ("a b c d .", "", ""),  # one sentence
         ("", "", ""),
     ],

@@ -8,10 +8,12 @@ import pytest
 import torch
 from plain_texts import WORDS, BagOfWords, bert, mixed, roberta
 
+from lrptrain.batch import collate
 from lrptrain.cues import plan
 from lrptrain.cues.measure import Measure
+from lrptrain.cues.phrase import Phrase, propose_phrases
 from lrptrain.cues.search import Search
-from lrptrain.cues.segment import AllWords
+from lrptrain.cues.segment import AllWords, ends_of
 
 COUNT = 64
 HALF = np.arange(COUNT) % 2
@@ -257,7 +259,7 @@ def test_what_is_tested_is_no_more_than_this():
     texts = [f"{text} x*" for text in planted(["zip"])]
     samples = writer.samples(texts)
     open_, *others = plan.of_texts(samples, HALF, writer.language)
-    assert (open_.cue.name, open_.is_whole, open_.weight) == ("the words", True, plan.FAULTS_WEIGH)
+    assert (open_.cue.name, open_.is_whole, open_.weight) == ("the words", True, 10 * others[0].weight)
     assert [each.cue.name for each in others] == ["the length of the text", "the order of the words"]
     (beside,) = open_.parts
     assert beside.cue == AllWords("everything outside the annotation", "fault", writer.language, "outside")
@@ -269,6 +271,41 @@ def test_what_is_tested_is_no_more_than_this():
     (zip_,) = (node for node in beside.parts if node.cue.name == "the word 'zip'")
     assert zip_.rows.tolist() == list(range(COUNT))  # both halves propose it, and so each judges it
     assert len(names) == len(set(names))
+
+
+def test_each_half_proposes_four_phrases_that_the_other_one_judges():
+    writer = bert()
+    names = ["ann", "bob", "cid", "dan", "eve", "fay"]
+    texts = [f"{' '.join(text)} {names[i // 2 % 6] if i % 2 else ''}" for i, text in enumerate(mixed(120))]
+    samples, answers = writer.samples(texts), np.arange(120) % 2
+    nodes = [part for root in plan.of_texts(samples, answers, writer.language) for part in (root, *root.parts)]
+    single = [node for node in nodes if isinstance(node.cue, Phrase) and not node.cue.is_several]
+    assert [sum(row in node.rows for node in single) for row in range(120)] == [4] * 120
+    halves = [node for node in single if len(node.rows) == 60]
+    assert halves
+    for node in halves:
+        rows = np.setdiff1d(np.arange(120), node.rows)
+        batch = collate([samples[row] for row in rows])
+        proposed = propose_phrases(batch, answers[rows], writer.language, "open", "text", 4)
+        assert node.cue in {phrase for _, phrase in proposed}
+
+
+def test_what_is_given_further_is_tested_once_and_by_its_own_samples():
+    writer = bert()
+    roots = plan.of_texts(writer.samples(["a b", "c"] * 8), np.arange(16) % 2, writer.language)
+    length, ends = roots[0].cue, ends_of("open", writer.language)
+    further = [
+        (length.declared("fault"), None),
+        (ends[0], None),
+        (ends[0].declared("fault"), None),
+        (ends[1], HALF[:3]),
+    ]
+    added = plan.with_further(roots, further, 16)
+    assert added[: len(roots)] == roots
+    assert [(node.cue, len(node.rows)) for node in added[len(roots) :]] == [
+        (ends[0].declared("fault"), 16),
+        (ends[1], 3),
+    ]
 
 
 def test_annotated_texts_judge_faults_and_pairs_judge_what_is_of_pairs():

@@ -132,6 +132,8 @@ def test_each_text_of_a_pair_takes_the_words_of_its_counterpart():
 def test_what_a_fault_does_not_touch_is_evidence_which_is_not_given_either():
     assert exchanged("x1* a x2", "b x3 x4*", role="fault") == "[CLS] x1 x3 a [SEP]"
     assert exchanged("x1* a x2", "b x3 x4*") == "[CLS] a x3 x4 [SEP]"
+    assert exchanged("x1* a x2", "b x3", role="fault") == "[CLS] x1 a [SEP]"
+    assert exchanged("x1 a x2", "b x3*", role="fault") == "[CLS] x1 a x2 [SEP]"
     writer = bert()
     batch = writer.batch("x1* a x2", "b x3 x4*")
     assert loud(writer, "fault").locate(batch).tolist() == [

@@ -25,6 +25,11 @@ def test_what_is_wrong_comes_first_then_the_evidence_then_what_to_do():
     ]
 
 
+def test_no_more_than_three_samples_are_named():
+    (text,) = announce([finding(worst_samples=(5, 4, 3, 2, 1))], Path("runs"))
+    assert "  See samples 5, 4, 3: lrptrain dashboard runs" in text
+
+
 def test_the_gravest_comes_first():
     unknown = finding(effect=float("nan"), interval=(float("nan"), float("nan")), name="unknown")
     milder = finding(interval=(0.1, 0.9), name="milder")

@@ -17,6 +17,7 @@ def test_a_shortcut_is_said_of_a_fault_alone(one, verdict):
     said = sentences(one)
     assert said.verdict == verdict
     assert ("swap" in said.remedy) == (one in (finding(), OPEN))
+    assert said.remedy.startswith("if it is no evidence") == (one is OPEN)
     assert str(one).startswith(verdict)
     assert repr(one) == f"Finding({verdict!r})"
 
@@ -30,6 +31,7 @@ def test_the_evidence_is_in_sentences_of_its_own():
     assert said.history == "Since epoch 2."
     assert said.excerpt == "Such as sample 17: so"
     assert sentences(ENDED).history == "The model relied on it until epoch 1."
+    assert sentences(finding(share=1.04)).share.startswith("That is all of the effect of")
     nothing = sentences(finding(share=None, relevance=None))
     assert (nothing.share, nothing.told_by, nothing.relevance, nothing.history, nothing.excerpt) == ("",) * 5
 

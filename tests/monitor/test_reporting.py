@@ -5,14 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from plain_texts import bert
 
 from lrptrain.batch import Sample
 from lrptrain.cues.colour import Colour
+from lrptrain.cues.family import Family
 from lrptrain.cues.measure import Effect
 from lrptrain.cues.places import Place, places
 from lrptrain.cues.search import Judged
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
-from lrptrain.monitor.reporting import MOST_ENDED, findings_of, news_among, relevance_on
+from lrptrain.monitor.reporting import findings_of, news_among, relevance_on
 
 CORNER = Place("the corner", "fault", (0.0, 0.0, 0.5, 0.5))
 NAMES = ["a", "b", "c"]
@@ -51,6 +53,18 @@ def test_a_finding_has_the_effect_its_classes_its_samples_and_the_relevance():
     assert found.plain == CORNER.to_dict()
 
 
+def test_of_two_answers_each_has_no_effect_of_its_own():
+    two = evaluation()
+    two.samples[:] = [replace(each, probabilities=np.eye(3)[i % 2]) for i, each in enumerate(two.samples)]
+    (found,) = findings_of([judged()], two, NAMES, lambda ids: [])
+    assert found.by_class == {}
+
+
+def test_of_two_cues_of_one_name_the_first_is_reported():
+    (found,) = reported([judged(), judged(low=0.1)])
+    assert found.interval[0] == 0.2
+
+
 def test_an_answer_that_alone_is_told_is_in_the_name():
     (found,) = reported([judged(answer=1)])
     assert found.name == "the corner, for answers 'b'"
@@ -77,12 +91,20 @@ def test_history_goes_on_and_an_end_is_kept():
     (ended,) = third
     assert (ended.first_epoch, ended.epochs) == (0, (0, 1, 2))
     assert ended.verdicts == ("relies", "relies", "does not rely")
+    assert ended.history == (0.4, 0.4, 0.4)
     assert ended.relied_until == 1
     assert reported([], third, 3) == []
 
 
+def test_what_people_have_since_called_a_fault_is_another_finding():
+    before = reported([judged(CORNER.declared("open"))])
+    (found,) = reported([judged()], before, 1)
+    assert (found.first_epoch, found.verdicts) == (1, ("relies",))
+    assert news_among(before, [found]) == [found]
+
+
 def test_only_the_last_ended_ones_are_kept():
-    cues = [replace(CORNER, name=str(i)) for i in range(MOST_ENDED + 3)]
+    cues = [replace(CORNER, name=str(i)) for i in range(11)]
     before = reported([judged(each) for each in cues])
     after = reported([judged(each, "does not rely", False) for each in cues], before, 1)
     assert [each.name for each in after] == [each.name for each in cues[3:]]
@@ -95,6 +117,18 @@ def test_news_are_what_it_newly_relies_on_and_any_verdict_on_faults():
     assert news_among(first, reported([judged(), judged(border)], first, 1)) == []
     ended = reported([judged(verdict="not sure", named=False), judged(border, "not sure", False)], first, 1)
     assert [each.name for each in news_among(first, ended)] == ["the corner"]
+
+
+def test_of_a_text_the_area_is_a_share_of_its_content():
+    writer = bert()
+    (sample,) = writer.samples(["a b 1"])
+    content = np.array([-1, *writer.ids("a b 1"), -1])
+    relevance = {"label": torch.tensor([0.0, 1.0, 0.0, 3.0, 0.0])}
+    explained = ExplainedSample(sample, 0, np.eye(2)[0], relevance, None, 2, 0.3, {}, content_ids=content)
+    shares = relevance_on(
+        Family.of("numbers", "open", writer.language), Evaluation([explained], [sample]), np.arange(1)
+    )
+    assert shares == pytest.approx((3 / 4, 1 / 3))
 
 
 def test_what_lies_everywhere_has_no_share_of_the_relevance():

@@ -1,0 +1,69 @@
+"""What is tested in images, by whom, and how strictly."""
+
+import numpy as np
+import pytest
+import torch
+
+from lrptrain.batch import Sample
+from lrptrain.cues import plan
+from lrptrain.cues.places import places
+
+LOOKS = ["colour", "spectrum", "light"]
+
+
+def planned(marked, count=24, at=(20, 20), regions=()):
+    """What is tested of noise; images of the answer 1 have a cross, and of the first ones the top left is annotated."""
+    generator = torch.Generator().manual_seed(0)
+    cross = torch.full((3, 4, 4), -2.0)
+    cross[0, 1:3], cross[1, :, 1:3] = 3.0, 3.0
+    samples, maps = [], []
+    for number in range(count):
+        image, relevance = torch.randn(3, 32, 32, generator=generator), torch.zeros(8, 8)
+        if number % 2:
+            top, left = at[0] + number % 4, at[1] + number // 2 % 4
+            image[:, top : top + 4, left : left + 4] = cross
+            relevance[top // 4, left // 4] = 1
+        mask = torch.zeros(max(len(regions), 1), 32, 32, dtype=torch.uint8)
+        if number < marked:
+            mask[0, :16, :16] = 1
+        samples.append(Sample(number, -1, {"image": image, "mask": mask if regions else mask[0]}))
+        maps.append(relevance.flatten())
+    return plan.of_images(samples, maps, (8, 8), np.arange(count) % 2, regions=regions)
+
+
+@pytest.mark.parametrize("marked", [0, 7])
+def test_of_images_that_nobody_annotated_all_is_open_and_of_the_whole_image_only_parts_say_anything(marked):
+    roots = planned(marked)
+    assert [root.cue.kind for root in roots[:5]] == [*LOOKS, "framing", "place"]
+    whole, marks = roots[4], roots[5:]
+    assert whole.is_whole
+    assert [part.cue for part in whole.parts] == places("open")
+    assert marks
+    assert {root.cue.kind for root in marks} == {"mark"}
+    assert {part.cue.role for root in roots for part in (root, *root.parts)} == {"open"}
+    assert {root.weight for root in roots} == {1.0}
+    assert {len(part.rows) for root in roots[:5] for part in (root, *root.parts)} == {24}
+
+
+def test_what_lies_outside_of_annotations_is_a_fault_and_weighs_as_ten_other_cues():
+    outside, *others = planned(16, regions=("thing", "tag", "logo"))
+    assert outside.cue.kind == "surroundings"
+    assert outside.weight == 10 * others[0].weight
+    names = [part.cue.name for part in outside.parts]
+    assert names[:2] == ["tag", "logo"], "the first region is the evidence"
+    assert names[2:]
+    assert all(name.startswith("a mark ") and " outside the annotation" in name for name in names[2:])
+    assert {part.cue.role for part in (outside, *outside.parts)} == {"fault"}
+    assert [root.cue.kind for root in others[:9]] == [*LOOKS, *LOOKS, "framing", "placement", "placement"]
+    assert [root.cue.where for root in others[:6]] == ["image"] * 3 + ["evidence"] * 3
+    assert {root.cue.role for root in others} == {"open"}
+    annotated = [outside, *outside.parts[:2], *others[3:6], *others[7:9]]
+    assert all(node.rows.tolist() == list(range(16)) for node in annotated)
+    assert all(root.rows.tolist() == list(range(24)) for root in (*others[:3], others[6]))
+
+
+def test_marks_on_what_people_marked_are_open():
+    _, *others = planned(24, at=(4, 4))
+    marks = others[9:]
+    assert marks
+    assert all(root.cue.where == "evidence" and root.cue.role == "open" for root in marks)
