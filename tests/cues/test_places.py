@@ -173,3 +173,18 @@ def test_where_most_of_some_pixels_lie(rows, columns, name):
     assert place_of(located) == name
     located[:, 8, 8] = True  # a little elsewhere
     assert place_of(located) == name
+
+
+def test_of_a_rim_around_the_donors_evidence_the_inner_pixel_alone_is_painted_over():
+    images = torch.zeros(2, 1, 48, 48)
+    mask = torch.zeros(2, 48, 48, dtype=torch.uint8)
+    mask[0, 2:6, 2:6] = 1  # the sample's own lies elsewhere
+    mask[1, 20:28, 20:28] = 1
+    images[1, :, 18:30, 18:30] = 5.0
+    images[1, :, 20:28, 20:28] = 9.0
+    own, donor = ({"image": images[i : i + 1], "mask": mask[i : i + 1]} for i in range(2))
+    changed = Surroundings().exchange(own, donor)["image"][0, 0]
+    assert (changed[18, 18:30] == 5).all(), "the rim is given"
+    assert changed.max() == 5, "and nothing of the evidence"
+    donor["image"][:, :, 19:29, 19:29] = 9.0  # masks seldom hold the very edge
+    assert Surroundings().exchange(own, donor)["image"].max() == 5
