@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lrptrain
+from lrptrain.relevance.methods import lrp
+from lrptrain.relevance.propagation.signed_composites import attnlrp_composite, in_gradient_form
 
 
 def detached_slope(function, x: Tensor) -> Tensor:
@@ -81,6 +83,16 @@ def test_both_forms_agree_on_every_model(name, method):
     recorded = lrptrain.record(KINDS[name].build(True), KINDS[name].inputs())
     maps = [recorded.attribute([0, 3, 4], method, form=form).scores for form in ("gradient", "explicit")]
     assert relative_error(*maps).max() < 1e-6
+
+
+@pytest.mark.parametrize("name", ["vit", "bert", "deberta_v3", "llama", "hiera"])
+def test_products_are_what_follows_from_the_rules_themselves(name, monkeypatch):
+    """A rule that is entered for relevance alone serves both forms: none of the products is needed."""
+    model, inputs = KINDS[name].build(False), KINDS[name].inputs()
+    expected = lrptrain.attribute(model, inputs, [0, 3, 4], "attnlrp").scores
+    derived = in_gradient_form(attnlrp_composite().type_map, {})
+    monkeypatch.setattr(lrp, "GRADIENT_FORM", derived)
+    assert relative_error(lrptrain.attribute(model, inputs, [0, 3, 4], "attnlrp").scores, expected).max() < 1e-6
 
 
 @pytest.mark.parametrize("form", ["gradient", "explicit"])
