@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from lrptrain import rules, targets
     from lrptrain.auditing.audit import audit
     from lrptrain.auditing.compare import compare
-    from lrptrain.batch.task import Head, OneLabel, Regression
+    from lrptrain.batch.task import Head, OneLabel, Ordinal, Regression
     from lrptrain.guidance.group_dro import GroupDROLoss
     from lrptrain.guidance.loop import Guidance
     from lrptrain.guidance.transformers_trainer import group_dro, guide
@@ -51,6 +51,7 @@ __all__ = [
     "Monitor",
     "NonFiniteError",
     "OneLabel",
+    "Ordinal",
     "Recording",
     "Regression",
     "Relevance",
@@ -93,6 +94,7 @@ _ORIGINS = {
     "repair": "lrptrain.repairing.repair",
     "Head": "lrptrain.batch.task",
     "OneLabel": "lrptrain.batch.task",
+    "Ordinal": "lrptrain.batch.task",
     "Regression": "lrptrain.batch.task",
     "Monitor": "lrptrain.monitor.loop_monitor",
     "GroupDROLoss": "lrptrain.guidance.group_dro",

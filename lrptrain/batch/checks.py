@@ -87,6 +87,11 @@ def _check_inputs(batch: Mapping[str, Any], limits: Limits) -> None:
     ids = batch.get("input_ids")
     if ids is None or ids.is_floating_point() or not ids.numel():
         return
+    if ids.ndim != 2:
+        raise ValueError(
+            f"'input_ids' {list(ids.shape)} holds several texts of a sample: lrptrain.attribute explains them, and a "
+            "monitor and guidance read one, [batch, tokens], which a model may split into chunks itself"
+        )
     low = int(ids.min())
     high = int(ids.max())
     if low < 0 or (limits.vocabulary is not None and high >= limits.vocabulary):
@@ -103,7 +108,8 @@ def _check_label(batch: Mapping[str, Any], limits: Limits) -> None:
         return
     raise ValueError(
         f"the label {int(label.max())} is no class of the model: as a target it is out of range for {limits.classes} "
-        f"classes (0 to {limits.classes - 1}); a negative label means none"
+        f"classes (0 to {limits.classes - 1}); a negative label means none, and of grades with a logit for each step "
+        "between them task=lrptrain.Ordinal() says so"
     )
 
 

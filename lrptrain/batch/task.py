@@ -15,7 +15,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
 from lrptrain.relevance.classes import problem_type
-from lrptrain.relevance.logit_view import LogitView, one_logit_as
+from lrptrain.relevance.logit_view import CumulativeView, LogitView, one_logit_as
 from lrptrain.relevance.outputs import head_of_output
 from lrptrain.relevance.types import unknown_name
 
@@ -47,7 +47,7 @@ class Task(ABC):
         """How a user writes the task, for records: "classes", "binary", "lrptrain.OneLabel(column=2, title='')"."""
         if self in (CLASSES, *TASKS.values()):
             return self.name
-        package = "lrptrain" if isinstance(self, (Head, OneLabel, Regression)) else type(self).__module__
+        package = "lrptrain" if isinstance(self, (Head, OneLabel, Ordinal, Regression)) else type(self).__module__
         return f"{package}.{self!r}"
 
     def reading(self) -> AbstractContextManager[None]:
@@ -269,6 +269,41 @@ class OneLabel(Task):
 
 
 @dataclass(frozen=True)
+class Ordinal(Task):
+    """Grades 0 to K, with one logit for each step between two of them (CORAL, Cao et al. 2020): is it more than this?
+
+    Read as classes, K logits would be K classes, and the lowest nearly always the answer.
+    """
+
+    name: ClassVar[str] = "ordinal"
+
+    @property
+    def view(self) -> LogitView:
+        """The logits of the steps as those of the grades."""
+        return CumulativeView()
+
+    def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
+        """Return the grade of each label, negative where there is none.
+
+        Args:
+            label: Whole numbers, or `[batch, steps]` of 1 at each step that the grade is above, else 0.
+
+        Raises:
+            ValueError: If there are other numbers.
+        """
+        if label.ndim == 2:
+            values = label.double()
+            if not bool((((values == 0) | (values == 1)).all(1) & (values.diff(dim=1) <= 0).all(1)).all()):
+                raise ValueError(f"'label' {list(label.shape)} of grades must be 1 up to a step, and 0 above it")
+            return values.sum(1).long()
+        absent = label.isnan() if label.is_floating_point() else torch.zeros_like(label, dtype=torch.bool)
+        grades = torch.where(absent, NO_LABEL, label)
+        if bool((grades != grades.round()).any()):
+            raise ValueError("'label' holds parts of grades: task=lrptrain.Regression(mean, std) takes any number")
+        return grades.long()
+
+
+@dataclass(frozen=True)
 class Head(Task):
     """One head of a model that returns several: its logits are a part of the output.
 
@@ -323,7 +358,7 @@ def find_task(task: "TaskName | Task | None", model: nn.Module | None = None) ->
         if task not in TASKS:
             raise ValueError(
                 f"{unknown_name('task', task, list(TASKS))}, lrptrain.Regression(mean, std), "
-                "lrptrain.OneLabel(column), lrptrain.Head(output)"
+                "lrptrain.OneLabel(column), lrptrain.Ordinal(), lrptrain.Head(output)"
             )
         return TASKS[task]
     problem = None if model is None else problem_type(model)

@@ -155,7 +155,7 @@ def load_task(text: str | None) -> Task:
     path, arguments = split_call(text, "task")
     kind = find_object(path, "task", "a task")
     if not (isinstance(kind, type) and issubclass(kind, Task)):
-        raise ValueError(f"--task {text!r} is no task: lrptrain.OneLabel and lrptrain.Regression are")
+        raise ValueError(f"--task {text!r} is no task: lrptrain.OneLabel, lrptrain.Ordinal and lrptrain.Regression are")
     try:
         return kind(**arguments)
     except TypeError as error:

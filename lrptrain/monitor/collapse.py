@@ -37,9 +37,11 @@ def single_answer(evaluation: Evaluation, class_names: Sequence[str], confidence
     if share < ONE_ANSWER or _surely_knows(labels, answers, confidence):
         return ""
     accuracy = float((answers == labels).mean())
+    # Logits of the steps between grades fall from one to the next.
+    hint = "; of grades with a logit a step say task=lrptrain.Ordinal()" if answer == 0 and len(class_names) > 2 else ""
     return (
         f"it answers '{class_names[answer]}' for {percent(share)} of the samples, and is right in {percent(accuracy)}, "
-        "as by chance"
+        f"as by chance{hint}"
     )
 
 

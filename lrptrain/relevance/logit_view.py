@@ -35,12 +35,14 @@ class LogitView:
         offsets: What is added, for each class.
         required: Whether there must be one number per sample; otherwise several logits are read as they are.
         column: Which of several numbers per sample is read; None where there is one.
+        of_steps: Whether all of several numbers are read, one for each step between two grades.
     """
 
     slopes: tuple[float, float] = (-0.5, 0.5)
     offsets: tuple[float, float] = (0.0, 0.0)
     required: bool = False
     column: int | None = None
+    of_steps: bool = False
 
     def __call__(self, logit: Float[Tensor, "batch 1"]) -> Float[Tensor, "batch 2"]:
         """Return the logits of both classes, with their graph."""
@@ -125,6 +127,25 @@ def _is_product_or_quotient_of(node: Node, number: Value) -> bool:
     if node.name == "mul":
         return sum(argument is number for argument in arguments) > 1
     return node.name == "div" and (node.argument(0, "input") is not number or arguments[1] is number)
+
+
+@dataclass(frozen=True)
+class CumulativeView(LogitView):
+    """The logits of grades, made of one for each step between them: grade k has the sum of the first k.
+
+    So each step's logit tells the grade above it from the one below, as its sigmoid does, and the most probable grade
+    is as many as there are steps above 0, where they fall from step to step.
+    """
+
+    of_steps: bool = True
+
+    def __call__(self, logit: Float[Tensor, "batch steps"]) -> Float[Tensor, "batch grades"]:
+        """Return the logits of all grades, with their graph."""
+        steps = logit.shape[1]
+        return F.linear(logit, logit.new_ones(steps + 1, steps).tril(-1))
+
+    def into_last_layer(self, tape: Tape, logits: Value) -> None:
+        """Leave the view behind the last layer: its weights are no negatives of one another."""
 
 
 _VIEW: ContextVar[LogitView | None] = ContextVar("logit view", default=None)

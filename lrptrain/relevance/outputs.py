@@ -120,7 +120,7 @@ def applied_view(output: Any) -> LogitView | None:
         UnsupportedModelError: If the view needs other logits.
     """
     view = active_view()
-    if view is None or (view.column is None and has_one_logit(output)):
+    if view is None or view.of_steps or (view.column is None and has_one_logit(output)):
         return view
     if view.column is None and not view.required:
         return None

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from lrptrain.auditing.brought import device_of, logits_model
 from lrptrain.auditing.samples import draw_samples
 from lrptrain.batch import IMAGES, BatchAdapter, Sample, batched
-from lrptrain.batch.task import OneLabel, Regression, Task, TaskName, find_task
+from lrptrain.batch.task import OneLabel, Ordinal, Regression, Task, TaskName, find_task
 from lrptrain.relevance.preserve import unwrap
 from lrptrain.repairing.balance import (
     GROUPS,
@@ -394,8 +394,8 @@ def read_tables(
     Raises:
         ValueError: As `repair`.
     """
-    if isinstance(task, Regression):
-        raise ValueError("a last layer is made anew for classes, and this model's task is a regression")
+    if isinstance(task, (Ordinal, Regression)):
+        raise ValueError(f"a last layer is made anew for classes, and this model's task is {task.name!r}")
     check_counts(copies=swaps.copies, batch_size=swaps.batch_size)
     if swaps.batch_size < 2 and set(balances) & SWAPPED.keys():
         raise ValueError("batch_size must be at least 2, as what is swapped comes from other samples of a batch")

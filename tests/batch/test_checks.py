@@ -106,3 +106,9 @@ def test_channels_that_come_last_are_named():
     batch = {"image": torch.zeros(2, 8, 8, 3), "mask": torch.zeros(2, 8, 8, dtype=torch.uint8)}
     (problem,) = set(unusable(batch, Limits()).values())
     assert "channels last" in problem
+
+
+def test_several_texts_of_a_sample_are_refused_by_their_shape():
+    problems = unusable({"input_ids": torch.randint(0, 9, (2, 4, 10))})
+    assert list(problems) == [0, 1]
+    assert "[1, 4, 10] holds several texts of a sample" in problems[0]

@@ -3,7 +3,7 @@ import torch
 
 import lrptrain
 from lrptrain.batch import read_batch
-from lrptrain.batch.task import CLASSES, Binary, OneLabel, Regression, find_task
+from lrptrain.batch.task import CLASSES, Binary, OneLabel, Ordinal, Regression, find_task
 from lrptrain.relevance.outputs import read_logits
 
 IMAGE = torch.zeros(3, 3, 4, 4)
@@ -123,3 +123,42 @@ def test_a_model_of_several_labels_asks_for_one():
 )
 def test_a_task_is_described_as_it_is_written(task, written):
     assert find_task(task).description == written
+
+
+def test_logits_of_steps_are_read_as_those_of_the_grades():
+    """The answer is the number of steps above 0, and between two grades the odds are those of their step."""
+    steps = torch.tensor(
+        [[3.0, 1.0, -2.0], [-1.0, -2.0, -3.0], [4.0, 3.0, 2.0], [0.5, -0.5, -1.0]], dtype=torch.float64
+    )
+    with Ordinal().reading():
+        grades = read_logits(steps, 4)
+    assert grades.shape == (4, 4)
+    assert grades.argmax(1).tolist() == (steps > 0).sum(1).tolist() == [2, 0, 3, 1]
+    probabilities = grades.softmax(1)
+    torch.testing.assert_close(probabilities[:, 1:] / (probabilities[:, 1:] + probabilities[:, :-1]), steps.sigmoid())
+
+
+def test_labels_of_grades_are_numbers_or_steps():
+    assert Ordinal().classes(torch.tensor([0, 4, -1])).tolist() == [0, 4, -1]
+    assert Ordinal().classes(torch.tensor([2.0, NAN])).tolist() == [2, -1]
+    assert Ordinal().classes(torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]])).tolist() == [2, 0, 4]
+    with pytest.raises(ValueError, match="must be 1 up to a step"):
+        Ordinal().classes(torch.tensor([[0, 1, 0]]))
+    with pytest.raises(ValueError, match="parts of grades"):
+        Ordinal().classes(torch.tensor([0.5]))
+
+
+def test_a_map_of_a_grade_is_that_of_the_sum_of_its_steps():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(12, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)
+    ).double()
+    images = torch.randn(2, 3, 2, 2, dtype=torch.float64)
+    with Ordinal().reading():
+        found = lrptrain.attribute(model, images, 2, "input_x_gradient")
+    images.requires_grad_()
+    (gradient,) = torch.autograd.grad(model(images)[:, :2].sum(), images)
+    torch.testing.assert_close(found.input, (images * gradient).sum(1).detach())
+    with Ordinal().reading():
+        explained = lrptrain.attribute(model, images.detach(), 2, "attnlrp")
+    torch.testing.assert_close(explained.logits[:, 2], model(images)[:, :2].sum(1).detach())

@@ -116,7 +116,7 @@ def test_one_of_several_labels_is_compared_on_request(digits, tmp_path):
     ("text", "message"),
     [
         ("binari", "unknown task 'binari'; did you mean binary"),
-        ("lrptrain.compare", "is no task: lrptrain.OneLabel and lrptrain.Regression are"),
+        ("lrptrain.compare", "is no task: lrptrain.OneLabel, lrptrain.Ordinal and lrptrain.Regression are"),
         ("lrptrain.OneLabel(colum=3)", "unexpected keyword argument 'colum'"),
         ("lrptrain.Regression", "missing 2 required positional arguments"),
     ],
