@@ -40,6 +40,11 @@ class Cue(ABC):
         return False
 
     @property
+    def is_anywhere(self) -> bool:
+        """Whether it is known by where it lies alone, in texts of any words: what people forgot to mark lies there."""
+        return False
+
+    @property
     def is_rest(self) -> bool:
         """Whether it is all of a text, or all that is no evidence: it explains nothing of what is found in it."""
         return False

@@ -160,8 +160,8 @@ class Search:
             judged = self._completed(judged)
             if judged.named and judged.cue.is_rest:
                 self._name_strongest(self._judged[before:], judged)
-        if node.is_whole and not any(each.named for each in self._judged[before:]):
-            self._judged[before:] = [self._as_open(each, judged) for each in self._judged[before:]]
+        if node.is_whole:
+            self._judged[before:] = self._opened(self._judged[before:], judged)
         self._judged.append(judged)
         return judged
 
@@ -172,10 +172,22 @@ class Search:
             strongest = max(relied, key=lambda each: each.share or 0)
             self._judged[self._judged.index(strongest)] = self._completed(strongest)
 
-    def _as_open(self, part: Judged, whole: Judged) -> Judged:
-        """Return what is too little of all of an input to be called a fault, and too much to be hidden, as open."""
-        is_hidden = part.cue.role == "fault" and part.verdict == "relies" and part.within == whole.cue.name
-        return self._completed(replace(part, cue=part.cue.declared("open"))) if is_hidden else part
+    def _opened(self, parts: Sequence[Judged], whole: Judged) -> list[Judged]:
+        """Return the parts of all of an input, of which what is no evidence may be too little to be called a fault.
+
+        It is said as open then, and so is what is known by where it lies alone, unless little is left without it.
+        """
+        little = [each for each in parts if each.within == whole.cue.name and each.cue.is_rest and each.is_fault]
+        if not little or (little[0].share or 0) > MOST:
+            return [*parts]
+        opened = []
+        for each in parts:
+            may_open = each.cue.is_rest or (each.cue.is_anywhere and not self._explains(each, little[0]))
+            opened.append(replace(each, cue=each.cue.declared("open")) if may_open else each)
+        rest = next(i for i, each in enumerate(parts) if each is little[0])
+        if not any(each.named for each in opened):
+            opened[rest] = self._completed(opened[rest])
+        return opened
 
     def _as_declared(self, cue: Cue) -> Cue:
         return next((each for each in self._declared if cue.declared(each.role) == each), cue)
@@ -308,9 +320,13 @@ class Search:
                 one, other = self._judged[lost], self._judged[kept]
                 # A fault is never left out for what nobody has spoken of.
                 may_go = one.named and other.named and (other.is_fault or not one.is_fault)
-                spared = self._beside(one.cue, other.cue) if may_go else 0.0
-                if spared and self._left(one, other) <= (1 - MOST) * spared:
+                if may_go and self._explains(other, one):
                     self._judged[lost] = replace(one, named=False)
+
+    def _explains(self, smaller: Judged, larger: Judged) -> bool:
+        """Return whether a cue does most of what a larger one does, and more than its share of the places."""
+        spared = self._beside(larger.cue, smaller.cue)
+        return spared > 0 and self._left(larger, smaller) <= (1 - MOST) * spared
 
     def _left(self, judged: Judged, other: Judged) -> float:
         """Return which share of its effect a cue has with another put back; 1 if that one does not do most of it."""

@@ -29,6 +29,11 @@ class Segment(Spans):
     at_end: bool = False
     unit: Unit = "part"
 
+    @property
+    def is_anywhere(self) -> bool:
+        """See `Cue`."""
+        return True
+
     def spans(self, words: Sequence[TextWord]) -> list[Span]:
         """See `Spans`; word by word, so that what people marked among them stays."""
         quarter = math.ceil(QUARTER * len(words))

@@ -359,6 +359,37 @@ def test_what_is_too_little_of_all_to_be_a_fault_is_said_as_open():
     assert not found["rest"].named
 
 
+@dataclass(frozen=True)
+class Anywhere(Columns):
+    """Columns that are known by where they lie."""
+
+    @property
+    def is_anywhere(self):
+        return True
+
+
+def part_of_the_rest(part, weights, count=512):
+    whole = Columns("all", tuple(range(6)), parts=(Rest("rest", (0, 1, 2, 3), "fault", (part,)),))
+    found = Search(measure(weights, count=count)).run([Node(whole, np.arange(count), is_whole=True)])
+    (judged,) = (each for each in found if each.cue.name == part.name)
+    return judged
+
+
+@pytest.mark.parametrize(
+    ("weights", "role"),
+    [
+        ([3.5, 0.0, 0.0, 0.0, 4.0, 4.0], "fault"),  # nothing is left without it
+        ([5.0, 3.0, 3.0, 3.0, 8.0, 8.0], "open"),  # what lies beside it does as much
+        ([5.0, 3.0, 3.0, 3.0, 0.0, 0.0], "fault"),  # it is of a rest that does most
+    ],
+)
+def test_what_is_known_by_where_it_lies_is_open_if_it_is_one_of_many_places(weights, role):
+    first = part_of_the_rest(Anywhere("first", (0,), "fault"), weights)
+    assert (first.named, first.cue.role) == (True, role)
+    word = part_of_the_rest(Columns("a word", (0,), "fault"), weights)
+    assert (word.named, word.cue.role) == (True, "fault"), "what is known by what it is stays a fault"
+
+
 def test_the_interval_of_what_does_not_rely_lies_below_the_least_effect():
     found = run([4.0, 0.05, 0.0, 0.0, 0.0, 0.0], *(Node(Columns(f"{i}", (i,)), EVERYONE) for i in range(6)))
     quiet = [each for each in found.values() if each.verdict == "does not rely"]
