@@ -126,6 +126,9 @@ class Search:
         total = sum(root.weight for root in roots)
         for root in roots:
             self._test(root, self._level * root.weight / total, None)
+        for root in roots:
+            if root.is_whole and not any(each.named for each in self._judged):
+                self._name_strongest(root.cue.name)
         self._fold()
         self._explain()
         names = list(dict.fromkeys(each.cue.name for each in self._judged if each.named))
@@ -159,15 +162,15 @@ class Search:
         if relies and says and not carried:
             judged = self._completed(judged)
             if judged.named and judged.cue.is_rest:
-                self._name_strongest(self._judged[before:], judged)
+                self._name_strongest(judged.cue.name)
         if node.is_whole:
             self._judged[before:] = self._opened(self._judged[before:], judged)
         self._judged.append(judged)
         return judged
 
-    def _name_strongest(self, parts: Sequence[Judged], whole: Judged) -> None:
-        """Name also the strongest part of all that is no evidence: a person can picture it, though it is not most."""
-        relied = [each for each in parts if each.verdict == "relies" and each.within == whole.cue.name]
+    def _name_strongest(self, whole: str) -> None:
+        """Name the strongest part of a whole: a person can picture it, though it is not most."""
+        relied = [each for each in self._judged if each.verdict == "relies" and each.within == whole]
         if relied:
             strongest = max(relied, key=lambda each: each.share or 0)
             self._judged[self._judged.index(strongest)] = self._completed(strongest)

@@ -34,8 +34,8 @@ def test_what_lies_next_to_a_thing_comes_next_to_another_thing(place, side):
     changed = BESIDE.exchange(own, donor)["image"]
     inside = BESIDE.locate(own)[:, None].expand_as(changed)
     assert torch.equal(changed[~inside], own["image"][~inside]), "all else stays"
-    shadow = changed[0, 0, 14:18, 21:23] if side == 6 else changed[0, 0, 14:18, 20:22]
-    assert shadow.max() > 4
+    shadow = changed[0, 0, 14:18, 20:23]
+    assert shadow.max() > 3, "stretched, it is not as bright between two pixels"
     assert changed[inside].max() < 5.5, "the donor's thing is not given"
 
 

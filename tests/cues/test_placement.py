@@ -62,19 +62,17 @@ def test_an_object_is_moved_with_its_margin_pixel_by_pixel_and_its_old_place_is_
     images = torch.rand(2, 3, *SIZE, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
     old, new = Box(4, 5, 8, 9), Box(14, 20, 18, 24)
     changed = swap_placement(images, evidence(old, new), evidence(new, old), at_place_of)
-    # With a margin of 2 pixels, boxes of 8 x 8. A blend of neighbours would be off by tenths.
+    # With a margin of a pixel, boxes of 6 x 6. A blend of neighbours would be off by tenths.
     torch.testing.assert_close(
-        changed[0, :, 12:20, 18:26], images[0, :, 2:10, 3:11], rtol=0, atol=4 * torch.finfo(dtype).eps
+        changed[0, :, 13:19, 19:25], images[0, :, 3:9, 4:10], rtol=0, atol=4 * torch.finfo(dtype).eps
     )
-    ground = inpainted(images, evidence(Box(2, 3, 10, 11), Box(12, 18, 20, 26)))
-    torch.testing.assert_close(changed[0, :, 2:10, 3:11], ground[0, :, 2:10, 3:11], rtol=0, atol=2e-3)
-    elsewhere = ~evidence(Box(2, 3, 10, 11), Box(12, 18, 20, 26)).any(0)
+    ground = inpainted(images, evidence(Box(3, 4, 9, 10), Box(13, 19, 19, 25)))
+    torch.testing.assert_close(changed[0, :, 3:9, 4:10], ground[0, :, 3:9, 4:10], rtol=0, atol=2e-3)
+    elsewhere = ~evidence(Box(3, 4, 9, 10), Box(13, 19, 19, 25)).any(0)
     assert torch.equal(changed[:, :, elsewhere], images[:, :, elsewhere])
     # Back again: it is where it was, and the other place is painted over.
     back = swap_placement(changed[:1], evidence(new), evidence(old), at_place_of)
-    torch.testing.assert_close(
-        back[0, :, 2:10, 3:11], images[0, :, 2:10, 3:11], rtol=0, atol=8 * torch.finfo(dtype).eps
-    )
+    torch.testing.assert_close(back[0, :, 3:9, 4:10], images[0, :, 3:9, 4:10], rtol=0, atol=8 * torch.finfo(dtype).eps)
 
 
 def test_coordinates_keep_their_precision_in_16_bits():
@@ -92,13 +90,13 @@ def test_an_object_of_twice_the_size_shows_each_pixel_twice():
     # A ramp is what bilinear sampling reproduces exactly.
     rows, columns = torch.meshgrid(*(torch.arange(side, dtype=torch.float64) for side in SIZE), indexing="ij")
     images = torch.stack([rows, columns])[None]
-    small = evidence(Box(10, 12, 12, 14))  # 6 x 6 pixels with its margin
-    large = evidence(Box(2, 2, 10, 10))  # 12 x 12
+    small = evidence(Box(10, 12, 12, 14))  # 4 x 4 pixels with its margin
+    large = evidence(Box(2, 2, 8, 8))  # 8 x 8
     changed = swap_placement(images, small, large, as_large_as)
-    middle = torch.arange(12, dtype=torch.float64) / 2 - 0.25
-    torch.testing.assert_close(changed[0, 0, 5:17, 10], 8 + middle, rtol=0, atol=1e-12)
-    torch.testing.assert_close(changed[0, 1, 10, 7:19], 10 + middle, rtol=0, atol=1e-12)
-    assert torch.equal(changed[0, :, :5], images[0, :, :5])
+    middle = torch.arange(8, dtype=torch.float64) / 2 - 0.25
+    torch.testing.assert_close(changed[0, 0, 7:15, 12], 9 + middle, rtol=0, atol=1e-12)
+    torch.testing.assert_close(changed[0, 1, 11, 9:17], 11 + middle, rtol=0, atol=1e-12)
+    assert torch.equal(changed[0, :, :7], images[0, :, :7])
 
 
 def test_images_without_evidence_or_with_a_donor_without_stay_as_they_are():

@@ -108,7 +108,8 @@ def test_of_a_whole_input_only_parts_are_named():
     whole, weights = Columns("all", tuple(range(6)), parts=thirds), [2.0, 0.0, 2.0, 0.0, 2.0, 0.0]
     found = run(weights, Node(whole, EVERYONE, is_whole=True))
     assert found["all"].verdict == "relies"
-    assert not any(each.named for each in found.values()), "no third carries most"
+    assert not found["all"].named
+    assert len([each for each in found.values() if each.named]) == 1, "no third carries most: the strongest"
     assert run(weights, Node(whole, EVERYONE))["all"].named
 
 
@@ -366,6 +367,17 @@ class Anywhere(Columns):
     @property
     def is_anywhere(self):
         return True
+
+
+def test_of_a_whole_input_in_which_nothing_is_named_the_strongest_part_is():
+    halves = Columns("all", tuple(range(6)), parts=tuple(Columns(f"{i}", (2 * i, 2 * i + 1)) for i in range(3)))
+    whole = Node(halves, EVERYONE, is_whole=True)
+    weights = [2.6, 2.6, 3.0, 3.0, 2.8, 2.8]
+    found = run(weights, whole)
+    assert all(found[f"{i}"].share < 0.5 for i in range(3))
+    assert [name for name, each in found.items() if each.named] == [max("012", key=lambda name: found[name].share)]
+    found = run(weights, whole, Node(Columns("other", (0, 2, 4)), EVERYONE))
+    assert [name for name, each in found.items() if each.named] == ["other"]
 
 
 def part_of_the_rest(part, weights, count=512):
