@@ -64,7 +64,7 @@ def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
         # on it is no doubt that a part of it may not be.
         single = (
             each
-            for each in judged
+            for each in sorted(judged, key=lambda each: each.cue.role != "fault")  # what matters most comes first
             if each.verdict == verdict and not each.cue.is_several and not (verdict == "not sure" and each.within)
         )
         names = [*dict.fromkeys(each.cue.name for each in single)]
