@@ -186,6 +186,7 @@ class Search:
         opened = []
         for each in parts:
             may_open = each.cue.is_rest or (each.cue.is_anywhere and not self._explains(each, little[0]))
+            may_open &= each.cue not in self._declared  # what people have said stands
             opened.append(replace(each, cue=each.cue.declared("open")) if may_open else each)
         rest = next(i for i, each in enumerate(parts) if each is little[0])
         if not any(each.named for each in opened):

@@ -27,7 +27,7 @@ from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.terminal import give_warning
-from lrptrain.trainers.discover import choice_of_parts, whole_batch
+from lrptrain.trainers.discover import choice_of_parts, parts, whole_batch
 from lrptrain.trainers.held_back import note_teller
 from lrptrain.trainers.processes import Processes
 
@@ -116,6 +116,7 @@ class GuidedStep:
         self._watch = _Stopwatch(device, running=self._compares)
         self._forwards: list[InterceptedForward] = []
         self._whole = False
+        self._parts: dict[nn.Module, None] = {}
         self._matched = False
         self._swapped = 0
         self._moved_evidence: Tensor | None = None
@@ -132,7 +133,11 @@ class GuidedStep:
         samples = batch_length(self.batch)
         # Where blocks are computed again, one backward pass does so for all calls: all or none are explicit.
         guided = samples if checkpoints(self.model) else len(self._rows)
-        hook = unwrap(self.model).register_forward_pre_hook(self._note_whole_batch, with_kwargs=True)
+        model = unwrap(self.model)
+        hooks = [model.register_forward_pre_hook(self._note_whole_batch, with_kwargs=True)]
+        if not self._training.worked:
+            note = self._note_part
+            hooks += [part.register_forward_pre_hook(note, with_kwargs=True) for part in parts(model).values()]
         try:
             objective = self._training.objective
             change = self._with_swapped_samples if objective.swaps else None
@@ -141,7 +146,8 @@ class GuidedStep:
                 self._forwards = forwards
                 yield
         finally:
-            hook.remove()
+            for hook in hooks:
+                hook.remove()
 
     def guided(self, task_loss: Tensor, share: float = 1.0) -> Tensor:
         """Return the loss of the task plus the guidance.
@@ -214,6 +220,11 @@ class GuidedStep:
         has_batch = any(value is self._given for value in (*args, *kwargs.values()))
         self._whole |= has_batch and not isinstance(self._given, Tensor)
 
+    def _note_part(self, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        samples = batch_length(self.batch)
+        if any(isinstance(value, Tensor) and value.shape[:1] == (samples,) for value in (*args, *kwargs.values())):
+            self._parts[part] = None
+
     def _losses(self) -> dict[str, LossSum]:
         """Return every loss of this process; none if it failed or guides no sample."""
         training = self._training
@@ -226,6 +237,9 @@ class GuidedStep:
             training.failed.note("recording the forward pass", forwards[0].failure)
             return {}
         try:
+            if not forwards and len(self._parts) == 1 and not training.worked:
+                training.listen_to(next(iter(self._parts)))
+                return {}
             if not forwards:
                 raise ValueError(self._no_call())
             self._match_evidence(forwards[0].original)

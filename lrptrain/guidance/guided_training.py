@@ -63,6 +63,7 @@ class GuidedTraining:
     worked: bool
     looked_up: int
     unmatched: bool
+    _part: nn.Module | None
     _asked: bool
     _guided: bool
     _lacks_annotations: bool
@@ -157,6 +158,7 @@ class GuidedTraining:
         self.values = {}
         self.skipped = 0
         self.worked = False
+        self._part = None
         self._asked = False
         self._lacks_annotations = self._still_moves = False
         self.objective.swap.language = None
@@ -168,6 +170,17 @@ class GuidedTraining:
         self._guided = False
         if self.objective.swap.followed:
             self.objective.swap.followed.start_over()
+
+    def listen_to(self, part: nn.Module) -> None:
+        """Guide a part of the model from the next step on: the user's step calls it without the model's own forward.
+
+        Args:
+            part: The only one that is given the samples of a batch.
+        """
+        self._part = part
+        self.inform(
+            f"{self.name}: the training step calls its {type(part).__name__} itself, which is guided from now on"
+        )
 
     def begin(
         self, model: nn.Module, trained: nn.Module, batch: Any, progress: Progress, processes: Processes
@@ -200,7 +213,7 @@ class GuidedTraining:
             swap.language = self._language(trained)
         if swap.followed and swap.needs_annotation and not columns.keys() & set(ANNOTATIONS):
             self._mention_annotations()
-        return GuidedStep(self, model, trained, batch, columns, rows, progress, processes)
+        return GuidedStep(self, self._part or model, trained, batch, columns, rows, progress, processes)
 
     def _language(self, trained: nn.Module) -> Language:
         """Return how the texts of a model are made up, with the names of their tokens where anybody knows them."""

@@ -1,5 +1,6 @@
 """Guidance in training steps of other forms, with models of other libraries, images and texts."""
 
+import copy
 import importlib
 from functools import partial
 from typing import Any
@@ -49,15 +50,42 @@ def test_a_step_that_calls_the_inner_model(tmp_path):
     pl_module = with_step(sgd_module(), step)
     fit(tmp_path, pl_module, columns, guidance(weight=0.5, model="net"))
     assert_close(weights(pl_module.net), by_hand(columns, names="energy"))
-    with pytest.raises(ValueError, match=r"never called Classifier with the 6 samples of its batch.*model='net'"):
-        fit(tmp_path, with_step(sgd_module(), step), columns, guidance())
 
 
-def test_a_forward_that_takes_the_whole_batch(tmp_path):
-    pl_module = sgd_module()
+def of_the_whole_batch(pl_module):
     type(pl_module).forward = lambda self, batch: self.net(batch["image"])
-    pl_module = with_step(pl_module, lambda self, batch, batch_idx: F.cross_entropy(self(batch), batch["label"]))
-    with pytest.raises(ValueError, match=r"forward of Classifier takes the whole batch, not images.*model='net'"):
+    return with_step(pl_module, lambda self, batch, batch_idx: F.cross_entropy(self(batch), batch["label"]))
+
+
+def of_the_inner_model(pl_module):
+    return with_step(
+        pl_module, lambda self, batch, batch_idx: F.cross_entropy(self.net(batch["image"]), batch["label"])
+    )
+
+
+@pytest.mark.parametrize("changed", [of_the_inner_model, of_the_whole_batch])
+def test_the_only_part_that_is_given_the_samples_is_guided_from_the_second_step_on(changed, tmp_path):
+    first, second = ({name: x[rows] for name, x in annotated_data(12).items()} for rows in (slice(6), slice(6, 12)))
+    pl_module, guided, said = changed(sgd_module()), guidance(weight=0.5), []
+    guided.guidance.inform = said.append
+    runner = fit(tmp_path, pl_module, annotated_data(12), guided)
+    assert runner.callback_metrics["guidance/samples"] == 6
+    assert said[-1:] == [
+        "RelevanceGuidance: the training step calls its VisionTransformer itself, which is guided from now on"
+    ]
+    plain = sgd_module()
+    fit(tmp_path, plain, first)
+    fit(tmp_path, plain, second, guidance(weight=0.5, model="net"))
+    assert_close(weights(pl_module.net), weights(plain.net))
+
+
+def test_of_several_parts_that_are_given_the_samples_the_user_says_which(tmp_path):
+    def step(self, batch, batch_idx):
+        return F.cross_entropy(self.net(batch["image"]) + self.other(batch["image"]), batch["label"])
+
+    pl_module = with_step(sgd_module(), step)
+    pl_module.other = copy.deepcopy(pl_module.net)
+    with pytest.raises(ValueError, match=r"never called Classifier with the 6 samples .* \['net', 'other'\]"):
         fit(tmp_path, pl_module, annotated_data(), guidance())
 
 

@@ -382,9 +382,9 @@ def test_of_a_whole_input_in_which_nothing_is_named_the_strongest_part_is():
     assert [name for name, each in found.items() if each.named] == ["other"]
 
 
-def part_of_the_rest(part, weights, count=512):
+def part_of_the_rest(part, weights, count=512, **options):
     whole = Columns("all", tuple(range(6)), parts=(Rest("rest", (0, 1, 2, 3), "fault", (part,)),))
-    found = Search(measure(weights, count=count)).run([Node(whole, np.arange(count), is_whole=True)])
+    found = Search(measure(weights, count=count), **options).run([Node(whole, np.arange(count), is_whole=True)])
     (judged,) = (each for each in found if each.cue.name == part.name)
     return judged
 
@@ -400,6 +400,8 @@ def part_of_the_rest(part, weights, count=512):
 def test_what_is_known_by_where_it_lies_is_open_if_it_is_one_of_many_places(weights, role):
     first = part_of_the_rest(Anywhere("first", (0,), "fault"), weights)
     assert (first.named, first.cue.role) == (True, role)
+    said = part_of_the_rest(Anywhere("first", (0,), "fault"), weights, declared=[Anywhere("first", (0,), "fault")])
+    assert said.is_fault, "what people have said stands"
     word = part_of_the_rest(Columns("a word", (0,), "fault"), weights)
     assert (word.named, word.cue.role) == (True, "fault"), "what is known by what it is stays a fault"
 
