@@ -395,7 +395,7 @@ def read_tables(
         ValueError: As `repair`.
     """
     if isinstance(task, (Ordinal, Regression)):
-        raise ValueError(f"a last layer is made anew for classes, and this model's task is {task.name!r}")
+        raise ValueError(f"a last layer is made anew for classes, and this model's task is {task.name}")
     check_counts(copies=swaps.copies, batch_size=swaps.batch_size)
     if swaps.batch_size < 2 and set(balances) & SWAPPED.keys():
         raise ValueError("batch_size must be at least 2, as what is swapped comes from other samples of a batch")

@@ -1,5 +1,6 @@
 """Training on swaps of what the monitor of the same run finds."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -145,9 +146,13 @@ def test_what_cannot_be_swapped_is_refused_at_first_and_a_warning_later(flips_at
 @pytest.mark.parametrize("loss", ["swap", "consistency"])
 def test_a_step_that_no_guidance_could_listen_to_is_refused_before_anything_is_found(loss, tmp_path):
     pl_module = sgd_module()
-    pl_module.training_step = lambda batch, batch_idx: F.cross_entropy(pl_module.net(batch["image"]), batch["label"])
+    nets = [pl_module.net, copy.deepcopy(pl_module.net)]
+    pl_module.other = nets[1]
+    pl_module.training_step = lambda batch, batch_idx: F.cross_entropy(
+        sum(net(batch["image"]) for net in nets), batch["label"]
+    )
     note_known(pl_module, Known((), 1))
-    with pytest.raises(ValueError, match="say which module it calls with them, model='net'"):
+    with pytest.raises(ValueError, match=r"say which module it calls with them, model= and one of \['net', 'other'\]"):
         fit(tmp_path, pl_module, unannotated(), RelevanceGuidance(loss, swap="findings"))
 
 
@@ -166,7 +171,7 @@ def test_a_batch_of_another_kind_than_the_findings_is_refused_before_the_first_s
 
 
 def test_a_run_mends_what_is_found_in_it():
-    """The first third of a training is plain; what an inspection finds then is swapped in the rest."""
+    """The first quarter of a training is plain; what an inspection finds then is swapped in the rest."""
     columns, without = images("both", 1, 256), images("object", 2, 128)
     accuracies = []
     for follows in (False, True):
@@ -174,7 +179,7 @@ def test_a_run_mends_what_is_found_in_it():
         optimizer = torch.optim.AdamW(net.parameters(), 3e-3)
         guidance = lrptrain.Guidance("swap", swap="findings", optimizer=optimizer)
         note_known(net, Known((), 1))
-        for step in range(225):
+        for step in range(300):
             if step == 75 and follows:
                 report = lrptrain.inspect(net, [images("both")])
                 note_known(net, Known(tuple(each.cue for each in report.faults), 2))

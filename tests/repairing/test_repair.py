@@ -332,7 +332,8 @@ def with_head(head: nn.Module) -> nn.Module:
         (TwoPlaces(), images(40, 1.0), {"balance": "masks"}, "balance must be"),
         (TwoPlaces(), images(40, 1.0), {"how": "forget"}, "how must be 'retrain' or 'erase'"),
         (TwoPlaces(), images(40, 1.0), {"copies": 0}, "copies"),
-        (TwoPlaces(1), images(40, 1.0), {"task": lrptrain.Regression(0, 1)}, "a regression"),
+        (TwoPlaces(1), images(40, 1.0), {"task": lrptrain.Regression(0, 1)}, "task is regression"),
+        (TwoPlaces(1), images(40, 1.0), {"task": lrptrain.Ordinal()}, "task is ordinal"),
     ],
 )
 def test_what_cannot_be_mended_is_refused_in_one_line(model, data, options, message):
