@@ -66,7 +66,8 @@ def of_the_inner_model(pl_module):
 @pytest.mark.parametrize("changed", [of_the_inner_model, of_the_whole_batch])
 def test_the_only_part_that_is_given_the_samples_is_guided_from_the_second_step_on(changed, tmp_path):
     first, second = ({name: x[rows] for name, x in annotated_data(12).items()} for rows in (slice(6), slice(6, 12)))
-    pl_module, guided, said = changed(sgd_module()), guidance(weight=0.5), []
+    pl_module, guided = changed(sgd_module()), guidance(weight=0.5)
+    said: list[str] = []
     guided.guidance.inform = said.append
     runner = fit(tmp_path, pl_module, annotated_data(12), guided)
     assert runner.callback_metrics["guidance/samples"] == 6
