@@ -225,6 +225,11 @@ class GuidedStep:
         if any(isinstance(value, Tensor) and value.shape[:1] == (samples,) for value in (*args, *kwargs.values())):
             self._parts[part] = None
 
+    def _only_part(self) -> nn.Module | None:
+        """Return the only part that was given the samples, if it has all weights: else its output may be no logits."""
+        part = next(iter(self._parts)) if len(self._parts) == 1 else None
+        return part if part is not None and {*unwrap(self.model).parameters()} == {*part.parameters()} else None
+
     def _losses(self) -> dict[str, LossSum]:
         """Return every loss of this process; none if it failed or guides no sample."""
         training = self._training
@@ -237,8 +242,8 @@ class GuidedStep:
             training.failed.note("recording the forward pass", forwards[0].failure)
             return {}
         try:
-            if not forwards and len(self._parts) == 1 and not training.worked:
-                training.listen_to(next(iter(self._parts)))
+            if not forwards and not training.worked and (part := self._only_part()) is not None:
+                training.listen_to(part)
                 return {}
             if not forwards:
                 raise ValueError(self._no_call())

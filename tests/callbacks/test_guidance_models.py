@@ -80,6 +80,16 @@ def test_the_only_part_that_is_given_the_samples_is_guided_from_the_second_step_
     assert_close(weights(pl_module.net), weights(plain.net))
 
 
+def test_a_part_beside_weights_that_may_make_the_logits_is_not_taken_for_the_model(tmp_path):
+    def step(self, batch, batch_idx):
+        return F.cross_entropy(self.net(batch["image"]) @ self.head, batch["label"])
+
+    pl_module = with_step(sgd_module(), step)
+    pl_module.head = torch.nn.Parameter(torch.eye(pl_module.net.num_classes, dtype=torch.float64))
+    with pytest.raises(ValueError, match="never called Classifier with the 6 samples of its batch"):
+        fit(tmp_path, pl_module, annotated_data(), guidance())
+
+
 def test_of_several_parts_that_are_given_the_samples_the_user_says_which(tmp_path):
     def step(self, batch, batch_idx):
         return F.cross_entropy(self.net(batch["image"]) + self.other(batch["image"]), batch["label"])
