@@ -10,6 +10,8 @@ from torch import Tensor
 
 Batch = Mapping[str, Any]
 """Samples in the contract's form; see `lrptrain.batch`."""
+MOST = 0.5
+"""More than half of anything: the majority."""
 Role = Literal["evidence", "fault", "open"]
 """What a cue is: what people marked or declared, what lies outside of that, or what nobody has spoken of."""
 
@@ -23,9 +25,13 @@ class Cue(ABC):
         kind: The kind's word in records.
         name: What a person calls it, such as `the top left corner`.
         role: What it is.
+        is_position: Whether it is known by where words stand alone: what people forgot to mark stands there, too.
+        is_rest: Whether it is all of a text, or all that is no evidence: it explains nothing of what is found in it.
     """
 
     kind: ClassVar[str]
+    is_position: ClassVar[bool] = False
+    is_rest: ClassVar[bool] = False
     name: str
     role: Role
 
@@ -37,16 +43,6 @@ class Cue(ABC):
     @property
     def is_several(self) -> bool:
         """Whether it is a list of things, and no one thing that a person knows."""
-        return False
-
-    @property
-    def is_anywhere(self) -> bool:
-        """Whether it is known by where it lies alone, in texts of any words: what people forgot to mark lies there."""
-        return False
-
-    @property
-    def is_rest(self) -> bool:
-        """Whether it is all of a text, or all that is no evidence: it explains nothing of what is found in it."""
         return False
 
     @abstractmethod

@@ -34,6 +34,8 @@ TOGETHER = 32
 """So many pictures are compared at a time, so that what comes of it stays in a processor's cache."""
 PEAKS = 2
 """Pictures are taken at so many of the most relevant patches of every image."""
+SHOWN = 8
+"""Where it lies is looked for in so many of the images that show it: its name alone depends on it."""
 FEWEST_IMAGES = 3
 """What fewer images show is no mark of theirs."""
 _CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2 - POINTS, POINTS**2 - 1)]
@@ -144,7 +146,8 @@ def propose_marks(
         # Another view of what was chosen: the same images show it.
         if all((present & other).sum() < 0.5 * (present | other).sum() for other in chosen):
             chosen.append(present)
-            place = place_of(mark.locate(batch))
+            shown = np.flatnonzero(present)[:SHOWN]
+            place = place_of(mark.locate({each: values[shown] for each, values in batch.items()}))
             yield score, replace(mark, name=f"{mark.name}, at {place}") if place else mark
 
 

@@ -26,16 +26,7 @@ def _ordered(own: Part, theirs: Part) -> list[Token]:
     # The places that shared words have, in the text's order, are taken by them in the donor's.
     slots = sorted(places[key] for key in shared)
     taken = {slot: places[key] for slot, key in zip(slots, shared, strict=True)}
-    starts = {word.span[0]: word.span for word in own.words}
-    inside = {place for span in starts.values() for place in range(*span)}
-    tokens: list[Token] = []
-    for place in own.tokens:
-        if place in starts:
-            span = taken.get(starts[place], starts[place])
-            tokens += [(0, each) for each in range(*span)]
-        elif place not in inside:
-            tokens.append((0, place))
-    return tokens
+    return [(0, place) for word in own.words for place in range(*taken.get(word.span, word.span))]
 
 
 def _numbered(words: Sequence[TextWord]) -> dict[tuple[tuple[int, ...], int], TextWord]:

@@ -23,12 +23,8 @@ class OneOfPair(Rewriting):
     """
 
     kind: ClassVar[str] = "one_of_pair"
+    is_rest: ClassVar[bool] = True
     number: int = 0
-
-    @property
-    def is_rest(self) -> bool:
-        """See `Cue`."""
-        return True
 
     def rewritten(self, own: Sequence[Part], theirs: Sequence[Part]) -> dict[int, list[Token]]:
         """See `Rewriting`."""

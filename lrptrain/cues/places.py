@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from lrptrain.cues.cue import Batch, Cue, Role
+from lrptrain.cues.cue import MOST, Batch, Cue, Role
 from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
 
 Box = tuple[float, float, float, float]
@@ -18,8 +18,6 @@ EDGE = 0.25
 """An edge is so wide, in shares of a side, and the middle is what no edge covers."""
 BORDER = 0.125
 """The border is half as wide all around: so it, too, is less than half of an image, and to name it says something."""
-MOST = 0.5
-"""What lies in a place by more than half lies there: no edge is more than a quarter of an image."""
 _NEAR, _FAR = EDGE, 1 - EDGE
 _MIDDLE: Box = (_NEAR, _NEAR, _FAR, _FAR)
 _EDGES: dict[str, Box] = {
@@ -96,7 +94,10 @@ def places(role: Role, where: Where = "image") -> list[Place]:
 
 
 def place_of(located: Bool[Tensor, "batch height width"]) -> str:
-    """Return the smallest edge, or part of one, that holds most of some pixels; "" if none does."""
+    """Return the smallest edge, or part of one, that holds most of some pixels; "" if none does.
+
+    No edge is more than a quarter of an image, so that pixels all over it lie in none.
+    """
     size = (located.shape[1], located.shape[2])
     edges = [each for each in places("open") if each.hole is None]
     parts = [each for edge in edges for each in edge.children() if isinstance(each, Place)]

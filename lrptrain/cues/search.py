@@ -16,13 +16,11 @@ from jaxtyping import Bool, Float
 
 from lrptrain.batch import collate
 from lrptrain.cues.apart import Apart
-from lrptrain.cues.cue import Cue
+from lrptrain.cues.cue import MOST, Cue
 from lrptrain.cues.look import Look
 from lrptrain.cues.measure import FEWEST_SAMPLES, FIRST_LOOK, Effect, Measure, MeasureError, Rows, effect_of
 
 Verdict = Literal["relies", "not sure", "does not rely"]
-MOST = 0.5
-"""A part that carries more than half of what the whole does is named in its place: the majority."""
 PAIRED = 4
 """Of so many named cues, the strongest, every two are compared."""
 ENOUGH = 64
@@ -185,7 +183,7 @@ class Search:
             return [*parts]
         opened = []
         for each in parts:
-            may_open = each.cue.is_rest or (each.cue.is_anywhere and not self._explains(each, little[0]))
+            may_open = each.cue.is_rest or (each.cue.is_position and not self._explains(each, little[0]))
             may_open &= each.cue not in self._declared  # what people have said stands
             opened.append(replace(each, cue=each.cue.declared("open")) if may_open else each)
         rest = next(i for i, each in enumerate(parts) if each is little[0])

@@ -26,20 +26,15 @@ class Segment(Spans):
     """
 
     kind: ClassVar[str] = "segment"
+    is_position: ClassVar[bool] = True
     at_end: bool = False
     unit: Unit = "part"
 
-    @property
-    def is_anywhere(self) -> bool:
-        """See `Cue`."""
-        return True
-
     def spans(self, words: Sequence[TextWord]) -> list[Span]:
         """See `Spans`; word by word, so that what people marked among them stays."""
-        quarter = math.ceil(QUARTER * len(words))
-        count = {"word": min(1, len(words)), "sentence": self._sentence(words), "part": quarter}[self.unit]
+        count = min(1, len(words)) if self.unit == "word" else self._sentence(words)
         if self.unit == "part":
-            count = max(count, self._sentence(words))
+            count = max(count, math.ceil(QUARTER * len(words)))
         return [word.span for word in (words[len(words) - count :] if self.at_end else words[:count])]
 
     def children(self) -> Sequence[Cue]:
@@ -68,11 +63,7 @@ class AllWords(Spans):
     """All words of a text, or those that people did not mark."""
 
     kind: ClassVar[str] = "words"
-
-    @property
-    def is_rest(self) -> bool:
-        """See `Cue`."""
-        return True
+    is_rest: ClassVar[bool] = True
 
     def spans(self, words: Sequence[TextWord]) -> list[Span]:
         """See `Spans`."""

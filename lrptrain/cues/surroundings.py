@@ -24,14 +24,10 @@ class Surroundings(Cue):
     """All of an image that lies outside of the evidence; a donor's own evidence is painted over first."""
 
     kind: ClassVar[str] = "surroundings"
+    is_rest: ClassVar[bool] = True
     name: str = "everything outside the annotation"
     role: Role = "fault"
     where: ClassVar[Where] = "outside"
-
-    @property
-    def is_rest(self) -> bool:
-        """See `Cue`."""
-        return True
 
     def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
         """Return the pixels outside the evidence."""

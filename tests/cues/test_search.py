@@ -328,9 +328,7 @@ def test_what_lies_all_over_is_not_that_of_a_place_that_is_most_of_it():
 class Rest(Columns):
     """All that is no evidence."""
 
-    @property
-    def is_rest(self):
-        return True
+    is_rest: ClassVar[bool] = True
 
 
 def rest(*parts):
@@ -364,9 +362,7 @@ def test_what_is_too_little_of_all_to_be_a_fault_is_said_as_open():
 class Anywhere(Columns):
     """Columns that are known by where they lie."""
 
-    @property
-    def is_anywhere(self):
-        return True
+    is_position: ClassVar[bool] = True
 
 
 def test_of_a_whole_input_in_which_nothing_is_named_the_strongest_part_is():

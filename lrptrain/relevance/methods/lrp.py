@@ -273,8 +273,8 @@ def lrp(
             f"alpha, beta, bias, patch_rule, low and high are options of 'alpha_beta', not of {composite!r}"
         )
 
-    def relevance(place: Value) -> Tensor:
-        return explanation.relevance(chosen, [place], linear=composite != "chefer")[0]
+    def relevance(places: list[Value]) -> Sequence[Tensor]:
+        return explanation.relevance(chosen, places, linear=composite != "chefer")
 
     return _of_embeddings(explanation, embeddings, relevance)
 
@@ -387,10 +387,10 @@ def _in_form(
     if form == "explicit" or explanation.recording.propagator.has_custom_rule(explicit):
         return _of_logit(explanation, explicit, embeddings)
 
-    def relevance(place: Value) -> Tensor:
-        """Relevance of a place, by a composite that passes relevance per unit of activation."""
-        (arrived,) = explanation.relevance(per_unit, [place])
-        return arrived * place.tensor.to(arrived.dtype)
+    def relevance(places: list[Value]) -> Sequence[Tensor]:
+        """Relevance of places, by a composite that passes relevance per unit of activation."""
+        arrived = explanation.relevance(per_unit, places)
+        return [x * place.tensor.to(x.dtype) for x, place in zip(arrived, places, strict=True)]
 
     return replace(_of_embeddings(explanation, embeddings, relevance), of_logit=embeddings == "all")
 
@@ -398,14 +398,14 @@ def _in_form(
 def _of_logit(explanation: Explanation, composite: Composite, embeddings: Embeddings) -> RelevanceMaps:
     """Relevance of the input that adds up, but for what biases take, to the explained logit."""
 
-    def relevance(place: Value) -> Tensor:
-        return explanation.relevance(composite, [place], of_logit=True)[0]
+    def relevance(places: list[Value]) -> Sequence[Tensor]:
+        return explanation.relevance(composite, places, of_logit=True)
 
     return replace(_of_embeddings(explanation, embeddings, relevance), of_logit=embeddings == "all")
 
 
 def _of_embeddings(
-    explanation: Explanation, embeddings: Embeddings, relevance: Callable[[Value], Tensor]
+    explanation: Explanation, embeddings: Embeddings, relevance: Callable[[list[Value]], Sequence[Tensor]]
 ) -> RelevanceMaps:
     """Relevance of the input; of a text, of all or some of its embeddings."""
     recording = explanation.recording
@@ -415,9 +415,11 @@ def _of_embeddings(
     assert root is not None
     if embeddings != "all" and len(root.shape) != 3:
         raise UnsupportedMethodError(f"embeddings={embeddings!r} is for texts: the input is {recording.explained.kind}")
-    arrived = relevance(root if embeddings == "token" else recording.encoder_input)
+    everything = recording.encoder_input
     if embeddings == "position":
-        arrived = arrived - relevance(root)
+        first, second = relevance([everything, root])
+        return input_maps(recording, first - second)
+    (arrived,) = relevance([root if embeddings == "token" else everything])
     return input_maps(recording, arrived)
 
 
