@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from lrptrain.batch.call import rows_of
 from lrptrain.cues.association import association
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
@@ -147,7 +148,7 @@ def propose_marks(
         if all((present & other).sum() < 0.5 * (present | other).sum() for other in chosen):
             chosen.append(present)
             shown = np.flatnonzero(present)[:SHOWN]
-            place = place_of(mark.locate({each: values[shown] for each, values in batch.items()}))
+            place = place_of(mark.locate(rows_of(batch, torch.from_numpy(shown))))
             yield score, replace(mark, name=f"{mark.name}, at {place}") if place else mark
 
 

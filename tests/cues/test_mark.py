@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from lrptrain.batch.call import CALL, Call
 from lrptrain.cues.mark import Mark, propose_marks, sampled
 
 SIZE, GRID = 32, (8, 8)
@@ -30,7 +31,7 @@ def cross():
 
 def found(where="image", mask=None, **options):
     images, answers, maps, _ = planted(**options)
-    batch = {"image": images} if mask is None else {"image": images, "mask": mask}
+    batch = {"image": images, CALL: Call("x")} | ({} if mask is None else {"mask": mask})
     return [mark for _, mark in propose_marks(batch, maps, GRID, answers, where, 4)]
 
 
