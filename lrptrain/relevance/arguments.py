@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from inspect import Parameter, signature
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from lrptrain.relevance.notices import warn_once
@@ -13,20 +15,64 @@ from lrptrain.relevance.types import NonFiniteError
 _CONTENTS = ("input_ids", "inputs_embeds", "input_values", "input_features", "embeds", "ids", "values")
 
 
-def as_arguments(inputs: Any) -> Tensor | Mapping[str, Any]:
+def as_arguments(model: nn.Module, inputs: Any, tokenizer: Any = None) -> Tensor | Mapping[str, Any]:
     """Return inputs as a tensor or a mapping from the names of arguments.
 
+    Args:
+        model: The model, whose forward says which of a tokenizer's tensors it takes.
+        inputs: Tensors, by name or not; or a text, or a list of texts.
+        tokenizer: Cuts texts; one of transformers.
+
     Raises:
-        TypeError: If they are neither, nor a dataclass.
+        TypeError: If they are neither, or texts without a tokenizer.
     """
+    if isinstance(inputs, str):
+        inputs = [inputs]
+    if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(text, str) for text in inputs):
+        return _encoded(model, list(inputs), tokenizer)
     if isinstance(inputs, (Tensor, Mapping)):
         return inputs
     if is_dataclass(inputs) and not isinstance(inputs, type):
         return {field.name: getattr(inputs, field.name) for field in fields(inputs)}
     raise TypeError(
-        f"inputs must be a tensor or a dict of the arguments of the model's forward, by name, not "
-        f"{type(inputs).__name__}"
+        f"inputs must be a tensor, a dict of the arguments of the model's forward by name, or texts with tokenizer=, "
+        f"not {type(inputs).__name__}"
     )
+
+
+def _encoded(model: nn.Module, texts: list[str], tokenizer: Any) -> Tensor | dict[str, Tensor]:
+    """Cut texts, padded to the longest, into what the model's forward takes."""
+    if not callable(tokenizer):
+        what = "no tokenizer" if tokenizer is None else f"a {type(tokenizer).__name__}, which cannot be called"
+        raise TypeError(
+            f"the inputs are text, with {what}: pass tokenizer=, one of transformers as the model was trained with"
+        )
+    encoded = tokenizer(texts, return_tensors="pt", truncation=True, **({"padding": True} if len(texts) > 1 else {}))
+    device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
+    tensors = {name: x.to(device) for name, x in encoded.items()}
+    parameters = signature(model.forward).parameters
+    if any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
+        return tensors
+    taken = {name: x for name, x in tensors.items() if name in parameters}
+    return taken if "input_ids" in taken else tensors["input_ids"]
+
+
+def as_batch_of_one(model: nn.Module, inputs: Tensor | Mapping[str, Any]) -> Tensor | Mapping[str, Any] | None:
+    """Return one image, without the axis of samples, as a batch; None if the input is none.
+
+    It is one if it has three axes, the first of them as long as the first layer of the model has input channels, and
+    that layer is a convolution, which itself takes it so.
+    """
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear, nn.Embedding)
+    first = next((module for module in model.modules() if isinstance(module, kinds)), None)
+    named = inputs if isinstance(inputs, Mapping) else {"": inputs}
+    name = next((name for name in ("", "pixel_values", "image") if isinstance(named.get(name), Tensor)), None)
+    if name is None or not isinstance(first, nn.Conv2d):
+        return None
+    image = named[name]
+    if image.ndim != 3 or len(image) != first.in_channels or not image.is_floating_point():
+        return None
+    return {**inputs, name: image[None]} if isinstance(inputs, Mapping) else image[None]
 
 
 def mask_name(inputs: Tensor | Mapping[str, Any], explained: str) -> str | None:

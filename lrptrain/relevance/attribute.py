@@ -1,18 +1,21 @@
 """The entry points: relevance of a model's input for a class, or for several from one forward pass."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import torch
 from torch import nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
-from lrptrain.relevance.arguments import as_arguments
+from lrptrain.relevance.arguments import as_arguments, as_batch_of_one
 from lrptrain.relevance.default import check_method
 from lrptrain.relevance.forward_pass import ForwardPass, forward_pass
 from lrptrain.relevance.heads import Head, as_head
 from lrptrain.relevance.logit_view import LogitView, one_logit_as
 from lrptrain.relevance.outputs import has_one_logit, is_sigmoid, logits_of
+from lrptrain.relevance.plain_pass import NeedsTape
 from lrptrain.relevance.precision import autocast_state
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.composite import Rules
@@ -27,10 +30,11 @@ from lrptrain.relevance.types import Relevance, TokenLayout
 
 def record(
     model: nn.Module,
-    inputs: Inputs,
+    inputs: Inputs | str | Sequence[str],
     *,
     explain: str | None = None,
     layout: TokenLayout | None = None,
+    tokenizer: Any = None,
     frugal: bool = False,
 ) -> Recording:
     """Run a model once, for several maps: `record(model, images).attribute(target=3, method="attnlrp")`.
@@ -43,18 +47,19 @@ def record(
         inputs: See `lrptrain.attribute`.
         explain: See `lrptrain.attribute`.
         layout: See `lrptrain.attribute`.
+        tokenizer: See `lrptrain.attribute`.
         frugal: Whether to keep no graph of the weights, which takes less time and memory: maps of such a recording have
             no graph (`create_graph`) either.
     """
     model = unwrap(model)
     with preserved(model):
-        return forward_pass(model, as_arguments(inputs), explain, layout, frugal=frugal).logits()
+        return forward_pass(model, as_arguments(model, inputs, tokenizer), explain, layout, frugal=frugal).logits()
 
 
 @overload
 def attribute(
     model: nn.Module,
-    inputs: Inputs,
+    inputs: Inputs | str | Sequence[str],
     target: Target = ...,
     method: str | None = ...,
     *,
@@ -66,7 +71,7 @@ def attribute(
 @overload
 def attribute(
     model: nn.Module,
-    inputs: Inputs,
+    inputs: Inputs | str | Sequence[str],
     target: Target = ...,
     method: str | None = ...,
     *,
@@ -75,15 +80,28 @@ def attribute(
 ) -> dict[str, Relevance]: ...
 
 
+@overload
 def attribute(
     model: nn.Module,
-    inputs: Inputs,
+    inputs: Inputs | str | Sequence[str],
+    target: Target = ...,
+    method: list[str] | tuple[str, ...] = ...,
+    *,
+    explain: str | None = ...,
+    **options: Any,
+) -> dict[str, Relevance]: ...
+
+
+def attribute(
+    model: nn.Module,
+    inputs: Inputs | str | Sequence[str],
     target: Target = None,
-    method: str | None = None,
+    method: str | list[str] | tuple[str, ...] | None = None,
     *,
     other: Target = None,
     explain: str | tuple[str, ...] | None = None,
     layout: TokenLayout | None = None,
+    tokenizer: Any = None,
     composite: Rules | str | None = None,
     create_graph: bool = False,
     first_order: bool = False,
@@ -108,7 +126,8 @@ def attribute(
             are unwrapped.
         inputs: The image batch `[batch, channels, height, width]` or the token ids `[batch, tokens]`, or a dict of
             keyword arguments with one of them (`pixel_values`, `image`, `input_ids`, `inputs_embeds`) and, for texts,
-            the `attention_mask` (1 token, 0 padding).
+            the `attention_mask` (1 token, 0 padding). Or one image without the axis of samples, or texts that the
+            `tokenizer` cuts.
         target: What is explained. A class: one for all, one per sample, or None for the predicted class; its number, or
             its name in the model's `config.label2id`. Of one logit per sample (a regression, a binary classifier) the
             predicted class is that logit, whatever its sign. A tuple, for logits of more axes: `(token, class)` is
@@ -117,13 +136,15 @@ def attribute(
             `Relevance.logits` holds its numbers, `[batch, 1]`, and `Relevance.target` is 0.
         method: One of `lrptrain.methods()`. By default the first of `lrptrain.relevance.default.DEFAULT_METHODS` that
             can serve the model: `Relevance.method` names it, and a `RelevanceWarning` says so if it is not the very
-            first. A method that is named is never replaced.
+            first. A method that is named is never replaced. A list of names gives a dict with the relevance by each,
+            from one forward pass.
         other: A class (or, for a target that is a tuple or a function, another such) to tell the target apart from:
             what is explained is then the difference of the two logits.
         explain: The name of the explained argument, where the model reads several: "pixel_values" or "input_ids". By
             default the first of those above. A tuple of names gives a dict with the relevance of each, by one forward
             pass each, in which the others are constants.
         layout: Where the content tokens stand, for models in which it cannot be found.
+        tokenizer: Cuts texts, and names their tokens where the map is shown: one of transformers.
         composite: Rules that count before the method's own, for the methods that propagate relevance by rules: a
             `lrptrain.Composite`, or a mapping from operations to rules, `{"diff": lrptrain.rules.epsilon()}`. For
             `lrp` also the name of its own composite, "alpha_beta", "split_alpha_beta" or "chefer".
@@ -144,32 +165,87 @@ def attribute(
     """
     if composite is not None:
         options["composite"] = composite
-    check_method(method, options)  # a wrong name raises before the model is run
+    methods = method if isinstance(method, (list, tuple)) else [method]
+    for each in methods:
+        check_method(each, options)  # a wrong name raises before the model is run
     model = unwrap(model)
     settings = {"other": other, "layout": layout, "create_graph": create_graph, "first_order": first_order, **options}
+    arguments = as_arguments(model, inputs, tokenizer)
     if explain is not None and not isinstance(explain, str):
         if not explain:
             raise ValueError("explain is an empty tuple: name at least one argument, or leave explain out")
-        return {name: attribute(model, inputs, target, method, explain=name, **settings) for name in explain}
+        if len(methods) > 1:
+            raise ValueError(
+                "explain names several arguments, and method several methods: ask for one of both at a time"
+            )
+        return {name: attribute(model, arguments, target, methods[0], explain=name, **settings) for name in explain}
     check_graph(model, create_graph)
     if not create_graph:  # who trains through a map means to be in train mode
         warn_of_train_mode(model)
+    call = _Call(model, target, tuple(methods), other, explain, layout, create_graph, first_order, options)
     with preserved(model):
+        try:
+            maps = call.maps(arguments)
+        except Exception:
+            one = as_batch_of_one(model, arguments)
+            if one is None:
+                raise
+            maps = call.maps(one)
+    for relevance in maps:
+        if tokenizer is not None and relevance.batch is not None:
+            relevance.batch.tokenizer = tokenizer
+    return maps[0] if methods is not method else {each.method: each for each in maps}
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What is asked of a model; the fields are the arguments of `attribute`."""
+
+    model: nn.Module
+    target: Target
+    methods: tuple[str | None, ...]
+    other: Target
+    explain: str | None
+    layout: TokenLayout | None
+    create_graph: bool
+    first_order: bool
+    options: dict[str, Any]
+
+    def maps(self, inputs: Inputs) -> list[Relevance]:
+        """Return the map by each method, from one forward pass that does what they need."""
+        chosen = [None if name is None else get_method(name, self.options) for name in self.methods]
         # Without a name, what cannot be run in float32 is the default method's failure, and another takes its place.
-        in_float32 = method is not None and get_method(method, options).in_full_precision(options)
-        recorded = forward_pass(
-            model, as_arguments(inputs), explain, layout, frugal=not create_graph, full_precision=in_float32
+        in_float32 = all(each is not None and each.in_full_precision(self.options) for each in chosen)
+        plain = all(each is not None and each.needs == "gradient" for each in chosen)
+        if plain and not self.create_graph and self.layout is None:
+            with suppress(NeedsTape):
+                return self._from(forward_pass(self.model, inputs, self.explain, full_precision=in_float32, plain=True))
+        frugal = not self.create_graph
+        return self._from(
+            forward_pass(self.model, inputs, self.explain, self.layout, frugal=frugal, full_precision=in_float32)
         )
-        if other is None and isinstance(target, BinaryClassifierOutputTarget) and reads_a_logit(recorded.output):
+
+    def _from(self, passed: ForwardPass) -> list[Relevance]:
+        if (
+            self.other is None
+            and isinstance(self.target, BinaryClassifierOutputTarget)
+            and reads_a_logit(passed.output)
+        ):
             with one_logit_as(LogitView((-1.0, 1.0))):
-                both = recorded.under(Head())
-                relevance = both._attribute(target.category, method, None, create_graph, first_order, options)
+                maps = self._read(passed.under(Head()), self.target.category, None)
             # Of a function, the logits are its numbers, and there is one of them.
-            numbers = relevance.logits.gather(1, relevance.target[:, None])
-            return replace(relevance, logits=numbers, target=torch.zeros_like(relevance.target))
-        head, target, other = as_head(target, other, recorded.output)
-        recording = recorded.under(head)
-        return recording._attribute(target, method, other, create_graph, first_order, options)
+            return [
+                replace(x, logits=x.logits.gather(1, x.target[:, None]), target=torch.zeros_like(x.target))
+                for x in maps
+            ]
+        head, target, other = as_head(self.target, self.other, passed.output)
+        return self._read(passed.under(head), target, other)
+
+    def _read(self, recording: Recording, target: Target, other: Target) -> list[Relevance]:
+        return [
+            recording._attribute(target, name, other, self.create_graph, self.first_order, self.options)
+            for name in self.methods
+        ]
 
 
 def reads_a_logit(output: Any) -> bool:

@@ -44,8 +44,8 @@ def check_method(
     """
     if method is not None and not isinstance(method, str):
         raise TypeError(
-            f"method must be the name of one method, not {method!r}; several maps of one forward pass are "
-            "recording = lrptrain.record(model, inputs), then recording.attribute(target, name) for each"
+            f"method must be a name, not {method!r} (lrptrain.attribute takes a list of names, too); other maps of one "
+            "forward pass are recording = lrptrain.record(model, inputs), then recording.attribute(target, name)"
         )
     if method is not None:
         return (get_method(method, options).name,)

@@ -26,6 +26,7 @@ class ExplainedBatch:
         padding: As above.
         class_names: As above.
         problem: As above.
+        tokenizer: Names the tokens of a text; None where the caller gave none.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class ExplainedBatch:
         self.padding = None if padding is None or not is_text else padding.detach().clone()
         self.class_names = dict(class_names or {})
         self.problem = problem
+        self.tokenizer: Any = None
         self._tensor = None if is_text else weakref.ref(explained)
         self._version = None if is_text else _version(explained)
 

@@ -105,7 +105,7 @@ class Explanation:
         return gradient if attention is None else attention.gradient_at(value, gradient)
 
     def _attention_of(self, value: Value) -> KernelAttention | None:
-        kernels = self.recording.tape.kernels
+        kernels = self.recording.watched.kernels
         return None if kernels is None else kernels.holding(value)
 
     def _gradient(self, values: Sequence[Value]) -> list[Tensor]:
@@ -119,7 +119,7 @@ class Explanation:
             explained = scale * self.explained(self.recording.output.tensor).sum()
         if not explained.requires_grad:
             raise UnsupportedModelError("the logits have no gradient: the forward pass detaches them from its input")
-        with self.recording.tape.replaying():
+        with self.recording.watched.replaying():
             gradients_there = iter(
                 enterable(torch.autograd.grad)(
                     explained,

@@ -14,6 +14,7 @@ from lrptrain.relevance.arguments import check_inputs, mask_name
 from lrptrain.relevance.heads import Head
 from lrptrain.relevance.logit_view import LogitView
 from lrptrain.relevance.outputs import applied_view
+from lrptrain.relevance.plain_pass import PlainPass
 from lrptrain.relevance.precision import (
     AutocastState,
     autocast_state,
@@ -23,7 +24,7 @@ from lrptrain.relevance.precision import (
     no_run_in_float32,
     without_autocast,
 )
-from lrptrain.relevance.recording import Inputs, Recording, explained_input, run_on_tape
+from lrptrain.relevance.recording import Inputs, Recording, explained_input, run_on_tape, run_plainly
 from lrptrain.relevance.tape.assignments import choose_written
 from lrptrain.relevance.tape.batch_norms import merge_batch_norms
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
@@ -42,7 +43,7 @@ class ForwardPass:
     A tape that is read for a head keeps only what that head comes from, so that every head gets one of its own.
 
     Attributes:
-        tape: All recorded operations.
+        tape: All recorded operations; or none, for methods that need no more than gradients at the input.
         output: What the model returned, with its graph.
         model: The module that was run.
         inputs: The inputs that it was given.
@@ -51,7 +52,7 @@ class ForwardPass:
         autocast: The precision in which the model was run, and in which heads are.
     """
 
-    tape: Tape
+    tape: Tape | PlainPass
     output: Any
     model: nn.Module
     inputs: Inputs
@@ -71,17 +72,27 @@ class ForwardPass:
             self.model, self.inputs, self.explain, self.layout, frugal=self.tape.frugal, full_precision=True
         )
 
+    @cached_property
+    def on_tape(self) -> "ForwardPass":
+        """Another pass of the same inputs, recorded."""
+        return forward_pass(self.model, self.inputs, self.explain, self.layout, frugal=True)
+
     def under(self, head: Head) -> Recording:
         """Read a head from the output, and return the recording of what it comes from.
 
         Raises:
+            NeedsTape: If nothing is recorded, and a tape would say what the matter is.
             UnsupportedModelError: If the output is not what the head needs, or did not come from the input.
             ValueError: If the head returns anything but one number per sample.
             NonFiniteError: If a number is NaN; of the inputs, where they are.
         """
-        tape = self._own_tape()
         with torch.inference_mode(False), torch.enable_grad():
             try:
+                if isinstance(self.tape, PlainPass):
+                    with self.autocast.restored():
+                        numbers = head.read(self.output, self._samples)
+                    return self._recording(self.tape, self.tape.as_value(numbers), head)
+                tape = self._own_tape()
                 numbers = self._numbers(tape, head)
             except NonFiniteError as error:
                 check_inputs(self.inputs, explained_input(self.inputs, self.explain)[0], error)
@@ -96,21 +107,22 @@ class ForwardPass:
         except UnsupportedModelError as error:
             return self._recording(self._own_tape(), error, Head())
 
+    @property
+    def _samples(self) -> int:
+        return explained_input(self.inputs, self.explain)[1].shape[0]
+
     def _own_tape(self) -> Tape:
+        assert isinstance(self.tape, Tape)
         tape = copy.copy(self.tape)
         tape.nodes = list(self.tape.nodes)
         return tape
 
     def _numbers(self, tape: Tape, head: Head) -> Float[Tensor, "batch numbers"]:
         """Read the head, as further operations of the tape."""
-        samples = explained_input(self.inputs, self.explain)[1].shape[0]
-        with ExitStack() as stack:
-            for kind, dtype, enabled in self.autocast.devices:
-                stack.enter_context(torch.autocast(kind, dtype, enabled))
-            stack.enter_context(tape.recording(self.model))
-            return head.read(self.output, samples)
+        with self.autocast.restored(), tape.recording(self.model):
+            return head.read(self.output, self._samples)
 
-    def _recording(self, tape: Tape, read: Value | UnsupportedModelError, head: Head) -> Recording:
+    def _recording(self, tape: Tape | PlainPass, read: Value | UnsupportedModelError, head: Head) -> Recording:
         mask = mask_name(self.inputs, explained_input(self.inputs, self.explain)[0])
         return Recording(
             tape,
@@ -134,8 +146,9 @@ def forward_pass(
     *,
     frugal: bool = False,
     full_precision: bool = False,
+    plain: bool = False,
 ) -> ForwardPass:
-    """Run a model on a tape, without autocast where its weights are in float32.
+    """Run a model on a tape, or for its gradients alone, without autocast where its weights are in float32.
 
     Args:
         model: The model.
@@ -144,8 +157,10 @@ def forward_pass(
         layout: Where the content tokens stand, if given.
         frugal: See `Tape`.
         full_precision: Whether to run a float32 copy of a model whose weights are in half precision.
+        plain: Whether to record nothing; see `PlainPass`.
 
     Raises:
+        NeedsTape: If nothing is to be recorded, and the model does what only a tape can follow.
         ValueError: If there is no argument of the name `explain`.
         UnsupportedModelError: If there is no such copy, or nothing to explain.
     """
@@ -155,17 +170,20 @@ def forward_pass(
             # A model of mixed weights may need autocast to run at all.
             inputs = inputs_in_float32(inputs) if has_half or autocast_state().is_on else inputs
             stack.enter_context(without_autocast())
-        if not (full_precision and has_half):
-            tape, output = run_on_tape(model, inputs, frugal, explain)
-            return ForwardPass(tape, output, model, inputs, explain, layout, autocast_state())
-        copied = model_in_float32(model, keep_graph=not frugal)
+        in_another = full_precision and has_half
+        run = model_in_float32(model, keep_graph=not frugal) if in_another else model
         try:
-            tape, output = run_on_tape(copied, inputs, frugal, explain)
+            if plain:
+                left: tuple[Tape | PlainPass, Any] = run_plainly(run, inputs, explain)
+            else:
+                left = run_on_tape(run, inputs, frugal, explain)
         except NotImplementedError:  # an operation that is refused in any precision
             raise
         except RuntimeError as error:
-            raise no_run_in_float32(error) from error
-        return ForwardPass(tape, output, copied, inputs, explain, layout, autocast_state())
+            if in_another:
+                raise no_run_in_float32(error) from error
+            raise
+        return ForwardPass(*left, run, inputs, explain, layout, autocast_state())
 
 
 def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head, view: LogitView | None = None) -> Value:

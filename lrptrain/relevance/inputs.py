@@ -118,7 +118,7 @@ def explained_input(
     root = propagator.tape.root
     assert root is not None
     if propagator.tape.token_ids is not None:
-        return _rows(root, "text")
+        return text_input(root)
     cells = find_cells(propagator, block)
     kind = _kind(root, cells)
     if cells is not None:
@@ -139,6 +139,11 @@ def _kind(root: Value, cells: Cells | None) -> Kind:
     if ndim == 3:
         return "sequence" if cells is None or not cells.lines else "spectrogram"
     return "image" if ndim == 4 else "video"
+
+
+def text_input(root: Value) -> ExplainedInput:
+    """The word embeddings of a text: every position is a token."""
+    return _rows(root, "text")
 
 
 def _rows(root: Value, kind: Kind) -> ExplainedInput:

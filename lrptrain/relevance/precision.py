@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from lrptrain.relevance.notices import share_notices
 from lrptrain.relevance.types import UnsupportedModelError
+from lrptrain.relevance.walk import weights_of
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -58,7 +59,7 @@ def without_autocast() -> Iterator[None]:
 
 def has_half_weights(model: nn.Module) -> bool:
     """Whether weights themselves are float16 or bfloat16, as those of `model.bfloat16()`."""
-    return any(x.dtype in HALF for x in (*model.parameters(), *model.buffers()))
+    return any(x.dtype in HALF for x in weights_of(model))
 
 
 def inputs_in_float32(inputs: Any) -> Any:

@@ -15,6 +15,7 @@ from lrptrain.relevance.process_wide import in_turn
 from lrptrain.relevance.recordable import check_transformations
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.relevance.sharding.whole_weights import whole_weights
+from lrptrain.relevance.walk import weights_of
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -55,7 +56,7 @@ def preserved_under_strategy(model: nn.Module, parameters: bool = True) -> Itera
 
 @contextmanager
 def _random_state(model: nn.Module) -> Iterator[None]:
-    devices = {tensor.device for tensor in (*model.parameters(), *model.buffers()) if tensor.device.type != "cpu"}
+    devices = {tensor.device for tensor in weights_of(model) if tensor.device.type != "cpu"}
     kinds = {device.type for device in devices}
     states = random.getstate(), np.random.get_state()
     indices = [device.index for device in devices if device.index is not None]
@@ -72,12 +73,11 @@ def _attributes(model: nn.Module, with_parameters: bool) -> Iterator[None]:
     # TorchScript keeps its state where Python does not reach.
     named = [(n, module) for n, module in model.named_modules() if not isinstance(module, torch.jit.ScriptModule)]
     modules = [(name, module, _own_attributes(module), dict(module._buffers)) for name, module in named]
-    registered = (*model.buffers(), *model.parameters())
-    contents = Contents(((name, module, values) for name, module, values, _ in modules), registered)
+    contents = Contents(((name, module, values) for name, module, values, _ in modules), weights_of(model))
     parameters = Parameters(model) if with_parameters else None
     # The graph of an earlier forward pass may hold the buffers themselves: copies are worked on, not written back.
     with torch.inference_mode(False):
-        copies = {id(buffer): buffer.detach().clone() for buffer in model.buffers()}
+        copies = {id(x): x.detach().clone() for *_, own in modules for x in own.values() if x is not None}
     for _, module, _, own_buffers in modules:
         module._buffers.update({name: copies[id(x)] for name, x in own_buffers.items() if x is not None})
     try:

@@ -25,12 +25,13 @@ from lrptrain.relevance.heads import Head, HeadFunction, as_head
 from lrptrain.relevance.inputs import ExplainedInput, with_sizes
 from lrptrain.relevance.inputs import explained_input as kind_of_input
 from lrptrain.relevance.layout import input_layout, joints, reads_sequence, token_states
+from lrptrain.relevance.plain_pass import PlainPass
 from lrptrain.relevance.precision import HALF, AutocastState, autocast_state
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, applied_to, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.recordable import check_recordable
-from lrptrain.relevance.registry import check_finite, check_maps, differentiable, get_method
+from lrptrain.relevance.registry import RelevanceMaps, check_finite, check_maps, differentiable, get_method
 from lrptrain.relevance.remarks import remark
 from lrptrain.relevance.sharding.whole_weights import check_graph
 from lrptrain.relevance.tape.functions import enterable
@@ -49,6 +50,7 @@ from lrptrain.relevance.types import (
     UnsupportedModelError,
     unknown_name,
 )
+from lrptrain.relevance.walk import weights_of
 
 if TYPE_CHECKING:
     from lrptrain.relevance.forward_pass import ForwardPass
@@ -65,7 +67,7 @@ class Recording:
     `lrptrain.record` makes it. It keeps the tensors of the forward pass, and the model, until it is dropped.
 
     Attributes:
-        tape: The recorded operations.
+        watched: The tape; or what stands in its place for methods that need no recorded operations.
         read: The logits, or what a head makes of the model's output, as a recorded value; or why there are none.
         model: The module that was run, for methods that run it again.
         inputs: The inputs that the module was given.
@@ -77,7 +79,7 @@ class Recording:
         forward_pass: The model's whole output, which other heads can be read from.
     """
 
-    tape: Tape
+    watched: Tape | PlainPass
     read: Value | UnsupportedModelError
     model: nn.Module
     inputs: Inputs
@@ -107,7 +109,7 @@ class Recording:
         Raises:
             ValueError: Also if a graph is asked for that a frugal recording does not have.
         """
-        if create_graph and self.tape.frugal:
+        if create_graph and self.watched.frugal:
             raise ValueError("create_graph=True needs the graph of the weights: record with frugal=False")
         check_graph(self.model, create_graph)
         if composite is not None:
@@ -158,13 +160,16 @@ class Recording:
             applied_to(self.model, self.tape.nodes) if chosen.uses_rules else nullcontext(),
         ):
             maps = chosen.function(explanation, **options)
-        check_maps(maps, method, self.samples, self._number_of_tokens, self.grid)
+        own = maps.own_tokens if isinstance(maps, RelevanceMaps) else None
+        grid = self.grid if own is None else own if len(own) > 1 else None
+        check_maps(maps, method, self.samples, self._number_of_tokens if own is None else math.prod(own), grid)
+        padding = self.padding if own is None else None
         relevance = Relevance(
-            scores=maps.scores if self.padding is None else maps.scores * self.padding.to(maps.scores.dtype),
+            scores=maps.scores if padding is None else maps.scores * padding.to(maps.scores.dtype),
             logits=logits.detach(),
             target=explained,
             method=method,
-            grid=self.grid,
+            grid=grid,
             input=maps.input,
             attention=maps.attention,
             other=rival,
@@ -172,10 +177,10 @@ class Recording:
             batch=None if create_graph else self._shown_with(labels),
         )
         if not create_graph:
-            assert self.tape.leaf is not None
-            check_finite(relevance, self.tape.leaf)
+            assert self.watched.leaf is not None
+            check_finite(relevance, self.watched.leaf)
             with called(method):
-                remark(self.model, chosen, relevance, maps, self.tape.leaf.detach(), self.padding)
+                remark(self.model, chosen, relevance, maps, self.watched.leaf.detach(), padding)
         return relevance
 
     def _shown_with(self, labels: Mapping[str, int]) -> ExplainedBatch:
@@ -185,6 +190,25 @@ class Recording:
         names = {number: name for name, number in labels.items() if name != f"LABEL_{number}"}
         fits = self.padding is not None and self.padding.shape == explained.shape
         return ExplainedBatch(explained, self.padding if fits else None, names, output_meaning(self.model))
+
+    @property
+    def tape(self) -> Tape:
+        """The recorded operations.
+
+        Raises:
+            UnsupportedMethodError: If there are none.
+        """
+        if isinstance(self.watched, PlainPass):
+            raise UnsupportedMethodError("the method reads the tape: say needs='tape' where it is registered")
+        return self.watched
+
+    @cached_property
+    def on_tape(self) -> "Recording":
+        """The same with all operations recorded, by another run of the model where this one has none."""
+        if isinstance(self.watched, Tape):
+            return self
+        assert self.forward_pass is not None
+        return self.forward_pass.on_tape.under(self.head)
 
     @cached_property
     def in_float32(self) -> "Recording":
@@ -201,13 +225,13 @@ class Recording:
             of: The number, as a function of the logits.
             create_graph: Keep the graph, so that a loss on the gradient can be trained.
         """
-        leaf = self.tape.leaf
+        leaf = self.watched.leaf
         logits = self.output.tensor
         assert leaf is not None
         with torch.enable_grad(), torch.autocast(logits.device.type, enabled=False):
             scale = seed_scale(logits)
             number = scale * of(logits)
-            with self.tape.replaying():
+            with self.watched.replaying():
                 grad = enterable(torch.autograd.grad)
                 (gradient,) = grad(number, leaf, retain_graph=True, create_graph=create_graph)
             return gradient if scale == 1 else at_least_float32(gradient) / scale
@@ -238,11 +262,13 @@ class Recording:
     @property
     def is_image(self) -> bool:
         """Whether the explained input is an image batch, `[batch, channels, height, width]`."""
-        return self.tape.root is not None and len(self.tape.root.shape) == 4
+        return self.watched.root is not None and len(self.watched.root.shape) == 4
 
     @cached_property
     def explained(self) -> ExplainedInput:
         """What the explained input is, and which of its parts are tokens."""
+        if isinstance(self.watched, PlainPass):
+            return self.watched.explained(self.model, self.inputs, lambda: self.on_tape.explained)
         try:
             block = self.blocks[0] if self.length else None
         except (UnsupportedModelError, UnsupportedMethodError):  # no attention over the whole sequence
@@ -253,7 +279,7 @@ class Recording:
     @property
     def grid(self) -> tuple[int, ...] | None:
         """The tokens as (rows, columns) for images, (frames, rows, columns) for videos, None if they form no grid."""
-        if self.tape.token_ids is not None:
+        if self.watched.token_ids is not None:
             return None
         if self.given_layout is not None and self.given_layout.grid is not None:
             return self.given_layout.grid
@@ -300,7 +326,7 @@ class Recording:
 
     def content_seeds(self, seed: int) -> list[int]:
         """Return one random seed per sample, of its own content, which neighbours and padding do not change."""
-        leaf = self.tape.token_ids if self.tape.token_ids is not None else self.tape.leaf
+        leaf = self.watched.token_ids if self.watched.token_ids is not None else self.watched.leaf
         assert leaf is not None
         samples = list(leaf.detach().cpu())
         if self.padding is not None:
@@ -487,6 +513,28 @@ def run_on_tape(
     return tape, output
 
 
+def run_plainly(model: nn.Module, inputs: Inputs, explain: str | None = None) -> tuple[PlainPass, Any]:
+    """Run `model` once on a clone of its inputs, for gradients at the explained one and for answers; see `PlainPass`.
+
+    Raises:
+        NeedsTape: If the model does what only a tape can follow, or refuse by name.
+    """
+    name, explained = explained_input(inputs, explain)
+    copies = (
+        map_nested(dict(inputs), Tensor, Tensor.clone) if isinstance(inputs, Mapping) else {name: explained.clone()}
+    )
+    others = {key: x for key, x in copies.items() if key != name}
+    is_text = not explained.is_floating_point()
+    plain = PlainPass(copies[name] if is_text else None, others=tuple(tensors_in(others)))
+    given = copies[name] if is_text else plain.watch(copies[name])
+    with plain.recording():
+        output = model(**others | {name: given}) if isinstance(inputs, Mapping) else model(given)
+    if explain is None:
+        texts = [key for key, x in others.items() if isinstance(x, Tensor) and plain.reads_as_text(x)]
+        warn_of_other_texts(model, name, texts)
+    return plain, output
+
+
 def forward_on_tape(
     model: nn.Module,
     forward: Callable[[Tensor], Any],
@@ -534,7 +582,7 @@ def forward_on_tape(
 
 
 def _run_on(tape: Tape, model: nn.Module, forward: Callable[[Tensor], Any], explained: Tensor) -> Any:
-    tape.know(weight for weight in model.parameters() if weight.grad_fn is not None)
+    tape.know(weight for weight in weights_of(model) if weight.grad_fn is not None)
     if explained.is_floating_point():
         watched = tape.watch(explained if explained.requires_grad else explained.clone())
     else:

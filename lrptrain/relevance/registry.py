@@ -4,7 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -14,11 +14,17 @@ from lrptrain.relevance.advice import other_methods
 from lrptrain.relevance.propagation.composite import custom_rules
 from lrptrain.relevance.types import NonFiniteError, Registration, Relevance, UnsupportedMethodError, unknown_name
 
+Needs = Literal["gradient", "tape", "maps"]
+"""What a method needs of a forward pass, and no more is done for it: gradients at the input, or answers to other inputs
+("gradient"); the recorded operations ("tape"); these with a graph that holds the attention maps, since rules go through
+them one by one ("maps")."""
+
 
 @dataclass(frozen=True)
 class RelevanceMaps:
     """What a method returns: relevance per token, and of the input and at the attention where it has them.
 
+    `own_tokens` are the sizes of a layer's own axes of tokens, where scores are of these, not of the input's tokens.
     `convergence_delta` is what a map whose sum is promised misses that sum by, `[batch]`; see `Relevance`. `of_logit`
     says that relevance is a share of the explained logit, not of 1, say.
     """
@@ -28,6 +34,7 @@ class RelevanceMaps:
     attention: tuple[Float[Tensor, "batch heads length length"], ...] | None = None
     convergence_delta: Float[Tensor, " batch"] | None = None
     of_logit: bool = False
+    own_tokens: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class Method:
         reaches_input: Whether `Relevance.input` is given.
         uses_rules: Whether the method propagates relevance by rules, so that a composite changes it.
         full_precision: Whether the model is recorded in float32 for it, also where it runs in half precision.
-        needs_maps: Whether a graph of it has to hold the attention maps, since its rules go through them one by one.
+        needs: What it needs of a forward pass; see `Needs`.
         source: Paper.
     """
 
@@ -55,7 +62,7 @@ class Method:
     reaches_input: bool
     uses_rules: bool
     full_precision: bool
-    needs_maps: bool
+    needs: Needs
     source: str
 
     @property
@@ -70,7 +77,7 @@ class Method:
 
     def keeps_maps(self, options: Mapping[str, object]) -> bool:
         """Whether a graph of a call with these options has to hold the attention maps; other rules may need them."""
-        return self.needs_maps or (self.uses_rules and bool(options or custom_rules()))
+        return self.needs == "maps" or (self.uses_rules and bool(options or custom_rules()))
 
 
 _METHODS: dict[str, Method] = {}
@@ -102,7 +109,7 @@ def register_method(
     reaches_input: bool = False,
     uses_rules: bool = False,
     full_precision: bool | None = None,
-    needs_maps: bool | None = None,
+    needs: Needs | None = None,
     name: str | None = None,
 ) -> RegisteredMethod:
     """Add a method that `attribute`, the callbacks and the command line then know.
@@ -120,7 +127,7 @@ def register_method(
         uses_rules: Whether it propagates relevance by rules, so that a composite changes it.
         full_precision: Whether it needs a recording in float32 where the model runs in half precision, since it would
             amplify the rounding (quotients of small sums, differences of answers). By default it does if it uses rules.
-        needs_maps: Whether a guided step has to hold the attention maps for it. By default it does if it uses rules.
+        needs: What it needs of a forward pass. By default "maps" if it uses rules, "tape" if not.
         name: The name of the method; that of the function by default.
 
     Returns:
@@ -141,7 +148,7 @@ def register_method(
         reaches_input=reaches_input,
         uses_rules=uses_rules,
         full_precision=uses_rules if full_precision is None else full_precision,
-        needs_maps=uses_rules if needs_maps is None else needs_maps,
+        needs=needs or ("maps" if uses_rules else "tape"),
         source=source,
     )
     _METHODS[name] = entry
@@ -160,7 +167,7 @@ def method(
     reaches_input: bool = False,
     uses_rules: bool = False,
     full_precision: bool | None = None,
-    needs_maps: bool | None = None,
+    needs: Needs | None = None,
 ) -> Callable[[MethodFunction], MethodFunction]:
     """Register the decorated function under its own name; see `register_method`."""
 
@@ -174,7 +181,7 @@ def method(
             reaches_input=reaches_input,
             uses_rules=uses_rules,
             full_precision=full_precision,
-            needs_maps=needs_maps,
+            needs=needs,
         )
         return function
 

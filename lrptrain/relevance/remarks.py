@@ -34,7 +34,9 @@ def remark(
         content: True at a sample's own tokens, or None where all are. Of a sample that is all padding nothing is said.
     """
     explained = _explained(relevance)
-    empty = (relevance.scores == 0).all(1)
+    # At a layer, the class token may hold everything.
+    shown = relevance.scores if relevance.input is None else relevance.input.flatten(1)
+    empty = (shown == 0).all(1)
     if content is not None:
         empty = empty & content.bool().any(1)
     if empty.any():

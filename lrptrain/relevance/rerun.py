@@ -1,71 +1,23 @@
 """Run the recorded model again, on other values of the explained input, or without some of its tokens."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.overrides import TorchFunctionMode
 
 from lrptrain.relevance.arguments import mask_name
 from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.plain_pass import Lookups
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
-from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
-from lrptrain.relevance.tape.functions import as_python, canonical_name
-from lrptrain.relevance.tape.lookup import Table, first_lookup, later_lookup, lookup_arguments, lookup_in
+from lrptrain.relevance.tape.lookup import Table
 from lrptrain.relevance.tape.nodes import tensors_in
-from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
-from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
-
-
-@dataclass(eq=False)
-class _Substitution(TorchFunctionMode):
-    """Gives the model other word embeddings than it looks up; it may switch no gradients on or off."""
-
-    token_ids: Tensor | None
-    embeddings: Tensor
-    others: tuple[Tensor, ...] = ()
-    tables: tuple[Table, ...] = ()
-    table: Tensor | None = None
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if not kwargs:
-            func, args = as_python(func, args)
-        name = canonical_name(func)
-        if name == "set_grad_enabled":
-            return None
-        if name == "requires_grad" and asks_for_kernel():
-            return False
-        if name == "flex_attention":
-            return explicit_flex_attention(*args, **kwargs)
-        result = with_ordered_gradient(name, func(*args, **kwargs))
-        if name != "embedding" or self.token_ids is None:
-            return result
-        ids, table = lookup_arguments(args, kwargs)
-        if shares_memory(ids, self.others):
-            return result
-        if self.tables:
-            lookup = lookup_in(self.tables, self.token_ids, ids, table)
-            return result if lookup is None else lookup.given(self.embeddings.to(result.dtype), result)
-        lookup = first_lookup(self.token_ids, ids) if self.table is None else None
-        if lookup is not None:
-            self.table = table
-        elif table is self.table:
-            lookup = later_lookup(self.token_ids, ids)
-        return result if lookup is None else lookup.given(self.embeddings.to(result.dtype), result)
 
 
 def rerun(
@@ -78,8 +30,8 @@ def rerun(
 
     Args:
         recording: The recorded pass of the batch as it is.
-        values: The pixels or word embeddings that take the place of `recording.tape.root`. Gradients flow to them where
-            enabled.
+        values: The pixels or word embeddings that take the place of `recording.watched.root`. Gradients flow to them
+            where enabled.
         rows: Which sample of the batch each of them stands for; the model's other inputs are taken from there. Without
             them, `values` is one or several whole copies of the batch, one behind the other.
         attention_mask: The mask that takes the place of the recorded one (texts).
@@ -87,7 +39,7 @@ def rerun(
     name, original = explained_input(recording.inputs, recording.explain)
     if rows is None:
         rows = torch.arange(len(values), device=original.device) % recording.samples
-    text = recording.tape.token_ids is not None
+    text = recording.watched.token_ids is not None
     replacement = original[rows] if text else values
     arguments = recording.inputs if isinstance(recording.inputs, Mapping) else {}
     others = {key: _of_rows(x, rows, recording.samples) for key, x in arguments.items() if key != name}
@@ -99,8 +51,8 @@ def rerun(
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
         unchanged = tuple(tensors_in(others))
-        tables = tuple(_of_rows_looked_up(table, rows) for table in recording.tape.tables)
-        stack.enter_context(_Substitution(replacement if text else None, values, unchanged, tables))
+        tables = tuple(_of_rows_looked_up(table, rows) for table in recording.watched.tables)
+        stack.enter_context(Lookups(replacement if text else None, values, unchanged, tables))
         stack.enter_context(_of_any_size(recording, len(values)))
         if not isinstance(recording.inputs, Mapping):
             return recording.model(replacement)
@@ -167,9 +119,9 @@ def _answers_of_whole_batches(
 ) -> Float[Tensor, " rows"]:
     """The same for a target that cannot be asked for some samples: the others of the batch are there as they were."""
     recording = explanation.recording
-    assert recording.tape.leaf is not None
+    assert recording.watched.leaf is not None
     everyone = torch.arange(recording.samples, device=rows.device)
-    original = recording.tape.leaf.detach().to(values.dtype)
+    original = recording.watched.leaf.detach().to(values.dtype)
     # rows 0 0 1 are the batches (0, 1) and (0, the second sample as it was): earlier counts the same sample before it.
     earlier = (rows[:, None] == rows).tril(-1).sum(1)
     parts = []
@@ -201,7 +153,7 @@ def input_gradient(
         values = values if again and values.requires_grad else values.detach().requires_grad_()
         read = values.clone()  # a model may write into what it was given
         answer = answers(explanation, read, rows).sum()
-        with explanation.recording.tape.reporting_functions():
+        with explanation.recording.watched.reporting_functions():
             (gradient,) = torch.autograd.grad(answer, values, create_graph=again)
     return gradient
 
@@ -241,7 +193,7 @@ def answers_without(
     it. The one token that a classifier reads stays in the mask, since some models let what is masked read nothing; and
     a text of which nothing is left does (a softmax over nothing does not exist).
     """
-    leaf = explanation.recording.tape.leaf
+    leaf = explanation.recording.watched.leaf
     assert leaf is not None
     original = leaf if explanation.create_graph else leaf.detach()
     values, mask = without(explanation.recording, original, present, rows, baseline)
@@ -274,8 +226,8 @@ def _read_alone(recording: Recording) -> Bool[Tensor, "batch tokens"]:
     """The token that the classifier reads, where it is one only."""
     assert recording.padding is not None
     try:
-        pooled = recording.pooling > 0
+        pooled = recording.on_tape.pooling > 0
         alone = pooled & (pooled.sum(1, keepdim=True) == 1)
-        return recording.layout.content(alone)  # a text may share its sequence with an image
+        return recording.on_tape.layout.content(alone)  # a text may share its sequence with an image
     except (UnsupportedModelError, UnsupportedMethodError):  # no attention: nothing says what is read
         return torch.zeros_like(recording.padding, dtype=torch.bool)

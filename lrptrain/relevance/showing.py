@@ -202,6 +202,7 @@ def _text_view(
     if explained is None or explained.ndim != 2:
         return SampleView(title, scores[is_content], tokens=[f" {place}" for place in np.flatnonzero(is_content)])
     ids = explained[row].cpu().numpy()[is_content].tolist()
+    tokenizer = tokenizer or (None if relevance.batch is None else relevance.batch.tokenizer)
     if tokenizer is None:
         # Where nothing names them, the ends are special, as in `lrptrain.batch`.
         ends = [0 < place < len(ids) - 1 for place in range(len(ids))]

@@ -237,6 +237,10 @@ class Registration(ABC):
         self.remove()
 
 
+LISTED = 40
+"""How many names a message about an unknown one lists."""
+
+
 def unknown_name(what: str, name: str, existing: Sequence[str]) -> str:
     """Return the message for an unknown name, with those that are close to it.
 
@@ -247,4 +251,5 @@ def unknown_name(what: str, name: str, existing: Sequence[str]) -> str:
     """
     near = get_close_matches(name, existing, n=3)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"unknown {what} {name!r}; {hint}known are {', '.join(existing) or 'none'}"
+    more = ", ..." if len(existing) > LISTED else ""
+    return f"unknown {what} {name!r}; {hint}known are {', '.join(existing[:LISTED]) or 'none'}{more}"

@@ -249,3 +249,78 @@ def test_embeddings_in_the_place_of_tokens():
     for method in ("transformer_attribution", "lrp", "input_x_gradient"):
         one, other = (lrptrain.attribute(model, x, 1, method).scores for x in (inputs, embedded))
         assert relative_error(one, other).max() < 1e-9
+
+
+def test_several_methods_take_one_forward_pass():
+    model, images = KINDS["vit"].build(True), KINDS["vit"].inputs()
+    calls = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    names = ["attnlrp", "rollout", "input_x_gradient"]
+    maps = lrptrain.attribute(model, images, 1, names)
+    assert (list(maps), len(calls)) == (names, 1)
+    for name, relevance in maps.items():
+        expected = lrptrain.attribute(model, images, 1, name).scores
+        assert torch.allclose(relevance.scores, expected, rtol=1e-9, atol=1e-12), name
+    with pytest.raises(lrptrain.UnsupportedMethodError, match="unknown method 'attnlpr'; did you mean attnlrp"):
+        lrptrain.attribute(model, images, 1, ["rollout", "attnlpr"])
+
+
+@pytest.mark.parametrize("name", ["vit", "hf_vit", "torchvision_vit", "timm_swin"])
+def test_one_image_is_a_batch_of_one(name):
+    model, images = KINDS[name].build(True), KINDS[name].inputs()
+    for method in (None, "input_x_gradient"):
+        one = lrptrain.attribute(model, images[0], 1, method)
+        assert torch.equal(one.scores, lrptrain.attribute(model, images[:1], 1, method).scores)
+    named = lrptrain.attribute(model, {"pixel_values": images[0]}, 1) if name == "hf_vit" else one
+    assert len(named.scores) == 1
+    with pytest.raises((ValueError, RuntimeError, AssertionError)):  # the model's own: four channels
+        lrptrain.attribute(model, torch.randn(4, 32, 32), 1)
+
+
+class Cutter:
+    """A tokenizer that knows ten words, as those of transformers are called."""
+
+    words = ("[PAD]", "[CLS]", "[SEP]", "a", "good", "bad", "very", "film", "plot", "no")
+    all_special_ids = (0, 1, 2)
+
+    def __call__(self, texts, return_tensors, truncation, padding=False):
+        rows = [[1, *(self.words.index(word) for word in text.split()), 2] for text in texts]
+        assert padding or len({len(row) for row in rows}) == 1
+        length = max(map(len, rows))
+        ids = torch.tensor([row + [0] * (length - len(row)) for row in rows])
+        return {"input_ids": ids, "attention_mask": (ids > 0).long(), "token_type_ids": ids * 0}
+
+    def convert_ids_to_tokens(self, ids):
+        return [self.words[i] for i in ids]
+
+
+def test_texts_are_cut_by_a_tokenizer(capsys):
+    model = KINDS["bert"].build(True)
+    texts = ["a very good film", "no plot"]
+    encoded = Cutter()(texts, "pt", True, True)
+    mine = lrptrain.attribute(model, texts, 1, "attnlrp", tokenizer=Cutter())
+    assert torch.equal(mine.scores, lrptrain.attribute(model, encoded, 1, "attnlrp").scores)
+    mine.show()
+    assert "film" in capsys.readouterr().out, "the tokenizer names the words"
+    one = lrptrain.attribute(model, "no plot", 1, "attnlrp", tokenizer=Cutter())
+    assert torch.allclose(one.scores, mine.scores[1:, :4], atol=1e-10)
+    recorded = lrptrain.record(model, texts, tokenizer=Cutter()).attribute(1, "attnlrp")
+    assert torch.equal(recorded.scores, mine.scores)
+    with pytest.raises(TypeError, match="the inputs are text, with no tokenizer: pass tokenizer="):
+        lrptrain.attribute(model, texts, 1)
+
+
+def test_a_model_is_given_what_its_forward_takes():
+    class Bag(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(10, 4), nn.Linear(4, 2)
+
+        def forward(self, ids):
+            return self.head(self.embed(ids).mean(1))
+
+    model = Bag().eval()
+    mine = lrptrain.attribute(model, "a good film", 1, "input_x_gradient", tokenizer=Cutter())
+    assert torch.equal(
+        mine.scores, lrptrain.attribute(model, torch.tensor([[1, 3, 4, 7, 2]]), 1, "input_x_gradient").scores
+    )

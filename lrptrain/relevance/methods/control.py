@@ -7,7 +7,7 @@ from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.rerun import number_of_tokens
 
 
-@method(class_specific=False, signed=False, differentiable=False, source="-")
+@method(class_specific=False, signed=False, differentiable=False, needs="gradient", source="-")
 def random(explanation: Explanation, seed: int = 0) -> RelevanceMaps:
     """Uniform random scores. A sample's own content seeds them, so that batching does not change its map."""
     recording = explanation.recording

@@ -10,26 +10,36 @@ from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.input_maps import input_maps
+from lrptrain.relevance.methods.layers import layer_maps, output_of
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.rerun import answers, in_parts, input_gradient
 
 
-@method(class_specific=True, signed=True, reaches_input=True, source="Shrikumar et al. 2016")
-def input_x_gradient(explanation: Explanation) -> RelevanceMaps:
-    """Input times gradient (Shrikumar et al. 2016), at the pixels or the word embeddings.
+@method(class_specific=True, signed=True, reaches_input=True, needs="gradient", source="Shrikumar et al. 2016")
+def input_x_gradient(explanation: Explanation, layer: str | None = None) -> RelevanceMaps:
+    """Input times gradient (Shrikumar et al. 2016), at the pixels or the word embeddings; or of a layer's output.
 
     Not at the sum of word, position and type embeddings: the layer norm behind it does not see its length, so that
     there the products of every token sum to 0.
+
+    Args:
+        explanation: The forward pass and the target.
+        layer: As of `attnlrp`.
     """
-    root = explanation.recording.tape.root
+    if layer is not None:
+        recorded = replace(explanation, recording=explanation.recording.on_tape)
+        place = output_of(recorded.recording, layer)
+        (at_layer,) = recorded.gradient([place])
+        return layer_maps(recorded.recording, place, at_least_float32(place.tensor) * at_least_float32(at_layer))
+    root = explanation.recording.watched.root
     assert root is not None
     (gradient,) = explanation.gradient([root])
     return input_maps(explanation.recording, at_least_float32(_leaf(explanation)) * at_least_float32(gradient))
 
 
-@method(class_specific=True, signed=True, reaches_input=True, source="Sundararajan et al. 2017")
+@method(class_specific=True, signed=True, reaches_input=True, needs="gradient", source="Sundararajan et al. 2017")
 def integrated_gradients(
     explanation: Explanation,
     steps: int | None = None,
@@ -136,7 +146,7 @@ def _warn_of_error(explanation: Explanation, error: Float[Tensor, " batch"], ste
     )
 
 
-@method(class_specific=True, signed=False, reaches_input=True, source="Smilkov et al. 2017")
+@method(class_specific=True, signed=False, reaches_input=True, needs="gradient", source="Smilkov et al. 2017")
 def smoothgrad(
     explanation: Explanation, samples: int = 16, noise: float = 0.15, seed: int = 0, at_once: int = 16
 ) -> RelevanceMaps:
@@ -165,7 +175,7 @@ def smoothgrad(
 
 
 def _leaf(explanation: Explanation) -> Float[Tensor, "batch ..."]:
-    leaf = explanation.recording.tape.leaf
+    leaf = explanation.recording.watched.leaf
     assert leaf is not None
     return leaf if explanation.create_graph else leaf.detach()
 

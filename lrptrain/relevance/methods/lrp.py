@@ -23,6 +23,7 @@ from lrptrain.relevance.methods.attention import (
     weighted_maps,
 )
 from lrptrain.relevance.methods.input_maps import input_maps
+from lrptrain.relevance.methods.layers import layer_maps, output_of
 from lrptrain.relevance.methods.stages import Stages, layers_or_stages, positive, with_relevance
 from lrptrain.relevance.propagation.composite import Composite
 from lrptrain.relevance.propagation.conservative_composites import CP, CP_GRADIENT_FORM
@@ -230,6 +231,7 @@ def lrp(
     high: Bound = None,
     stabiliser: float = 0.0,
     embeddings: Embeddings = "all",
+    layer: str | None = None,
 ) -> RelevanceMaps:
     """Layer-wise relevance propagation down to the pixels, or to the sum of embeddings that a text's encoder reads.
 
@@ -253,6 +255,7 @@ def lrp(
         high: The largest value, likewise.
         stabiliser: Added to every denominator of the other two composites; see `transformer_attribution`.
         embeddings: As of `attnlrp`.
+        layer: As of `attnlrp`.
 
     Raises:
         ValueError: If the composite or the patch rule is unknown, or alpha - beta is not 1.
@@ -276,11 +279,13 @@ def lrp(
     def relevance(places: list[Value]) -> Sequence[Tensor]:
         return explanation.relevance(chosen, places, linear=composite != "chefer")
 
-    return _of_embeddings(explanation, embeddings, relevance)
+    return _of_place(explanation, embeddings, layer, relevance)
 
 
 @method(class_specific=True, signed=True, reaches_input=True, uses_rules=True, source="Bach et al. 2015")
-def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6, embeddings: Embeddings = "all") -> RelevanceMaps:
+def epsilon_lrp(
+    explanation: Explanation, epsilon: float = 1e-6, embeddings: Embeddings = "all", layer: str | None = None
+) -> RelevanceMaps:
     """Epsilon-LRP (Bach et al. 2015, eq. 58): signed proportions in linear layers and sums, halved products.
 
     Nonlinearities, the softmax and norms pass relevance as it is.
@@ -289,8 +294,9 @@ def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6, embeddings: Emb
         explanation: The forward pass and the target.
         epsilon: Added to the size of every denominator; not negative.
         embeddings: As of `attnlrp`.
+        layer: As of `attnlrp`.
     """
-    return _of_logit(explanation, epsilon_composite(_not_negative("epsilon", epsilon)), embeddings)
+    return _of_logit(explanation, epsilon_composite(_not_negative("epsilon", epsilon)), embeddings, layer)
 
 
 @method(
@@ -301,15 +307,18 @@ def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6, embeddings: Emb
     full_precision=False,
     source="Montavon et al. 2019; Achtibat et al. 2024",
 )
-def gamma_lrp(explanation: Explanation, gamma: float = 0.25, embeddings: Embeddings = "all") -> RelevanceMaps:
+def gamma_lrp(
+    explanation: Explanation, gamma: float = 0.25, embeddings: Embeddings = "all", layer: str | None = None
+) -> RelevanceMaps:
     """AttnLRP with the gamma rule (Montavon et al. 2019) in linear layers, as Achtibat et al. 2024 advise for ViTs.
 
     Args:
         explanation: The forward pass and the target.
         gamma: How much the contributions of the output's own sign are favoured; not negative.
         embeddings: As of `attnlrp`.
+        layer: As of `attnlrp`.
     """
-    return _of_logit(explanation, attnlrp_composite(_not_negative("gamma", gamma), name="gamma"), embeddings)
+    return _of_logit(explanation, attnlrp_composite(_not_negative("gamma", gamma), name="gamma"), embeddings, layer)
 
 
 @method(
@@ -318,11 +327,14 @@ def gamma_lrp(explanation: Explanation, gamma: float = 0.25, embeddings: Embeddi
     reaches_input=True,
     uses_rules=True,
     full_precision=False,
-    needs_maps=False,  # in its gradient form the gradients of fused attention are all that it needs
+    needs="tape",  # in its gradient form the gradients of fused attention are all that it needs
     source="Achtibat et al. 2024; Arras et al. 2025",
 )
 def attnlrp(
-    explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient", embeddings: Embeddings = "all"
+    explanation: Explanation,
+    form: Literal["gradient", "explicit"] = "gradient",
+    embeddings: Embeddings = "all",
+    layer: str | None = None,
 ) -> RelevanceMaps:
     """AttnLRP (Achtibat et al., ICML 2024): exact proportions, softmax linearised, denominators of norms fixed.
 
@@ -335,12 +347,15 @@ def attnlrp(
             position's and its type's embedding. Or of the word alone, "token", as published code has it for GPT-2; or
             of the other two, "position" (as Bakish et al. 2025, arXiv 2506.02138, tell them apart). The last two add
             up to the first.
+        layer: The name of a module ("blocks.3") at whose output relevance is asked for, not at the input.
+            `Relevance.input` then has the shape of that output.
 
     Raises:
-        ValueError: If the form, or the embeddings, are unknown.
-        UnsupportedMethodError: If parts of embeddings are asked for, and the input is no text.
+        ValueError: If the form, the embeddings, or the layer are unknown.
+        UnsupportedMethodError: If parts of embeddings are asked for, and the input is no text, or of a layer.
+        UnsupportedModelError: If the logits do not come from what the layer computes.
     """
-    return _in_form(explanation, form, attnlrp_composite(), GRADIENT_FORM, embeddings)
+    return _in_form(explanation, form, attnlrp_composite(), GRADIENT_FORM, embeddings, layer)
 
 
 @method(
@@ -352,7 +367,10 @@ def attnlrp(
     source="Ali et al. 2022",
 )
 def cp_lrp(
-    explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient", embeddings: Embeddings = "all"
+    explanation: Explanation,
+    form: Literal["gradient", "explicit"] = "gradient",
+    embeddings: Embeddings = "all",
+    layer: str | None = None,
 ) -> RelevanceMaps:
     """CP-LRP (Ali et al., ICML 2022): what softmaxes make is held fixed, and so are denominators of norms.
 
@@ -363,6 +381,7 @@ def cp_lrp(
         explanation: The forward pass and the target.
         form: "gradient" or "explicit", as of `attnlrp`.
         embeddings: As of `attnlrp`.
+        layer: As of `attnlrp`.
 
     Raises:
         ValueError: If the form is unknown.
@@ -374,47 +393,61 @@ def cp_lrp(
             "the output comes from the input by softmaxes only, which cp_lrp holds fixed: explain the numbers before "
             "the softmax, or take attnlrp"
         )
-    return _in_form(explanation, form, CP, CP_GRADIENT_FORM, embeddings)
+    return _in_form(explanation, form, CP, CP_GRADIENT_FORM, embeddings, layer)
 
 
 def _in_form(
-    explanation: Explanation, form: str, explicit: Composite, per_unit: Composite, embeddings: Embeddings
+    explanation: Explanation,
+    form: str,
+    explicit: Composite,
+    per_unit: Composite,
+    embeddings: Embeddings,
+    layer: str | None,
 ) -> RelevanceMaps:
     """Relevance by rules that exist in two forms."""
     if form not in ("gradient", "explicit"):
         raise ValueError(unknown_name("form", form, ("gradient", "explicit")))
     # A user's rule may give relevance to an activation of 0, which no relevance per unit can express.
     if form == "explicit" or explanation.recording.propagator.has_custom_rule(explicit):
-        return _of_logit(explanation, explicit, embeddings)
+        return _of_logit(explanation, explicit, embeddings, layer)
 
     def relevance(places: list[Value]) -> Sequence[Tensor]:
         """Relevance of places, by a composite that passes relevance per unit of activation."""
         arrived = explanation.relevance(per_unit, places)
         return [x * place.tensor.to(x.dtype) for x, place in zip(arrived, places, strict=True)]
 
-    return replace(_of_embeddings(explanation, embeddings, relevance), of_logit=embeddings == "all")
+    return replace(_of_place(explanation, embeddings, layer, relevance), of_logit=embeddings == "all")
 
 
-def _of_logit(explanation: Explanation, composite: Composite, embeddings: Embeddings) -> RelevanceMaps:
+def _of_logit(
+    explanation: Explanation, composite: Composite, embeddings: Embeddings, layer: str | None
+) -> RelevanceMaps:
     """Relevance of the input that adds up, but for what biases take, to the explained logit."""
 
     def relevance(places: list[Value]) -> Sequence[Tensor]:
         return explanation.relevance(composite, places, of_logit=True)
 
-    return replace(_of_embeddings(explanation, embeddings, relevance), of_logit=embeddings == "all")
+    return replace(_of_place(explanation, embeddings, layer, relevance), of_logit=embeddings == "all")
 
 
-def _of_embeddings(
-    explanation: Explanation, embeddings: Embeddings, relevance: Callable[[list[Value]], Sequence[Tensor]]
+def _of_place(
+    explanation: Explanation,
+    embeddings: Embeddings,
+    layer: str | None,
+    relevance: Callable[[list[Value]], Sequence[Tensor]],
 ) -> RelevanceMaps:
-    """Relevance of the input; of a text, of all or some of its embeddings."""
+    """Relevance of the input, of a text all or some of its embeddings; or of what a layer hands on."""
     recording = explanation.recording
     if embeddings not in get_args(Embeddings):
         raise ValueError(unknown_name("embeddings", embeddings, get_args(Embeddings)))
     root = recording.tape.root
     assert root is not None
-    if embeddings != "all" and len(root.shape) != 3:
-        raise UnsupportedMethodError(f"embeddings={embeddings!r} is for texts: the input is {recording.explained.kind}")
+    if embeddings != "all" and (len(root.shape) != 3 or layer is not None):
+        of = recording.explained.kind if layer is None else f"layer={layer!r}"
+        raise UnsupportedMethodError(f"embeddings={embeddings!r} is for the words of a text, not for {of}")
+    if layer is not None:
+        place = output_of(recording, layer)
+        return layer_maps(recording, place, *relevance([place]))
     everything = recording.encoder_input
     if embeddings == "position":
         first, second = relevance([everything, root])

@@ -12,7 +12,13 @@ from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.rerun import answers_without, number_of_tokens
 
 
-@method(class_specific=True, signed=True, full_precision=True, source="Zeiler & Fergus 2014; Li et al. 2016")
+@method(
+    class_specific=True,
+    signed=True,
+    full_precision=True,
+    needs="gradient",
+    source="Zeiler & Fergus 2014; Li et al. 2016",
+)
 def leave_one_out(
     explanation: Explanation,
     window: int = 1,

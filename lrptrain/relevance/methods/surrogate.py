@@ -19,7 +19,14 @@ from lrptrain.relevance.types import UnsupportedMethodError
 Answers = Callable[[Float[Tensor, "subsets tokens"]], Float[Tensor, " subsets"]]
 
 
-@method(class_specific=True, signed=True, differentiable=False, full_precision=True, source="Ribeiro et al. 2016")
+@method(
+    class_specific=True,
+    signed=True,
+    differentiable=False,
+    full_precision=True,
+    needs="gradient",
+    source="Ribeiro et al. 2016",
+)
 def lime(
     explanation: Explanation,
     samples: int = 256,
@@ -57,7 +64,14 @@ def lime(
     return _fitted(explanation, weights, baseline, seed)
 
 
-@method(class_specific=True, signed=True, differentiable=False, full_precision=True, source="Lundberg & Lee 2017")
+@method(
+    class_specific=True,
+    signed=True,
+    differentiable=False,
+    full_precision=True,
+    needs="gradient",
+    source="Lundberg & Lee 2017",
+)
 def kernel_shap(
     explanation: Explanation, samples: int = 256, baseline: float = 0.0, seed: int = 0, at_once: int = 64
 ) -> RelevanceMaps:

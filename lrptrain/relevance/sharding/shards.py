@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.relevance.types import UnsupportedModelError
+from lrptrain.relevance.walk import modules_of, weights_of
 
 # Where the hooks of FSDP2 and of tensor parallel layers come from.
 _STRATEGIES = ("torch.distributed.fsdp.", "torch.distributed.tensor.")
@@ -28,12 +29,12 @@ def is_shard(x: object) -> bool:
 
 def has_shards(model: nn.Module) -> bool:
     """Whether parameters of a model are DTensors, whichever strategy has made them."""
-    return any(is_shard(parameter) for parameter in model.parameters())
+    return any(is_shard(weight) for weight in weights_of(model))
 
 
 def is_sharded(model: nn.Module) -> bool:
     """Whether processes share a model, also while FSDP2 has left all of its parameters whole, as after a validation."""
-    return has_shards(model) or any(_is_fsdp_module(type(module)) for module in model.modules())
+    return has_shards(model) or any(_is_fsdp_module(type(module)) for module in modules_of(model))
 
 
 def own_name(module: nn.Module) -> str:
@@ -57,7 +58,7 @@ def reshard(model: nn.Module) -> None:
 
 
 def _is_fsdp_module(kind: type) -> bool:
-    return "FSDPModule" in {base.__name__ for base in kind.__mro__}
+    return any(base.__name__ == "FSDPModule" for base in kind.__mro__)
 
 
 def shards_by_module(model: nn.Module) -> list[list[tuple[str, Tensor]]]:

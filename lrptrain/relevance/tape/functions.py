@@ -2,9 +2,11 @@
 
 import types
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 
@@ -159,8 +161,10 @@ _SPELLINGS = {
 }
 _COMMUTATIVE = frozenset({"add", "mul"})
 _ALIASED = frozenset({"add", "sub", "mul", "truediv", "pow", "matmul"})
+_FUNCTIONS = 1024  # of so many the names are remembered: a model has some hundred
 
 
+@lru_cache(_FUNCTIONS)
 def canonical_name(function: Callable[..., Any]) -> str:
     """Give one name to every spelling of an operation: `x + y`, `x += y`, `torch.add` and `x.add_` are all "add".
 
@@ -213,16 +217,33 @@ def as_python(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Call
 
 def is_in_place(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Tell whether a call writes into its first argument."""
-    name = getattr(function, "__name__", "").partition(".")[0]
-    augmented = name.startswith("__i") and name[3:-2] in _ALIASED | {"floordiv", "and", "or"}
-    trailing = name.endswith("_") and not name.endswith("__")
     return (
-        augmented
-        or trailing
-        or name == "__setitem__"
+        _is_named_in_place(function)
         or kwargs.get("inplace") is True
         or _positional_inplace(canonical_name(function), args)
     )
+
+
+@lru_cache(_FUNCTIONS)
+def _is_named_in_place(function: Callable[..., Any]) -> bool:
+    name = getattr(function, "__name__", "").partition(".")[0]
+    augmented = name.startswith("__i") and name[3:-2] in _ALIASED | {"floordiv", "and", "or"}
+    trailing = name.endswith("_") and not name.endswith("__")
+    return augmented or trailing or name == "__setitem__"
+
+
+def without_weights(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a call that would keep its input for the gradient of its weight, which nobody asks for.
+
+    What has no gradient but that of its weight keeps it: gradients at what comes next need it.
+    """
+    if name not in WEIGHTED or not any(_in_graph(x) for x in args):
+        return args
+    return tuple(x.detach() if isinstance(x, nn.Parameter) else x for x in args)
+
+
+def _in_graph(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.requires_grad and not isinstance(x, nn.Parameter)
 
 
 def sets_no_numbers(function: Callable[..., Any]) -> bool:

@@ -1,6 +1,6 @@
 """What a tape holds: the recorded calls, the tensors between them, and how their arguments are read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from string import ascii_letters
@@ -206,13 +206,19 @@ def einsum_labels(node: Node, value: Value) -> tuple[str, str]:
 
 def tensors_in(structure: Any) -> Iterator[Tensor]:
     """All tensors of nested tuples, lists and dicts."""
-    if isinstance(structure, Tensor):
-        yield structure
-    elif isinstance(structure, (tuple, list)):
-        for item in structure:
-            yield from tensors_in(item)
-    elif isinstance(structure, dict):
-        yield from tensors_in(list(structure.values()))
+    found: list[Tensor] = []
+    _collect((structure,), found)
+    return iter(found)
+
+
+def _collect(items: Iterable[Any], found: list[Tensor]) -> None:
+    for item in items:
+        if isinstance(item, Tensor):
+            found.append(item)
+        elif isinstance(item, (tuple, list)):
+            _collect(item, found)
+        elif isinstance(item, dict):
+            _collect(item.values(), found)
 
 
 def numbers_in(structure: Any) -> Iterator[Tensor]:

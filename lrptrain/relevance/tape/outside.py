@@ -11,7 +11,7 @@ from torch.utils.weak import TensorWeakRef
 from lrptrain.relevance.tape.nodes import version_of
 
 # What hands the numbers of a tensor out: numpy, DLPack, lists. A single number (`item`) is for control flow.
-_EXPORTS = frozenset({"numpy", "array", "dlpack", "tolist"})
+EXPORTS = frozenset({"numpy", "array", "dlpack", "tolist"})
 # What makes a tensor of numbers from outside, if it is given an array or a list.
 _IMPORTS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor", "new", "frombuffer"})
 # What refuses a tensor with a graph, or warns of it. The graph is the tape's: the model's own call may have none.
@@ -36,7 +36,7 @@ class Outside:
 
     def note(self, name: str, module: str, exported: Iterable[Tensor]) -> None:
         """Note a call that may hand out numbers which depend on the input."""
-        if name not in _EXPORTS:
+        if name not in EXPORTS:
             return
         # An array shares the memory, and may be written into.
         self._shared += [(x, version_of(x), x.detach().clone()) for x in exported]

@@ -46,12 +46,12 @@ from lrptrain.relevance.tape.functions import (
     OF_FIRST,
     OVERWRITING,
     REPEATABLE,
-    WEIGHTED,
     as_python,
     canonical_name,
     enterable,
     is_in_place,
     sets_no_numbers,
+    without_weights,
 )
 from lrptrain.relevance.tape.kernels import KernelAttention, KernelError, Kernels, operations
 from lrptrain.relevance.tape.lookup import (
@@ -275,7 +275,7 @@ class Tape(TorchFunctionMode):
             return False
         if not self._records or name == "requires_grad" or sets_no_numbers(func):
             run = func if self.frugal else twice_differentiable(name, func, args, kwargs)
-            return with_ordered_gradient(name, run(*self._without_weights(name, args), **kwargs))
+            return with_ordered_gradient(name, run(*self._kept(name, args), **kwargs))
         if name == "set_grad_enabled":
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
@@ -361,7 +361,7 @@ class Tape(TorchFunctionMode):
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or any(self._depends(tensor) for tensor in tensors)):
             run = func if self.frugal else twice_differentiable(name, func, args, kwargs)
-            result = run(*self._without_weights(name, without_graph(func, args)), **kwargs)
+            result = run(*self._kept(name, without_graph(func, args)), **kwargs)
             result = with_ordered_gradient(name, result)
         result = written if name == "setitem" else result
         if name in HASHING and written is None:
@@ -426,14 +426,9 @@ class Tape(TorchFunctionMode):
             raise self._unsupported(name, "runs inside of torch.vmap or a transform of torch.func")
         return result
 
-    def _without_weights(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of a call that would keep its input for the gradient of its weight, which nobody asks for.
-
-        What has no gradient but that of its weight keeps it: gradients at what comes next need it.
-        """
-        if not self.frugal or name not in WEIGHTED or not any(_in_graph(x) for x in args):
-            return args
-        return tuple(x.detach() if isinstance(x, nn.Parameter) else x for x in args)
+    def _kept(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a call, of which a frugal tape keeps nothing for the gradients of weights."""
+        return without_weights(name, args) if self.frugal else args
 
     def _keep(self, node: Node, result: Any, tensors: list[Tensor], same: list[Tensor]) -> None:
         """Remember the outputs, and the node if relevance can flow through it."""
@@ -827,10 +822,6 @@ def _taking(node: Node, tensor: Tensor, result_of: Callable[[], Tensor]) -> Node
     if bool((at < 0).any()):
         return node
     return Node("take", torch.take, (node.inputs[0], at), {}, node.inputs, path=node.path)
-
-
-def _in_graph(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.requires_grad and not isinstance(x, nn.Parameter)
 
 
 def _casts_a_constant(node: Node) -> bool:

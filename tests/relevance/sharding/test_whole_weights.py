@@ -19,8 +19,8 @@ from sharded_work import METHODS, MORE, SHARDED, as_trained, differences, in_tur
 def test_maps_are_those_of_the_whole_model(tmp_path, how, name, methods):
     for found in in_processes(differences, SHARDED[how][0], tmp_path, how, name, methods):
         assert len(found) == len(methods) + len(METHODS)
-        # The same operations on the same numbers, but for the order in memory of what autograd keeps.
-        assert all(scores <= 64 and logits <= 4 for scores, logits in found.values()), found
+        # The same operations on the same numbers, but for the order in memory of what autograd keeps, and of weights.
+        assert max(map(max, found.values())) <= 64, found
 
 
 @pytest.mark.parametrize("how", ["FSDP2 of 2", "TP of 2"])

@@ -1,0 +1,278 @@
+"""A forward pass for gradients at the input and for answers alone: no operation is recorded.
+
+It serves what needs no tape. Where a model does what only a tape can follow, or refuse by name, the pass says so by
+`NeedsTape`, and the model is run again on a tape.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from lrptrain.relevance.inputs import ExplainedInput, text_input
+from lrptrain.relevance.process_wide import eager, in_turn
+from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
+from lrptrain.relevance.tape.functions import (
+    BACKWARD,
+    DETACHING,
+    HASHING,
+    as_python,
+    canonical_name,
+    without_weights,
+)
+from lrptrain.relevance.tape.lookup import Table, first_lookup, later_lookup, lookup_arguments, lookup_in
+from lrptrain.relevance.tape.nodes import Value, numbers_in, tensors_in
+from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
+from lrptrain.relevance.tape.outside import EXPORTS, without_graph
+from lrptrain.relevance.tape.tape import shares_memory
+
+# After these, numbers may go on where no gradient follows them: in numpy, in memory that a kernel fills.
+_FOR_THE_TAPE = EXPORTS | BACKWARD | {"empty", "empty_like", "empty_strided", "new_empty", "resize"}
+
+MOST_KNOWN = 16
+"""Inputs of so many shapes are known of a model at a time; each takes 8 bytes a pixel."""
+_known: WeakKeyDictionary[nn.Module, dict[Hashable, ExplainedInput]] = WeakKeyDictionary()
+
+
+class NeedsTape(Exception):  # noqa: N818
+    """A model does what only a tape can follow, or refuse by name."""
+
+
+@dataclass(eq=False)
+class Lookups(TorchFunctionMode):
+    """Gives a model other word embeddings than it looks up, and lets it switch no gradients off.
+
+    Attributes:
+        token_ids: The explained text, or None for other inputs.
+        embeddings: What the model is given in place of the text's embeddings.
+        others: The model's other arguments: what looks them up reads them, also where they hold the same numbers.
+        tables: The tables in which the text is looked up, if it is more than the one.
+    """
+
+    token_ids: Tensor | None
+    embeddings: Tensor | None = None
+    others: tuple[Tensor, ...] = ()
+    tables: tuple[Table, ...] = ()
+    _table: Tensor | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Carry out one call of the model."""
+        kwargs = kwargs or {}
+        if not kwargs:
+            func, args = as_python(func, args)
+        name = canonical_name(func)
+        if name == "set_grad_enabled":
+            return None
+        if name == "requires_grad" and asks_for_kernel():
+            return False
+        if name == "flex_attention":
+            return explicit_flex_attention(*args, **kwargs)
+        result = self._run(name, func, args, kwargs)
+        if name != "embedding" or self.token_ids is None:
+            return result
+        return self._looked_up(self.token_ids, *lookup_arguments(args, kwargs), result)
+
+    def _run(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return with_ordered_gradient(name, func(*args, **kwargs))
+
+    def _looked_up(self, text: Tensor, ids: Tensor, table: Tensor, result: Tensor) -> Tensor:
+        """What the model reads in place of what it has looked up."""
+        if shares_memory(ids, self.others):
+            return result
+        lookup = None
+        if self.tables:
+            lookup = lookup_in(self.tables, text, ids, table)
+        elif self._table is None:
+            lookup = first_lookup(text, ids)
+            self._table = None if lookup is None else table
+        elif table is self._table:
+            lookup = later_lookup(text, ids)
+        if lookup is None:
+            return result
+        assert self.embeddings is not None
+        return lookup.given(self.embeddings.to(result.dtype), result)
+
+
+@dataclass(eq=False)
+class PlainPass(Lookups):
+    """The first pass: it finds the explained input, and notices what needs a tape.
+
+    Attributes:
+        leaf: The explained input for gradients: the image, or the word embeddings.
+        root: The explained input as the model received it.
+        others_read: Those of the other arguments that the model looked up in a table, and which.
+        nodes: No operation is recorded.
+        frugal: Whether no graph of the weights is kept, as a tape's attribute says.
+        kernels: No attention is recorded.
+    """
+
+    leaf: Tensor | None = field(default=None, init=False)
+    root: Value | None = field(default=None, init=False)
+    others_read: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False)
+    nodes: tuple[()] = field(default=(), init=False)
+    frugal: bool = field(default=True, init=False)
+    kernels: None = field(default=None, init=False)
+    _hashes: list[Tensor] = field(default_factory=list, init=False)
+    _is_first: bool = field(default=True, init=False)
+
+    def watch(self, tensor: Tensor) -> Tensor:
+        """Declare `tensor` as the explained input and return what the model is to be given in its place."""
+        self.leaf = tensor.detach().requires_grad_()
+        with torch.enable_grad():
+            self.embeddings = self.leaf.clone()
+        self.root = Value(self.embeddings, depends=True)
+        return self.embeddings
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Run the model inside.
+
+        Raises:
+            NeedsTape: If it fails, or does what a tape has to look at.
+        """
+        with in_turn(), eager(), _left_to_the_tape(), self:
+            yield
+        if self.root is None:
+            raise NeedsTape
+
+    @contextmanager
+    def replaying(self) -> Iterator[None]:
+        """Take a gradient inside, which may run checkpointed blocks again.
+
+        Raises:
+            NeedsTape: If there is none.
+        """
+        self._is_first = False
+        with _left_to_the_tape(), self:
+            yield
+
+    reporting_functions = replaying
+
+    def reads_as_text(self, argument: Tensor) -> bool:
+        """Whether the model looked another argument up as it did the explained text: in as large a table."""
+        return self._table is not None and any(
+            table.shape[0] == self._table.shape[0] and shares_memory(ids, (argument,))
+            for ids, table in self.others_read
+        )
+
+    def explained(self, model: nn.Module, inputs: Any, find: Callable[[], ExplainedInput]) -> ExplainedInput:
+        """What the explained input is: a text, or what a tape has found in a model that is as it was.
+
+        Args:
+            model: The model.
+            inputs: All its arguments.
+            find: Tells it by a tape.
+        """
+        assert self.root is not None
+        if self.token_ids is not None:
+            return text_input(self.root)
+        if model.training or (isinstance(inputs, Mapping) and "spatial_shapes" in inputs):
+            return find()
+        key = (self.root.shape, _described(inputs), _as_it_is(model))
+        known = _known.setdefault(model, {})
+        if key not in known:
+            if len(known) == MOST_KNOWN:
+                del known[next(iter(known))]
+            # Without the tape's values, which would be kept alive.
+            known[key] = replace(find(), cells=None, order=None)
+        return known[key]
+
+    def as_value(self, numbers: Tensor) -> Value:
+        """The logits, or what a head made of the output."""
+        if not numbers.requires_grad:
+            raise NeedsTape
+        return Value(numbers, depends=True)
+
+    def _run(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._is_first and (name in _FOR_THE_TAPE or torch.is_inference_mode_enabled()):
+            raise NeedsTape
+        result = super()._run(name, func, without_weights(name, without_graph(func, args)), kwargs)
+        if self._is_first:
+            self._note_hash(name, args, result)
+            if torch.is_grad_enabled() and name not in DETACHING and _loses_the_graph((args, kwargs), result):
+                raise NeedsTape
+        return result
+
+    def _looked_up(self, text: Tensor, ids: Tensor, table: Tensor, result: Tensor) -> Tensor:
+        if shares_memory(ids, self.others):
+            self.others_read.append((ids, table))
+            return result
+        if any(ids is x for x in self._hashes):
+            raise NeedsTape
+        if self.root is None:
+            lookup = first_lookup(text, ids)
+            if lookup is None:
+                return result
+            self.watch(lookup.taken(result))
+        elif table is not self._table and table.shape[0] == self._table_size and later_lookup(text, ids) is not None:
+            raise NeedsTape
+        read = super()._looked_up(text, ids, table, result)
+        return read.clone() if read is self.embeddings else read
+
+    @property
+    def _table_size(self) -> int:
+        return -1 if self._table is None else self._table.shape[0]
+
+    def _note_hash(self, name: str, args: tuple[Any, ...], result: Any) -> None:
+        """Note whole numbers that are computed of each token id by itself: a model may look those up, too."""
+        if (
+            self.token_ids is None
+            or name not in HASHING
+            or not isinstance(result, Tensor)
+            or result.is_floating_point()
+        ):
+            return
+        made_of_ids = any(x is self.token_ids or any(x is y for y in self._hashes) for x in tensors_in(args))
+        if made_of_ids and result is not self.token_ids and not torch.equal(result, self.token_ids):
+            self._hashes.append(result)
+
+
+@contextmanager
+def _left_to_the_tape() -> Iterator[None]:
+    """Leave an error to the tape, which may know the reason."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, NeedsTape):
+        raise
+    except Exception as error:  # a model's own code may raise anything
+        raise NeedsTape from error
+
+
+def _loses_the_graph(arguments: Any, result: Any) -> bool:
+    if all(x.requires_grad for x in numbers_in(result)):
+        return False
+    return any(x.requires_grad for x in numbers_in(arguments))
+
+
+def _described(x: Any) -> Hashable:
+    """What tells arguments apart, but for the numbers in tensors."""
+    if isinstance(x, Tensor):
+        return x.shape, x.dtype, x.device
+    if isinstance(x, Mapping):
+        return tuple((name, _described(each)) for name, each in x.items())
+    return tuple(map(_described, x)) if isinstance(x, (tuple, list)) else repr(x)
+
+
+def _as_it_is(model: nn.Module) -> Hashable:
+    """What of a model decides where its tokens come from: its modules, their settings, the shapes of their weights."""
+    return tuple(_settings(module) for module in model.modules())
+
+
+def _settings(module: nn.Module) -> Hashable:
+    shapes = tuple(x.shape for x in module._parameters.values() if x is not None)
+    settings = tuple((name, x) for name, x in vars(module).items() if _is_plain(x))
+    return type(module), id(module), id(vars(module).get("forward")), shapes, settings
+
+
+def _is_plain(x: Any) -> bool:
+    return isinstance(x, (int, float, str)) or (isinstance(x, tuple) and all(map(_is_plain, x)))
