@@ -25,15 +25,20 @@ def as_arguments(model: nn.Module, inputs: Any, tokenizer: Any = None) -> Tensor
 
     Raises:
         TypeError: If they are neither, or texts without a tokenizer.
+        ValueError: If one has no numbers.
     """
     if isinstance(inputs, str):
         inputs = [inputs]
     if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(text, str) for text in inputs):
         return _encoded(model, list(inputs), tokenizer)
-    if isinstance(inputs, (Tensor, Mapping)):
-        return inputs
     if is_dataclass(inputs) and not isinstance(inputs, type):
-        return {field.name: getattr(inputs, field.name) for field in fields(inputs)}
+        inputs = {field.name: getattr(inputs, field.name) for field in fields(inputs)}
+    if isinstance(inputs, (Tensor, Mapping)):
+        arguments = inputs if isinstance(inputs, Mapping) else {"inputs": inputs}
+        empty = next((name for name, x in arguments.items() if isinstance(x, Tensor) and x.is_meta), None)
+        if empty is not None:
+            raise ValueError(f"{empty!r} is on the meta device and has no numbers: pass a tensor with its numbers")
+        return inputs
     raise TypeError(
         f"inputs must be a tensor, a dict of the arguments of the model's forward by name, or texts with tokenizer=, "
         f"not {type(inputs).__name__}"

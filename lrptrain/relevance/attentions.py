@@ -74,7 +74,7 @@ def _attention(graph: Graph, product: Node, square: bool) -> Iterator[Attention]
     for weights in _factors(product):
         if isinstance(weights, Value) and _is_map(weights, square) and _weighs(product, weights):
             block = _map(graph, weights, square)
-            if block is not None:
+            if block is not None and (len(block.shape) > 2 or len(product.inputs) > 1):  # else a memory that is read
                 yield Attention(block, product, weights)
                 return
 
@@ -133,7 +133,9 @@ def scores_of(graph: Graph, attention: Attention) -> Node | None:
 
 
 def _is_map(weights: Value, square: bool) -> bool:
-    return len(weights.shape) >= 3 and (weights.shape[-1] == weights.shape[-2] or not square)
+    # Without an axis of samples, what is not square may as well be samples by classes, or by experts.
+    is_square = len(weights.shape) > 1 and weights.shape[-1] == weights.shape[-2]
+    return is_square or (len(weights.shape) > 2 and not square)
 
 
 def _map(graph: Graph, weights: Value, square: bool) -> Value | None:

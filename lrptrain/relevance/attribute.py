@@ -19,6 +19,7 @@ from lrptrain.relevance.plain_pass import NeedsTape
 from lrptrain.relevance.precision import autocast_state
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.composite import Rules
+from lrptrain.relevance.recordable import gives_answers_only
 from lrptrain.relevance.recording import Inputs, Recording, Target
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.sharding.whole_weights import check_graph
@@ -216,10 +217,15 @@ class _Call:
         chosen = [None if name is None else get_method(name, self.options) for name in self.methods]
         # Without a name, what cannot be run in float32 is the default method's failure, and another takes its place.
         in_float32 = all(each is not None and each.in_full_precision(self.options) for each in chosen)
-        plain = all(each is not None and each.needs == "gradient" for each in chosen)
-        if plain and not self.create_graph and self.layout is None:
+        needs = {"tape" if each is None else each.needs for each in chosen}
+        closed = gives_answers_only(self.model)
+        plain = needs <= {"answers", "gradient"} and not self.create_graph and self.layout is None
+        if needs == {"answers"} if closed else plain:
+            layout = self.layout if closed else None  # all that is known of the tokens
             with suppress(NeedsTape):
-                return self._from(forward_pass(self.model, inputs, self.explain, full_precision=in_float32, plain=True))
+                return self._from(
+                    forward_pass(self.model, inputs, self.explain, layout, full_precision=in_float32, plain=True)
+                )
         frugal = not self.create_graph
         return self._from(
             forward_pass(self.model, inputs, self.explain, self.layout, frugal=frugal, full_precision=in_float32)

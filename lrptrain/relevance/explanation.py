@@ -64,8 +64,8 @@ class Explanation:
         The backward pass goes through the last block first, and does not keep what `use` has used.
         """
         if self.create_graph:  # hooks would run without it
-            gradients = self.gradient(blocks)
-            return [use(b, self.recording.per_head(b, x)) for b, x in zip(blocks, gradients, strict=True)]
+            arrived = zip(blocks, self.gradient(blocks), strict=True)
+            return [use(block, self.recording.per_head(block, gradient)) for block, gradient in arrived]
         used: dict[Value, Tensor] = {}
         places = {block: self._place(block) for block in blocks}
 
@@ -76,23 +76,32 @@ class Explanation:
         later = [block for block in blocks[1:] if places[block].edge is not None]
         hooks = [places[block].tensor.register_hook(partial(arrive, block)) for block in later]  # type: ignore[no-untyped-call]
         try:
-            arrive(blocks[0], *self._gradient([places[blocks[0]]]))
+            (gradient,) = self._gradient([places[blocks[0]]])
         finally:
             for hook in hooks:
                 hook.remove()
+        if gradient is not None:
+            arrive(blocks[0], gradient)
         missing = [block for block in blocks if block not in used]  # the first block does not lead to them
-        for block, gradient in zip(missing, self._gradient([places[block] for block in missing]), strict=True):
-            arrive(block, gradient)
+        gradients = self._gradient([places[block] for block in missing])
+        if len(missing) == len(blocks):
+            _check_arrived(gradients)
+        for block, gradient in zip(missing, gradients, strict=True):
+            arrive(block, torch.zeros_like(places[block].tensor) if gradient is None else gradient)
         return [used[block] for block in blocks]
 
     def gradient(self, values: Sequence[Value]) -> list[Tensor]:
         """Gradient of the explained logits; 0 for what they do not depend on.
 
         Raises:
-            UnsupportedModelError: If the gradient at a value is computed inside of a custom autograd function.
+            UnsupportedModelError: If the gradient at a value is computed inside of a custom autograd function, or there
+                is none at any value.
         """
-        gradients = self._gradient([self._place(value) for value in values])
-        return [self._inside(value, gradient) for value, gradient in zip(values, gradients, strict=True)]
+        places = [self._place(value) for value in values]
+        gradients = self._gradient(places)
+        _check_arrived(gradients)
+        filled = [torch.zeros_like(x.tensor) if g is None else g for x, g in zip(places, gradients, strict=True)]
+        return [self._inside(value, gradient) for value, gradient in zip(values, filled, strict=True)]
 
     def _place(self, value: Value) -> Value:
         """Where the gradient that belongs to a value is taken: for one inside of fused attention, at its output."""
@@ -108,7 +117,8 @@ class Explanation:
         kernels = self.recording.watched.kernels
         return None if kernels is None else kernels.holding(value)
 
-    def _gradient(self, values: Sequence[Value]) -> list[Tensor]:
+    def _gradient(self, values: Sequence[Value]) -> list[Tensor | None]:
+        """Gradients of the explained logits; None where the graph does not lead."""
         if any(value.hidden for value in values):
             raise UnsupportedModelError(
                 "a custom autograd function makes the attention maps on its way, so that no gradient arrives at them"
@@ -132,10 +142,7 @@ class Explanation:
                 else ()
             )
         gradients = [None if value.edge is None else next(gradients_there) for value in values]
-        return [
-            torch.zeros_like(value.tensor) if grad is None else grad if scale == 1 else at_least_float32(grad) / scale
-            for value, grad in zip(values, gradients, strict=True)
-        ]
+        return [x if x is None or scale == 1 else at_least_float32(x) / scale for x in gradients]
 
     def relevance(
         self, composite: Composite, keep: Sequence[Value], *, of_logit: bool = False, linear: bool = True
@@ -168,6 +175,22 @@ class Explanation:
         first, second = (propagator.propagate({output: x}, composite, keep) for x in (of_target, of_other))
         propagator.check_order(output)
         return [first[value] - second[value] for value in keep]
+
+
+def _check_arrived(gradients: Sequence[Tensor | None]) -> None:
+    """Raise where no gradient arrives anywhere: a map of zeros would say that nothing matters.
+
+    Raises:
+        UnsupportedModelError: If it is so.
+    """
+    if gradients and all(gradient is None for gradient in gradients):
+        raise UnsupportedModelError(NO_GRADIENT)
+
+
+NO_GRADIENT = (
+    "no gradient goes from the logits to where the method looks: the model detaches what it computes there (a frozen "
+    "backbone?); attnlrp and lrp pass that, and leave_one_out needs no gradient"
+)
 
 
 def seed_scale(logits: Tensor) -> float:

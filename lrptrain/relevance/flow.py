@@ -94,7 +94,8 @@ FLOW = Composite(
         "where": choose,
         "mean": _averaged,
         "sum": _averaged,
-        **dict.fromkeys(AVERAGES | MAXIMA | MIXTURES, to_the_winner),  # the slope of an average, too, is its share
+        # The slope of an average, too, is its share.
+        **dict.fromkeys(AVERAGES | MAXIMA | MIXTURES | {"logsumexp"}, to_the_winner),
     },
     name="flow",
     replaceable=False,

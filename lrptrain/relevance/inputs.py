@@ -146,6 +146,24 @@ def text_input(root: Value) -> ExplainedInput:
     return _rows(root, "text")
 
 
+def untold_input(root: Value, layout: TokenLayout | None) -> ExplainedInput:
+    """What an input is of a model whose operations nobody sees: columns, rows, or an image cut as the layout says.
+
+    Raises:
+        UnsupportedModelError: If an image or a video comes without a layout.
+    """
+    if len(root.shape) == 2:
+        return _every_place(root, kind="table", features=(), grid=None)
+    if len(root.shape) == 3:
+        return _rows(root, "sequence")
+    if layout is None or layout.grid is None:
+        raise UnsupportedModelError(
+            "the model is TorchScript or quantised, and nothing tells which pixels make a token: pass "
+            "layout=lrptrain.TokenLayout(rows * columns, tuple(range(rows * columns)), (rows, columns))"
+        )
+    return _unstructured(root, "image" if len(root.shape) == 4 else "video", layout)
+
+
 def _rows(root: Value, kind: Kind) -> ExplainedInput:
     """One token per entry of the first axis behind the batch."""
     tokens = root.shape[1]

@@ -25,11 +25,12 @@ from lrptrain.relevance.tape.functions import (
     canonical_name,
     without_weights,
 )
-from lrptrain.relevance.tape.lookup import Table, first_lookup, later_lookup, lookup_arguments, lookup_in
+from lrptrain.relevance.tape.lookup import Table, as_lookup, first_lookup, later_lookup, lookup_arguments, lookup_in
 from lrptrain.relevance.tape.nodes import Value, numbers_in, tensors_in
 from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.outside import EXPORTS, without_graph
 from lrptrain.relevance.tape.tape import shares_memory
+from lrptrain.relevance.tape.transforms import is_transforming
 
 # After these, numbers may go on where no gradient follows them: in numpy, in memory that a kernel fills.
 _FOR_THE_TAPE = EXPORTS | BACKWARD | {"empty", "empty_like", "empty_strided", "new_empty", "resize"}
@@ -77,6 +78,11 @@ class Lookups(TorchFunctionMode):
             return False
         if name == "flex_attention":
             return explicit_flex_attention(*args, **kwargs)
+        if self.token_ids is not None and not is_transforming():
+            lookup = as_lookup(name, args, kwargs, is_first=self._table is None)
+            if lookup is not None:
+                with self:
+                    return lookup()
         result = self._run(name, func, args, kwargs)
         if name != "embedding" or self.token_ids is None:
             return result
@@ -114,6 +120,7 @@ class PlainPass(Lookups):
         nodes: No operation is recorded.
         frugal: Whether no graph of the weights is kept, as a tape's attribute says.
         kernels: No attention is recorded.
+        only_answers: Whether nobody asks for gradients, which the model has not everywhere.
     """
 
     leaf: Tensor | None = field(default=None, init=False)
@@ -122,6 +129,7 @@ class PlainPass(Lookups):
     nodes: tuple[()] = field(default=(), init=False)
     frugal: bool = field(default=True, init=False)
     kernels: None = field(default=None, init=False)
+    only_answers: bool = field(default=False, init=False)
     _hashes: list[Tensor] = field(default_factory=list, init=False)
     _is_first: bool = field(default=True, init=False)
 
@@ -189,7 +197,7 @@ class PlainPass(Lookups):
 
     def as_value(self, numbers: Tensor) -> Value:
         """The logits, or what a head made of the output."""
-        if not numbers.requires_grad:
+        if not numbers.requires_grad and not self.only_answers:
             raise NeedsTape
         return Value(numbers, depends=True)
 
@@ -199,6 +207,8 @@ class PlainPass(Lookups):
         result = super()._run(name, func, without_weights(name, without_graph(func, args)), kwargs)
         if self._is_first:
             self._note_hash(name, args, result)
+            if self.only_answers:
+                return result
             if torch.is_grad_enabled() and name not in DETACHING and _loses_the_graph((args, kwargs), result):
                 raise NeedsTape
         return result

@@ -11,6 +11,11 @@ _QUANTISED_MODULES = (".nn.quantized", ".intrinsic.quantized")
 _INTEGERS = frozenset({torch.int8, torch.uint8})
 
 
+def gives_answers_only(model: nn.Module) -> bool:
+    """Whether some of a model's operations cannot be recorded: it is TorchScript, or quantised."""
+    return any(isinstance(x, torch.jit.ScriptModule) or _is_quantised(x) for x in model.modules())
+
+
 def check_transformations() -> None:
     """Check that no transformation of torch.func is at work.
 

@@ -22,7 +22,7 @@ from lrptrain.relevance.explained_batch import ExplainedBatch
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.heads import Head, HeadFunction, as_head
-from lrptrain.relevance.inputs import ExplainedInput, with_sizes
+from lrptrain.relevance.inputs import ExplainedInput, untold_input, with_sizes
 from lrptrain.relevance.inputs import explained_input as kind_of_input
 from lrptrain.relevance.layout import input_layout, joints, reads_sequence, token_states
 from lrptrain.relevance.plain_pass import PlainPass
@@ -30,7 +30,7 @@ from lrptrain.relevance.precision import HALF, AutocastState, autocast_state
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, applied_to, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
-from lrptrain.relevance.recordable import check_recordable
+from lrptrain.relevance.recordable import check_recordable, gives_answers_only
 from lrptrain.relevance.registry import RelevanceMaps, check_finite, check_maps, differentiable, get_method
 from lrptrain.relevance.remarks import remark
 from lrptrain.relevance.sharding.whole_weights import check_graph
@@ -268,6 +268,8 @@ class Recording:
     def explained(self) -> ExplainedInput:
         """What the explained input is, and which of its parts are tokens."""
         if isinstance(self.watched, PlainPass):
+            if self.watched.only_answers and self.watched.root is not None and self.watched.token_ids is None:
+                return untold_input(self.watched.root, self.given_layout)
             return self.watched.explained(self.model, self.inputs, lambda: self.on_tape.explained)
         try:
             block = self.blocks[0] if self.length else None
@@ -526,6 +528,7 @@ def run_plainly(model: nn.Module, inputs: Inputs, explain: str | None = None) ->
     others = {key: x for key, x in copies.items() if key != name}
     is_text = not explained.is_floating_point()
     plain = PlainPass(copies[name] if is_text else None, others=tuple(tensors_in(others)))
+    plain.only_answers = gives_answers_only(model)
     given = copies[name] if is_text else plain.watch(copies[name])
     with plain.recording():
         output = model(**others | {name: given}) if isinstance(inputs, Mapping) else model(given)

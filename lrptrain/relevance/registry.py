@@ -14,10 +14,10 @@ from lrptrain.relevance.advice import other_methods
 from lrptrain.relevance.propagation.composite import custom_rules
 from lrptrain.relevance.types import NonFiniteError, Registration, Relevance, UnsupportedMethodError, unknown_name
 
-Needs = Literal["gradient", "tape", "maps"]
-"""What a method needs of a forward pass, and no more is done for it: gradients at the input, or answers to other inputs
-("gradient"); the recorded operations ("tape"); these with a graph that holds the attention maps, since rules go through
-them one by one ("maps")."""
+Needs = Literal["answers", "gradient", "tape", "maps"]
+"""What a method needs of a forward pass, and no more is done for it: answers to other inputs ("answers"), which models
+without a gradient give, too; gradients at the input ("gradient"); the recorded operations ("tape"); these with a graph
+that holds the attention maps, since rules go through them one by one ("maps")."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lrptrain.relevance.arguments import mask_name
-from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.plain_pass import Lookups
+from lrptrain.relevance.explanation import NO_GRADIENT, Explanation
+from lrptrain.relevance.plain_pass import Lookups, PlainPass
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
@@ -93,6 +93,11 @@ def answers(
 ) -> Float[Tensor, " rows"]:
     """The explained logit, or probability, for other values of the samples `rows`; see `rerun`."""
     recording = explanation.recording
+    if len(rows) > 1 and isinstance(recording.watched, PlainPass) and recording.watched.only_answers:
+        # Dynamic quantisation scales by the range of a whole batch, of which a sample's answer must not depend.
+        masks = [None] * len(rows) if attention_mask is None else torch.split(attention_mask, 1)
+        each = zip(torch.split(values, 1), torch.split(rows, 1), masks, strict=True)
+        return torch.cat([answers(explanation, *one, probability=probability) for one in each])
     if probability and (recording.head.functions or recording.output.shape[1] < 2):
         raise UnsupportedMethodError(
             "of='probability' needs the logits of two classes or more; take of='logit', or a target that returns the "
@@ -145,6 +150,9 @@ def input_gradient(
     """Gradient of the explained logits at other values of the samples `rows`.
 
     With `create_graph` it carries its own gradient, and attention is computed without fused kernels, which have none.
+
+    Raises:
+        UnsupportedModelError: If there is no gradient.
     """
     again = explanation.create_graph
     with torch.enable_grad(), ExitStack() as stack:
@@ -154,12 +162,18 @@ def input_gradient(
         read = values.clone()  # a model may write into what it was given
         answer = answers(explanation, read, rows).sum()
         with explanation.recording.watched.reporting_functions():
-            (gradient,) = torch.autograd.grad(answer, values, create_graph=again)
+            asked = [values] if answer.requires_grad else []
+            gradients = torch.autograd.grad(answer, asked, create_graph=again, allow_unused=True) if asked else ()
+        gradient = next(iter(gradients), None)
+        if gradient is None:
+            raise UnsupportedModelError(NO_GRADIENT)
     return gradient
 
 
 def in_parts(samples: int, copies: int, at_once: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
     """All pairs (copy, sample), at most `at_once` of them together: the rows of one forward pass.
+
+    All copies of a sample stand together: a model may need its samples sorted by their length.
 
     Raises:
         ValueError: If a number is not positive.
@@ -167,7 +181,7 @@ def in_parts(samples: int, copies: int, at_once: int, device: torch.device) -> I
     if copies < 1 or at_once < 1:
         raise ValueError(f"steps, samples and at_once must be 1 or more, not {copies} with at_once={at_once}")
     for part in torch.split(torch.arange(copies * samples, device=device), at_once):
-        yield part // samples, part % samples
+        yield part % copies, part // copies
 
 
 # -- Without some tokens -----------------------------------------------------------------------------------------------

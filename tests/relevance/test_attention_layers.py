@@ -182,7 +182,7 @@ MIXING = {
     "conv2d": lambda x: x + F.conv2d(x.mT.unflatten(2, (4, 4)), KERNEL[..., None], None, 1, (1, 0), 1, 8).flatten(2).mT,
     "softmax": lambda x: x + x.softmax(1),
     "sort": lambda x: x + x.sort(1).values,
-    "cdist": lambda x: x + torch.cdist(x, x)[..., :8],  # of which nothing is known
+    "sub": lambda x: x + torch.cdist(x, x)[..., :8],  # differences of tokens
     "layer_norm": lambda x: F.layer_norm(x, (16, 8)),
     "group_norm": lambda x: F.group_norm(x.mT, 2).mT,
     "mul": lambda x: x * x[:, :1].tanh(),

@@ -58,7 +58,9 @@ def test_where_no_position_is_added_all_is_the_words(method):
 
 def test_what_cannot_be_told_apart_is_refused():
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
-    with pytest.raises(lrptrain.UnsupportedMethodError, match=r"embeddings='token' is for the words of a text, not for image"):
+    with pytest.raises(
+        lrptrain.UnsupportedMethodError, match=r"embeddings='token' is for the words of a text, not for image"
+    ):
         lrptrain.attribute(model, torch.randn(2, 3, 2, 2), 1, "attnlrp", embeddings="token")
     with pytest.raises(ValueError, match=r"unknown embeddings 'word'; known are all, token, position"):
         lrptrain.attribute(Sums(), IDS, 1, "attnlrp", embeddings="word")

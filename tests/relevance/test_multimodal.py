@@ -451,3 +451,37 @@ def test_a_text_that_reads_an_image_by_cross_attention(method):
         states = torch.eye(6, dtype=torch.float64)
         expected = ((two + states) / 2 @ ((one + states) / 2))[:, -1]
         torch.testing.assert_close(found.scores, expected)
+
+
+class Looks(nn.Module):
+    """A text that attends to an image: its states, or what it sees there alone."""
+
+    def __init__(self, residual: bool):
+        super().__init__()
+        self.words, self.embed, self.residual = nn.Embedding(12, 8), nn.Conv2d(3, 8, 4, 4), residual
+        self.own = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.cross, self.head = nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 4)
+        randomised(self)
+
+    def forward(self, input_ids: Tensor, pixel_values: Tensor) -> Tensor:
+        text, image = self.own(self.words(input_ids)), self.embed(pixel_values).flatten(2).mT
+        seen = self.cross(text, image, image, need_weights=False)[0]
+        return self.head((text + seen if self.residual else seen).mean(1))
+
+
+@pytest.mark.parametrize("method", ["generic_attention", "rollout", "raw_attention", "partial_lrp"])
+def test_a_text_that_only_says_where_to_look_has_no_product_of_maps(method):
+    ids, images = torch.arange(12).view(2, 6), patches(2)
+    batch = {"input_ids": ids, "pixel_values": images}
+    with pytest.raises(lrptrain.UnsupportedMethodError, match="only says where attention looks, at values of another"):
+        lrptrain.attribute(Looks(residual=False).eval(), batch, 1, method, explain="input_ids")
+    assert lrptrain.attribute(Looks(residual=True).eval(), batch, 1, method, explain="input_ids").scores.any()
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "lrp", "input_x_gradient"])
+def test_relevance_reaches_a_text_that_only_says_where_to_look(method):
+    model, batch = Looks(residual=False).eval(), {"input_ids": torch.arange(12).view(2, 6), "pixel_values": patches(2)}
+    whole = lrptrain.attribute(model, batch, 1, method, explain="input_ids").scores
+    one = lrptrain.attribute(model, select(batch, [1]), 1, method, explain="input_ids").scores
+    torch.testing.assert_close(whole[1:], one, rtol=1e-9, atol=1e-12)
+    assert whole.any()

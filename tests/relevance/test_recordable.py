@@ -1,10 +1,13 @@
 """Models in other forms: what runs torch functions is served, and the rest is refused in a line with a way out."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from golden_cases import relative_error
+from model_zoo import randomised
 from small_models import Block, Small, patches, raises, same, tiny_vit
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -58,6 +61,67 @@ def test_quantised_modules():
     prepared = quantization.prepare(model)
     prepared(x)
     refused(quantization.convert(prepared), "in module '.*' is quantised", x)
+
+
+class Small32(nn.Module):
+    """A model of images or texts in float32, of which the linear layers can be quantised."""
+
+    def __init__(self, words: bool):
+        super().__init__()
+        self.words = words
+        self.embed = nn.Embedding(12, 8) if words else nn.Conv2d(3, 8, 4, 4)
+        self.inner, self.head = nn.Linear(8, 8), nn.Linear(8, 4)
+        randomised(self)
+        self.float()
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.embed(x) if self.words else self.embed(x).flatten(2).mT
+        return self.head(torch.tanh(self.inner(tokens)).mean(1))
+
+
+GRID = lrptrain.TokenLayout(16, tuple(range(16)), (4, 4))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("words", [False, True])
+def test_answers_of_a_quantised_model_are_enough_to_leave_tokens_out(words):
+    """Each sample by itself: dynamic quantisation scales by the range of a whole batch."""
+    model = torch.ao.quantization.quantize_dynamic(Small32(words), {nn.Linear}, dtype=torch.qint8)
+    x = torch.arange(12).view(2, 6) if words else patches(2).float()
+    layout: dict[str, Any] = {} if words else {"layout": GRID}
+    found = lrptrain.attribute(model, x, 1, "leave_one_out", **layout).scores
+
+    def without(sample: Tensor, token: int) -> Tensor:
+        if not words:
+            row, column = divmod(token, 4)
+            sample = sample.clone()
+            sample[:, row * 4 : row * 4 + 4, column * 4 : column * 4 + 4] = 0
+            return model(sample[None])
+        tokens = model.embed(sample[None])
+        tokens[:, token] = 0
+        return model.head(torch.tanh(model.inner(tokens)).mean(1))
+
+    with torch.no_grad():
+        falls = [[model(s[None])[0, 1] - without(s, i)[0, 1] for i in range(found.shape[1])] for s in x]
+    torch.testing.assert_close(found, torch.tensor(falls), rtol=1e-5, atol=1e-7)
+    assert torch.equal(lrptrain.attribute(model, x[1:], 1, "leave_one_out", **layout).scores, found[1:])
+    assert lrptrain.attribute(model, x, 1, "kernel_shap", samples=32, **layout).scores.any()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_answers_of_torchscript_are_those_of_its_model():
+    model, x = Small32(words=False), patches(2).float()
+    traced = torch.jit.trace(model, x)
+    calls: list[tuple[str, dict[str, Any]]] = [("leave_one_out", {}), ("leave_one_out", {"window": 2}), ("lime", {})]
+    for method, options in calls:
+        one, other = (lrptrain.attribute(each, x, 1, method, layout=GRID, **options) for each in (traced, model))
+        torch.testing.assert_close(one.scores, other.scores, rtol=1e-4, atol=1e-6)
+        assert one.grid == (4, 4)
+    with pytest.raises(UnsupportedModelError, match=r"nothing tells which pixels .* pass layout=lrptrain.TokenLayout"):
+        lrptrain.attribute(traced, x, 1, "leave_one_out")
+    words = torch.jit.trace(Small32(words=True), torch.arange(12).view(2, 6))
+    with pytest.raises(UnsupportedModelError, match="is TorchScript"):
+        lrptrain.attribute(words, torch.arange(12).view(2, 6), 1, "leave_one_out")
 
 
 def test_packed_weights():
@@ -128,6 +192,16 @@ def functional(x: Tensor) -> Tensor:
     return torch.func.functional_call(nn.Linear(8, 8).double(), {"weight": weight, "bias": bias}, (x,))
 
 
+def attended(x: Tensor) -> Tensor:
+    return x + (x @ x.mT).softmax(-1) @ x
+
+
+def written(x: Tensor, result: Tensor) -> Tensor:
+    for place, tokens in enumerate(x):
+        result[place] = tokens - tokens.mean(0)
+    return result
+
+
 SPELLINGS = {
     "overloads": (
         lambda x: aten.relu.default(aten.add.Tensor(x, 1.0)) + aten.slice.Tensor(x, 1, 0, 16),
@@ -141,6 +215,13 @@ SPELLINGS = {
         lambda x: x * torch.ones(16, 1, dtype=x.dtype),
     ),
     "a checkpoint": (lambda x: checkpoint(torch.relu, x, use_reentrant=False), torch.relu),
+    "a map over features": (torch.vmap(lambda f: f * f.sum(1, keepdim=True), 2, 2), lambda x: x * x.sum(1, True)),
+    "a map of two results": (
+        lambda x: sum(torch.vmap(lambda t, shift: (t.flip(0), t * shift), (0, None), (0, 1))(x, MEAN[:, None])[:1]),
+        lambda x: x.flip(1),
+    ),
+    "a map in a map": (torch.vmap(torch.vmap(lambda token: token.cumsum(0))), lambda x: x.cumsum(2)),
+    "samples written one by one": (lambda x: written(x, torch.zeros_like(x)), lambda x: x - x.mean(1, keepdim=True)),
 }  # fmt: skip
 
 
@@ -148,6 +229,66 @@ SPELLINGS = {
 def test_spellings(name):
     one, other = SPELLINGS[name]
     same(Small(Block(one)), Small(Block(other)), patches())
+
+
+BY_SAMPLE = {
+    "a map": torch.vmap(attended),
+    "a loop": lambda x: torch.stack([attended(tokens) for tokens in x]),
+    "parts": lambda x: torch.cat([attended(part) for part in x.split(1)]),
+}
+
+
+@pytest.mark.parametrize("name", BY_SAMPLE)
+def test_attention_of_one_sample_at_a_time(name):
+    models = (Small(Block(BY_SAMPLE[name])), Small(Block(attended)))
+    same(*models, patches(), ("attnlrp", "gamma_lrp", "lrp", "input_x_gradient"))
+    for method in ("generic_attention", "rollout", "transformer_attribution"):
+        with pytest.raises(UnsupportedModelError, match=r"as in a loop over samples .* explain one sample at a time"):
+            lrptrain.attribute(models[0], patches(), 1, method)
+    same(*models, patches(1), ("generic_attention", "rollout", "transformer_attribution"))
+
+
+class OneByOne(nn.Module):
+    """Runs a model on one image at a time, without an axis of samples in it."""
+
+    def __init__(self, gather: Callable[[list[Tensor]], Tensor]):
+        super().__init__()
+        self.inner, self.gather = Small(), gather
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gather([self.logits(image) for image in x])
+
+    def logits(self, image: Tensor) -> Tensor:
+        tokens = self.inner.embed(image).flatten(1).T + self.inner.position
+        q, k, v = self.inner.qkv(tokens).chunk(3, -1)
+        weights = (q @ k.T / q.shape[-1] ** 0.5).softmax(-1)
+        return self.inner.head((tokens + self.inner.out(weights @ v)).mean(0))
+
+
+GATHERED: dict[str, Callable[[list[Tensor]], Tensor]] = {
+    "stacked": torch.stack,
+    "joined": lambda rows: torch.cat([row[None] for row in rows]),
+    "numbers": lambda rows: torch.stack([torch.stack(list(row.unbind())) for row in rows]),
+}
+
+
+@pytest.mark.parametrize("name", GATHERED)
+def test_images_one_by_one_are_those_of_the_batch(name):
+    """The patch embedding is called once per image, and has one rule."""
+    models = (OneByOne(GATHERED[name]), Small())
+    for composite in ("alpha_beta", "chefer", "split_alpha_beta", None):
+        method, options = ("attnlrp", {}) if composite is None else ("lrp", {"composite": composite})
+        one, other = (lrptrain.attribute(model, patches(), 1, method, **options).input for model in models)
+        assert one is not None
+        assert other is not None
+        assert relative_error(one, other).max() < 1e-9, composite
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "lrp"])
+def test_one_sample_in_the_map_of_another_is_refused(method):
+    model = Small(Block(lambda x: torch.stack([tokens + 0.1 * x[0] for tokens in x])))
+    with pytest.raises(lrptrain.UnsupportedOperationError, match="mixes the samples of a batch"):
+        lrptrain.attribute(model, patches(), 1, method)
 
 
 def test_torchs_own_encoder_with_padding_makes_no_nested_tensor():
@@ -193,7 +334,6 @@ def native_attention(x: Tensor) -> Tensor:
 
 
 REFUSED = {
-    "relu in module 'between' runs inside of torch.vmap": lambda x: torch.vmap(torch.relu)(x),
     "mul in module 'between' runs inside of torch.vmap": lambda x: torch.vmap(lambda i: x * i)(torch.arange(1, 2))[0],
     "pow in module 'between' runs inside of": lambda x: torch.func.grad(lambda y: (y**3).sum())(x),
     "grad in module 'between' takes a gradient of": lambda x: x + torch.autograd.grad((x**3).sum(), x)[0],
@@ -235,6 +375,51 @@ def test_a_model_without_numbers():
     model = tiny_vit()
     model.blocks[0].mlp.fc1.to("meta")
     refused(model, "Linear in module 'blocks.0.mlp.fc1' is on the meta device", torch.randn(2, 3, 16, 16))
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "integrated_gradients", "leave_one_out"])
+def test_inputs_without_numbers(method):
+    model, x = tiny_vit().eval(), torch.randn(2, 3, 16, 16)
+    for inputs, name in ((x.to("meta"), "inputs"), ({"x": x, "attn_mask": x.to("meta")}, "attn_mask")):
+        with pytest.raises(ValueError, match=f"'{name}' is on the meta device and has no numbers: pass a tensor"):
+            lrptrain.attribute(model, inputs, 1, method)
+
+
+class Detached(nn.Module):
+    """A model that cuts the graph behind its backbone, in the input's own precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone, self.head = Small(), nn.Linear(4, 4).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.backbone(x).detach())
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["integrated_gradients", "smoothgrad", "input_x_gradient", "generic_attention", "attention_gradcam", "gradcam"],
+)
+def test_no_gradient_goes_through_a_detached_backbone(method):
+    """A map of zeros, or of what is added to nothing, would say that all tokens matter alike."""
+    for frozen in (False, True):
+        model = Detached()
+        model.requires_grad_(not frozen)
+        with pytest.raises(UnsupportedModelError, match=r"no gradient goes from|logits have no gradient"):
+            lrptrain.attribute(model, patches(), 1, method)
+    for other in ("attnlrp", "lrp", "leave_one_out"):
+        assert lrptrain.attribute(model, patches(), 1, other).scores.any()
+
+
+def test_relevance_in_the_weights_precision_whatever_torchs_default_is():
+    model = Small().float()
+    expected = lrptrain.attribute(model, patches().float(), 1, "lrp").scores
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = lrptrain.attribute(model, patches().float(), 1, "lrp").scores
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(found, expected)
 
 
 def test_inside_of_transformations_of_functions():

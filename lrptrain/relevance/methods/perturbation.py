@@ -16,7 +16,7 @@ from lrptrain.relevance.rerun import answers_without, number_of_tokens
     class_specific=True,
     signed=True,
     full_precision=True,
-    needs="gradient",
+    needs="answers",
     source="Zeiler & Fergus 2014; Li et al. 2016",
 )
 def leave_one_out(
@@ -56,15 +56,15 @@ def leave_one_out(
     complete = torch.stack(
         [torch.arange(recording.samples, device=device), groups.new_full((recording.samples,), -1)], 1
     )
-    left_out = torch.cat([complete, present.nonzero()])
+    left_out = present.nonzero()
     outcomes = [
         answers_without(
             explanation, groups != part[:, 1:], part[:, 0], baseline=baseline, probability=of == "probability"
         )
-        for part in torch.split(left_out, at_once)
+        for part in (*torch.split(complete, at_once), *torch.split(left_out, at_once))
     ]
     before, after = torch.cat(outcomes).tensor_split([recording.samples])
-    fall = before.new_zeros(present.shape).masked_scatter(present, before[left_out[recording.samples :, 0]] - after)
+    fall = before.new_zeros(present.shape).masked_scatter(present, before[left_out[:, 0]] - after)
     return RelevanceMaps(fall[:, groups])
 
 

@@ -24,7 +24,7 @@ Answers = Callable[[Float[Tensor, "subsets tokens"]], Float[Tensor, " subsets"]]
     signed=True,
     differentiable=False,
     full_precision=True,
-    needs="gradient",
+    needs="answers",
     source="Ribeiro et al. 2016",
 )
 def lime(
@@ -69,7 +69,7 @@ def lime(
     signed=True,
     differentiable=False,
     full_precision=True,
-    needs="gradient",
+    needs="answers",
     source="Lundberg & Lee 2017",
 )
 def kernel_shap(

@@ -64,7 +64,8 @@ def reduced_axes(propagator: Propagator, node: Node) -> list[int]:
     x = node.inputs[0].tensor
     dims = [dims] if isinstance(dims, int) else dims
     axes = sorted(d % x.ndim for d in (dims if dims is not None else range(x.ndim)))
-    if propagator.samples > 1 and propagator.axis(node.inputs[0]).axis in axes:
+    at = propagator.axis(node.inputs[0])
+    if propagator.samples > 1 and at.axis in axes and at.only is None:
         raise unsupported(node.name, node.path, "averages over the samples of a batch")
     return axes
 
@@ -279,6 +280,18 @@ def to_the_winner(propagator: Propagator, node: Node, relevance: OutputRelevance
     propagator.axis(node.outputs[0])
     parts = vjp(partial(repeat_values, node), [value.tensor.to(part.dtype) for value in node.inputs], [part])
     return [(value, back) for value, back in zip(node.inputs, parts, strict=True) if back is not None]
+
+
+def to_the_largest(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """`logsumexp(x)` is a soft maximum: R_i = softmax(x)_i R, "min-take-most" of Kauffmann et al. 2020.
+
+    Raises:
+        UnsupportedOperationError: If a softmax reads the same scores: parts of one attention, whose products would
+            count twice where they are merged.
+    """
+    if any(other.name == "softmax" and set(node.inputs) & set(other.inputs) for other in propagator.tape.nodes):
+        raise unsupported(node.name, node.path, "merges parts of one attention")
+    return to_the_winner(propagator, node, relevance)
 
 
 def repeat_values(node: Node, *inputs: Tensor) -> tuple[Tensor, ...]:

@@ -27,6 +27,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     single_output,
     spread,
     sum_operands,
+    to_the_largest,
     to_the_winner,
     written,
 )
@@ -104,9 +105,9 @@ def affine(
         yield value, in_place_rules.zplus(part, x, weight, *output)
         return
     transpose = transpose_of(node, x, forward)
-    if node is propagator.patch_embedding:
-        low = x.flatten(1).amin(1).view(-1, 1, 1, 1)
-        high = x.flatten(1).amax(1).view(-1, 1, 1, 1)
+    if node in propagator.patch_embedding:  # of images, or of a single one without an axis of samples
+        low = x.amin((-3, -2, -1), keepdim=True)
+        high = x.amax((-3, -2, -1), keepdim=True)
         yield value, rules.zbox(part, x, low, high, weight, forward, transpose, stabiliser)
     elif zplus:
         yield value, rules.zplus(part, x, weight, forward, transpose, stabiliser)
@@ -255,6 +256,7 @@ def _composite(name: str, sums: RuleFunction, weighted: RuleFunction) -> Composi
             "sum": average,
             **dict.fromkeys(AVERAGES, averaged),
             **dict.fromkeys(MAXIMA, to_the_winner),
+            "logsumexp": to_the_largest,
             **dict.fromkeys(MIXTURES, mixed),
             **dict.fromkeys(SIZES, by_jacobian),
         },

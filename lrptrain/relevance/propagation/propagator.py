@@ -47,10 +47,16 @@ class Propagator:
         return sample_axes(self.tape.nodes, self.tape.root, self.samples)
 
     @cached_property
-    def patch_embedding(self) -> Node | None:
-        """The convolution that cuts an image into patches: the first weighted operation, if it is a convolution."""
+    def patch_embedding(self) -> set[Node]:
+        """The convolution that cuts images into patches: the first weighted operation, called once per sample or once.
+
+        Empty if that is no convolution.
+        """
         weighted = [node for node in self.tape.nodes if node.name in ("linear", "conv2d", "matmul")]
-        return weighted[0] if weighted and weighted[0].name == "conv2d" else None
+        if not weighted or weighted[0].name != "conv2d":
+            return set()
+        weight = weighted[0].argument(1, "weight")
+        return {node for node in weighted if node.name == "conv2d" and node.argument(1, "weight") is weight}
 
     @cached_property
     def pixels(self) -> tuple[list[Node], set[Value]]:

@@ -158,7 +158,7 @@ def alpha_beta_of_product(
     for factor, sign in ((alpha, 1), (-beta, -1)):
         alone = ~exist[-sign]
         if factor or bool((alone & exist[sign]).any()):
-            share = torch.where(alone, 1.0, factor) * relevance
+            share = torch.where(alone, relevance, factor * relevance)
             share = safe_divide(share, torch.where(exist[sign], totals[sign], 0.0)) / 2
             for of_a, part in parts:
                 factor_of_b = b_of[sign * of_a]
@@ -219,7 +219,7 @@ def gamma(
     z = forward(x, weight)
     size = forward(x.abs(), weight.abs())
     bias = y - z
-    sign = torch.where(y < 0, -1.0, 1.0)
+    sign = torch.where(y < 0, -1.0, 1.0).to(y.dtype)
     favoured = (z + sign * size) / 2 + (sign * bias).clamp(min=0) * sign
     share = safe_divide(relevance, y + gain * favoured)
     any_sign = transpose(share, weight)

@@ -35,6 +35,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     single_output,
     sum_factors,
     sum_operands,
+    to_the_largest,
     to_the_winner,
     written,
 )
@@ -151,6 +152,7 @@ def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
         "where": choose,
         **dict.fromkeys(("mean", "sum", *AVERAGES), averages),
         **dict.fromkeys(MAXIMA, to_the_winner),
+        "logsumexp": to_the_largest,
         **dict.fromkeys(MIXTURES | SIZES | {"linear_map"}, by_share),
     }
 

@@ -1,13 +1,14 @@
 """How the token ids that a model looks up hold those of the explained text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 
@@ -144,3 +145,87 @@ def later_lookup(ids: Int[Tensor, "batch tokens"], looked_up: Int[Tensor, "..."]
         return Lookup(Order.SAME, ids.shape)
     shifted = ids.shape[1] > 1 and _equal(looked_up[:, 1:], ids[:, :-1])
     return Lookup(Order.SHIFTED, ids.shape) if shifted else None
+
+
+# -- Lookups in other words --------------------------------------------------------------------------------------------
+
+
+def as_lookup(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_first: bool
+) -> Callable[[], Tensor] | None:
+    """How a call that reads rows of a table reads them by `F.embedding`; None if it reads none.
+
+    Args:
+        name: Of the operation: `table[ids]`, `index_select`, a product with a one-hot matrix, or `embedding_bag`.
+        args: Its arguments.
+        kwargs: Its arguments by name.
+        is_first: Whether no text was looked up so far, so that the table may be a buffer as well as a parameter.
+    """
+    if name == "embedding_bag":
+        return partial(explicit_embedding_bag, *args, **kwargs)
+    if kwargs or len(args) < 2:
+        return None
+    first, second = args[:2]
+    if name in ("getitem", "index_select"):
+        ids: Any = second if name == "getitem" else args[2] if second == 0 else None
+        if _is_table(first, is_first) and _are_rows(ids):
+            return partial(F.embedding, ids, first)
+    elif name in ("matmul", "mm", "linear") and _is_table(second, is_first):
+        table = second if name != "linear" else second.t()
+        bias = args[2] if len(args) > 2 else None
+        if isinstance(first, Tensor) and first.shape[-1:] == table.shape[:1] and _is_one_hot(first):
+            ids = first.argmax(-1)
+            return lambda: F.embedding(ids, table) if bias is None else F.embedding(ids, table) + bias
+    return None
+
+
+def _is_table(x: Any, is_first: bool) -> bool:
+    """Whether these may be the embeddings of a vocabulary: numbers that no operation of the model has made."""
+    if not isinstance(x, Tensor) or x.ndim != 2 or not x.is_floating_point() or x.grad_fn is not None:
+        return False
+    return is_first or isinstance(x, nn.Parameter)
+
+
+def _are_rows(ids: Any) -> bool:
+    """Whether an index chooses whole rows, counted from the first."""
+    whole = isinstance(ids, Tensor) and ids.ndim > 0 and ids.dtype in (torch.int32, torch.int64)
+    return whole and ids.numel() > 0 and int(ids.amin()) >= 0
+
+
+def _is_one_hot(x: Tensor) -> bool:
+    if x.ndim < 2 or x.grad_fn is not None or not x.is_floating_point() or x.numel() == 0:
+        return False
+    return bool(((x == 0) | (x == 1)).all()) and bool((x.sum(-1) == 1).all())
+
+
+def explicit_embedding_bag(
+    input: Int[Tensor, "..."],
+    weight: Float[Tensor, "rows width"],
+    offsets: Int[Tensor, " bags"] | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Float[Tensor, "..."] | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Float[Tensor, "bags width"]:
+    """Compute `F.embedding_bag` as a lookup, and a sum, mean or maximum over the words of each bag."""
+    words = F.embedding(input, weight, None, max_norm, norm_type)
+    is_word = torch.ones_like(input, dtype=torch.bool) if padding_idx is None else input != padding_idx
+    shares = per_sample_weights
+    if offsets is not None:  # one behind the other: as rows of words, with padding
+        ends = offsets[1:] if include_last_offset else torch.cat([offsets[1:], offsets.new_tensor([len(input)])])
+        starts = offsets[: len(ends)]
+        place = starts[:, None] + torch.arange(int((ends - starts).amax()), device=input.device)
+        place = place.masked_fill(place >= ends[:, None], len(input))
+        words, is_word = (torch.cat([x, x.new_zeros(1, *x.shape[1:])])[place] for x in (words, is_word))
+        shares = None if shares is None else torch.cat([shares, shares.new_zeros(1)])[place]
+    if mode == "max":
+        largest = words.masked_fill(~is_word[..., None], -torch.inf).amax(1)
+        return largest.masked_fill(~is_word.any(1, keepdim=True), 0.0)
+    if shares is not None:
+        words = words * shares[..., None]
+    total = (words if bool(is_word.all()) else words * is_word[..., None]).sum(1)
+    return total if mode == "sum" else total / is_word.sum(1, keepdim=True).clamp(min=1)

@@ -177,11 +177,11 @@ def einsum_operands(node: Node) -> tuple[str, Any, Any]:
         operands = tuple(operands[0])
     if not isinstance(equation, str) or len(operands) != 2:
         raise unsupported(node.name, node.path, "is not a product of two operands by an equation")
-    return _written_out(equation.replace(" ", ""), [len(operand.shape) for operand in operands]), *operands
+    return written_out(equation.replace(" ", ""), [len(operand.shape) for operand in operands]), *operands
 
 
-def _written_out(equation: str, ndims: list[int]) -> str:
-    """An equation with its output, and with letters in the place of "..."."""
+def written_out(equation: str, ndims: list[int]) -> str:
+    """Return an equation with its output, and with letters in the place of "..."."""
     inputs, arrow, output = equation.partition("->")
     parts = inputs.split(",")
     free = [letter for letter in ascii_letters if letter not in equation]

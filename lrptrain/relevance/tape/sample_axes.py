@@ -27,7 +27,7 @@ from lrptrain.relevance.types import UnsupportedModelError
 _RESHAPES = frozenset(
     ["reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze"]
 )
-_REDUCTIONS = frozenset(["mean", "sum", "max", "amax", "min", "amin"]) | SIZES
+_REDUCTIONS = frozenset(["mean", "sum", "max", "amax", "min", "amin", "logsumexp"]) | SIZES
 # They pick entries by indices along one axis, their second argument.
 _PICKS = frozenset(["gather", "index_select", "topk", "sort"])
 # They are no views, and may move entries along any axis.
@@ -66,6 +66,12 @@ class SampleAxis(NamedTuple):
     inner: int = 1
     rows: tuple[int, ...] | None = None
 
+    @property
+    def only(self) -> int | None:
+        """The one sample that all entries belong to, as in a loop over samples; None if there are several."""
+        rows = set(self.rows or ())
+        return None if len(rows) != 1 or rows == {_NONE} else rows.pop()
+
 
 Axes = dict[Value, SampleAxis | None]
 
@@ -89,6 +95,9 @@ def _follow(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis |
     read = node.inputs[:1] if node.name in AS_ANOTHER | DENSE | NORMALISATIONS else node.inputs
     if any(axes.get(value) is None for value in read):
         return None
+    only = only_sample(read, axes)
+    if only is not None:  # whatever is made of one sample alone
+        return SampleAxis(0, rows=(only,) * (output.shape[0] if output.shape else 1))
     if node.name == "linear_map":
         return _traced(node, output, axes, samples)
     listed = any(at is not None and at.rows is not None for at in map(axes.get, read))
@@ -118,6 +127,12 @@ def _follow(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis |
     if node.name in ENTRIES - _PADS - {"unfold"}:
         return _by_numbers(node, output, axes, samples)
     return None if node.name in _FOLLOWED else _traced(node, output, axes, samples)
+
+
+def only_sample(values: Sequence[Value], axes: Axes) -> int | None:
+    """The one sample that all values are made of, or None."""
+    samples = {None if at is None else at.only for at in map(axes.get, values)}
+    return samples.pop() if len(samples) == 1 else None
 
 
 def _sums_along(node: Node, source: Value, axis: int) -> bool:
@@ -198,6 +213,8 @@ def crosses_samples(node: Node, axes: Axes, samples: int) -> bool:
     # [samples, width] @ [width, samples]: attention over the samples, of a model that has lost its axis of tokens.
     if samples == 1 or node.name not in PRODUCTS or len(node.inputs) != 2:
         return False
+    if only_sample(node.inputs, axes) is not None:
+        return False
     placed = list(_placed(node.inputs, axes))
     if node.name == "einsum":
         return len({einsum_labels(node, value)[0][at.axis] for value, at in placed}) > 1
@@ -274,7 +291,8 @@ def _numbers(operand: Value | Tensor, axes: Axes, samples: int) -> Tensor:
     device = (operand.tensor if isinstance(operand, Value) else operand).device
     if at is None:
         return torch.full([], _NONE, dtype=torch.int16, device=device).expand(operand.shape)
-    rows = torch.tensor(_rows(at, operand.shape[at.axis], samples), dtype=torch.int16, device=device)
+    size = operand.shape[at.axis] if operand.shape else 1
+    rows = torch.tensor(_rows(at, size, samples), dtype=torch.int16, device=device)
     return rows.view([-1 if i == at.axis else 1 for i in range(len(operand.shape))]).expand(operand.shape)
 
 
@@ -306,7 +324,7 @@ def _patterned(axis: int, rows: tuple[int, ...], samples: int) -> SampleAxis:
 def _agree(inputs: Sequence[Value], axes: Axes, samples: int) -> bool:
     """Whether all inputs of an operation have the samples at the same entries of its output."""
     # From the last axis on, as in broadcasting: [5, width] and [5, 1], but not [1, width].
-    placed = {(at.axis - len(value.shape), value.shape[at.axis], at) for value, at in _placed(inputs, axes)}
+    placed = {(at.axis - len(x.shape), x.shape[at.axis] if x.shape else 1, at) for x, at in _placed(inputs, axes)}
     if len({(offset, size, at.inner, at.rows) for offset, size, at in placed}) == 1:
         return True
     return len({(offset, tuple(_rows(at, size, samples))) for offset, size, at in placed}) == 1
@@ -332,8 +350,8 @@ def split_samples(x: Float[Tensor, "..."], at: SampleAxis, samples: int) -> Floa
     """
     if at.rows is not None:
         raise UnsupportedModelError(
-            "the samples of a batch are out of order here, as behind a router that sorts tokens by experts: they "
-            "cannot be told apart by shape; explain one sample at a time"
+            "the samples of a batch have no common pattern here, as in a loop over samples or behind a router that "
+            "sorts tokens by experts: they cannot be told apart by shape; explain one sample at a time"
         )
     rest = x.movedim(at.axis, 0)
     # [outer * samples * inner, ...] -> [outer, samples, inner, ...] -> [samples, outer, inner, ...]
@@ -349,6 +367,8 @@ def join_samples(x: Float[Tensor, "samples ..."], at: SampleAxis, shape: torch.S
 
 def sum_per_sample(x: Float[Tensor, "..."], at: SampleAxis, samples: int) -> Float[Tensor, "..."]:
     """Sum over all entries of every sample, shaped to broadcast against `x`."""
+    if at.only is not None:
+        return x.sum()
     size = x.shape[at.axis]
     if at.rows is not None:
         rows = torch.tensor(at.rows, device=x.device) + 1  # what is of no sample comes first

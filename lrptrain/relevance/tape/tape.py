@@ -22,17 +22,8 @@ from torch.utils.weak import TensorWeakRef
 from lrptrain.relevance.process_wide import eager, in_turn
 from lrptrain.relevance.tape.buffers import Buffers
 from lrptrain.relevance.tape.double_backward.functions import twice_differentiable
-from lrptrain.relevance.tape.explicit import (
-    explicit_addcdiv,
-    explicit_addcmul,
-    explicit_addmm,
-    explicit_attention,
-    explicit_baddbmm,
-    explicit_glu,
-    explicit_lstm,
-    explicit_solve_triangular,
-)
-from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
+from lrptrain.relevance.tape.explicit import EXPLICIT
+from lrptrain.relevance.tape.flex import asks_for_kernel
 from lrptrain.relevance.tape.functions import (
     AS_ANOTHER,
     BACKWARD,
@@ -59,6 +50,7 @@ from lrptrain.relevance.tape.lookup import (
     Lookup,
     Order,
     Table,
+    as_lookup,
     embedded_in,
     first_lookup,
     later_lookup,
@@ -70,21 +62,8 @@ from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
 from lrptrain.relevance.tape.shared_memory import Contents, SharedMemory, copied, opened, overlap, places, put
-from lrptrain.relevance.tape.transforms import is_transforming, unwrapped
+from lrptrain.relevance.tape.transforms import is_transforming, looping, unwrapped
 from lrptrain.relevance.types import UnsupportedModelError, UnsupportedOperationError
-
-# Fused operations, and their explicit forms.
-_EXPLICIT: dict[str, Callable[..., Any]] = {
-    "scaled_dot_product_attention": explicit_attention,
-    "addmm": explicit_addmm,
-    "baddbmm": explicit_baddbmm,
-    "glu": explicit_glu,
-    "addcmul": explicit_addcmul,
-    "addcdiv": explicit_addcdiv,
-    "linalg_solve_triangular": explicit_solve_triangular,
-    "lstm": explicit_lstm,
-    "flex_attention": explicit_flex_attention,
-}
 
 # As many ids, from 0 on, tell whether a hash of them is a constant.
 _SAMPLED_IDS = 1 << 16
@@ -173,7 +152,7 @@ class Tape(TorchFunctionMode):
         self._running = RunningModule(model)
         self._records = self._graph = True
         try:
-            with in_turn(), eager(), self:
+            with in_turn(), eager(), looping(self._depends), self:
                 yield
             self._check_tables()
             if self._outside.written():
@@ -250,22 +229,26 @@ class Tape(TorchFunctionMode):
         if not kwargs:
             func, args = as_python(func, args)
         name = canonical_name(func)
-        explicit = _EXPLICIT.get(name)
-        # Sequences of several lengths have their batch sizes in the place of the initial states.
-        packed = name == "lstm" and isinstance(args[1], Tensor)
+        if self.token_ids is not None and self._records and not is_transforming():
+            lookup = as_lookup(name, args, kwargs, is_first=self.root is None)
+            if lookup is not None:
+                with self:
+                    return lookup()
+        explicit = EXPLICIT.get(name)
         if name == "scaled_dot_product_attention" and self.kernels is not None and not is_transforming():
             args, kwargs = self._with_all_heads(*args, **kwargs)
             fused = self._by_kernel(self.kernels, args, kwargs)
             if fused is not None:
                 return fused
-        if explicit is not None and not (packed or is_in_place(func, args, kwargs) or "out" in kwargs):
+        if explicit is not None and not (is_in_place(func, args, kwargs) or "out" in kwargs):
             start = len(self.nodes)
             # torch leaves a mode while it handles a call; entered again, it records the parts one by one.
             with self:
                 result = explicit(*args, **kwargs)
             if self.frugal and name == "scaled_dot_product_attention":
                 self._release_scores(self.nodes[start:])
-            return result
+            if result is not NotImplemented:  # nothing to write out
+                return result
         # A backward pass outside of the recording computes checkpointed blocks again, with explicit attention.
         decomposed = name in DECOMPOSED or (name in BACKWARD and not self._records)
         if decomposed and inspect.isfunction(func):

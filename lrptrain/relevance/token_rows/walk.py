@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lrptrain.relevance.attention_layers import WAY_OUT
 from lrptrain.relevance.attentions import Attention, find_attentions, has_constant_queries
 from lrptrain.relevance.layout import joints
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
@@ -61,14 +62,24 @@ class TokenRows:
 
     @cached_property
     def nodes(self) -> list[Node]:
-        """The operations between the place and the logits along which rows go."""
+        """The operations between the place and the logits along which rows go.
+
+        Raises:
+            UnsupportedMethodError: If none go all the way: attention reads values of another input, such as an image.
+        """
         products = {attention.product: attention for attention in self.attentions}
         reached = {self.place}
         nodes = []
         for node in between(self.propagator, self.place, self.logits, products):
-            if reached.intersection(node.inputs):
+            attention = products.get(node)
+            if reached.intersection(node.inputs if attention is None else [attention.values]):
                 reached.update(node.outputs)
                 nodes.append(node)
+        if self.logits not in reached:
+            raise UnsupportedMethodError(
+                "the explained input only says where attention looks, at values of another input (cross-attention "
+                f"without a residual connection?), so that no row of its tokens reaches the logits; {WAY_OUT}"
+            )
         return nodes
 
     @cached_property

@@ -1,6 +1,7 @@
 """Operations beside those of a plain transformer: input times gradient where AttnLRP is that, or an equal spelling."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 import pytest
@@ -35,6 +36,7 @@ ROWS = torch.arange(3)[:, None]
 # Of [3, 16, 8], in reading order: the first two tokens of each sample; all tokens, twice.
 PLACES = torch.arange(3 * 16 * 8).view(3, 16, 8)[:, :2]
 TWICE = torch.arange(3 * 16 * 8).view(3, 16, 8).repeat(1, 2, 1)
+FIRST, SECOND, THIRD = torch.randn(3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(4)) / 4
 WEIGHT = torch.randn(8, 8, 2, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
 
@@ -81,6 +83,10 @@ LINEAR: dict[str, Callable[[Tensor], Tensor]] = {
     "put, accumulated": lambda t: t.put(TWICE, torch.cat([t, t * 2], 1), accumulate=True),
     "index_put": lambda t: t.index_put((ROWS, INDEX[:5]), t[:, 3:8] * 2),
     "index_put, accumulated": lambda t: t.index_put((ROWS, INDEX[:5] // 2), t[:, 3:8] * 2, accumulate=True),
+    "lerp": lambda t: torch.lerp(t, t.flip(1), torch.linspace(0, 1, 8, dtype=t.dtype)),
+    "einsum of one": lambda t: t + torch.einsum("bti->tb", t).T[..., None] + torch.einsum("btt->bt", t[:, :8])[:, None],
+    "einsum with weights": lambda t: torch.einsum("...i,ij,jk,k->...k", t, FIRST, SECOND, THIRD[0]),
+    "einsum of entries": lambda t: torch.einsum("bti,i->bti", t, THIRD[0]),
     "fold": lambda t: tokens_of(F.fold(F.unfold(grid(t), 2, padding=1), (4, 4), 2, padding=1)),
 }
 
@@ -198,6 +204,20 @@ def test_negative_weights_are_refused_by_rules_that_take_them_for_positive(compo
         assert relative_error(found, times_gradient(model)).max() < 1e-9
 
 
+def by_three(t: Tensor) -> Tensor:
+    """Attention without a softmax, with a product of three activations."""
+    return torch.einsum("bqd,bkd,bkv->bqv", t @ FIRST, t @ SECOND, t @ THIRD)
+
+
+def linear_attention(t: Tensor, chain: bool) -> Tensor:
+    """Katharopoulos et al. 2020: feature maps elu(x) + 1, and a normaliser that is held fixed."""
+    q, k, v = F.elu(t @ FIRST) + 1, F.elu(t @ SECOND) + 1, t @ THIRD
+    if chain:
+        normaliser = 1 / torch.einsum("btd,bd->bt", q, k.sum(1))
+        return torch.einsum("btd,bsd,bsv,bt->btv", q, k, v, normaliser)
+    return (q @ k.mT @ v) / (q @ k.sum(1)[..., None])
+
+
 # Two spellings of one function; relevance of a denominator is held fixed.
 SPELLINGS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
     "glu": (
@@ -221,6 +241,20 @@ SPELLINGS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor
         lambda t: t.flip(1) / torch.exp(t),
         lambda t: t.flip(1) / torch.exp(t).detach(),
     ),
+    "three activations": (by_three, lambda t: ((t @ FIRST) @ (t @ SECOND).mT) @ (t @ THIRD)),
+    "linear attention": (partial(linear_attention, chain=True), partial(linear_attention, chain=False)),
+    "lerp by an activation": (
+        lambda t: torch.lerp(t, t.flip(1), torch.sigmoid(t @ FIRST)),
+        lambda t: t * (1 - torch.sigmoid(t @ FIRST)) + t.flip(1) * torch.sigmoid(t @ FIRST),
+    ),
+    "cosine": (
+        lambda t: t + F.cosine_similarity(t, t.flip(1), dim=-1)[..., None],
+        lambda t: t + (F.normalize(t, dim=-1) * F.normalize(t.flip(1), dim=-1)).sum(-1, keepdim=True),
+    ),
+    "logaddexp": (
+        lambda t: torch.logaddexp(t, t.flip(1)),
+        lambda t: torch.logsumexp(torch.stack([t, t.flip(1)], 1), 1),
+    ),
     "square": (torch.square, lambda t: t * t),
     "pow": (lambda t: t**2, torch.square),
     "min": (lambda t: t.amin(1, keepdim=True), lambda t: -(-t).amax(1, keepdim=True)),
@@ -228,10 +262,16 @@ SPELLINGS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor
 
 
 # Transformer attribution weighs attention by true gradients, and those of a denominator are not held fixed.
-UNEQUAL = ("a denominator is a constant", "transformer_attribution")
+# Nor is a pooling by products of axes followed; of those sums, relevance by Chefer's rules is nothing but rounding.
+UNEQUAL = (
+    ("a denominator is a constant", "transformer_attribution"),
+    ("three activations", "transformer_attribution"),
+    ("linear attention", "transformer_attribution"),
+    ("linear attention", "chefer"),
+)
 
 
-@pytest.mark.parametrize(("name", "method"), [case for case in product(SPELLINGS, METHODS) if case != UNEQUAL])
+@pytest.mark.parametrize(("name", "method"), [case for case in product(SPELLINGS, METHODS) if case not in UNEQUAL])
 def test_spellings_have_one_map(name, method):
     first, second = (attributed(Small(after=Block(function)), method).scores for function in SPELLINGS[name])
     assert relative_error(first, second).max() < 1e-8
@@ -262,3 +302,51 @@ def test_vector_norms_conserve_relevance(method):
     if method in ("attnlrp", "explicit", "gamma_lrp"):
         assert relative_error(first, second).max() < 1e-8
     assert first.isfinite().all()
+
+
+class Alone(nn.Module):
+    """A patch embedding without a bias, and logits that an operation makes of the tokens."""
+
+    def __init__(self, logits: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.embed, self.logits = nn.Conv2d(3, 4, 4, 4, bias=False), logits
+        randomised(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.logits(tokens_of(self.embed(x)))
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "explicit"])
+def test_a_soft_maximum_goes_to_the_largest(method):
+    """Kauffmann et al. 2020: R_i = softmax(x)_i R of y = logsumexp(x)."""
+    model = Alone(lambda t: t.logsumexp(1))
+    with torch.no_grad():
+        tokens = tokens_of(model.embed(patches()))
+    expected = tokens.softmax(1)[..., 1] * tokens.logsumexp(1)[:, None, 1]
+    assert relative_error(attributed(model, method).scores, expected).max() < 1e-9
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "explicit", "lrp"])
+def test_attention_in_parts_that_are_merged_is_refused(method):
+    """Its products would be halved twice, so that the map would be none of the attention as a whole."""
+
+    def merged(t: Tensor) -> Tensor:
+        scores = [t @ part.mT for part in t.split(8, 1)]
+        parts = torch.stack([s.softmax(-1) @ part for s, part in zip(scores, t.split(8, 1), strict=True)])
+        return (parts * torch.stack([s.logsumexp(-1, keepdim=True) for s in scores]).softmax(0)).sum(0)
+
+    with pytest.raises(lrptrain.UnsupportedOperationError, match=r"logsumexp .*merges parts of one attention"):
+        attributed(Small(after=Block(merged)), method)
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "explicit"])
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
+def test_relevance_of_a_distance_is_input_times_gradient(p, method):
+    """d = |x - c| grows as x - c does: R_k = (x_k - c_k) dd/dx_k, of which x_k has the share x_k / (x_k - c_k)."""
+    centres = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    one = Alone(lambda t: torch.cdist(t, centres, p).mean(1))
+    other = Alone(lambda t: F.pairwise_distance(t[:, :, None], centres, p, eps=0.0).mean(1))
+    for model in (one, other):
+        found = attributed(model, method).input
+        assert found is not None
+        assert relative_error(found, times_gradient(model)).max() < 1e-9

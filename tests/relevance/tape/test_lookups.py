@@ -1,6 +1,8 @@
 """Token ids in another order, shape or type: the map is of the text that was given."""
 
+import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -82,6 +84,108 @@ def test_an_einsum_may_leave_out_axes_and_the_output(equation, method):
     other = Bag(back=lambda x: torch.einsum("btd,de->bte", x, weight))
     maps = [lrptrain.attribute(model, IDS, 1, method).scores for model in (one, other)]
     torch.testing.assert_close(*maps, rtol=1e-9, atol=1e-12)
+
+
+def by_linear(table: nn.Embedding, ids: Tensor) -> Tensor:
+    layer = nn.Linear(12, 8, bias=False)
+    layer.weight = nn.Parameter(table.weight.detach().T.contiguous())
+    return layer(nn.functional.one_hot(ids, 12).double())
+
+
+# Lookups in other words, of the rows that `nn.Embedding` gives.
+WORDS: dict[str, Callable[[nn.Embedding, Tensor], Tensor]] = {
+    "indices": lambda table, ids: table.weight[ids],
+    "index_select": lambda table, ids: table.weight.index_select(0, ids.flatten()).view(*ids.shape, 8),
+    "a buffer": lambda table, ids: table.weight.detach()[ids],
+    "one-hot": lambda table, ids: nn.functional.one_hot(ids, 12).to(table.weight.dtype) @ table.weight,
+    "one-hot, by a layer": by_linear,
+}
+
+
+@pytest.mark.parametrize("method", [*METHODS, "lrp", "leave_one_out"])
+@pytest.mark.parametrize("name", WORDS)
+def test_lookups_in_other_words(name, method):
+    class Spelled(Bag):
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.head(torch.tanh(self.inner(WORDS[name](self.words, ids))).mean(1))
+
+    one, other = (lrptrain.attribute(model, IDS, 1, method) for model in (Spelled(), Bag()))
+    torch.testing.assert_close(one.scores, other.scores, rtol=1e-9, atol=1e-12)
+
+
+def test_a_later_lookup_by_indices_is_followed():
+    """A decoder reads the text once more, behind a start token; positions are no words."""
+
+    class Twice(Bag):
+        def forward(self, ids: Tensor) -> Tensor:
+            table = self.words.weight
+            later = torch.cat([torch.zeros_like(ids[:, :1]), ids[:, :-1]], 1)
+            states = (table[ids] + 2 * table[later] + self.inner.weight[torch.arange(3)]).tanh()
+            return self.head(states.mean(1))
+
+    model = Twice()
+    (found, gradient) = (lrptrain.attribute(model, IDS, 1, "input_x_gradient"), torch.zeros(2, 3).double())
+    embedded = model.words(IDS).detach().requires_grad_()
+    start = model.words.weight[0].expand(2, 1, 8)
+    states = embedded + 2 * torch.cat([start, embedded[:, :-1]], 1) + model.inner.weight[:3]
+    (gradient,) = torch.autograd.grad(model.head(states.tanh().mean(1))[:, 1].sum(), embedded)
+    torch.testing.assert_close(found.scores, (embedded * gradient).sum(-1).detach(), rtol=1e-9, atol=1e-12)
+
+
+PADDED = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [0, 0, 0, 0]])
+BAGS: dict[str, dict[str, Any]] = {
+    "mean": {"mode": "mean"},
+    "mean without padding": {"mode": "mean", "padding_idx": 0},
+    "sum": {"mode": "sum"},
+    "max": {"mode": "max", "padding_idx": 0},
+}
+
+
+@pytest.mark.parametrize("method", [*METHODS, "lrp"])
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("name", BAGS)
+def test_bags_of_words_are_lookups_and_what_is_made_of_them(name, flat, method):
+    class Words(nn.Module):
+        def __init__(self, fused: bool):
+            super().__init__()
+            self.table, self.fused = nn.EmbeddingBag(12, 8, **BAGS[name]), fused
+            self.head = nn.Linear(8, 3)
+            randomised(self)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.head(torch.tanh(self.bag(ids)))
+
+        def bag(self, ids: Tensor) -> Tensor:
+            if self.fused:
+                return self.table(ids.flatten(), torch.arange(0, ids.numel(), 4)) if flat else self.table(ids)
+            words = nn.functional.embedding(ids, self.table.weight)
+            is_word = ((ids != 0) | ("padding_idx" not in BAGS[name]))[..., None]
+            if self.table.mode == "max":
+                return torch.where(is_word, words, -1e9).amax(1) * is_word.any(1)
+            total = (words * is_word).sum(1)
+            return total if self.table.mode == "sum" else total / is_word.sum(1).clamp(min=1)
+
+    with torch.no_grad():
+        torch.testing.assert_close(Words(True)(PADDED), Words(False)(PADDED), rtol=1e-12, atol=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lrptrain.RelevanceWarning)
+        one, other = (lrptrain.attribute(Words(fused), PADDED, 1, method) for fused in (True, False))
+    torch.testing.assert_close(one.scores, other.scores, rtol=1e-8, atol=1e-10)
+
+
+def test_weights_of_words_in_a_bag():
+    class Weighed(Bag):
+        def forward(self, ids: Tensor) -> Tensor:
+            weights = torch.linspace(1, 2, ids.shape[1], dtype=torch.float64).expand(ids.shape)
+            bag = nn.functional.embedding_bag(ids, self.words.weight, mode="sum", per_sample_weights=weights)
+            return self.head(torch.tanh(self.inner(bag)))
+
+    model = Weighed()
+    found = lrptrain.attribute(model, IDS, 1, "input_x_gradient")
+    embedded = model.words(IDS).detach().requires_grad_()
+    bag = (embedded * torch.linspace(1, 2, 3, dtype=torch.float64)[:, None]).sum(1)
+    (gradient,) = torch.autograd.grad(model.head(torch.tanh(model.inner(bag)))[:, 1].sum(), embedded)
+    torch.testing.assert_close(found.scores, (embedded * gradient).sum(-1).detach(), rtol=1e-9, atol=1e-12)
 
 
 def test_what_is_not_looked_up_is_told():
