@@ -17,7 +17,7 @@ from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.extras import require
 from lrptrain.monitor.stratified_sample import ValidationSample
-from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.model.preserve import preserved
 from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts, check_run_name
 from lrptrain.trainers.failures import Failures

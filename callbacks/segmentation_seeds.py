@@ -12,7 +12,7 @@ from lrptrain.callbacks.base import inform
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.extras import require
-from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.model.preserve import preserved
 from lrptrain.segmentation.config import THRESHOLD_LINE, PseudoMaskConfig
 from lrptrain.segmentation.export import MASK_FOLDERS, ImageSource, run_export
 from lrptrain.segmentation.export_files import describe_entries, read_index

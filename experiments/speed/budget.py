@@ -30,7 +30,7 @@ from experiments.speed.run import bert_base, vit_small
 from experiments.table import markdown, write_between
 from lrptrain.callbacks import RelevanceMonitor
 from lrptrain.loggers import read_events
-from lrptrain.relevance.outputs import read_logits
+from lrptrain.relevance.output.outputs import read_logits
 
 HERE = Path(__file__).resolve().parent
 START, END = "<!-- budget -->", "<!-- end of budget -->"

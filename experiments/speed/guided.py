@@ -23,10 +23,10 @@ from experiments.table import markdown, write_between
 from lrptrain.guidance import guidance_loss
 from lrptrain.guidance.evidence import at_tokens
 from lrptrain.guidance.objective import Objective
-from lrptrain.relevance.attention_layers import OWN
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.interception import InterceptedForward, intercepted
 from lrptrain.relevance.methods.attention import positive_mean_over_heads, rolled_out
+from lrptrain.relevance.passes.interception import InterceptedForward, intercepted
+from lrptrain.relevance.tokens.attention_layers import OWN
 
 HERE = Path(__file__).resolve().parent
 

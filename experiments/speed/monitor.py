@@ -37,7 +37,7 @@ from lrptrain.monitor.gathering import gather_inputs, ids_to_draw
 from lrptrain.monitor.judging import judge_cues
 from lrptrain.monitor.proving import examples_of
 from lrptrain.monitor.record_builder import RecordBuilder
-from lrptrain.relevance.outputs import read_logits
+from lrptrain.relevance.output.outputs import read_logits
 
 HERE = Path(__file__).resolve().parent
 CLASSES = 10

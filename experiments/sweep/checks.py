@@ -13,7 +13,7 @@ import lrptrain
 from experiments.sweep.case import SAMPLES, Subject
 from experiments.sweep.words import METHODS, OK
 from lrptrain.relevance.methods.stages import Stages, layers_or_stages
-from lrptrain.relevance.recording import explained_input
+from lrptrain.relevance.passes.recording import explained_input
 from lrptrain.relevance.types import (
     NonFiniteError,
     UnsupportedMethodError,

@@ -19,9 +19,9 @@ from torch.overrides import TorchFunctionMode
 
 from lrptrain.batch.content import content_tokens
 from lrptrain.relevance import UnsupportedModelError, record
-from lrptrain.relevance.preserve import preserved, unwrap
-from lrptrain.relevance.process_wide import eager
-from lrptrain.relevance.recording import Inputs, Recording, explained_input
+from lrptrain.relevance.model.preserve import preserved, unwrap
+from lrptrain.relevance.model.process_wide import eager
+from lrptrain.relevance.passes.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.explicit import explicit_attention
 from lrptrain.relevance.tape.functions import DECOMPOSED, canonical_name, enterable
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.relevance.model.preserve import preserved, unwrap
 from lrptrain.trainers.discover import find_model
 
 LIGHTNING = ("pytorch_lightning", "lightning")

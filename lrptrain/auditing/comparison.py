@@ -26,7 +26,7 @@ from lrptrain.metrics import (
     text_probability,
 )
 from lrptrain.relevance import Relevance, attribute
-from lrptrain.relevance.classes import explained_class
+from lrptrain.relevance.model.classes import explained_class
 from lrptrain.relevance.registry import Method, get_method
 
 PERTURBATION_FORWARDS = 18

@@ -13,7 +13,7 @@ from lrptrain.auditing.predict import Fill, predict_logits
 from lrptrain.auditing.store import to_list
 from lrptrain.batch import model_inputs
 from lrptrain.relevance import Relevance, attribute
-from lrptrain.relevance.preserve import unwrap
+from lrptrain.relevance.model.preserve import unwrap
 
 Batch = Mapping[str, Tensor]
 Result = TypeVar("Result")

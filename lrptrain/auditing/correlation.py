@@ -14,9 +14,9 @@ from lrptrain.auditing.store import Values, to_list
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.extras import require
 from lrptrain.relevance import attribute, record
-from lrptrain.relevance.outputs import read_logits
-from lrptrain.relevance.recording import Inputs, Recording, Target
-from lrptrain.relevance.rerun import number_of_tokens, rerun, without
+from lrptrain.relevance.output.outputs import read_logits
+from lrptrain.relevance.passes.recording import Inputs, Recording, Target
+from lrptrain.relevance.passes.rerun import number_of_tokens, rerun, without
 
 Reference = Literal["gradient", "leave_one_out"]
 

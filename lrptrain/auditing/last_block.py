@@ -12,8 +12,8 @@ from lrptrain.auditing.attention import Probabilities, content_of_map
 from lrptrain.auditing.distances import as_distribution
 from lrptrain.relevance.attribute import as_recording
 from lrptrain.relevance.methods.attention import pooled_row
-from lrptrain.relevance.preserve import unwrap
-from lrptrain.relevance.recording import Inputs, Recording, explained_input, run_on_tape
+from lrptrain.relevance.model.preserve import unwrap
+from lrptrain.relevance.passes.recording import Inputs, Recording, explained_input, run_on_tape
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import run
 from lrptrain.relevance.tape.sample_axes import join_samples

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.relevance import UnsupportedMethodError, UnsupportedModelError, UnsupportedOperationError
-from lrptrain.relevance.outputs import read_logits
-from lrptrain.relevance.recording import Inputs
+from lrptrain.relevance.output.outputs import read_logits
+from lrptrain.relevance.passes.recording import Inputs
 
 Fill = float | Sequence[float]
 """What removed pixels become: one number, or one per channel."""

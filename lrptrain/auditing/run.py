@@ -17,7 +17,7 @@ from lrptrain.auditing.settings import AuditSettings
 from lrptrain.auditing.store import Store, Values
 from lrptrain.auditing.verdict import MIN_SAMPLES
 from lrptrain.batch.task import CLASSES, Task
-from lrptrain.relevance.preserve import unwrap
+from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.registry import get_method
 
 TRIAL_SAMPLES = 2

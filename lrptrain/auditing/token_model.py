@@ -15,7 +15,7 @@ from lrptrain.auditing.attention import content_of_map, evaluating
 from lrptrain.auditing.context import AuditBatch, AuditContext, correct_predictions
 from lrptrain.auditing.distances import as_distribution
 from lrptrain.relevance import Relevance, record
-from lrptrain.relevance.recording import Inputs
+from lrptrain.relevance.passes.recording import Inputs
 
 TokenFeatures = Float[Tensor, "batch tokens width"]
 Usable = Bool[Tensor, "batch tokens"]

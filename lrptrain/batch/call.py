@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lrptrain.relevance.outputs import read_logits
-from lrptrain.relevance.preserve import unwrap
+from lrptrain.relevance.model.preserve import unwrap
+from lrptrain.relevance.output.outputs import read_logits
 
 IMAGES = ("image", "pixel_values")
 TEXTS = ("input_ids", "attention_mask", "token_type_ids")

@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
-from lrptrain.relevance.classes import problem_type
-from lrptrain.relevance.logit_view import CumulativeView, LogitView, one_logit_as
-from lrptrain.relevance.outputs import head_of_output
+from lrptrain.relevance.model.classes import problem_type
+from lrptrain.relevance.output.logit_view import CumulativeView, LogitView, one_logit_as
+from lrptrain.relevance.output.outputs import head_of_output
 from lrptrain.relevance.types import unknown_name
 
 NO_LABEL = -1

@@ -243,7 +243,7 @@ def _show_image(
 
 
 def _show_text(explained: _Explained, text: str, words: Any) -> None:
-    from lrptrain.relevance.showing import scored_by
+    from lrptrain.relevance.shown.showing import scored_by
     from lrptrain.render import token_ansi, token_words
     from lrptrain.render.view import takes_color
     from lrptrain.trainers.naming import check_vocabulary

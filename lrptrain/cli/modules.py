@@ -20,7 +20,7 @@ from lrptrain.cli.dotted import (
     split_call,
 )
 from lrptrain.cli.untrusted import RefusedError, is_ready, make_within, ready_class
-from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.model.preserve import preserved
 
 IMAGE_MODULE = "lrptrain.models.ImageClassifier"
 TEXT_MODULE = "lrptrain.models.TextClassifier"

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from lrptrain.batch import BatchAdapter, batch_length, read_batch
 from lrptrain.batch.forms import as_mapping
 from lrptrain.guidance.guided_step import Progress
-from lrptrain.relevance.interception import InterceptedForward, intercepted
-from lrptrain.relevance.preserve import unwrap
+from lrptrain.relevance.model.preserve import unwrap
+from lrptrain.relevance.passes.interception import InterceptedForward, intercepted
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.trainers.checks import check_counts

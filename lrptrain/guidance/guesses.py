@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lrptrain.batch.logits import two_class_logits
-from lrptrain.relevance.outputs import logits_of, read_logits
+from lrptrain.relevance.output.outputs import logits_of, read_logits
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.types import NonFiniteError, UnsupportedModelError
 

@@ -20,10 +20,10 @@ from lrptrain.guidance.guesses import loss_of_guesses
 from lrptrain.guidance.losses import LossSum
 from lrptrain.guidance.places import displaced_samples, moved_samples
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
-from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
-from lrptrain.relevance.outputs import has_one_logit
-from lrptrain.relevance.preserve import unwrap
-from lrptrain.relevance.process_wide import eager
+from lrptrain.relevance.model.preserve import unwrap
+from lrptrain.relevance.model.process_wide import eager
+from lrptrain.relevance.output.outputs import has_one_logit
+from lrptrain.relevance.passes.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.terminal import give_warning

@@ -12,8 +12,8 @@ from lrptrain.batch import model_inputs
 from lrptrain.guidance.group_dro import GroupDROStep
 from lrptrain.guidance.guided_step import GuidedStep, Progress
 from lrptrain.guidance.guided_training import GuidedTraining
-from lrptrain.relevance.interception import checkpoints
-from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.model.preserve import preserved
+from lrptrain.relevance.passes.interception import checkpoints
 from lrptrain.trainers.discover import find_model
 from lrptrain.trainers.loops import bare_model
 from lrptrain.trainers.processes import torch_processes

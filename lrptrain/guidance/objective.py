@@ -15,7 +15,7 @@ from lrptrain.guidance.swap import Swap
 from lrptrain.guidance.swap_names import FINDINGS
 from lrptrain.relevance import UnsupportedMethodError
 from lrptrain.relevance.default import GUIDANCE_METHODS, check_method
-from lrptrain.relevance.interception import InterceptedForward
+from lrptrain.relevance.passes.interception import InterceptedForward
 from lrptrain.relevance.registry import differentiable, get_method
 from lrptrain.relevance.types import unknown_name
 

@@ -12,7 +12,7 @@ from lrptrain.monitor.loader_pass import PlacedBatch, has_places, read_once
 from lrptrain.monitor.model_input import InputListener, copied
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.strategy_answers import check_answers
-from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.model.preserve import preserved
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.processes import gather, in_every_process

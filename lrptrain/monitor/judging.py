@@ -18,7 +18,7 @@ from lrptrain.monitor.confidence import sharpened
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.evaluator import Evaluator
-from lrptrain.relevance.preserve import unwrap
+from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.trainers.processes import gather
 
 

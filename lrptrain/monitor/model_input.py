@@ -22,9 +22,9 @@ from lrptrain.batch.call import (
 )
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.monitor.strategy_answers import StrategyAnswers
+from lrptrain.relevance.model.preserve import preserved, unwrap
 from lrptrain.relevance.notices import warn_once
-from lrptrain.relevance.outputs import read_logits
-from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.relevance.output.outputs import read_logits
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.relevance.tape.nodes import map_nested
 from lrptrain.trainers.discover import choice, choice_of_parts, parts, whole_batch

@@ -54,10 +54,10 @@ from lrptrain.monitor.skill import Skill
 from lrptrain.monitor.summary import logged_metrics, without_verdicts
 from lrptrain.monitor.weights import Moment, WeightsWatch, fingerprint
 from lrptrain.relevance.default import DEFAULT_METHODS
-from lrptrain.relevance.logit_view import one_logit_as
-from lrptrain.relevance.preserve import preserved
-from lrptrain.relevance.remarks import ZERO_LOGIT
+from lrptrain.relevance.model.preserve import preserved
+from lrptrain.relevance.output.logit_view import one_logit_as
 from lrptrain.relevance.sharding.shards import own_name
+from lrptrain.relevance.shown.remarks import ZERO_LOGIT
 from lrptrain.relevance.types import RelevanceWarning
 from lrptrain.terminal import no_errors_of
 from lrptrain.trainers.context import TrainingContext

@@ -17,7 +17,7 @@ from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.loader_pass import PlacedBatch
 from lrptrain.monitor.model_input import InputListener, check_bytes, with_call, without_given
 from lrptrain.monitor.stratified_sample import ValidationSample
-from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.model.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.processes import gather, in_every_process_of
 

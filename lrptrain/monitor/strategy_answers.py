@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.preserve import preserved, preserved_under_strategy, unwrap
+from lrptrain.relevance.model.preserve import preserved, preserved_under_strategy, unwrap
 from lrptrain.relevance.sharding.shards import computes_in_half, is_shard, is_sharded, own_name, reshard
 from lrptrain.relevance.tape.nodes import map_nested, tensors_in
 from lrptrain.trainers.discover import parts

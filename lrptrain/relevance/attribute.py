@@ -9,23 +9,23 @@ import torch
 from torch import nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
-from lrptrain.relevance.arguments import as_arguments, as_batch_of_one
 from lrptrain.relevance.default import check_method
-from lrptrain.relevance.forward_pass import ForwardPass, forward_pass
-from lrptrain.relevance.heads import Head, as_head
-from lrptrain.relevance.logit_view import LogitView, one_logit_as
-from lrptrain.relevance.outputs import has_one_logit, is_sigmoid, logits_of
-from lrptrain.relevance.plain_pass import NeedsTape
-from lrptrain.relevance.precision import autocast_state
-from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.relevance.model.arguments import as_arguments, as_batch_of_one
+from lrptrain.relevance.model.precision import autocast_state
+from lrptrain.relevance.model.preserve import preserved, unwrap
+from lrptrain.relevance.model.recordable import gives_answers_only
+from lrptrain.relevance.model.train_mode import warn_of_train_mode
+from lrptrain.relevance.output.heads import Head, as_head
+from lrptrain.relevance.output.logit_view import LogitView, one_logit_as
+from lrptrain.relevance.output.outputs import has_one_logit, is_sigmoid, logits_of
+from lrptrain.relevance.passes.forward_pass import ForwardPass, forward_pass
+from lrptrain.relevance.passes.plain_pass import NeedsTape
+from lrptrain.relevance.passes.recording import Inputs, Recording, Target
 from lrptrain.relevance.propagation.composite import Rules
-from lrptrain.relevance.recordable import gives_answers_only
-from lrptrain.relevance.recording import Inputs, Recording, Target
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.sharding.whole_weights import check_graph
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.targets import BinaryClassifierOutputTarget
-from lrptrain.relevance.train_mode import warn_of_train_mode
 from lrptrain.relevance.types import Relevance, TokenLayout
 
 

@@ -17,7 +17,7 @@ from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.types import UnsupportedModelError
 
 if TYPE_CHECKING:
-    from lrptrain.relevance.recording import Recording
+    from lrptrain.relevance.passes.recording import Recording
 
 
 @dataclass(eq=False)

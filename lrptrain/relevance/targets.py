@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lrptrain.relevance.outputs import described, field_of
+from lrptrain.relevance.output.outputs import described, field_of
 
 # One index for all samples, or one per sample.
 Index = int | Sequence[int] | Int[Tensor, " batch"]

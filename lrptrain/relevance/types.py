@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lrptrain.relevance.explained_batch import ExplainedBatch
+from lrptrain.relevance.shown.explained_batch import ExplainedBatch
 from lrptrain.terminal import WrappedWarning
 
 
@@ -132,7 +132,7 @@ class Relevance:
             ValueError: If the inputs are not what was explained, the class names do not fit, or nothing is to be shown.
             TypeError: If the tokenizer cannot name tokens, or the inputs make no tensor.
         """
-        from lrptrain.relevance import showing  # which needs what draws; a map itself does not
+        from lrptrain.relevance.shown import showing  # which needs what draws; a map itself does not
 
         views = showing.views(self, inputs, tokenizer, class_names, mean, std, multi_label, max_samples)
         note = showing.not_shown(self, max_samples) if inputs is None else ""
@@ -168,18 +168,18 @@ class Relevance:
             TypeError: As `show`.
             ImportError: If a PNG is to be made without pillow.
         """
-        from lrptrain.relevance import showing
+        from lrptrain.relevance.shown import showing
 
         views = showing.views(self, inputs, tokenizer, class_names, mean, std, multi_label, max_samples)
         showing.save_views(views, path)
 
     def _repr_html_(self) -> str:
-        from lrptrain.relevance import showing
+        from lrptrain.relevance.shown import showing
 
         return showing.views_html(showing.views(self), showing.not_shown(self, 16))
 
     def __repr__(self) -> str:
-        from lrptrain.relevance import showing
+        from lrptrain.relevance.shown import showing
 
         return showing.described(self)
 

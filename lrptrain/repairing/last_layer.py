@@ -11,9 +11,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.batch import batch_length, model_inputs
-from lrptrain.relevance.outputs import logits_of
-from lrptrain.relevance.preserve import preserved, unwrap
-from lrptrain.relevance.process_wide import eager
+from lrptrain.relevance.model.preserve import preserved, unwrap
+from lrptrain.relevance.model.process_wide import eager
+from lrptrain.relevance.output.outputs import logits_of
 
 Batch = Mapping[str, Tensor]
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from lrptrain.batch import batch_length, model_inputs
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import Task
-from lrptrain.relevance.outputs import read_logits
-from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.model.preserve import preserved
+from lrptrain.relevance.output.outputs import read_logits
 
 COLUMN = 14
 WIDTH = 80

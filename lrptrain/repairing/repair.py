@@ -20,7 +20,7 @@ from lrptrain.auditing.brought import device_of, logits_model
 from lrptrain.auditing.samples import draw_samples
 from lrptrain.batch import IMAGES, BatchAdapter, Sample, batched
 from lrptrain.batch.task import OneLabel, Ordinal, Regression, Task, TaskName, find_task
-from lrptrain.relevance.preserve import unwrap
+from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.repairing.balance import (
     GROUPS,
     SWAPPED,

@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.relevance.outputs import read_logits
-from lrptrain.relevance.preserve import unwrap
+from lrptrain.relevance.model.preserve import unwrap
+from lrptrain.relevance.output.outputs import read_logits
 from lrptrain.segmentation.config import PseudoMaskConfig
 from lrptrain.segmentation.images import ImageBatch, classes_of_labels
 from lrptrain.segmentation.refinement import Refinement, refinement

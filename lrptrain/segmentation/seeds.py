@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lrptrain.relevance import UnsupportedModelError, attribute
 from lrptrain.relevance.default import check_method
-from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.relevance.model.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.segmentation.config import CHUNK, SCALES
 from lrptrain.segmentation.sizes import any_size, patch_size, scaled_size

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DistributedSampler
 
-from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.model.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.naming import name_sources
 from lrptrain.trainers.processes import in_every_process

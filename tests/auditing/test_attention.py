@@ -6,8 +6,8 @@ from torch import nn
 
 import lrptrain
 from lrptrain.auditing.attention import content_of_map, evaluating, record_replaced, replaced_attention, uniform_rows
-from lrptrain.relevance.outputs import read_logits
-from lrptrain.relevance.recording import explained_input
+from lrptrain.relevance.output.outputs import read_logits
+from lrptrain.relevance.passes.recording import explained_input
 
 WITH_ATTENTION = [name for name, kind in KINDS.items() if kind.attention]
 

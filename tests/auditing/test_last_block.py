@@ -7,7 +7,7 @@ import lrptrain
 from lrptrain.auditing.attention import evaluating, replaced_attention
 from lrptrain.auditing.distances import as_distribution
 from lrptrain.auditing.last_block import last_blocks
-from lrptrain.relevance.outputs import read_logits
+from lrptrain.relevance.output.outputs import read_logits
 
 NAMES = ("vit", "vit_mean", "vit_registers", "beit", "torchvision_vit", "hf_vit", "bert", "modernbert_mean", "gpt2")
 

@@ -4,7 +4,7 @@ import torch
 import lrptrain
 from lrptrain.batch import read_batch
 from lrptrain.batch.task import CLASSES, Binary, OneLabel, Ordinal, Regression, find_task
-from lrptrain.relevance.outputs import read_logits
+from lrptrain.relevance.output.outputs import read_logits
 
 IMAGE = torch.zeros(3, 3, 4, 4)
 NAN = float("nan")

@@ -336,7 +336,7 @@ def test_a_batch_that_fails_goes_unguided(tmp_path, monkeypatch):
 
         return called
 
-    from lrptrain.relevance import interception, recording
+    from lrptrain.relevance.passes import interception, recording
 
     for owner, name, target in (
         (MAP_LOSSES, "energy", own),

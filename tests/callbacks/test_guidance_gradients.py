@@ -8,8 +8,8 @@ from guided import FEW, RATE, annotated_data, by_hand, explicit, fit, guidance, 
 from setting import vit
 
 from lrptrain.guidance.objective import Objective
-from lrptrain.relevance.interception import intercepted
 from lrptrain.relevance.methods import attention
+from lrptrain.relevance.passes.interception import intercepted
 from lrptrain.relevance.tape.double_backward.attention import row_of_positive_map
 
 EXACT = 1e-12  # of float64; 2e-15 measured

@@ -9,7 +9,7 @@ from setting import vit
 from torch import nn
 
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.relevance import interception, recording
+from lrptrain.relevance.passes import interception, recording
 
 
 class Normalised(nn.Module):

@@ -13,7 +13,7 @@ from lrptrain.guidance.losses.consistency import divergences
 from lrptrain.guidance.objective import Objective, parse_losses
 from lrptrain.relevance import UnsupportedMethodError, UnsupportedModelError
 from lrptrain.relevance.default import GUIDANCE_METHODS
-from lrptrain.relevance.interception import intercepted
+from lrptrain.relevance.passes.interception import intercepted
 
 SAMPLES = 5
 

@@ -15,7 +15,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from lrptrain import register_rule
 from lrptrain.guidance.objective import Objective
-from lrptrain.relevance.interception import intercepted
+from lrptrain.relevance.passes.interception import intercepted
 from lrptrain.relevance.propagation import signed_composites
 from lrptrain.relevance.tape import tape as tape_module
 from lrptrain.relevance.tape.double_backward import attention as attention_module

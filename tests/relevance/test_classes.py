@@ -9,7 +9,7 @@ from small_models import patches, tiny_vit
 from torch import nn
 
 import lrptrain
-from lrptrain.relevance.classes import class_names, explained_class, output_meaning
+from lrptrain.relevance.model.classes import class_names, explained_class, output_meaning
 
 LOGITS = torch.tensor([[1.0, 3.0, 2.0], [4.0, 0.0, 1.0]])
 NAMES = {"cat": 0, "dog": 1, "bird": 2}

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from lrptrain.relevance import cells
-from lrptrain.relevance.geometry import entry_numbers
 from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tokens import cells
+from lrptrain.relevance.tokens.geometry import entry_numbers
 
 
 @pytest.mark.parametrize(("entries", "precision"), [(2**24, torch.float32), (2**24 + 2, torch.float64)])

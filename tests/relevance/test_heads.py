@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import lrptrain
 from lrptrain import UnsupportedModelError
-from lrptrain.relevance.heads import Head
+from lrptrain.relevance.output.heads import Head
 
 # Methods of every kind: gradients, rules, attention, norms, and the model run again.
 METHODS = (

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lrptrain
-from lrptrain.relevance.rerun import without
+from lrptrain.relevance.passes.rerun import without
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 VIDEO = {**SIZES, "image_size": 16, "patch_size": 8, "num_frames": 4}

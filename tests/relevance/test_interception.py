@@ -8,9 +8,10 @@ from small_models import tiny_vit
 from torch import nn
 
 import lrptrain
-from lrptrain.relevance import UnsupportedOperationError, interception
-from lrptrain.relevance.interception import checkpoints, intercepted
-from lrptrain.relevance.preserve import unwrap
+from lrptrain.relevance import UnsupportedOperationError
+from lrptrain.relevance.model.preserve import unwrap
+from lrptrain.relevance.passes import interception
+from lrptrain.relevance.passes.interception import checkpoints, intercepted
 
 METHODS = ("generic_attention", "input_x_gradient")
 

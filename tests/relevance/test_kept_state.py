@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import lrptrain
-from lrptrain.relevance import contents
+from lrptrain.relevance.model import contents
 
 Pair = namedtuple("Pair", "numbers name")
 

@@ -9,7 +9,7 @@ from small_models import tiny_vit
 from torch import Tensor, nn
 
 import lrptrain
-from lrptrain.relevance.logit_view import LogitView, active_view, one_logit_as
+from lrptrain.relevance.output.logit_view import LogitView, active_view, one_logit_as
 
 TARGET = torch.tensor([0, 1, 0])
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import lrptrain
-from lrptrain.relevance.forward_pass import forward_pass
-from lrptrain.relevance.plain_pass import MOST_KNOWN, NeedsTape, _known
+from lrptrain.relevance.passes.forward_pass import forward_pass
+from lrptrain.relevance.passes.plain_pass import MOST_KNOWN, NeedsTape, _known
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.tape.tape import Tape
 

@@ -11,8 +11,8 @@ from small_models import tiny_vit
 from torch import Tensor, nn
 
 import lrptrain
-from lrptrain.relevance.interception import intercepted
-from lrptrain.relevance.precision import model_in_float32, without_autocast
+from lrptrain.relevance.model.precision import model_in_float32, without_autocast
+from lrptrain.relevance.passes.interception import intercepted
 from lrptrain.relevance.registry import differentiable, get_method
 
 HALF = [torch.bfloat16, torch.float16]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lrptrain
-from lrptrain.relevance import contents
+from lrptrain.relevance.model import contents
 
 
 def tiny_vit():

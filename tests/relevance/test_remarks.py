@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import lrptrain
 from lrptrain import RelevanceWarning
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.remarks import LARGEST_FACTOR
+from lrptrain.relevance.shown.remarks import LARGEST_FACTOR
 
 SHARED = ("attnlrp", "epsilon_lrp")
 

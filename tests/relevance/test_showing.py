@@ -16,8 +16,9 @@ from PIL import Image
 from torch import nn
 
 import lrptrain
-from lrptrain.relevance import Relevance, showing
-from lrptrain.relevance.explained_batch import ExplainedBatch
+from lrptrain.relevance import Relevance
+from lrptrain.relevance.shown import showing
+from lrptrain.relevance.shown.explained_batch import ExplainedBatch
 from lrptrain.render import beside, view
 
 

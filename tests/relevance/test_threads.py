@@ -10,9 +10,9 @@ from small_models import Small, patches, tiny_vit
 from torch import nn
 
 import lrptrain
-from lrptrain.relevance.interception import intercepted
-from lrptrain.relevance.preserve import preserved
-from lrptrain.relevance.process_wide import eager
+from lrptrain.relevance.model.preserve import preserved
+from lrptrain.relevance.model.process_wide import eager
+from lrptrain.relevance.passes.interception import intercepted
 
 METHODS = ("transformer_attribution", "attnlrp", "input_x_gradient")
 

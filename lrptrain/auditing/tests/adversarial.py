@@ -17,7 +17,7 @@ from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.score import summarize
 from lrptrain.auditing.store import Values, to_list
 from lrptrain.batch.logits import class_probabilities
-from lrptrain.relevance.recording import Inputs
+from lrptrain.relevance.passes.recording import Inputs
 
 SAME_PREDICTION = 0.05
 """Mean change of the class probabilities up to which a prediction counts as the same."""

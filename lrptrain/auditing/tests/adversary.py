@@ -27,8 +27,8 @@ from lrptrain.auditing.token_model import token_model_accuracy
 from lrptrain.batch import model_inputs
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.relevance import record
-from lrptrain.relevance.preserve import unwrap
-from lrptrain.relevance.recording import Inputs, Target
+from lrptrain.relevance.model.preserve import unwrap
+from lrptrain.relevance.passes.recording import Inputs, Target
 from lrptrain.relevance.registry import get_method
 from lrptrain.render.audit import BLUE, GREEN, GREY, RED, saved_plot
 

@@ -19,7 +19,7 @@ from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.score import summarize
 from lrptrain.auditing.store import Values, to_list
 from lrptrain.batch.logits import class_probabilities
-from lrptrain.relevance.recording import Inputs
+from lrptrain.relevance.passes.recording import Inputs
 from lrptrain.render.audit import BLUE, RED, saved_plot
 
 

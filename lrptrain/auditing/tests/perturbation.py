@@ -24,8 +24,8 @@ from lrptrain.metrics import (
     text_probability,
 )
 from lrptrain.relevance import attribute
-from lrptrain.relevance.classes import explained_class
-from lrptrain.relevance.recording import Inputs, Target
+from lrptrain.relevance.model.classes import explained_class
+from lrptrain.relevance.passes.recording import Inputs, Target
 from lrptrain.render.audit import BLUE, GREY, saved_plot
 
 

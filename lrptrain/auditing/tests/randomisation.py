@@ -18,7 +18,7 @@ from lrptrain.auditing.store import Values, to_list
 from lrptrain.metrics import rank_correlation
 from lrptrain.metrics.interval import mean_with_interval, moments_by_row
 from lrptrain.relevance import Relevance, attribute, record
-from lrptrain.relevance.preserve import unwrap
+from lrptrain.relevance.model.preserve import unwrap
 
 CHANGED_BELOW = 0.5
 """A map has changed with the weights if its mean absolute rank correlation with the original lies below this: less than

@@ -15,7 +15,7 @@ from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.score import summarize
 from lrptrain.auditing.store import Values, to_list
 from lrptrain.batch.logits import class_probabilities
-from lrptrain.relevance.recording import Inputs
+from lrptrain.relevance.passes.recording import Inputs
 
 NEGLIGIBLE_LOSS = 0.05
 """Attention is not needed if the loss of accuracy without it surely lies below this."""

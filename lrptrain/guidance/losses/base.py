@@ -15,8 +15,8 @@ from lrptrain.guidance.evidence import at_tokens
 from lrptrain.guidance.swap import Swap, Swapped
 from lrptrain.relevance import Relevance
 from lrptrain.relevance.default import GUIDANCE_METHODS, check_method, first_that_serves
-from lrptrain.relevance.interception import InterceptedForward
-from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.passes.interception import InterceptedForward
+from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.registry import get_method
 
 

@@ -7,8 +7,8 @@ from torch import Tensor
 from lrptrain.batch.logits import two_class_logits
 from lrptrain.guidance.evidence import has_annotation
 from lrptrain.guidance.losses.base import GuidedBatch, LossSum, Needs, register_loss
+from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.propagation.propagator import at_least_float32
-from lrptrain.relevance.recording import Recording
 
 
 @register_loss("rrr", Needs.RECORDING)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from lrptrain.relevance.decomposition.linearised import chain, is_norm
-from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.tape.functions import CAST, ENTRIES
 from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels
 from lrptrain.relevance.tape.regions import Graph

@@ -11,8 +11,8 @@ from torch import Tensor
 from lrptrain.relevance.decomposition.blocks import Block
 from lrptrain.relevance.decomposition.linearised import Link, Step, chain, linearise, push
 from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.propagation.propagator import at_least_float32
-from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.tape.nodes import Value
 
 States = Float[Tensor, "batch length width"]

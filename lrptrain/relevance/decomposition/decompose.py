@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from lrptrain.relevance.attribute import record
 from lrptrain.relevance.decomposition.blocks import FORMS, Block, transformer_blocks
 from lrptrain.relevance.decomposition.contributions import Contributions
-from lrptrain.relevance.recording import Inputs
+from lrptrain.relevance.passes.recording import Inputs
 from lrptrain.relevance.types import TokenLayout, UnsupportedMethodError, unknown_name
 
 

@@ -3,8 +3,8 @@
 import torch
 
 from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.passes.rerun import number_of_tokens
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.rerun import number_of_tokens
 
 
 @method(class_specific=False, signed=False, differentiable=False, needs="gradient", source="-")

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor
 
 from lrptrain.relevance.advice import REACH_INPUT, other_methods
-from lrptrain.relevance.attentions import queries_of
 from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.propagation.propagator import at_least_float32
-from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import Graph
+from lrptrain.relevance.tokens.attentions import queries_of
 from lrptrain.relevance.types import UnsupportedMethodError
 
 _PROJECTIONS = ("linear", "addmm", "matmul", "bmm", "einsum", "conv1d")

@@ -12,9 +12,9 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.input_maps import input_maps
 from lrptrain.relevance.methods.layers import layer_maps, output_of
 from lrptrain.relevance.notices import warn_once
+from lrptrain.relevance.passes.rerun import answers, in_parts, input_gradient
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.rerun import answers, in_parts, input_gradient
 
 
 @method(class_specific=True, signed=True, reaches_input=True, needs="gradient", source="Shrikumar et al. 2016")

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps
 
 

@@ -5,7 +5,7 @@ import math
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError, unknown_name

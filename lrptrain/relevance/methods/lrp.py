@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.attention_layers import AttentionLayer, AttentionMap
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.attention import (
     Rows,
@@ -25,6 +24,7 @@ from lrptrain.relevance.methods.attention import (
 from lrptrain.relevance.methods.input_maps import input_maps
 from lrptrain.relevance.methods.layers import layer_maps, output_of
 from lrptrain.relevance.methods.stages import Stages, layers_or_stages, positive, with_relevance
+from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.propagation.composite import Composite
 from lrptrain.relevance.propagation.conservative_composites import CP, CP_GRADIENT_FORM
 from lrptrain.relevance.propagation.named_rules import PatchRule, check_alpha_beta, first_rule
@@ -37,10 +37,10 @@ from lrptrain.relevance.propagation.positive_composites import (
     split_alpha_beta_composite,
 )
 from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
-from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.tape.kernels import KernelAttention
 from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tokens.attention_layers import AttentionLayer, AttentionMap
 from lrptrain.relevance.types import UnsupportedMethodError, unknown_name
 
 COMPOSITES = ("alpha_beta", "chefer", "split_alpha_beta")

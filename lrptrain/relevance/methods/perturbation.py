@@ -7,9 +7,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.passes.recording import Recording
+from lrptrain.relevance.passes.rerun import answers_without, number_of_tokens
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.rerun import answers_without, number_of_tokens
 
 
 @method(

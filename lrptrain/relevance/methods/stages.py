@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from lrptrain.relevance.attention_layers import AttentionLayer
-from lrptrain.relevance.attentions import Attention
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.token_rows import TokenRows
 from lrptrain.relevance.token_rows.maps import Parts, as_weighing, place_of_gradient, weighted
+from lrptrain.relevance.tokens.attention_layers import AttentionLayer
+from lrptrain.relevance.tokens.attentions import Attention
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError, UnsupportedOperationError
 
 _REFUSALS = (UnsupportedMethodError, UnsupportedModelError, UnsupportedOperationError)

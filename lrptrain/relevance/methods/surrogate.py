@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.passes.rerun import answers_without, number_of_tokens
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.rerun import answers_without, number_of_tokens
 from lrptrain.relevance.types import UnsupportedMethodError
 
 # Of subsets with `on` tokens there: what the model answers, their number.

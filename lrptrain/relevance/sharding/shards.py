@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lrptrain.relevance.model.walk import modules_of, weights_of
 from lrptrain.relevance.types import UnsupportedModelError
-from lrptrain.relevance.walk import modules_of, weights_of
 
 # Where the hooks of FSDP2 and of tensor parallel layers come from.
 _STRATEGIES = ("torch.distributed.fsdp.", "torch.distributed.tensor.")

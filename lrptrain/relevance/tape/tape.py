@@ -19,7 +19,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
-from lrptrain.relevance.process_wide import eager, in_turn
+from lrptrain.relevance.model.process_wide import eager, in_turn
 from lrptrain.relevance.tape.buffers import Buffers
 from lrptrain.relevance.tape.double_backward.functions import twice_differentiable
 from lrptrain.relevance.tape.explicit import EXPLICIT

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
-from lrptrain.relevance.attentions import Attention
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.tape.kernels import KernelAttention
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.tape import Tape
+from lrptrain.relevance.tokens.attentions import Attention
 
 # Of the numbers of a map and what else is known of it, those that the row is multiplied by.
 Parts = Iterator[tuple[slice, Tensor]]

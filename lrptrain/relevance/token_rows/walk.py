@@ -8,18 +8,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.attention_layers import WAY_OUT
-from lrptrain.relevance.attentions import Attention, find_attentions, has_constant_queries
-from lrptrain.relevance.layout import joints
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.tape.sample_axes import sum_per_sample
 from lrptrain.relevance.token_rows.branches import Branches
 from lrptrain.relevance.token_rows.maps import probabilities
-from lrptrain.relevance.token_rows.marks import TokenMarks
-from lrptrain.relevance.token_rows.rules import MapParts, RowRules, gated
-from lrptrain.relevance.token_walk import between
+from lrptrain.relevance.token_rows.row_marks import TokenMarks
+from lrptrain.relevance.token_rows.row_rules import MapParts, RowRules, gated
+from lrptrain.relevance.tokens.attention_layers import WAY_OUT
+from lrptrain.relevance.tokens.attentions import Attention, find_attentions, has_constant_queries
+from lrptrain.relevance.tokens.layout import joints
+from lrptrain.relevance.tokens.token_walk import between
 from lrptrain.relevance.types import UnsupportedMethodError
 
 # Of an attention, the numbers that a row is multiplied by.

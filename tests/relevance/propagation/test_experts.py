@@ -97,7 +97,7 @@ def test_experts_conserve_relevance():
 
 def test_a_choice_is_repeated_as_it_was_made():
     """Of equal numbers, the ones that were chosen count, whichever another call would choose."""
-    from lrptrain.relevance.recording import run_on_tape
+    from lrptrain.relevance.passes.recording import run_on_tape
 
     x = torch.tensor([[1.0, 2.0, 2.0, 0.0, 2.0]])
     chosen: list[Tensor] = []

@@ -7,9 +7,9 @@ import torch
 from small_models import Block
 from torch.nn import functional as F
 
+from lrptrain.relevance.passes.recording import run_on_tape
 from lrptrain.relevance.propagation import linear_maps
 from lrptrain.relevance.propagation.linear_maps import linear_map, transpose_of
-from lrptrain.relevance.recording import run_on_tape
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 import lrptrain
 from lrptrain import rules
+from lrptrain.relevance.passes.recording import run_on_tape
 from lrptrain.relevance.propagation.propagator import Propagator
-from lrptrain.relevance.recording import run_on_tape
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
 
 SHAPE = (3, 2, 5)

@@ -8,8 +8,8 @@ from small_models import Block
 from torch import Tensor
 from torch.nn import functional as F
 
+from lrptrain.relevance.passes.recording import run_on_tape
 from lrptrain.relevance.propagation.normalisation import frozen, transposed
-from lrptrain.relevance.recording import run_on_tape
 from lrptrain.relevance.tape.nodes import Node
 from lrptrain.relevance.types import UnsupportedOperationError
 

@@ -9,8 +9,8 @@ from small_models import Block, Small, patches, raises, same
 from torch import Tensor
 from torch.nn import functional as F
 
+from lrptrain.relevance.passes.recording import run_on_tape
 from lrptrain.relevance.propagation.normalisation import frozen
-from lrptrain.relevance.recording import run_on_tape
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
 from lrptrain.relevance.tape.nodes import Node
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lrptrain
+from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.propagation.propagator import Propagator
-from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.tape import kernels
 from lrptrain.relevance.tape.nodes import Node, Value
 

@@ -12,7 +12,7 @@ from small_models import RELEVANCE, Small, patches
 from torch import Tensor, nn
 
 import lrptrain
-from lrptrain.relevance.recording import run_on_tape
+from lrptrain.relevance.passes.recording import run_on_tape
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.tape import Tape
 

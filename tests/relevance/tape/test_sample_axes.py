@@ -8,7 +8,7 @@ from small_models import Block, Small, patches
 from torch import Tensor
 
 import lrptrain
-from lrptrain.relevance.recording import run_on_tape
+from lrptrain.relevance.passes.recording import run_on_tape
 from lrptrain.relevance.tape.sample_axes import SampleAxis, join_samples, sample_axes, split_samples, sum_per_sample
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lrptrain
-from lrptrain.relevance.recording import run_on_tape
+from lrptrain.relevance.passes.recording import run_on_tape
 from lrptrain.relevance.tape.nodes import Node
 from lrptrain.relevance.tape.softmaxes import join_softmaxes
 

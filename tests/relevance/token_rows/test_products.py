@@ -11,7 +11,7 @@ from transformers import BertConfig, BertForSequenceClassification
 import lrptrain
 from lrptrain.relevance.methods import attention, lrp
 from lrptrain.relevance.methods.stages import Stages
-from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.types import UnsupportedMethodError
 from tests.relevance.model_zoo import randomised
 

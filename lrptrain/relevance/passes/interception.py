@@ -14,13 +14,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.attribute import as_recording
-from lrptrain.relevance.forward_pass import forward_pass
-from lrptrain.relevance.heads import Head
-from lrptrain.relevance.outputs import read_logits
-from lrptrain.relevance.precision import AutocastState, autocast_state
-from lrptrain.relevance.preserve import preserved, unwrap
-from lrptrain.relevance.process_wide import eager
-from lrptrain.relevance.recording import Recording, explained_input, forward_on_tape, run_on_tape
+from lrptrain.relevance.model.precision import AutocastState, autocast_state
+from lrptrain.relevance.model.preserve import preserved, unwrap
+from lrptrain.relevance.model.process_wide import eager
+from lrptrain.relevance.output.heads import Head
+from lrptrain.relevance.output.outputs import read_logits
+from lrptrain.relevance.passes.forward_pass import forward_pass
+from lrptrain.relevance.passes.recording import Recording, explained_input, forward_on_tape, run_on_tape
 from lrptrain.relevance.tape.ordered_gradients import OrderedGradients
 from lrptrain.relevance.tape.tape import Tape
 

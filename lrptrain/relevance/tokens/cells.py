@@ -8,8 +8,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lrptrain.relevance.flow import FLOW
-from lrptrain.relevance.geometry import Line, even_line, lines_to, moved_from, tiled
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import linear_map, vjp
 from lrptrain.relevance.propagation.operation_rules import choose, shape_back
@@ -17,6 +15,8 @@ from lrptrain.relevance.propagation.propagator import Propagator, unchanged
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, MAXIMA, PRODUCTS
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested
 from lrptrain.relevance.tape.sample_axes import split_samples
+from lrptrain.relevance.tokens.flow import FLOW
+from lrptrain.relevance.tokens.geometry import Line, even_line, lines_to, moved_from, tiled
 from lrptrain.relevance.types import UnsupportedOperationError
 
 

@@ -13,27 +13,23 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.advice import REACH_INPUT, called, other_methods
-from lrptrain.relevance.arguments import warn_of_other_texts
-from lrptrain.relevance.attention_layers import DECODER, AttentionLayers, AttentionMap
-from lrptrain.relevance.attentions import Attention, find_attentions
-from lrptrain.relevance.classes import class_names, explained_class, output_meaning, rival_class
 from lrptrain.relevance.default import check_method, first_that_serves
-from lrptrain.relevance.explained_batch import ExplainedBatch
 from lrptrain.relevance.explanation import Explanation, seed_scale
-from lrptrain.relevance.flow import flow_to, unweighted
-from lrptrain.relevance.heads import Head, HeadFunction, as_head
-from lrptrain.relevance.inputs import ExplainedInput, untold_input, with_sizes
-from lrptrain.relevance.inputs import explained_input as kind_of_input
-from lrptrain.relevance.layout import input_layout, joints, reads_sequence, token_states
-from lrptrain.relevance.plain_pass import PlainPass
-from lrptrain.relevance.precision import HALF, AutocastState, autocast_state
-from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.model.arguments import warn_of_other_texts
+from lrptrain.relevance.model.classes import class_names, explained_class, output_meaning, rival_class
+from lrptrain.relevance.model.precision import HALF, AutocastState, autocast_state
+from lrptrain.relevance.model.preserve import preserved
+from lrptrain.relevance.model.recordable import check_recordable, gives_answers_only
+from lrptrain.relevance.model.train_mode import warn_of_train_mode
+from lrptrain.relevance.model.walk import weights_of
+from lrptrain.relevance.output.heads import Head, HeadFunction, as_head
+from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.propagation.composite import Rules, applied_to, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
-from lrptrain.relevance.recordable import check_recordable, gives_answers_only
 from lrptrain.relevance.registry import RelevanceMaps, check_finite, check_maps, differentiable, get_method
-from lrptrain.relevance.remarks import remark
 from lrptrain.relevance.sharding.whole_weights import check_graph
+from lrptrain.relevance.shown.explained_batch import ExplainedBatch
+from lrptrain.relevance.shown.remarks import remark
 from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.kernels import KernelError, Kernels
 from lrptrain.relevance.tape.lookup import AnotherTable, Table
@@ -41,8 +37,13 @@ from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.token_rows import TokenRows
-from lrptrain.relevance.token_walk import between, last_unmixed
-from lrptrain.relevance.train_mode import warn_of_train_mode
+from lrptrain.relevance.tokens.attention_layers import DECODER, AttentionLayers, AttentionMap
+from lrptrain.relevance.tokens.attentions import Attention, find_attentions
+from lrptrain.relevance.tokens.flow import flow_to, unweighted
+from lrptrain.relevance.tokens.inputs import ExplainedInput, untold_input, with_sizes
+from lrptrain.relevance.tokens.inputs import explained_input as kind_of_input
+from lrptrain.relevance.tokens.layout import input_layout, joints, reads_sequence, token_states
+from lrptrain.relevance.tokens.token_walk import between, last_unmixed
 from lrptrain.relevance.types import (
     Relevance,
     TokenLayout,
@@ -50,10 +51,9 @@ from lrptrain.relevance.types import (
     UnsupportedModelError,
     unknown_name,
 )
-from lrptrain.relevance.walk import weights_of
 
 if TYPE_CHECKING:
-    from lrptrain.relevance.forward_pass import ForwardPass
+    from lrptrain.relevance.passes.forward_pass import ForwardPass
 
 Inputs = Tensor | Mapping[str, Any]
 Target = int | str | Sequence[int | str | tuple[int, ...]] | Int[Tensor, " batch"] | HeadFunction | None

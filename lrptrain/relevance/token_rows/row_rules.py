@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lrptrain.relevance.attentions import Attention
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance
 from lrptrain.relevance.propagation.linear_maps import convolution_options, factors, vjp
@@ -43,7 +42,8 @@ from lrptrain.relevance.propagation.propagator import Propagator, at_least_float
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ENTRIES, MAXIMA, PRODUCTS, PUTS, WRITTEN
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.token_rows.branches import SUMS, Branches
-from lrptrain.relevance.token_rows.marks import TokenMarks, product_letters
+from lrptrain.relevance.token_rows.row_marks import TokenMarks, product_letters
+from lrptrain.relevance.tokens.attentions import Attention
 from lrptrain.relevance.types import UnsupportedMethodError
 
 # The parts of a map, as the product has it: some of its queries, with the numbers that the row is multiplied by.

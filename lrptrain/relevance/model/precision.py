@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from lrptrain.relevance.model.walk import weights_of
 from lrptrain.relevance.notices import share_notices
 from lrptrain.relevance.types import UnsupportedModelError
-from lrptrain.relevance.walk import weights_of
 
 HALF = (torch.float16, torch.bfloat16)
 

@@ -9,7 +9,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.logit_view import LogitView, active_view
+from lrptrain.relevance.output.logit_view import LogitView, active_view
 from lrptrain.relevance.types import NonFiniteError, UnsupportedModelError
 
 

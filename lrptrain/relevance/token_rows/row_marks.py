@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.attentions import Attention, scores_of
 from lrptrain.relevance.propagation.linear_maps import convolution_options, factors
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.functions import (
@@ -28,7 +27,8 @@ from lrptrain.relevance.tape.functions import (
 )
 from lrptrain.relevance.tape.nodes import Node, Value, einsum_operands, tensors_in
 from lrptrain.relevance.tape.regions import Graph
-from lrptrain.relevance.tokens import BROADCAST, REDUCTIONS, compact, moved, named_axes, written_over
+from lrptrain.relevance.tokens.attentions import Attention, scores_of
+from lrptrain.relevance.tokens.labels import BROADCAST, REDUCTIONS, compact, moved, named_axes, written_over
 from lrptrain.relevance.types import UnsupportedMethodError
 
 # Marks that differ by less are of one token. They are means of numbers about 1: rounding makes a smaller difference,

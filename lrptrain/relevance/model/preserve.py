@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from lrptrain.relevance.contents import Contents, Parameters
+from lrptrain.relevance.model.contents import Contents, Parameters
+from lrptrain.relevance.model.process_wide import in_turn
+from lrptrain.relevance.model.recordable import check_transformations
+from lrptrain.relevance.model.walk import weights_of
 from lrptrain.relevance.notices import warn_once
-from lrptrain.relevance.process_wide import in_turn
-from lrptrain.relevance.recordable import check_transformations
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.relevance.sharding.whole_weights import whole_weights
-from lrptrain.relevance.walk import weights_of
 
 
 def unwrap(model: nn.Module) -> nn.Module:

@@ -13,13 +13,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.attentions import Attention, has_constant_queries
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.functions import CAST, ENTRIES
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import Graph
-from lrptrain.relevance.token_walk import between, bottlenecks, numbered
-from lrptrain.relevance.tokens import MIXED, NOWHERE, TokenLabels
+from lrptrain.relevance.tokens.attentions import Attention, has_constant_queries
+from lrptrain.relevance.tokens.labels import MIXED, NOWHERE, TokenLabels
+from lrptrain.relevance.tokens.token_walk import between, bottlenecks, numbered
 from lrptrain.relevance.types import UnsupportedMethodError
 
 OTHER_TOKENS = "is between other tokens than those of the sequence (cross-attention?)"

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lrptrain.relevance.outputs import check_not_nan, described, field_of, read_logits
+from lrptrain.relevance.output.outputs import check_not_nan, described, field_of, read_logits
 from lrptrain.relevance.targets import LOGITS, EntryTarget
 from lrptrain.relevance.types import UnsupportedModelError
 

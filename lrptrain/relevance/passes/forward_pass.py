@@ -10,12 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lrptrain.relevance.arguments import check_inputs, mask_name
-from lrptrain.relevance.heads import Head
-from lrptrain.relevance.logit_view import LogitView
-from lrptrain.relevance.outputs import applied_view
-from lrptrain.relevance.plain_pass import PlainPass
-from lrptrain.relevance.precision import (
+from lrptrain.relevance.model.arguments import check_inputs, mask_name
+from lrptrain.relevance.model.precision import (
     AutocastState,
     autocast_state,
     has_half_weights,
@@ -24,7 +20,11 @@ from lrptrain.relevance.precision import (
     no_run_in_float32,
     without_autocast,
 )
-from lrptrain.relevance.recording import Inputs, Recording, explained_input, run_on_tape, run_plainly
+from lrptrain.relevance.output.heads import Head
+from lrptrain.relevance.output.logit_view import LogitView
+from lrptrain.relevance.output.outputs import applied_view
+from lrptrain.relevance.passes.plain_pass import PlainPass
+from lrptrain.relevance.passes.recording import Inputs, Recording, explained_input, run_on_tape, run_plainly
 from lrptrain.relevance.tape.assignments import choose_written
 from lrptrain.relevance.tape.batch_norms import merge_batch_norms
 from lrptrain.relevance.tape.canonizers import collapse, unflatten

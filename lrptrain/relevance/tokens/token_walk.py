@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.attentions import Attention
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.nodes import Node, Value
-from lrptrain.relevance.tokens import TokenLabels
+from lrptrain.relevance.tokens.attentions import Attention
+from lrptrain.relevance.tokens.labels import TokenLabels
 
 
 def bottlenecks(propagator: Propagator, targets: Iterable[Value], length: int) -> Iterator[Value]:

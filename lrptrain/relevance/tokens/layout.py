@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from lrptrain.relevance.advice import REACH_INPUT, other_methods
-from lrptrain.relevance.cells import attention_product, tokens_of_cells
-from lrptrain.relevance.inputs import ExplainedInput
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.tape import Tape
+from lrptrain.relevance.tokens.cells import attention_product, tokens_of_cells
+from lrptrain.relevance.tokens.inputs import ExplainedInput
 from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
 
 

@@ -4,8 +4,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from lrptrain.relevance.model.walk import modules_of
 from lrptrain.relevance.notices import warn_once
-from lrptrain.relevance.walk import modules_of
 
 
 def warn_of_train_mode(model: nn.Module) -> None:

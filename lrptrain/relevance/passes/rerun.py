@@ -9,12 +9,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from lrptrain.relevance.arguments import mask_name
 from lrptrain.relevance.explanation import NO_GRADIENT, Explanation
-from lrptrain.relevance.plain_pass import Lookups, PlainPass
-from lrptrain.relevance.process_wide import eager
+from lrptrain.relevance.model.arguments import mask_name
+from lrptrain.relevance.model.process_wide import eager
+from lrptrain.relevance.passes.plain_pass import Lookups, PlainPass
+from lrptrain.relevance.passes.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.propagation.propagator import at_least_float32
-from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.lookup import Table
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError

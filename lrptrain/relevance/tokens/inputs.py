@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from lrptrain.relevance.cells import Cells, by_sample, find_cells
-from lrptrain.relevance.geometry import cells_of_places, entry_numbers, even_line, moved_from
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tokens.cells import Cells, by_sample, find_cells
+from lrptrain.relevance.tokens.geometry import cells_of_places, entry_numbers, even_line, moved_from
 from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
 
 Kind = Literal["text", "image", "video", "waveform", "spectrogram", "sequence", "table"]

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from lrptrain.relevance.inputs import ExplainedInput, text_input
-from lrptrain.relevance.process_wide import eager, in_turn
+from lrptrain.relevance.model.process_wide import eager, in_turn
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
@@ -31,6 +30,7 @@ from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.outside import EXPORTS, without_graph
 from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.tape.transforms import is_transforming
+from lrptrain.relevance.tokens.inputs import ExplainedInput, text_input
 
 # After these, numbers may go on where no gradient follows them: in numpy, in memory that a kernel fills.
 _FOR_THE_TAPE = EXPORTS | BACKWARD | {"empty", "empty_like", "empty_strided", "new_empty", "resize"}

@@ -1,0 +1,1 @@
+"""The model as the engine finds it: its arguments, precision and state, which are as before afterwards."""

@@ -1,0 +1,1 @@
+"""What of a model's output is explained."""

@@ -1,0 +1,1 @@
+"""One run of a model: recorded, watched for its gradient alone, or done again."""

@@ -1,0 +1,1 @@
+"""A map as it is shown, and what is said of it."""
