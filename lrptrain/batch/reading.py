@@ -109,7 +109,7 @@ def read_columns(batch: Any, adapter: BatchAdapter | None = None, needs_input: b
     if needs_input and not any(name in columns for name in (*IMAGES, "input_ids")):
         raise ValueError(
             f"no input in a batch with {list(mapping)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
-            "batch_adapter=... to rename its entries"
+            "batch_adapter=... to rename its entries, or to a monitor explain= with the name of one"
         )
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:

@@ -6,9 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrptrain.batch import Sample, collate
-from lrptrain.batch.call import ARGUMENT
-from lrptrain.cues.another_input import AnotherInput
+from lrptrain.batch import IMAGES, Sample, collate
 from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.framing import Framing
@@ -26,6 +24,7 @@ from lrptrain.cues.search import Node
 from lrptrain.cues.segment import AllWords, ends_of
 from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
+from lrptrain.cues.whole_input import whole_inputs
 
 CANDIDATES = 4
 """So many cues of a kind each half of the samples proposes: the budget of the search. Ranked, so that with fewer the
@@ -120,11 +119,13 @@ def of_texts(samples: Sequence[Sample], answers: Rows, language: Language, seed:
     return [Node(all_words, marked, (faults,), FAULTS_WEIGH, is_whole=True), *others]
 
 
-def of_other_inputs(samples: Sequence[Sample]) -> list[Node]:
-    """Return the model's other inputs, each as a whole."""
-    names = {name for sample in samples for name in sample.tensors if name.startswith(ARGUMENT)}
+def of_inputs(samples: Sequence[Sample]) -> list[Node]:
+    """Return the model's inputs, each as a whole, where it has several; of the explained one, parts are named."""
+    call = samples[0].call
+    explained = next(name for name in (*IMAGES, "input_ids") if name in samples[0].tensors)
+    cues = whole_inputs(samples[0].tensors, explained if call is None else call.explained)
     everyone = np.arange(len(samples))
-    return [Node(AnotherInput.of(name[len(ARGUMENT) :]), everyone) for name in sorted(names)]
+    return [Node(cue, everyone, is_whole=not number) for number, cue in enumerate(cues)]
 
 
 def with_further(roots: Sequence[Node], further: Sequence[tuple[Cue, Rows | None]], count: int) -> list[Node]:

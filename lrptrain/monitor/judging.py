@@ -108,7 +108,7 @@ def _roots(
     config: MonitorConfig,
 ) -> tuple[list[Node], list[str]]:
     """Return what is tested of some samples, and what is not, with the reason."""
-    roots = plan.of_other_inputs(samples)
+    roots = plan.of_inputs(samples)
     if evaluation.medium == "text":
         unnamed = "" if language.is_named else "families of words, for nothing names the tokens: pass tokenizer="
         return [*plan.of_texts(samples, answers, language, config.seed), *roots], [unnamed] if unnamed else []

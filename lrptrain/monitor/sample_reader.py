@@ -15,7 +15,7 @@ from lrptrain.batch.task import find_task
 from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.loader_pass import PlacedBatch
-from lrptrain.monitor.model_input import InputListener, check_bytes, with_call, without_given
+from lrptrain.monitor.model_input import InputListener, by_names, check_bytes, with_call, without_given
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
@@ -63,13 +63,6 @@ class SampleReader:
         return not self.in_order and self._has_added and not self._has_ids
 
     @property
-    def other_inputs(self) -> list[str]:
-        """The arguments of the model that are not explained, as far as they are no masks of what is padding."""
-        first = next(iter(self.sample.samples or []), None)
-        names = [] if first is None else [name[len(ARGUMENT) :] for name in first.tensors if name.startswith(ARGUMENT)]
-        return [name for name in names if "mask" not in name]
-
-    @property
     def is_drawn(self) -> bool:
         """Whether the sample is complete."""
         return self.sample.samples is not None
@@ -87,6 +80,10 @@ class SampleReader:
             ValueError: If the batch cannot be read, or the model is given what cannot be given again.
         """
         task = find_task(self._config.task)
+        if listener is None and self._config.explain is not None:
+            columns = read_batch(batch, self._config.batch_adapter, task, needs_input=False)
+            columns = by_names(context.model, columns, self._config.explain)
+            return self._named_alike(self._by_name(context, columns))
         if listener is None or not listener.calls:
             columns = read_batch(batch, self._config.batch_adapter, task)
             if listener is not None:
