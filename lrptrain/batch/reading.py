@@ -74,29 +74,34 @@ def read_batch(
     Raises:
         ValueError: If there is no input, an entry is no tensor, entries differ in length, or labels are no classes.
     """
-    columns = read_columns(batch, adapter, needs_input)
+    columns = read_columns(batch, adapter, needs_input, task.entry)
     label = columns.get("label")
     if isinstance(label, Tensor):
         columns["label"] = task.classes(label)
     return columns
 
 
-def read_columns(batch: Any, adapter: BatchAdapter | None = None, needs_input: bool = True) -> dict[str, Any]:
+def read_columns(
+    batch: Any, adapter: BatchAdapter | None = None, needs_input: bool = True, label: str = ""
+) -> dict[str, Any]:
     """Bring a batch to the contract's names, with its labels as they are.
 
     Args:
         batch: See `read_batch`.
         adapter: Called first, for batches of any other form.
         needs_input: See `read_batch`.
+        label: The entry that holds the labels; "" for `label` or `labels`.
 
     Raises:
-        ValueError: If there is no input, an entry is no tensor, or entries differ in length.
+        ValueError: If there is no input or no such entry, an entry is no tensor, or entries differ in length.
     """
     if adapter is not None:
         batch = adapter(batch)
     mapping = as_mapping(batch)
     entries = {name: mapping[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in mapping}
-    entries |= {"label": _label(mapping)}
+    if label and label not in mapping:
+        raise ValueError(f"the task reads the labels {label!r}, and the batch has {list(mapping)}")
+    entries |= {"label": mapping[label] if label else _label(mapping)}
     entries = {name: value for name, value in entries.items() if not _is_absent(name, value)}
     if not needs_input:
         entries = {name: x for name, x in entries.items() if name not in (*IMAGES, *TEXTS) or isinstance(x, Tensor)}

@@ -33,6 +33,11 @@ class Task(ABC):
     name: ClassVar[str]
 
     @property
+    def entry(self) -> str:
+        """The entry of a batch that holds the labels; "" for `label` or `labels`."""
+        return ""
+
+    @property
     def view(self) -> LogitView:
         """How one number per sample is read: as the logit of class 1, whose negative is that of class 0."""
         return LogitView()
@@ -310,11 +315,18 @@ class Head(Task):
     Attributes:
         output: The name of the output's field, or its number in a tuple, as 0 of `(logits, states)`.
         task: What this head's logits and labels mean.
+        label: The entry of a batch that holds the labels of this head; "" for `label` or `labels`.
     """
 
     name: ClassVar[str] = "head"
     output: str | int = 0
     task: Task = CLASSES
+    label: str = ""
+
+    @property
+    def entry(self) -> str:
+        """The entry of a batch that holds the labels."""
+        return self.label
 
     @property
     def view(self) -> LogitView:

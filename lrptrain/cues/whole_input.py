@@ -56,7 +56,10 @@ def whole_inputs(entries: Mapping[str, Tensor], explained: str) -> list[WholeInp
         explained: The parameter that takes the explained input.
     """
     own = next(name for name in (*IMAGES, "input_ids") if name in entries)
-    arguments = {own: explained, **{name: name.removeprefix(ARGUMENT) for name in entries if name.startswith(ARGUMENT)}}
+    others = {name: name.removeprefix(ARGUMENT) for name in entries if name.startswith(ARGUMENT)}
+    # From the labels of several heads, `labels_b`, a model computes its loss.
+    others = {name: x for name, x in others.items() if entries[name].is_floating_point() or not x.startswith("label")}
+    arguments = {own: explained, **others}
     owners = {name: _owner(name, arguments, entries) for name in arguments}
     inputs = {name: [name] for name, owner in owners.items() if owner == name}
     if len(inputs) < 2:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.call import model_output, rows_of
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
-from lrptrain.batch.task import ONE_LOGIT, SIGNS, find_task
+from lrptrain.batch.task import ONE_LOGIT, SIGNS, Head, find_task
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.followed import Known, is_followed, note_known
 from lrptrain.cues.kinds import restored
@@ -320,9 +320,11 @@ class MonitorCore:
         parts = ignored_parts(batch)
         if parts:
             self.inform(f"{title} reads (image or mapping, label, annotation) of a batch, and leaves out {parts}")
-        overlooked = overlooked_entries(batch)
+        task = find_task(self.config.task)
+        overlooked = overlooked_entries(batch, task.entry)
         if overlooked:
-            self.warn(f"{title} does not read what may be meant: {overlooked}; batch_adapter= renames it")
+            way_out = "label= of lrptrain.Head names it" if isinstance(task, Head) else "batch_adapter= renames it"
+            self.warn(f"{title} does not read what may be meant: {overlooked}; {way_out}")
 
     def add_batch(
         self, context: TrainingContext, batch: Any, set_length: float, listener: InputListener | None = None
