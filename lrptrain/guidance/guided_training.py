@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from lrptrain.batch import BatchAdapter
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import Task, TaskName, find_task
+from lrptrain.cues.annotator import Annotate
 from lrptrain.cues.followed import follow_known
 from lrptrain.cues.text_form import text_form
 from lrptrain.cues.texts import Language
@@ -91,6 +92,7 @@ class GuidedTraining:
         on_error: Literal["warn", "raise"] = "warn",
         seed: int = 0,
         tokenizer: Any = None,
+        annotate: Annotate | None = None,
         name: str = "Guidance",
         inform: Callable[[str], None] = inform,
     ) -> None:
@@ -135,6 +137,7 @@ class GuidedTraining:
             batch_adapter=batch_adapter,
             seed=seed,
             failed=self.failed,
+            annotate=annotate,
         )
         self.start_over()
 
@@ -208,6 +211,8 @@ class GuidedTraining:
         swap = self.objective.swap
         if swap.followed:
             self._follow(swap.followed, trained)
+        if self.batches.annotator is not None and self.batches.language is None:
+            self.batches.language = self._language(trained)
         columns, rows = self.batches.read(batch, self.worked)
         if swap.language is None and "input_ids" in columns:
             swap.language = self._language(trained)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName, find_task
+from lrptrain.cues.annotator import Annotate, Annotator
 from lrptrain.cues.cue import Cue
 from lrptrain.monitor.arguments import check_choices, check_verdicts
 from lrptrain.monitor.budget import Budget, Extent
@@ -30,6 +31,9 @@ class MonitorConfig:
         method: One of `lrptrain.methods()`; None for the first of the default ones that serves the model.
         method_options: The options of the method.
         batch_adapter: Brings a batch of another form to the contract's names.
+        annotate: Makes the annotations, where batches hold none: of images `function(image, label)`, which returns a
+            mask or boxes, of texts `function(text)`, which returns words or spans; or words, or `re.compile(...)`. See
+            `lrptrain.cues.annotator`.
         explain: The parameter of the model's forward that is explained, where it takes several images or texts; None
             for the one that the batch calls its input.
         task: What output and labels mean, where they do not say so: a task or its name; None for classes.
@@ -69,6 +73,7 @@ class MonitorConfig:
     method: str | None = None
     method_options: Mapping[str, Any] | None = None
     batch_adapter: BatchAdapter | None = None
+    annotate: Annotate | None = field(default=None, repr=False)
     explain: str | None = None
     task: TaskName | Task | None = None
     class_names: Sequence[str] | None = None
@@ -104,6 +109,8 @@ class MonitorConfig:
         check_run_name(self.run_name)
         check_normalisation(self.mean, self.std)
         find_task(self.task)
+        if self.annotate is not None:
+            Annotator(self.annotate)
         self.new_budget()
 
     @property

@@ -270,7 +270,8 @@ class MonitorCore:
         """
         self._mention_unread(context, batch, contract_batch)
         rows = range(min(batch_length(contract_batch), self.config.batch_size))
-        samples = [take(contract_batch, row, row) for row in rows]
+        self._learn_language(context)
+        samples = [self.reader.annotated(take(contract_batch, row, row)) for row in rows]
         with preserved(context.module), no_errors_of(RelevanceWarning), warnings.catch_warnings():
             # A head that begins with zeros, as torchvision's, has nothing to explain yet.
             warnings.filterwarnings("ignore", f".*{ZERO_LOGIT}", RelevanceWarning)
@@ -283,6 +284,11 @@ class MonitorCore:
         self.reader.limit_classes(max(evaluation.samples[0].num_logits, 1))
         self.reader.check_values(contract_batch)  # labels beyond the first rows, now that the classes are known
         self.reader.start()
+
+    def _learn_language(self, context: TrainingContext) -> None:
+        """Note how texts are made up, where annotations are made of them."""
+        if self.config.annotate is not None and self.reader.language is None:
+            self.reader.language = self._builder.language(context.name_sources, context.model)
 
     def _first_evaluation(
         self, context: TrainingContext, samples: Sequence[Sample], batch: dict[str, Any]
@@ -343,6 +349,7 @@ class MonitorCore:
             The record, with pictures and texts in the first process; None if it is not time, or the evaluation failed.
         """
         with self.guarded("evaluating"):
+            self._learn_language(context)
             self.reader.finish(self.failures.note)
             if self.reader.is_wrong:  # a failure by now
                 return None

@@ -7,11 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrptrain.batch import IMAGES, Sample, model_inputs, read_batch
+from lrptrain.batch import IMAGES, Sample, collate, model_inputs, read_batch
 from lrptrain.batch.call import ARGUMENT, CALL, Call, explained_argument, missing_arguments, needs, parameters_below
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.png_masks import PngMasks
+from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import find_task
+from lrptrain.cues.annotator import Annotator
+from lrptrain.cues.texts import Language
 from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.loader_pass import PlacedBatch
@@ -35,6 +38,7 @@ class SampleReader:
         png_masks: Whether masks are those of PNG files, as far as batches have told.
         misread: Why the annotations of the sample are not used; "" if they are.
         is_wrong: Whether a batch was not what the user's step gives the model, in any process.
+        language: How texts are made up; set where annotations are to be made.
         in_order: Whether batches come in the order of the dataset; else its indices are not known.
     """
 
@@ -46,6 +50,8 @@ class SampleReader:
         self.misread = ""
         self.is_wrong = False
         self.in_order = True
+        self.language: Language | None = None
+        self._annotator = None if config.annotate is None else Annotator(config.annotate)
         self._call: Call | None = None
         self.start()
 
@@ -178,6 +184,30 @@ class SampleReader:
             name = f"the sample {batch['sample_id'][row]}" if "sample_id" in batch else f"sample {row} of its batch"
             raise ValueError(f"{self._config.title} cannot use {name}: {problem}")
 
+    def annotated(self, sample: Sample) -> Sample:
+        """Return a sample with the annotation that is made of it, if one is.
+
+        Raises:
+            ValueError: If it cannot be made.
+        """
+        if self._annotator is None:
+            return sample
+        entries = collate([sample]) | {"label": torch.tensor([sample.label]), "sample_id": [sample.sample_id]}
+        made = self._annotator(entries, self.language)
+        return replace(sample, tensors=sample.tensors | {name: made[name][0] for name in ANNOTATIONS if name in made})
+
+    def _annotate(self) -> None:
+        """Annotate the sample that is drawn, and leave out what cannot be."""
+        problems: dict[int | str, str] = {}
+        annotated = []
+        for sample in self.sample.samples or []:
+            try:
+                annotated.append(self.annotated(sample))
+            except ValueError as error:
+                problems[sample.sample_id] = str(error)
+        self.sample.samples = annotated
+        self.sample.left_out |= problems
+
     def add_placed(self, context: TrainingContext, placed: PlacedBatch, listener: InputListener | None = None) -> None:
         """Let the samples of a batch compete for the places, wherever in the set they stand.
 
@@ -238,7 +268,9 @@ class SampleReader:
         """
         if self.sample.samples is not None:
             return self.sample.samples
-        samples = self.sample.finish()
+        self.sample.finish()
+        self._annotate()
+        samples: list[Sample] = self.sample.samples or []
         self.is_wrong = any(gather(self.is_wrong))
         if self.sample.repeats is not None:
             several, different = self.sample.repeats

@@ -152,7 +152,7 @@ def test_two_monitors_of_a_transformers_trainer_watch_a_head_each(tmp_path):
         label_names=["labels_a", "labels_b"], eval_strategy="epoch",
     )  # fmt: skip
     rows = [{name: x[i] for name, x in columns.items()} for i in range(N)]
-    Trainer(model, arguments, train_dataset=rows, eval_dataset=rows, callbacks=watching).train()
+    Trainer(model, arguments, train_dataset=rows, eval_dataset=rows, callbacks=[*watching]).train()
     for each, own in zip(watching, (model.a, model.b), strict=True):
         name = each.core.config.name
         answers = own.net.eval()(columns["image"])[:, : 3 if name == "a" else 2].argmax(1)
