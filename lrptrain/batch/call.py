@@ -38,6 +38,11 @@ class Call:
     texts: tuple[str, ...] = ()
     constants: Mapping[str, Any] = field(default_factory=dict)
 
+    def with_mask(self) -> "Call":
+        """Return the call with an attention mask, of texts that are all full: it was made without one."""
+        constants = {name: x for name, x in self.constants.items() if name != "attention_mask"}
+        return Call(self.explained, ("attention_mask", *self.texts), constants)
+
     def differs_from(self, other: "Call") -> str:
         """Return the name of an argument that another call has otherwise; "" if none."""
         if self.explained != other.explained:
@@ -201,6 +206,13 @@ def _inputs(model: nn.Module, batch: Mapping[str, Any]) -> Tensor | dict[str, An
 def parameters_below(model: nn.Module) -> Collection[str]:
     """Return the names of all parameters of a forward that hands on what it is given, and of those that it may call."""
     return {name for module in unwrap(model).modules() for name in parameters_of(module)}
+
+
+def takes(model: nn.Module, name: str) -> bool:
+    """Return whether a model's forward takes an argument of this name, or hands on to one that does."""
+    parameters = parameters_of(model)
+    is_open = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    return name in parameters or (is_open and name in parameters_below(model))
 
 
 def required_parameters(model: nn.Module) -> list[str]:

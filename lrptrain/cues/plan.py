@@ -123,7 +123,7 @@ def of_inputs(samples: Sequence[Sample]) -> list[Node]:
     """Return the model's inputs, each as a whole, where it has several; of the explained one, parts are named."""
     call = samples[0].call
     explained = next(name for name in (*IMAGES, "input_ids") if name in samples[0].tensors)
-    cues = whole_inputs(samples[0].tensors, explained if call is None else call.explained)
+    cues = whole_inputs(collate(samples[:1]), explained if call is None else call.explained)
     everyone = np.arange(len(samples))
     return [Node(cue, everyone, is_whole=not number) for number, cue in enumerate(cues)]
 

@@ -1,13 +1,11 @@
 """An input of the model as a whole: the numbers beside an image, a second image, a text with its mask."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import Tensor
-
 from lrptrain.batch.call import ARGUMENT, IMAGES, TEXTS
 from lrptrain.cues.cue import Batch, Cue, Role
+from lrptrain.relevance.arguments import mask_name
 
 _CALLED = {"input_ids": "the text", **dict.fromkeys(IMAGES, "the image")}
 
@@ -48,43 +46,27 @@ def called(argument: str) -> str:
     return _CALLED.get(argument, f"the input {argument!r}")
 
 
-def whole_inputs(entries: Mapping[str, Tensor], explained: str) -> list[WholeInput]:
-    """Return the inputs of a model, the explained one first; none where there is no other.
+def whole_inputs(batch: Batch, explained: str) -> list[WholeInput]:
+    """Return the inputs of a model, the explained one first, each with its masks; none where there is no other.
 
     Args:
-        entries: Those of a sample, without the batch axis.
+        batch: Samples in the contract's form.
         explained: The parameter that takes the explained input.
     """
-    own = next(name for name in (*IMAGES, "input_ids") if name in entries)
-    others = {name: name.removeprefix(ARGUMENT) for name in entries if name.startswith(ARGUMENT)}
+    own = next(name for name in (*IMAGES, "input_ids") if name in batch)
+    others = {name.removeprefix(ARGUMENT): name for name in batch if name.startswith(ARGUMENT)}
     # From the labels of several heads, `labels_b`, a model computes its loss.
-    others = {name: x for name, x in others.items() if entries[name].is_floating_point() or not x.startswith("label")}
-    arguments = {own: explained, **others}
-    owners = {name: _owner(name, arguments, entries) for name in arguments}
-    inputs = {name: [name] for name, owner in owners.items() if owner == name}
+    others = {name: x for name, x in others.items() if batch[x].is_floating_point() or not name.startswith("label")}
+    entries = {**others, explained: own}
+    given = {name: batch[entry] for name, entry in entries.items()}
+    masks = {mask: name for name in reversed(given) if (mask := mask_name(given, name)) is not None}
+    if "input_ids" in given and "token_type_ids" in given:
+        masks["token_type_ids"] = "input_ids"
+    inputs = {name: [entry] for name, entry in entries.items() if name not in masks}
     if len(inputs) < 2:
         return []
-    inputs[own] += [name for name in TEXTS if name in entries and name != own]
-    for name, owner in owners.items():
-        if owner != name:
-            inputs[owner].append(name)
-    return [WholeInput(called(arguments[name]), "open", arguments[name], tuple(x)) for name, x in inputs.items()]
-
-
-def _owner(name: str, arguments: Mapping[str, str], entries: Mapping[str, Tensor]) -> str:
-    """Return the input that an entry belongs to: itself, or of a mask the one of the same words or as many tokens."""
-    if not _is_mask(arguments[name]):
-        return name
-    words = {*arguments[name].split("_")}
-
-    def likeness(other: str) -> tuple[int, bool]:
-        as_long = entries[name].ndim == 1 and entries[name].shape == entries[other].shape[:1]
-        return len(words & {*arguments[other].split("_")}), as_long
-
-    own, *others = arguments  # of two that are alike, the one that is not explained
-    found = max((other for other in (*others, own) if not _is_mask(arguments[other])), key=likeness, default=name)
-    return found if any(likeness(found)) else name
-
-
-def _is_mask(argument: str) -> bool:
-    return "mask" in argument or "token_type" in argument
+    for mask, name in masks.items():
+        inputs[name].append(entries[mask])
+    inputs[explained] += [name for name in TEXTS if name in batch and name != own]
+    names = (explained, *(name for name in inputs if name != explained))
+    return [WholeInput(called(name), "open", name, tuple(inputs[name])) for name in names]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import BatchAdapter
+from lrptrain.batch.call import takes
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.cues.annotator import Annotate
@@ -209,6 +210,7 @@ class GuidedTraining:
             # their first forward pass with labels what the labels look like.
             find_task(self.task, model)
         swap = self.objective.swap
+        swap.takes_mask = takes(self._part or model, "attention_mask")
         if swap.followed:
             self._follow(swap.followed, trained)
         if self.batches.annotator is not None and self.batches.language is None:

@@ -57,12 +57,14 @@ class Swap:
     Attributes:
         followed: What the monitor of the same run finds; None where that is not asked for.
         language: How texts are made up, for names; set before the first batch of texts.
+        takes_mask: Whether the model takes an attention mask, also where the step gives it none.
     """
 
     def __init__(self, several: Sequence[str | Cue] = (OUTSIDE,)) -> None:
         self._asked = tuple(each for each in several if each != FINDINGS)
         self.followed = FollowedCues() if FINDINGS in several else None
         self.language: Language | None = None
+        self.takes_mask = False
 
     @property
     def is_default(self) -> bool:
@@ -157,7 +159,8 @@ class Swap:
         if all(isinstance(each, WholeInput) for each in cues):
             batch |= {"image": explained}  # whatever it is, it stays
         else:
-            batch |= _texts(explained, annotation, arguments) if of_texts else _images(explained, annotation)
+            full = of_texts and self.takes_mask and not bool((explained == self._padding(cues).token).any())
+            batch |= _texts(explained, annotation, arguments, full) if of_texts else _images(explained, annotation)
         padding = padding_of(batch, self._padding(cues)) if "input_ids" in batch else None
         rows, changed = torch.zeros_like(usable), dict(batch)
         for cue in cues:
@@ -228,14 +231,22 @@ def _images(explained: Tensor, mask: Shaped[Tensor, "batch height width"]) -> di
 
 
 def _texts(
-    explained: Tensor, annotation: Shaped[Tensor, "batch tokens"], arguments: Mapping[str, Any]
+    explained: Tensor, annotation: Shaped[Tensor, "batch tokens"], arguments: Mapping[str, Any], full: bool
 ) -> dict[str, Any]:
     """Return the texts of a step as a batch: what the model is given for each token, and the annotation.
+
+    Args:
+        explained: The token ids.
+        annotation: The annotation.
+        arguments: All arguments that the step gives the model, by name.
+        full: Whether texts without an attention mask have no padding.
 
     Raises:
         ValueError: If they are no token ids with an attention mask, which is what becomes longer or shorter, or if
             anything else goes by their number.
     """
+    if full and arguments.get("attention_mask") is None:
+        arguments = {**arguments, "attention_mask": torch.ones_like(explained)}
     mask = arguments.get("attention_mask")
     if explained.shape != annotation.shape or explained.is_floating_point() or not isinstance(mask, Tensor):
         raise ValueError(

@@ -142,8 +142,8 @@ def relevance_on(cue: Cue, evaluation: Evaluation, rows: Rows) -> tuple[float | 
             area = float(inside.double().mean())
         else:
             weights = inside.flatten()[: len(positive)].double()
-            content = explained.content_ids
-            area = float(weights.sum() / max((content >= 0).sum() if content is not None else len(weights), 1))
+            content = np.ones(len(weights), int) if explained.content_ids is None else explained.content_ids
+            area = float(weights[content >= 0].mean()) if (content >= 0).any() else 0.0
         total = float(positive.sum())
         shares.append(float((weights * positive).sum()) / total if total > 0 else math.nan)
         areas.append(area)

@@ -8,12 +8,22 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample, collate, model_inputs, read_batch
-from lrptrain.batch.call import ARGUMENT, CALL, Call, explained_argument, missing_arguments, needs, parameters_below
+from lrptrain.batch.call import (
+    ARGUMENT,
+    CALL,
+    Call,
+    explained_argument,
+    missing_arguments,
+    needs,
+    parameters_below,
+    takes,
+)
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import find_task
 from lrptrain.cues.annotator import Annotator
+from lrptrain.cues.text_form import text_form
 from lrptrain.cues.texts import Language
 from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.config import MonitorConfig
@@ -53,6 +63,8 @@ class SampleReader:
         self.language: Language | None = None
         self._annotator = None if config.annotate is None else Annotator(config.annotate)
         self._call: Call | None = None
+        self._takes_mask = False
+        self._padding = 0
         self.start()
 
     def start(self) -> None:
@@ -85,6 +97,8 @@ class SampleReader:
         Raises:
             ValueError: If the batch cannot be read, or the model is given what cannot be given again.
         """
+        self._takes_mask = takes(context.model, "attention_mask")
+        self._padding = text_form(None, context.model).padding.token
         task = find_task(self._config.task)
         if listener is None and self._config.explain is not None:
             columns = read_batch(batch, self._config.batch_adapter, task, needs_input=False)
@@ -196,6 +210,23 @@ class SampleReader:
         made = self._annotator(entries, self.language)
         return replace(sample, tensors=sample.tensors | {name: made[name][0] for name in ANNOTATIONS if name in made})
 
+    def _fill_masks(self) -> None:
+        """Take texts that come without attention masks as full, unless some hold the token that fills up others."""
+        samples = self.sample.samples or []
+        texts = [each.tensors["input_ids"] for each in samples if "input_ids" in each.tensors]
+        masked = any("attention_mask" in each.tensors for each in samples)
+        filled = any(x.ndim != 1 or bool((x == self._padding).any()) for x in texts)
+        if any(gather(masked or filled)) or not (texts and self._takes_mask):
+            return
+        self.sample.samples = [
+            replace(
+                each,
+                tensors={**each.tensors, "attention_mask": torch.ones_like(text)},
+                call=None if each.call is None else each.call.with_mask(),
+            )
+            for each, text in zip(samples, texts, strict=True)
+        ]
+
     def _annotate(self) -> None:
         """Annotate the sample that is drawn, and leave out what cannot be."""
         problems: dict[int | str, str] = {}
@@ -269,6 +300,7 @@ class SampleReader:
         if self.sample.samples is not None:
             return self.sample.samples
         self.sample.finish()
+        self._fill_masks()
         self._annotate()
         samples: list[Sample] = self.sample.samples or []
         self.is_wrong = any(gather(self.is_wrong))

@@ -17,7 +17,7 @@ IMAGE, TEXT, MASK = torch.zeros(3, SIDE, SIDE), torch.zeros(TOKENS, dtype=torch.
 
 def found(entries, explained=""):
     own = next(iter(entries))
-    entries = {name if name in (own, "attention_mask") else f"{ARGUMENT}{name}": x for name, x in entries.items()}
+    entries = {name if name in (own, "attention_mask") else f"{ARGUMENT}{name}": x[None] for name, x in entries.items()}
     cues = whole_inputs(entries, explained or own)
     return {each.name: [name.removeprefix(ARGUMENT) for name in each.entries] for each in cues}
 
@@ -59,7 +59,7 @@ def test_masks_belong_to_the_input_that_they_are_of(inputs):
 
 
 def test_of_images_beside_a_text_with_its_mask_the_mask_goes_along_with_the_text():
-    entries = {"image": IMAGE, f"{ARGUMENT}input_ids": TEXT, f"{ARGUMENT}attention_mask": MASK}
+    entries = {"image": IMAGE[None], f"{ARGUMENT}input_ids": TEXT[None], f"{ARGUMENT}attention_mask": MASK[None]}
     assert [each.entries[1:] for each in whole_inputs(entries, "pixels")] == [(), (f"{ARGUMENT}attention_mask",)]
     assert [each.name for each in whole_inputs(entries, "pixels")] == ["the input 'pixels'", "the text"]
 
