@@ -212,7 +212,7 @@ def takes(model: nn.Module, name: str) -> bool:
     """Return whether a model's forward takes an argument of this name, or hands on to one that does."""
     parameters = parameters_of(model)
     is_open = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-    return name in parameters or (is_open and name in parameters_below(model))
+    return name in parameters or (is_open and any(takes(each, name) for each in unwrap(model).children()))
 
 
 def required_parameters(model: nn.Module) -> list[str]:
