@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lrptrain.relevance.arguments import mask_name
 from lrptrain.relevance.outputs import read_logits
 from lrptrain.relevance.preserve import unwrap
 
@@ -238,6 +239,30 @@ def missing_arguments(model: nn.Module, batch: Mapping[str, Any]) -> list[str]:
 def _missing(model: nn.Module, inputs: Tensor | Mapping[str, Any]) -> list[str]:
     required = required_parameters(model)
     return required[1:] if isinstance(inputs, Tensor) else [name for name in required if name not in inputs]
+
+
+def inputs_of(batch: Mapping[str, Any], explained: str) -> dict[str, tuple[str, ...]]:
+    """Return the entries of each input of a model, by its parameter, the explained one first: itself and its masks.
+
+    Args:
+        batch: Samples in the contract's form.
+        explained: The parameter that takes the explained input.
+    """
+    own = next(name for name in (*IMAGES, "input_ids") if name in batch)
+    others = {name.removeprefix(ARGUMENT): name for name in batch if name.startswith(ARGUMENT)}
+    # From the labels of several heads, `labels_b`, a model computes its loss.
+    others = {name: x for name, x in others.items() if batch[x].is_floating_point() or not name.startswith("label")}
+    entries = {explained: own, **others}
+    given = {name: batch[entry] for name, entry in entries.items()}
+    # Of two inputs that a mask fits, it is that of the one that is not explained.
+    masks = {mask: name for name in given if (mask := mask_name(given, name)) is not None}
+    if "input_ids" in given and "token_type_ids" in given:
+        masks["token_type_ids"] = "input_ids"
+    inputs = {name: [entry] for name, entry in entries.items() if name not in masks}
+    inputs[explained] += [name for name in TEXTS if name in batch and name != own]
+    for mask, name in masks.items():
+        inputs[name].append(entries[mask])
+    return {name: tuple(each) for name, each in inputs.items()}
 
 
 def rows_of(entries: Mapping[str, Any], rows: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from lrptrain.batch.annotations import (
 from lrptrain.batch.call import ARGUMENT, CALL, IMAGES, TEXTS, Call
 from lrptrain.batch.forms import as_mapping
 from lrptrain.batch.spans import token_rationale
-from lrptrain.batch.task import CLASSES, Task
+from lrptrain.batch.task import CLASSES, LABELS, EachLabel, Task
 
 ANNOTATIONS = ("mask", "boxes", "rationale")
 CONTRACT = frozenset({*IMAGES, *TEXTS, *ANNOTATIONS, "label", "labels", "group", "sample_id"})
@@ -77,6 +77,8 @@ def read_batch(
     columns = read_columns(batch, adapter, needs_input, task.entry)
     label = columns.get("label")
     if isinstance(label, Tensor):
+        if isinstance(task, EachLabel):
+            columns[LABELS] = task.every(label)
         columns["label"] = task.classes(label)
     return columns
 

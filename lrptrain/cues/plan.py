@@ -40,6 +40,7 @@ def of_images(
     answers: Rows,
     seed: int = 0,
     regions: Sequence[str] = (),
+    candidates: int = CANDIDATES,
 ) -> list[Node]:
     """Return what is tested in images.
 
@@ -50,16 +51,17 @@ def of_images(
         answers: The answers.
         seed: The seed of the halves.
         regions: The names of the regions of masks; the first is the evidence.
+        candidates: So many marks each half of the samples proposes.
     """
     everyone = np.arange(len(samples))
     marked = everyone[[_is_annotated(sample) for sample in samples]]
 
     def marks(where: Where, rows: Rows) -> tuple[Node, ...]:
         found = []
-        for proposing, judging in _halves(rows, seed):
+        for proposing, judging in _halves(rows, seed) if candidates else ():
             batch = collate([samples[row] for row in proposing])
             relevance = torch.stack([maps[row] for row in proposing])
-            proposed = propose_marks(batch, relevance, grid, answers[proposing], where, CANDIDATES)
+            proposed = propose_marks(batch, relevance, grid, answers[proposing], where, candidates)
             found += [Node(mark, judging) for _, mark in proposed]
         return _merged(found)
 
@@ -81,7 +83,9 @@ def of_images(
     ]
 
 
-def of_texts(samples: Sequence[Sample], answers: Rows, language: Language, seed: int = 0) -> list[Node]:
+def of_texts(
+    samples: Sequence[Sample], answers: Rows, language: Language, seed: int = 0, candidates: int = CANDIDATES
+) -> list[Node]:
     """Return what is tested in texts; see `of_images`."""
     everyone = np.arange(len(samples))
     batch = collate(samples)
@@ -92,7 +96,7 @@ def of_texts(samples: Sequence[Sample], answers: Rows, language: Language, seed:
         found: list[Node] = []
         for proposing, judging in _halves(rows, seed):
             texts = collate([samples[row] for row in proposing])
-            proposed = propose_phrases(texts, answers[proposing], language, role, where, CANDIDATES)
+            proposed = propose_phrases(texts, answers[proposing], language, role, where, candidates)
             found += [Node(phrase, judging) for _, phrase in proposed]
         families = FAMILIES if language.is_named else ()
         return [*(Node(Family.of(each, role, language, where), rows) for each in families), *_merged(found)]

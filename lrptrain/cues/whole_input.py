@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from lrptrain.batch.call import ARGUMENT, IMAGES, TEXTS
+from lrptrain.batch.call import ARGUMENT, IMAGES, inputs_of
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.relevance.arguments import mask_name
 
 _CALLED = {"input_ids": "the text", **dict.fromkeys(IMAGES, "the image")}
 
@@ -47,26 +46,7 @@ def called(argument: str) -> str:
 
 
 def whole_inputs(batch: Batch, explained: str) -> list[WholeInput]:
-    """Return the inputs of a model, the explained one first, each with its masks; none where there is no other.
-
-    Args:
-        batch: Samples in the contract's form.
-        explained: The parameter that takes the explained input.
-    """
-    own = next(name for name in (*IMAGES, "input_ids") if name in batch)
-    others = {name.removeprefix(ARGUMENT): name for name in batch if name.startswith(ARGUMENT)}
-    # From the labels of several heads, `labels_b`, a model computes its loss.
-    others = {name: x for name, x in others.items() if batch[x].is_floating_point() or not name.startswith("label")}
-    entries = {**others, explained: own}
-    given = {name: batch[entry] for name, entry in entries.items()}
-    masks = {mask: name for name in reversed(given) if (mask := mask_name(given, name)) is not None}
-    if "input_ids" in given and "token_type_ids" in given:
-        masks["token_type_ids"] = "input_ids"
-    inputs = {name: [entry] for name, entry in entries.items() if name not in masks}
-    if len(inputs) < 2:
-        return []
-    for mask, name in masks.items():
-        inputs[name].append(entries[mask])
-    inputs[explained] += [name for name in TEXTS if name in batch and name != own]
-    names = (explained, *(name for name in inputs if name != explained))
-    return [WholeInput(called(name), "open", name, tuple(inputs[name])) for name in names]
+    """Return the inputs of a model, the explained one first; none where there is no other; see `inputs_of`."""
+    inputs = inputs_of(batch, explained)
+    found = [WholeInput(called(name), "open", name, entries) for name, entries in inputs.items()]
+    return found if len(found) > 1 else []

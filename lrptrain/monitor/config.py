@@ -15,6 +15,9 @@ from lrptrain.monitor.gate import FAIL_AFTER
 from lrptrain.relevance.default import check_method
 from lrptrain.trainers.checks import check_counts, check_normalisation, check_run_name
 
+INSPECTS = "inspect"
+"""The kind of what looks at a trained model once."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorConfig:
@@ -108,7 +111,7 @@ class MonitorConfig:
         check_verdicts(self.cues, self.min_effect, self.fail_on)
         check_run_name(self.run_name)
         check_normalisation(self.mean, self.std)
-        find_task(self.task)
+        self.meaning  # noqa: B018  refuses what is no task
         if self.annotate is not None:
             Annotator(self.annotate)
         self.new_budget()
@@ -117,6 +120,11 @@ class MonitorConfig:
     def title(self) -> str:
         """What lines for the user begin with."""
         return f"{self.kind} {self.name!r}" if self.name else self.kind
+
+    @property
+    def meaning(self) -> Task:
+        """The task: what output and labels mean."""
+        return find_task(self.task, several=self.kind == INSPECTS)
 
     @property
     def prefix(self) -> str:
@@ -149,5 +157,5 @@ class MonitorConfig:
             region_names=tuple(self.region_names),
             mixing_ratios=self.mixing_ratios,
             class_maps=self.class_maps,
-            task=find_task(self.task),
+            task=self.meaning,
         )

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.call import model_output, rows_of
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
-from lrptrain.batch.task import ONE_LOGIT, SIGNS, Head, find_task
+from lrptrain.batch.task import ONE_LOGIT, SIGNS, Head
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.followed import Known, is_followed, note_known
 from lrptrain.cues.kinds import restored
@@ -118,7 +118,7 @@ class MonitorCore:
         self.inform = inform
         self.warn = warn
         self._builder = RecordBuilder(
-            class_names=find_task(config.task).class_names if config.class_names is None else config.class_names,
+            class_names=config.meaning.class_names if config.class_names is None else config.class_names,
             tokenizer=config.tokenizer,
             mean=config.mean,
             std=config.std,
@@ -326,7 +326,7 @@ class MonitorCore:
         parts = ignored_parts(batch)
         if parts:
             self.inform(f"{title} reads (image or mapping, label, annotation) of a batch, and leaves out {parts}")
-        task = find_task(self.config.task)
+        task = self.config.meaning
         overlooked = overlooked_entries(batch, task.entry)
         if overlooked:
             way_out = "label= of lrptrain.Head names it" if isinstance(task, Head) else "batch_adapter= renames it"
@@ -683,7 +683,7 @@ class MonitorCore:
             "method_options": dict(self.config.method_options or {}),
             "module": own_name(context.module),
             "model": own_name(context.model),
-            "task": find_task(self.config.task).description,
+            "task": self.config.meaning.description,
             "confidence": self.config.confidence,
             "min_effect": self.config.min_effect,
             "class_names": class_names,

@@ -21,7 +21,7 @@ from lrptrain.batch.call import (
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
-from lrptrain.batch.task import find_task
+from lrptrain.batch.task import Task, find_task
 from lrptrain.cues.annotator import Annotator
 from lrptrain.cues.text_form import text_form
 from lrptrain.cues.texts import Language
@@ -99,7 +99,7 @@ class SampleReader:
         """
         self._takes_mask = takes(context.model, "attention_mask")
         self._padding = text_form(None, context.model).padding.token
-        task = find_task(self._config.task)
+        task = self._config.meaning
         if listener is None and self._config.explain is not None:
             columns = read_batch(batch, self._config.batch_adapter, task, needs_input=False)
             columns = by_names(context.model, columns, self._config.explain)
@@ -180,7 +180,8 @@ class SampleReader:
             ValueError: With the sample's id, if it is one, what is wrong and how it is mended; or if the model is one
                 of another task.
         """
-        find_task(self._config.task, context.model)  # a model may say that its output means something else
+        if not isinstance(self._config.task, Task):
+            find_task(self._config.task, context.model)  # a model may say that its output means something else
         contract_batch = self.read(context, batch, listener)
         self.png_masks.add(contract_batch)
         self.limits = replace(self.limits, vocabulary=vocabulary_size(context.model))
