@@ -12,6 +12,7 @@ from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName
 from lrptrain.callbacks.base import inform
 from lrptrain.callbacks.model_callback import ModelCallback
+from lrptrain.cues.annotator import Annotate
 from lrptrain.guidance.guided_step import Progress
 from lrptrain.guidance.guided_training import GuidedTraining
 from lrptrain.guidance.schedule import Decay
@@ -105,6 +106,8 @@ class RelevanceGuidance(ModelCallback):
         seed: The seed of the draw and the swaps.
         tokenizer: What reads texts where families of words are swapped by name: a tokenizer, its name or its folder.
             By default it is looked for in the datamodule, the dataset, the module and beside the weights.
+        annotate: Makes the annotations, where batches hold none; see `RelevanceMonitor`. It sees images as the batch
+            holds them, augmented, and is asked again where they change.
 
     Attributes:
         failures: How often the guidance failed.
@@ -140,6 +143,7 @@ class RelevanceGuidance(ModelCallback):
         on_error: Literal["warn", "raise"] = "warn",
         seed: int = 0,
         tokenizer: Any = None,
+        annotate: Annotate | None = None,
     ) -> None:
         super().__init__()
         self.guidance = GuidedTraining(
@@ -163,6 +167,7 @@ class RelevanceGuidance(ModelCallback):
             on_error=on_error,
             seed=seed,
             tokenizer=tokenizer,
+            annotate=annotate,
             name="RelevanceGuidance",
             inform=inform,
         )

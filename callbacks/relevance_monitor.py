@@ -10,6 +10,7 @@ from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName
 from lrptrain.callbacks.base import inform, warn
 from lrptrain.callbacks.model_callback import ModelCallback
+from lrptrain.cues.annotator import Annotate
 from lrptrain.cues.cue import Cue
 from lrptrain.extras import require
 from lrptrain.monitor.arguments import check_names
@@ -97,6 +98,9 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         method_options: The options of the method.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the names above.
+        annotate: Makes the annotations, where batches hold none: of images `function(image, label)`, which returns a
+            mask `[H, W]` of 0 and 1, boxes `[n, 4]`, or None; of texts `function(text)`, which returns words or spans
+            (start, end) of characters; or a list of words, or `re.compile(...)`. It is asked once for each sample.
         explain: The parameter of the model's forward that is explained, where it takes several images or texts; by
             default the one that the batch calls its input. All other arguments stay with their samples.
         task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
@@ -180,6 +184,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         name: str | None = None,
         budget: float | None = 0.05,
         fail_after: int = FAIL_AFTER,
+        annotate: Annotate | None = None,
     ) -> None:
         super().__init__()
         self.model = model
@@ -191,6 +196,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             method=method,
             method_options=method_options,
             batch_adapter=batch_adapter,
+            annotate=annotate,
             explain=explain,
             task=task,
             class_names=class_names,

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from lrptrain import rules, targets
     from lrptrain.auditing.audit import audit
     from lrptrain.auditing.compare import compare
-    from lrptrain.batch.task import Head, OneLabel, Ordinal, Regression
+    from lrptrain.batch.task import EachLabel, Head, OneLabel, Ordinal, Regression
     from lrptrain.guidance.group_dro import GroupDROLoss
     from lrptrain.guidance.loop import Guidance
     from lrptrain.guidance.transformers_trainer import group_dro, guide
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Composite",
     "Decomposition",
+    "EachLabel",
     "Explanation",
     "GroupDROLoss",
     "Guidance",
@@ -94,6 +95,7 @@ _ORIGINS = {
     "repair": "lrptrain.repairing.repair",
     "Head": "lrptrain.batch.task",
     "OneLabel": "lrptrain.batch.task",
+    "EachLabel": "lrptrain.batch.task",
     "Ordinal": "lrptrain.batch.task",
     "Regression": "lrptrain.batch.task",
     "Monitor": "lrptrain.monitor.loop_monitor",

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lrptrain.relevance.model.arguments import mask_name
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.output.outputs import read_logits
 
@@ -37,6 +38,11 @@ class Call:
     explained: str
     texts: tuple[str, ...] = ()
     constants: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_mask(self) -> "Call":
+        """Return the call with an attention mask, of texts that are all full: it was made without one."""
+        constants = {name: x for name, x in self.constants.items() if name != "attention_mask"}
+        return Call(self.explained, ("attention_mask", *self.texts), constants)
 
     def differs_from(self, other: "Call") -> str:
         """Return the name of an argument that another call has otherwise; "" if none."""
@@ -203,6 +209,13 @@ def parameters_below(model: nn.Module) -> Collection[str]:
     return {name for module in unwrap(model).modules() for name in parameters_of(module)}
 
 
+def takes(model: nn.Module, name: str) -> bool:
+    """Return whether a model's forward takes an argument of this name, or hands on to one that does."""
+    parameters = parameters_of(model)
+    is_open = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    return name in parameters or (is_open and any(takes(each, name) for each in unwrap(model).children()))
+
+
 def required_parameters(model: nn.Module) -> list[str]:
     """Return the parameters of a model's forward that have no default."""
     variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
@@ -226,6 +239,30 @@ def missing_arguments(model: nn.Module, batch: Mapping[str, Any]) -> list[str]:
 def _missing(model: nn.Module, inputs: Tensor | Mapping[str, Any]) -> list[str]:
     required = required_parameters(model)
     return required[1:] if isinstance(inputs, Tensor) else [name for name in required if name not in inputs]
+
+
+def inputs_of(batch: Mapping[str, Any], explained: str) -> dict[str, tuple[str, ...]]:
+    """Return the entries of each input of a model, by its parameter, the explained one first: itself and its masks.
+
+    Args:
+        batch: Samples in the contract's form.
+        explained: The parameter that takes the explained input.
+    """
+    own = next(name for name in (*IMAGES, "input_ids") if name in batch)
+    others = {name.removeprefix(ARGUMENT): name for name in batch if name.startswith(ARGUMENT)}
+    # From the labels of several heads, `labels_b`, a model computes its loss.
+    others = {name: x for name, x in others.items() if batch[x].is_floating_point() or not name.startswith("label")}
+    entries = {explained: own, **others}
+    given = {name: batch[entry] for name, entry in entries.items()}
+    # Of two inputs that a mask fits, it is that of the one that is not explained.
+    masks = {mask: name for name in given if (mask := mask_name(given, name)) is not None}
+    if "input_ids" in given and "token_type_ids" in given:
+        masks["token_type_ids"] = "input_ids"
+    inputs = {name: [entry] for name, entry in entries.items() if name not in masks}
+    inputs[explained] += [name for name in TEXTS if name in batch and name != own]
+    for mask, name in masks.items():
+        inputs[name].append(entries[mask])
+    return {name: tuple(each) for name, each in inputs.items()}
 
 
 def rows_of(entries: Mapping[str, Any], rows: Any) -> dict[str, Any]:

@@ -143,13 +143,14 @@ def ignored_parts(batch: Any) -> str:
     return ", ".join(unread)
 
 
-def overlooked_entries(batch: Any) -> str:
+def overlooked_entries(batch: Any, label: str = "") -> str:
     """Return which entries of other names look like the label or the mask that a batch of images has not, or "".
 
     Whoever calls the masks `segmentation` would else be told that nothing was annotated, and not why.
 
     Args:
         batch: A batch as `as_mapping` takes it.
+        label: The entry that is read as the label; "" for none but `label` and `labels`.
 
     Returns:
         Such as `'segmentation' (uint8 [8, 32, 32]) for 'mask'`. A label is one number per sample, of integers; a mask
@@ -159,7 +160,7 @@ def overlooked_entries(batch: Any) -> str:
     image = next((entries[name] for name in ("image", "pixel_values") if name in entries), None)
     if not isinstance(image, Tensor) or image.ndim != 4:
         return ""
-    missing = [("label", _is_like_label)] if not entries.keys() & {"label", "labels"} else []
+    missing = [("label", _is_like_label)] if not entries.keys() & {"label", "labels", label} else []
     missing += [("mask", _is_like_mask)] if not entries.keys() & {"mask", "boxes"} else []
     others = {name: value for name, value in entries.items() if name not in _READ and isinstance(value, Tensor)}
     return ", ".join(

@@ -19,7 +19,7 @@ from lrptrain.batch.annotations import (
 from lrptrain.batch.call import ARGUMENT, CALL, IMAGES, TEXTS, Call
 from lrptrain.batch.forms import as_mapping
 from lrptrain.batch.spans import token_rationale
-from lrptrain.batch.task import CLASSES, Task
+from lrptrain.batch.task import CLASSES, LABELS, EachLabel, Task
 
 ANNOTATIONS = ("mask", "boxes", "rationale")
 CONTRACT = frozenset({*IMAGES, *TEXTS, *ANNOTATIONS, "label", "labels", "group", "sample_id"})
@@ -74,29 +74,36 @@ def read_batch(
     Raises:
         ValueError: If there is no input, an entry is no tensor, entries differ in length, or labels are no classes.
     """
-    columns = read_columns(batch, adapter, needs_input)
+    columns = read_columns(batch, adapter, needs_input, task.entry)
     label = columns.get("label")
     if isinstance(label, Tensor):
+        if isinstance(task, EachLabel):
+            columns[LABELS] = task.every(label)
         columns["label"] = task.classes(label)
     return columns
 
 
-def read_columns(batch: Any, adapter: BatchAdapter | None = None, needs_input: bool = True) -> dict[str, Any]:
+def read_columns(
+    batch: Any, adapter: BatchAdapter | None = None, needs_input: bool = True, label: str = ""
+) -> dict[str, Any]:
     """Bring a batch to the contract's names, with its labels as they are.
 
     Args:
         batch: See `read_batch`.
         adapter: Called first, for batches of any other form.
         needs_input: See `read_batch`.
+        label: The entry that holds the labels; "" for `label` or `labels`.
 
     Raises:
-        ValueError: If there is no input, an entry is no tensor, or entries differ in length.
+        ValueError: If there is no input or no such entry, an entry is no tensor, or entries differ in length.
     """
     if adapter is not None:
         batch = adapter(batch)
     mapping = as_mapping(batch)
     entries = {name: mapping[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in mapping}
-    entries |= {"label": _label(mapping)}
+    if label and label not in mapping:
+        raise ValueError(f"the task reads the labels {label!r}, and the batch has {list(mapping)}")
+    entries |= {"label": mapping[label] if label else _label(mapping)}
     entries = {name: value for name, value in entries.items() if not _is_absent(name, value)}
     if not needs_input:
         entries = {name: x for name, x in entries.items() if name not in (*IMAGES, *TEXTS) or isinstance(x, Tensor)}
@@ -109,7 +116,7 @@ def read_columns(batch: Any, adapter: BatchAdapter | None = None, needs_input: b
     if needs_input and not any(name in columns for name in (*IMAGES, "input_ids")):
         raise ValueError(
             f"no input in a batch with {list(mapping)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
-            "batch_adapter=... to rename its entries"
+            "batch_adapter=... to rename its entries, or to a monitor explain= with the name of one"
         )
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:

@@ -33,6 +33,11 @@ class Task(ABC):
     name: ClassVar[str]
 
     @property
+    def entry(self) -> str:
+        """The entry of a batch that holds the labels; "" for `label` or `labels`."""
+        return ""
+
+    @property
     def view(self) -> LogitView:
         """How one number per sample is read: as the logit of class 1, whose negative is that of class 0."""
         return LogitView()
@@ -47,7 +52,9 @@ class Task(ABC):
         """How a user writes the task, for records: "classes", "binary", "lrptrain.OneLabel(column=2, title='')"."""
         if self in (CLASSES, *TASKS.values()):
             return self.name
-        package = "lrptrain" if isinstance(self, (Head, OneLabel, Ordinal, Regression)) else type(self).__module__
+        package = (
+            "lrptrain" if isinstance(self, (EachLabel, Head, OneLabel, Ordinal, Regression)) else type(self).__module__
+        )
         return f"{package}.{self!r}"
 
     def reading(self) -> AbstractContextManager[None]:
@@ -268,6 +275,55 @@ class OneLabel(Task):
         return CLASSES.classes(label[:, self.column])
 
 
+LABELS = "labels:"
+"""The entry of a batch that holds all labels of `EachLabel`, `[batch, labels]`, -1 where one is not known."""
+
+
+@dataclass(frozen=True)
+class EachLabel(Task):
+    """All of several labels per sample, each with a logit of its own: an inspection tells what is read for each.
+
+    The samples are exchanged once for all labels. A monitor and guidance take one label, `OneLabel`.
+
+    Attributes:
+        titles: What the labels are called, in the order of the logits; empty for their numbers.
+    """
+
+    name: ClassVar[str] = "each label"
+    titles: tuple[str, ...] = ()
+
+    def names(self, count: int) -> list[str]:
+        """Return what the labels are called.
+
+        Args:
+            count: How many the model has.
+
+        Raises:
+            ValueError: If there are other titles, or one label alone.
+        """
+        if count < 2:
+            raise ValueError(
+                "task=lrptrain.EachLabel() is of several labels, and the model has one logit: leave it out"
+            )
+        if self.titles and len(self.titles) != count:
+            raise ValueError(f"lrptrain.EachLabel names {len(self.titles)} labels, and the model has {count} logits")
+        return [*self.titles] or [f"label {number}" for number in range(count)]
+
+    def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
+        """Return no class for any sample: it has several labels."""
+        return torch.full((len(label),), NO_LABEL, device=label.device)
+
+    def every(self, label: Shaped[Tensor, "batch labels"]) -> Int[Tensor, "batch labels"]:
+        """Return 1 for labels that a sample has, 0 for others, negative where it is not known.
+
+        Raises:
+            ValueError: If labels have no columns, or other values.
+        """
+        if label.ndim != 2:
+            raise ValueError(f"'label' {list(label.shape)} must be [batch, labels] of 0 and 1")
+        return torch.stack([CLASSES.classes(column) for column in label.unbind(1)], 1)
+
+
 @dataclass(frozen=True)
 class Ordinal(Task):
     """Grades 0 to K, with one logit for each step between two of them (CORAL, Cao et al. 2020): is it more than this?
@@ -310,11 +366,18 @@ class Head(Task):
     Attributes:
         output: The name of the output's field, or its number in a tuple, as 0 of `(logits, states)`.
         task: What this head's logits and labels mean.
+        label: The entry of a batch that holds the labels of this head; "" for `label` or `labels`.
     """
 
     name: ClassVar[str] = "head"
     output: str | int = 0
     task: Task = CLASSES
+    label: str = ""
+
+    @property
+    def entry(self) -> str:
+        """The entry of a batch that holds the labels."""
+        return self.label
 
     @property
     def view(self) -> LogitView:
@@ -342,23 +405,26 @@ TASKS: dict[str, Task] = {task.name: task for task in (Classes(one_hot=True), Bi
 """The tasks for which a name is enough."""
 
 
-def find_task(task: "TaskName | Task | None", model: nn.Module | None = None) -> Task:
+def find_task(task: "TaskName | Task | None", model: nn.Module | None = None, several: bool = False) -> Task:
     """Return the task that a user names; without a name, classes.
 
     Args:
         task: A task, its name, or None.
         model: A model, whose `config.problem_type` (Hugging Face) may say that it is a regression.
+        several: Whether all labels of a sample can be told together.
 
     Raises:
         ValueError: If the name is unknown, or the model says what needs more than a name.
     """
+    if isinstance(task, EachLabel) and not several:
+        raise ValueError("task=lrptrain.EachLabel() is for lrptrain.inspect: here lrptrain.OneLabel(column) takes one")
     if isinstance(task, Task):
         return task
     if task is not None:
         if task not in TASKS:
             raise ValueError(
                 f"{unknown_name('task', task, list(TASKS))}, lrptrain.Regression(mean, std), "
-                "lrptrain.OneLabel(column), lrptrain.Ordinal(), lrptrain.Head(output)"
+                "lrptrain.OneLabel(column), lrptrain.EachLabel(), lrptrain.Ordinal(), lrptrain.Head(output)"
             )
         return TASKS[task]
     problem = None if model is None else problem_type(model)
@@ -370,6 +436,6 @@ def find_task(task: "TaskName | Task | None", model: nn.Module | None = None) ->
     if problem == "multi_label_classification":
         raise ValueError(
             "the model's config.problem_type is 'multi_label_classification': task=lrptrain.OneLabel(column) takes one "
-            "of its labels"
+            "of its labels, and to lrptrain.inspect task=lrptrain.EachLabel() gives all"
         )
     return CLASSES

@@ -186,7 +186,7 @@ class Measure:
         # Both at once, so that texts are padded to the same length.
         both = cue.exchange(*(rows_of(joint, slice(i * 2 * size, (i + 1) * 2 * size)) for i in range(2)))
         changed = [rows_of(both, slice(i * size, (i + 1) * size)) for i in range(2)]
-        missing = missing | ~_differ(*changed)
+        missing = missing | ~differ(*changed)
         if missing.all():
             return np.full(size, np.nan)
         self.passes += 2 * size
@@ -194,7 +194,7 @@ class Measure:
         return np.where(missing, np.nan, after[0] - after[1])
 
 
-def _differ(one: Batch, other: Batch) -> Bool[np.ndarray, " batch"]:
+def differ(one: Batch, other: Batch) -> Bool[np.ndarray, " batch"]:
     """Return which samples of two batches differ in anything that the model is given."""
     given = [name for name in one if name in (*IMAGES, *TEXTS) or name not in CONTRACT]
     pairs = [(one[name], other[name]) for name in given if isinstance(one[name], Tensor)]

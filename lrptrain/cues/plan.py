@@ -6,9 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrptrain.batch import Sample, collate
-from lrptrain.batch.call import ARGUMENT
-from lrptrain.cues.another_input import AnotherInput
+from lrptrain.batch import IMAGES, Sample, collate
 from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.framing import Framing
@@ -26,6 +24,7 @@ from lrptrain.cues.search import Node
 from lrptrain.cues.segment import AllWords, ends_of
 from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
+from lrptrain.cues.whole_input import whole_inputs
 
 CANDIDATES = 4
 """So many cues of a kind each half of the samples proposes: the budget of the search. Ranked, so that with fewer the
@@ -41,6 +40,7 @@ def of_images(
     answers: Rows,
     seed: int = 0,
     regions: Sequence[str] = (),
+    candidates: int = CANDIDATES,
 ) -> list[Node]:
     """Return what is tested in images.
 
@@ -51,16 +51,17 @@ def of_images(
         answers: The answers.
         seed: The seed of the halves.
         regions: The names of the regions of masks; the first is the evidence.
+        candidates: So many marks each half of the samples proposes.
     """
     everyone = np.arange(len(samples))
     marked = everyone[[_is_annotated(sample) for sample in samples]]
 
     def marks(where: Where, rows: Rows) -> tuple[Node, ...]:
         found = []
-        for proposing, judging in _halves(rows, seed):
+        for proposing, judging in _halves(rows, seed) if candidates else ():
             batch = collate([samples[row] for row in proposing])
             relevance = torch.stack([maps[row] for row in proposing])
-            proposed = propose_marks(batch, relevance, grid, answers[proposing], where, CANDIDATES)
+            proposed = propose_marks(batch, relevance, grid, answers[proposing], where, candidates)
             found += [Node(mark, judging) for _, mark in proposed]
         return _merged(found)
 
@@ -82,7 +83,9 @@ def of_images(
     ]
 
 
-def of_texts(samples: Sequence[Sample], answers: Rows, language: Language, seed: int = 0) -> list[Node]:
+def of_texts(
+    samples: Sequence[Sample], answers: Rows, language: Language, seed: int = 0, candidates: int = CANDIDATES
+) -> list[Node]:
     """Return what is tested in texts; see `of_images`."""
     everyone = np.arange(len(samples))
     batch = collate(samples)
@@ -93,7 +96,7 @@ def of_texts(samples: Sequence[Sample], answers: Rows, language: Language, seed:
         found: list[Node] = []
         for proposing, judging in _halves(rows, seed):
             texts = collate([samples[row] for row in proposing])
-            proposed = propose_phrases(texts, answers[proposing], language, role, where, CANDIDATES)
+            proposed = propose_phrases(texts, answers[proposing], language, role, where, candidates)
             found += [Node(phrase, judging) for _, phrase in proposed]
         families = FAMILIES if language.is_named else ()
         return [*(Node(Family.of(each, role, language, where), rows) for each in families), *_merged(found)]
@@ -120,11 +123,13 @@ def of_texts(samples: Sequence[Sample], answers: Rows, language: Language, seed:
     return [Node(all_words, marked, (faults,), FAULTS_WEIGH, is_whole=True), *others]
 
 
-def of_other_inputs(samples: Sequence[Sample]) -> list[Node]:
-    """Return the model's other inputs, each as a whole."""
-    names = {name for sample in samples for name in sample.tensors if name.startswith(ARGUMENT)}
+def of_inputs(samples: Sequence[Sample]) -> list[Node]:
+    """Return the model's inputs, each as a whole, where it has several; of the explained one, parts are named."""
+    call = samples[0].call
+    explained = next(name for name in (*IMAGES, "input_ids") if name in samples[0].tensors)
+    cues = whole_inputs(collate(samples[:1]), explained if call is None else call.explained)
     everyone = np.arange(len(samples))
-    return [Node(AnotherInput.of(name[len(ARGUMENT) :]), everyone) for name in sorted(names)]
+    return [Node(cue, everyone, is_whole=not number) for number, cue in enumerate(cues)]
 
 
 def with_further(roots: Sequence[Node], further: Sequence[tuple[Cue, Rows | None]], count: int) -> list[Node]:

@@ -99,6 +99,7 @@ class Search:
         confidence: `1 - confidence` is the level of all tests together.
         declared: Cues of which people have said what they are: a cue that is the same has their role.
         on_failure: Takes a cue that cannot be measured, and why; the others go on. None passes the error on.
+        places: Where cues lie in the samples, as far as another search has found out.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Search:
         confidence: float = 0.95,
         declared: Sequence[Cue] = (),
         on_failure: Callable[[Cue, MeasureError], None] | None = None,
+        places: dict[Cue, Bool[np.ndarray, " places"] | None] | None = None,
     ) -> None:
         self._measure = measure
         self._least = min_effect
@@ -116,7 +118,7 @@ class Search:
         self._on_failure = on_failure
         self._judged: list[Judged] = []
         self._memory: dict[tuple[Cue, bytes], tuple[np.ndarray, np.ndarray]] = {}
-        self._places: dict[Cue, Bool[np.ndarray, " places"] | None] = {}
+        self._places = {} if places is None else places
 
     def run(self, roots: Sequence[Node]) -> list[Judged]:
         """Test roots, and what they divide into; what is named comes first, by the lower end of its effect."""

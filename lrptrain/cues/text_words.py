@@ -84,14 +84,20 @@ class Marker(NamedTuple):
     text: str
 
 
-def markers_of(words: Sequence[TextWord]) -> list[Marker]:
-    """Return the markers among the words of a text; a word is in one of them at most, as a whole."""
+def joined(words: Sequence[TextWord]) -> tuple[str, list[int]]:
+    """Return the text of words, and for each character the number of its word; a space is of the word behind it."""
     text = ""
-    word_at: list[int] = []  # for each character the number of its word; a space belongs to the word behind it
+    word_at: list[int] = []
     for number, word in enumerate(words):
         part = f" {word.text}" if word.space and text else word.text
         text += part
         word_at += [number] * len(part)
+    return text, word_at
+
+
+def markers_of(words: Sequence[TextWord]) -> list[Marker]:
+    """Return the markers among the words of a text; a word is in one of them at most, as a whole."""
+    text, word_at = joined(words)
     markers: list[Marker] = []
     for match in _MARKER.finditer(text):
         kind = next(kind for kind in MARKERS if match.group(kind) is not None)

@@ -10,6 +10,8 @@ from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.checks import Limits, unusable
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
+from lrptrain.cues.annotator import Annotate, Annotator
+from lrptrain.cues.texts import Language
 from lrptrain.guidance.evidence import (
     everything,
     evidence,
@@ -34,8 +36,10 @@ class AnnotatedBatches:
         batch_adapter: Brings a batch of another form to the contract's names.
         seed: The seed of the draw of the fraction.
         failed: Counts batches that cannot be read.
+        annotate: Makes the annotations, where batches hold none; None for those of the batches.
 
     Attributes:
+        language: How texts are made up, where annotations are made of them.
         left_out: How often a sample went unguided for its values.
     """
 
@@ -51,6 +55,7 @@ class AnnotatedBatches:
         batch_adapter: BatchAdapter | None,
         seed: int,
         failed: Failures,
+        annotate: Annotate | None = None,
     ) -> None:
         self.objective = objective
         self.sparse = sparse
@@ -59,11 +64,13 @@ class AnnotatedBatches:
         self.batch_adapter = batch_adapter
         self.seed = seed
         self.failed = failed
+        self.annotator = None if annotate is None else Annotator(annotate)
         self.start_over()
 
     def start_over(self) -> None:
         """Forget the batches of an earlier training."""
         self.left_out = 0
+        self.language: Language | None = None
         self._png_masks = PngMasks()
 
     def read(self, batch: Any, worked: bool) -> tuple[dict[str, Any], Tensor]:
@@ -83,6 +90,8 @@ class AnnotatedBatches:
             # What a monitor finds later may go by annotations: those that there are must fit from the first batch on.
             if not needs_annotation and self.objective.swap.followed is None:
                 columns = {name: x for name, x in columns.items() if name not in ANNOTATIONS}
+            elif self.annotator is not None:
+                columns = self.annotator(columns, self.language)
             is_annotated = bool(columns.keys() & set(ANNOTATIONS))
             if (needs_annotation and not is_annotated and (self.sparse or worked)) or (
                 worked and self.objective.is_idle

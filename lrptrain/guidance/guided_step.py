@@ -434,6 +434,8 @@ class GuidedStep:
 
     def _swap_distance(self) -> dict[str, LossSum]:
         training = self._training
+        if "input_ids" in self.batch and not training.objective.swap.takes_mask:
+            return {}  # texts become longer and shorter, and the model cannot be told so
         with training.failed.caught("measuring the swap distance"), self._forwards[0].autocast.restored():
             distance = training.objective.swap_distance(
                 self._forwards[0], self.batch["evidence"], self._rows, self._generator()

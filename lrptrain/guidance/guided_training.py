@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import BatchAdapter
+from lrptrain.batch.call import takes
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import Task, TaskName, find_task
+from lrptrain.cues.annotator import Annotate
 from lrptrain.cues.followed import follow_known
 from lrptrain.cues.text_form import text_form
 from lrptrain.cues.texts import Language
@@ -91,6 +93,7 @@ class GuidedTraining:
         on_error: Literal["warn", "raise"] = "warn",
         seed: int = 0,
         tokenizer: Any = None,
+        annotate: Annotate | None = None,
         name: str = "Guidance",
         inform: Callable[[str], None] = inform,
     ) -> None:
@@ -135,6 +138,7 @@ class GuidedTraining:
             batch_adapter=batch_adapter,
             seed=seed,
             failed=self.failed,
+            annotate=annotate,
         )
         self.start_over()
 
@@ -206,8 +210,11 @@ class GuidedTraining:
             # their first forward pass with labels what the labels look like.
             find_task(self.task, model)
         swap = self.objective.swap
+        swap.takes_mask = takes(self._part or model, "attention_mask")
         if swap.followed:
             self._follow(swap.followed, trained)
+        if self.batches.annotator is not None and self.batches.language is None:
+            self.batches.language = self._language(trained)
         columns, rows = self.batches.read(batch, self.worked)
         if swap.language is None and "input_ids" in columns:
             swap.language = self._language(trained)

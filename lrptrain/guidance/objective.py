@@ -188,7 +188,9 @@ class Objective:
         swapped = self.swap(original, annotation, generator, arguments=forward.originals)
         rows = rows.to(original.device)
         # What the step was made to see may differ from what it gave in these, too.
-        others = {name: forward.originals[name][rows.to(x.device)] for name, x in swapped.arguments.items()}
+        given = {name: forward.originals.get(name) for name in swapped.arguments}
+        full = torch.ones_like(original)  # what stands for the mask of texts that come without one
+        others = {name: (full if x is None else x)[rows.to(original.device)] for name, x in given.items()}
         inputs = ((original, others), (swapped.explained, swapped.arguments_of(rows)))
         with torch.no_grad(), self.task.reading():
             # Without dropout, which would move the prediction on its own.

@@ -21,6 +21,7 @@ from lrptrain.cues.look import Look
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.text_form import Padding, padding_of
 from lrptrain.cues.texts import Language, as_wide_as
+from lrptrain.cues.whole_input import WholeInput
 from lrptrain.guidance.followed_cues import FollowedCues, names_of
 from lrptrain.guidance.swap_names import FINDINGS, OF_IMAGES, OF_TEXTS, OUTSIDE, is_of_texts
 
@@ -56,12 +57,14 @@ class Swap:
     Attributes:
         followed: What the monitor of the same run finds; None where that is not asked for.
         language: How texts are made up, for names; set before the first batch of texts.
+        takes_mask: Whether the model takes an attention mask, also where the step gives it none.
     """
 
     def __init__(self, several: Sequence[str | Cue] = (OUTSIDE,)) -> None:
         self._asked = tuple(each for each in several if each != FINDINGS)
         self.followed = FollowedCues() if FINDINGS in several else None
         self.language: Language | None = None
+        self.takes_mask = False
 
     @property
     def is_default(self) -> bool:
@@ -151,9 +154,14 @@ class Swap:
         # Of a sample without any evidence all lies outside: nothing of it would be left.
         marked = (annotation == 1).flatten(1).any(1)
         of_texts = annotation.ndim == 2
-        batch = _texts(explained, annotation, arguments) if of_texts else _images(explained, annotation)
         cues = self.cues(of_texts)
-        padding = padding_of(batch, self._padding(cues)) if of_texts else None
+        batch = _others(cues, arguments, explained)
+        if all(isinstance(each, WholeInput) for each in cues):
+            batch |= {"image": explained}  # whatever it is, it stays
+        else:
+            full = of_texts and self.takes_mask and not bool((explained == self._padding(cues).token).any())
+            batch |= _texts(explained, annotation, arguments, full) if of_texts else _images(explained, annotation)
+        padding = padding_of(batch, self._padding(cues)) if "input_ids" in batch else None
         rows, changed = torch.zeros_like(usable), dict(batch)
         for cue in cues:
             takes = (marked if cue.needs_annotation else usable) & (usable.sum() > 1)
@@ -166,16 +174,37 @@ class Swap:
             rows &= chosen.to(rows.device)
         before = as_wide_as(changed, batch, padding)
         after = {name: _where(rows, values, before[name]) for name, values in changed.items()}
-        if not of_texts:
-            return Swapped(after["image"], rows, annotation)
-        moved = after.pop("rationale")
-        ids = after.pop("input_ids")
-        return Swapped(ids, rows, moved, {name.removeprefix(ARGUMENT): x for name, x in after.items()})
+        moved = after.pop("rationale", annotation)
+        after.pop("mask", None)
+        # A monitor may explain another input than guidance does.
+        own = next(
+            (entry for name, x in arguments.items() if x is explained and (entry := f"{ARGUMENT}{name}") in after), ""
+        )
+        explained = after.pop("input_ids" if "input_ids" in after else "image")
+        explained = after.pop(own, explained)
+        return Swapped(explained, rows, moved, {name.removeprefix(ARGUMENT): x for name, x in after.items()})
 
     def _padding(self, cues: Sequence[Cue]) -> Padding:
         """Return what fills up texts of which all are equally long."""
         languages = [self.language, *(getattr(cue, "language", None) for cue in cues)]
         return next((each.form.padding for each in languages if each is not None), Padding())
+
+
+def _others(cues: Sequence[Cue], arguments: Mapping[str, Any], explained: Tensor) -> dict[str, Any]:
+    """Return the entries of other inputs that are swapped.
+
+    Raises:
+        ValueError: If one of them is the explained input, or the step does not give it.
+    """
+    entries = [name for cue in cues if isinstance(cue, WholeInput) for name in cue.entries]
+    given = {f"{ARGUMENT}{name}": x for name, x in arguments.items() if isinstance(x, Tensor) and x.ndim}
+    missing = [name.removeprefix(ARGUMENT) for name in entries if name not in given]
+    if missing:
+        raise ValueError(
+            f"swap= names the input {missing[0]!r}, and beside the explained one the step gives the model "
+            f"{sorted(name.removeprefix(ARGUMENT) for name, x in given.items() if x is not explained)}"
+        )
+    return {name: given[name] for name in entries}
 
 
 def _numbers(ids: list[int]) -> list[str]:
@@ -202,14 +231,22 @@ def _images(explained: Tensor, mask: Shaped[Tensor, "batch height width"]) -> di
 
 
 def _texts(
-    explained: Tensor, annotation: Shaped[Tensor, "batch tokens"], arguments: Mapping[str, Any]
+    explained: Tensor, annotation: Shaped[Tensor, "batch tokens"], arguments: Mapping[str, Any], full: bool
 ) -> dict[str, Any]:
     """Return the texts of a step as a batch: what the model is given for each token, and the annotation.
+
+    Args:
+        explained: The token ids.
+        annotation: The annotation.
+        arguments: All arguments that the step gives the model, by name.
+        full: Whether texts without an attention mask have no padding.
 
     Raises:
         ValueError: If they are no token ids with an attention mask, which is what becomes longer or shorter, or if
             anything else goes by their number.
     """
+    if full and arguments.get("attention_mask") is None:
+        arguments = {**arguments, "attention_mask": torch.ones_like(explained)}
     mask = arguments.get("attention_mask")
     if explained.shape != annotation.shape or explained.is_floating_point() or not isinstance(mask, Tensor):
         raise ValueError(

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from lrptrain.cues.another_input import AnotherInput
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.framing import Framing
@@ -14,6 +13,7 @@ from lrptrain.cues.places import places
 from lrptrain.cues.segment import AllWords
 from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language
+from lrptrain.cues.whole_input import WholeInput
 
 OUTSIDE = "outside"
 FINDINGS = "findings"
@@ -141,8 +141,6 @@ def _chosen(findings: Sequence[Any]) -> tuple[list[Cue], str]:
 
 def _check(several: Sequence[str | Cue]) -> None:
     """Reject what cannot be swapped at all, or not together."""
-    if any(isinstance(each, AnotherInput) for each in several):
-        raise ValueError("another input of the model is no swap of the explained one: leave the cue out of swap=")
     kinds = {is_of_texts(each) for each in several} - {None}
     if len(kinds) > 1:
         raise ValueError("swap= names cues of images and of texts: train on those of one kind")
@@ -150,6 +148,8 @@ def _check(several: Sequence[str | Cue]) -> None:
 
 def is_of_texts(each: str | Cue) -> bool | None:
     """Return whether a name or cue is one of texts; None if it may be of either."""
+    if isinstance(each, WholeInput):
+        return None
     if isinstance(each, Cue):
         return hasattr(each, "language")
     if each == FINDINGS or (each in OF_IMAGES and each in OF_TEXTS):

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName, find_task
+from lrptrain.cues.annotator import Annotate, Annotator
 from lrptrain.cues.cue import Cue
 from lrptrain.monitor.arguments import check_choices, check_verdicts
 from lrptrain.monitor.budget import Budget, Extent
@@ -13,6 +14,9 @@ from lrptrain.monitor.evaluator import TARGETS, ExplanationConfig
 from lrptrain.monitor.gate import FAIL_AFTER
 from lrptrain.relevance.default import check_method
 from lrptrain.trainers.checks import check_counts, check_normalisation, check_run_name
+
+INSPECTS = "inspect"
+"""The kind of what looks at a trained model once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +34,9 @@ class MonitorConfig:
         method: One of `lrptrain.methods()`; None for the first of the default ones that serves the model.
         method_options: The options of the method.
         batch_adapter: Brings a batch of another form to the contract's names.
+        annotate: Makes the annotations, where batches hold none: of images `function(image, label)`, which returns a
+            mask or boxes, of texts `function(text)`, which returns words or spans; or words, or `re.compile(...)`. See
+            `lrptrain.cues.annotator`.
         explain: The parameter of the model's forward that is explained, where it takes several images or texts; None
             for the one that the batch calls its input.
         task: What output and labels mean, where they do not say so: a task or its name; None for classes.
@@ -69,6 +76,7 @@ class MonitorConfig:
     method: str | None = None
     method_options: Mapping[str, Any] | None = None
     batch_adapter: BatchAdapter | None = None
+    annotate: Annotate | None = field(default=None, repr=False)
     explain: str | None = None
     task: TaskName | Task | None = None
     class_names: Sequence[str] | None = None
@@ -103,13 +111,20 @@ class MonitorConfig:
         check_verdicts(self.cues, self.min_effect, self.fail_on)
         check_run_name(self.run_name)
         check_normalisation(self.mean, self.std)
-        find_task(self.task)
+        self.meaning  # noqa: B018  refuses what is no task
+        if self.annotate is not None:
+            Annotator(self.annotate)
         self.new_budget()
 
     @property
     def title(self) -> str:
         """What lines for the user begin with."""
         return f"{self.kind} {self.name!r}" if self.name else self.kind
+
+    @property
+    def meaning(self) -> Task:
+        """The task: what output and labels mean."""
+        return find_task(self.task, several=self.kind == INSPECTS)
 
     @property
     def prefix(self) -> str:
@@ -142,5 +157,5 @@ class MonitorConfig:
             region_names=tuple(self.region_names),
             mixing_ratios=self.mixing_ratios,
             class_maps=self.class_maps,
-            task=find_task(self.task),
+            task=self.meaning,
         )

@@ -12,11 +12,14 @@ from typing import Any
 from torch import nn
 
 from lrptrain.batch import Sample
+from lrptrain.batch.task import EachLabel
 from lrptrain.cues.search import Judged
 from lrptrain.findings import Finding, HasFindings, announce
 from lrptrain.findings.sentences import MEND_FAULT, counted
 from lrptrain.monitor.confidence import sharpness
+from lrptrain.monitor.config import INSPECTS
 from lrptrain.monitor.draw import at_rest
+from lrptrain.monitor.each_label import JointEvaluator, judge_labels
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.isolation import explain_usable
@@ -142,13 +145,16 @@ def inspect(
         samples,
         step=step,
         forward_context=forward_context,
-        **{"kind": "inspect", "progress_bar": False, "targets": ("predicted",), **options},
+        **{"kind": INSPECTS, "progress_bar": False, "targets": ("predicted",), **options},
     )
     context = monitor._context(0, 0)
     core = monitor.core
     drawn: list[Sample] = core.reader.finish(core.failures.note)
     with at_rest(context.model):
         evaluator: Evaluator = core._evaluator(context)
+        task = monitor.config.task
+        if isinstance(task, EachLabel):
+            evaluator = JointEvaluator(evaluator.model, evaluator.config, evaluator.device, evaluator.precision)
         explained, problems = explain_usable(evaluator, drawn)
         report = _inspected(monitor, explained, evaluator, context.name_sources)
     left_out = {**core.reader.sample.left_out, **problems}
@@ -164,6 +170,11 @@ def _inspected(
     names = builder.names(evaluation, sources)
     options = builder.options(names, sources)
     language = builder.language(sources, evaluator.model)
+    if isinstance(monitor.config.task, EachLabel):
+        found = judge_labels(evaluator, evaluation, monitor.config.task, monitor.config, language, options.name_tokens)
+        return Inspection(
+            found.findings, found.judged, len(explained), found.accuracy, found.untested, found.passes / len(explained)
+        )
     power = sharpness(evaluation.probabilities, evaluation.labels)
     judgement = judge_cues(evaluator, evaluation, range(len(explained)), monitor.config, language, power, (), None)
     findings = findings_of(judgement.judged, evaluation, names, options.name_tokens)

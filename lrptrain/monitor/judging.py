@@ -85,7 +85,7 @@ def judge_cues(
         mine=np.array(mine, int),
         gather=gather,
     )
-    roots, untested = _roots(evaluation, samples, answers, language, config)
+    roots, untested = roots_of(evaluation, samples, answers, language, config)
     marked = sum(each.annotated is not None for each in evaluation.samples)
     if 0 < marked < FEWEST_SAMPLES:
         untested.append(f"what lies outside of annotations: {marked} samples have one, {FEWEST_SAMPLES} can be enough")
@@ -100,18 +100,30 @@ def judge_cues(
     return Judgement(search.run(roots), untested, measure)
 
 
-def _roots(
+def roots_of(
     evaluation: Evaluation,
     samples: Sequence[Sample],
     answers: Int[np.ndarray, " n"],
     language: Language,
     config: MonitorConfig,
+    marks: int = plan.CANDIDATES,
+    phrases: int = plan.CANDIDATES,
 ) -> tuple[list[Node], list[str]]:
-    """Return what is tested of some samples, and what is not, with the reason."""
-    roots = plan.of_other_inputs(samples)
+    """Return what is tested of some samples, and what is not, with the reason.
+
+    Args:
+        evaluation: The samples, explained.
+        samples: The same with their inputs.
+        answers: The answer to each.
+        language: How texts are made up.
+        config: The options.
+        marks: So many marks each half of the images proposes.
+        phrases: So many phrases each half of the texts proposes.
+    """
+    roots = plan.of_inputs(samples)
     if evaluation.medium == "text":
         unnamed = "" if language.is_named else "families of words, for nothing names the tokens: pass tokenizer="
-        return [*plan.of_texts(samples, answers, language, config.seed), *roots], [unnamed] if unnamed else []
+        return [*plan.of_texts(samples, answers, language, config.seed, phrases), *roots], [unnamed] if unnamed else []
     grids = {each.grid for each in evaluation.samples}
     shapes = {tuple(x.shape) for sample in samples for name, x in sample.tensors.items() if name in IMAGES}
     if None in grids or len(grids) > 1 or len(shapes) > 1:
@@ -122,4 +134,4 @@ def _roots(
     if len(next(iter(shapes))) != 3:
         return roots, ["what is no image of channels, height and width"]
     maps = [each.map_of_answer for each in evaluation.samples]
-    return [*plan.of_images(samples, maps, grid, answers, config.seed, config.region_names), *roots], []
+    return [*plan.of_images(samples, maps, grid, answers, config.seed, config.region_names, marks), *roots], []

@@ -17,6 +17,7 @@ from lrptrain.batch.call import (
     batch_length,
     bound_arguments,
     candidates,
+    parameters_below,
     required_parameters,
     split_call,
 )
@@ -171,16 +172,44 @@ def with_call(listener: InputListener, batch: Mapping[str, Any], explain: str | 
             )
         return dict(batch)
     arguments, name = chosen
+    return _as_call(listener.model, batch, arguments, name)
+
+
+def by_names(model: nn.Module, batch: Mapping[str, Any], explain: str) -> dict[str, Any]:
+    """Return a batch in the contract's form whose entries go to the parameters of their names.
+
+    Args:
+        model: The model.
+        batch: What was read of the batch; it may lack an input.
+        explain: The parameter whose argument is explained.
+
+    Raises:
+        ValueError: If there is no entry for it.
+    """
+    entries = {name.removeprefix(ARGUMENT): x for name, x in batch.items() if name not in ANNOTATIONS}
+    known = parameters_below(model)
+    arguments = {name: x for name, x in entries.items() if name in known and isinstance(x, Tensor)}
+    if explain not in arguments:
+        raise ValueError(
+            f"explain={explain!r} is no entry of the batch that {type(unwrap(model)).__name__} has a parameter for: "
+            f"these are {sorted(arguments)}"
+        )
+    return _as_call(model, batch, arguments, explain)
+
+
+def _as_call(model: nn.Module, batch: Mapping[str, Any], arguments: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a batch in the contract's form with the arguments of a call, of which one is explained."""
     value = arguments[name]
     # A loss that the model computes from labels is not asked for, where it can do without.
-    needed = (name, *required_parameters(listener.model))
+    needed = (name, *required_parameters(model))
     arguments = {key: x for key, x in arguments.items() if key not in _OF_THE_LOSS or key in needed}
     call, columns = split_call(arguments, name, len(value))
     entry = _entry(batch, name, value)
     rest = {key: x for key, x in batch.items() if key not in (*IMAGES, *TEXTS) and not key.startswith(ARGUMENT)}
-    if entry == "input_ids":  # which tokens are padding, also where the model is not told
+    # Of two texts, these are those of the one of that name.
+    named = TEXTS if entry == "input_ids" and (name == entry or entry not in columns) else ()
+    if named:  # which tokens are padding, also where the model is not told
         rest |= {key: x for key, x in batch.items() if key in TEXTS[1:]}
-    named = TEXTS if entry == "input_ids" else ()
     own = {key if key in named else f"{ARGUMENT}{key}": x for key, x in columns.items()}
     return {**rest, entry: value, **own, CALL: call}
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.call import model_output, rows_of
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
-from lrptrain.batch.task import ONE_LOGIT, SIGNS, find_task
+from lrptrain.batch.task import ONE_LOGIT, SIGNS, Head
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.followed import Known, is_followed, note_known
 from lrptrain.cues.kinds import restored
@@ -118,7 +118,7 @@ class MonitorCore:
         self.inform = inform
         self.warn = warn
         self._builder = RecordBuilder(
-            class_names=find_task(config.task).class_names if config.class_names is None else config.class_names,
+            class_names=config.meaning.class_names if config.class_names is None else config.class_names,
             tokenizer=config.tokenizer,
             mean=config.mean,
             std=config.std,
@@ -270,7 +270,8 @@ class MonitorCore:
         """
         self._mention_unread(context, batch, contract_batch)
         rows = range(min(batch_length(contract_batch), self.config.batch_size))
-        samples = [take(contract_batch, row, row) for row in rows]
+        self._learn_language(context)
+        samples = [self.reader.annotated(take(contract_batch, row, row)) for row in rows]
         with preserved(context.module), no_errors_of(RelevanceWarning), warnings.catch_warnings():
             # A head that begins with zeros, as torchvision's, has nothing to explain yet.
             warnings.filterwarnings("ignore", f".*{ZERO_LOGIT}", RelevanceWarning)
@@ -283,6 +284,11 @@ class MonitorCore:
         self.reader.limit_classes(max(evaluation.samples[0].num_logits, 1))
         self.reader.check_values(contract_batch)  # labels beyond the first rows, now that the classes are known
         self.reader.start()
+
+    def _learn_language(self, context: TrainingContext) -> None:
+        """Note how texts are made up, where annotations are made of them."""
+        if self.config.annotate is not None and self.reader.language is None:
+            self.reader.language = self._builder.language(context.name_sources, context.model)
 
     def _first_evaluation(
         self, context: TrainingContext, samples: Sequence[Sample], batch: dict[str, Any]
@@ -320,9 +326,11 @@ class MonitorCore:
         parts = ignored_parts(batch)
         if parts:
             self.inform(f"{title} reads (image or mapping, label, annotation) of a batch, and leaves out {parts}")
-        overlooked = overlooked_entries(batch)
+        task = self.config.meaning
+        overlooked = overlooked_entries(batch, task.entry)
         if overlooked:
-            self.warn(f"{title} does not read what may be meant: {overlooked}; batch_adapter= renames it")
+            way_out = "label= of lrptrain.Head names it" if isinstance(task, Head) else "batch_adapter= renames it"
+            self.warn(f"{title} does not read what may be meant: {overlooked}; {way_out}")
 
     def add_batch(
         self, context: TrainingContext, batch: Any, set_length: float, listener: InputListener | None = None
@@ -341,6 +349,7 @@ class MonitorCore:
             The record, with pictures and texts in the first process; None if it is not time, or the evaluation failed.
         """
         with self.guarded("evaluating"):
+            self._learn_language(context)
             self.reader.finish(self.failures.note)
             if self.reader.is_wrong:  # a failure by now
                 return None
@@ -674,7 +683,7 @@ class MonitorCore:
             "method_options": dict(self.config.method_options or {}),
             "module": own_name(context.module),
             "model": own_name(context.model),
-            "task": find_task(self.config.task).description,
+            "task": self.config.meaning.description,
             "confidence": self.config.confidence,
             "min_effect": self.config.min_effect,
             "class_names": class_names,

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lrptrain.cues.measure import FEWEST_SAMPLES
+from lrptrain.cues.measure import FEWEST_SAMPLES, Effect
 from lrptrain.cues.search import Judged
-from lrptrain.findings.sentences import listed
+from lrptrain.cues.whole_input import WholeInput
+from lrptrain.findings.sentences import listed, points
 from lrptrain.monitor.collapse import tells_classes_apart
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 
@@ -55,8 +56,9 @@ def shown_by(
 
 
 def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
-    """Return what is not sure, what the model does not rely on, and what was not tested, a sentence each."""
-    lines = []
+    """Return what each input does, what is not sure, not relied on, and not tested, a sentence each."""
+    inputs = [f"{cue.name} {points(effect.mean)} points" for cue, effect in inputs_among(judged)]
+    lines = [f"By input: {listed(inputs)}."] if inputs else []
     # Two marks may have one name: each is said once, by the gravest verdict.
     told = {each.cue.name for each in judged if each.verdict == "relies"}
     for verdict, words in (("not sure", "Not sure whether it relies on"), ("does not rely", ALONE)):
@@ -64,7 +66,8 @@ def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
         # on it is no doubt that a part of it may not be.
         single = (
             each
-            for each in sorted(judged, key=lambda each: each.cue.role != "fault")  # what matters most comes first
+            # What matters most comes first.
+            for each in sorted(judged, key=lambda each: (each.cue.role != "fault", each.cue.kind != WholeInput.kind))
             if each.verdict == verdict and not each.cue.is_several and not (verdict == "not sure" and each.within)
         )
         names = [*dict.fromkeys(each.cue.name for each in single)]
@@ -73,3 +76,9 @@ def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
         if names:
             lines.append(f"{words}: {listed(names)}.")
     return [*lines, *(f"Not tested: {line}." for line in untested)]
+
+
+def inputs_among(judged: Sequence[Judged]) -> list[tuple[WholeInput, Effect]]:
+    """Return the model's inputs as wholes with their effects, the largest first; none of a model with one."""
+    inputs = [(each.cue, each.effect) for each in judged if isinstance(each.cue, WholeInput) and each.effect.samples]
+    return sorted(inputs, key=lambda pair: -pair[1].mean)

@@ -12,8 +12,11 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from lrptrain.batch import IMAGES
+from lrptrain.batch.call import ARGUMENT
+from lrptrain.cues.cue import Cue
 from lrptrain.cues.measure import Measure
 from lrptrain.cues.search import Judged
+from lrptrain.cues.whole_input import WholeInput
 from lrptrain.extras import require
 from lrptrain.files import file_name_of
 from lrptrain.findings import Finding
@@ -32,6 +35,7 @@ WORDS_BEFORE = 12
 MOST_WORDS = 60
 """A text is shown from so many words before the first change on, and so many words of it."""
 
+NUMBERS = "numbers"
 CHANGE = "With that of another answer"
 CONTROL = "that of the same answer"
 
@@ -78,14 +82,15 @@ def with_proofs(
     for number, shown in examples.items():
         each = judged[number]
         name = f"{folder}/{number}_{file_name_of(each.cue.kind)}"
-        proof = _proof(shown, measure, options, name)
+        proof = _proof(each.cue, shown, measure, options, name)
         if proof is not None:
             proofs[each.cue.kind, name_of(each, options.class_names), each.cue.role] = proof
     return [replace(each, proof=proofs.get(each.identity)) for each in findings]
 
 
-def _proof(examples: Sequence[Example], measure: Measure, options: DisplayOptions, name: str) -> Proof | None:
+def _proof(cue: Cue, examples: Sequence[Example], measure: Measure, options: DisplayOptions, name: str) -> Proof | None:
     proven = []
+    examples = [(row, [(_seen(cue, batch), answer) for batch, answer in variants]) for row, variants in examples]
     for row, ((own, before), (like, control), (unlike, changed)) in examples:
         answer = int(measure.answers[row])
         proven.append(
@@ -109,6 +114,15 @@ def _proof(examples: Sequence[Example], measure: Measure, options: DisplayOption
     return replace(proof, path=f"{name}.png", png=_drawn(drawable, proof, options))
 
 
+def _seen(cue: Cue, batch: dict[str, Any]) -> dict[str, Any]:
+    """Return what is shown of a sample: of a cue that is an input, that input under the name of what is explained."""
+    if not isinstance(cue, WholeInput):
+        return batch
+    given = {name.removeprefix(ARGUMENT): batch[name] for name in cue.entries}
+    values = batch[cue.entries[0]]
+    return {"image": values} if values.ndim == 4 else {NUMBERS: values, **given}
+
+
 def _image(batch: Mapping[str, Any]) -> Tensor | None:
     return next((batch[name][0].cpu() for name in IMAGES if name in batch), None)
 
@@ -116,8 +130,8 @@ def _image(batch: Mapping[str, Any]) -> Tensor | None:
 def _compared(
     original: Mapping[str, Any], changed: Mapping[str, Any], options: DisplayOptions
 ) -> tuple[MarkedWord, ...]:
-    """Return a changed text, with the words that were taken away or put in; nothing of an image."""
-    if "input_ids" not in original or "input_ids" not in changed:
+    """Return a changed text or numbers, with what was taken away or put in; nothing of an image."""
+    if "input_ids" not in original and NUMBERS not in original:
         return ()
     before = _words(original, options)
     after = _words(changed, options)
@@ -134,7 +148,9 @@ def _compared(
 
 
 def _words(batch: Mapping[str, Any], options: DisplayOptions) -> list[str]:
-    """Return the words of the first text of a batch, without special tokens and padding."""
+    """Return the words of the first text of a batch, without special tokens and padding, or its numbers."""
+    if "input_ids" not in batch:
+        return [f"{number:.4g}" for number in batch[NUMBERS][0].double().flatten().tolist()]
     ids = batch["input_ids"][0]
     attended = batch["attention_mask"][0].bool() if "attention_mask" in batch else ids >= 0
     tokens = options.name_tokens(ids[attended].tolist())

@@ -13,9 +13,11 @@ from lrptrain.cues.texts import Language
 from lrptrain.findings import Finding, reliance
 from lrptrain.loggers import EpochRecord
 from lrptrain.loggers.local import PROOFS, evaluation_name
+from lrptrain.loggers.metrics import key_names
 from lrptrain.monitor import drawing, summary
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.judging import Judgement
+from lrptrain.monitor.power import inputs_among
 from lrptrain.monitor.proving import Example, with_proofs
 from lrptrain.monitor.reporting import findings_of, news_among
 from lrptrain.trainers.naming import NameSources, class_names_or_numbers, find_tokenizer, find_tokens, has_tokenizer
@@ -153,7 +155,10 @@ def _reliances(judged: Sequence[Judged], findings: Sequence[Finding]) -> dict[st
     """
     faults = [each for each in judged if each.cue.role == "fault"]
     named = [each.effect.low for each in judged if each.named]
+    inputs = inputs_among(judged)
+    keys = key_names([cue.argument for cue, _ in inputs])
     return {
+        **{f"relevance/input/{key}": effect.mean for key, (_, effect) in zip(keys, inputs, strict=True)},
         "relevance/reliance": reliance(findings) if faults else math.nan,
         "relevance/reads": max([0.0, *named]) if judged else math.nan,
         "relevance/findings": float(sum(each.is_fault for each in findings)) if faults else math.nan,

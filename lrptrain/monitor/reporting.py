@@ -27,6 +27,7 @@ def findings_of(
     class_names: Sequence[str],
     name_tokens: Callable[[list[int]], list[str]],
     previous: Sequence[Finding] = (),
+    has_maps: bool = True,
 ) -> list[Finding]:
     """Return what is reported of an evaluation: what is named, doubts about faults, and what was reported before.
 
@@ -36,6 +37,7 @@ def findings_of(
         class_names: The name of each class.
         name_tokens: Brings token ids to token strings.
         previous: The findings of the evaluation before.
+        has_maps: Whether the samples have maps of these answers, so that the relevance on a cue says anything.
     """
     before = {each.identity: each for each in previous}
     reported: dict[tuple[str, str, str], Finding] = {}
@@ -43,7 +45,7 @@ def findings_of(
         doubt = each.cue.role == "fault" and each.verdict == "not sure" and not each.within
         ended = each.verdict != "relies" and _identity(each, class_names) in before
         if each.named or doubt or ended:
-            finding = _finding(each, evaluation, class_names, name_tokens)
+            finding = _finding(each, evaluation, class_names, name_tokens, has_maps)
             reported.setdefault(finding.identity, _continued(finding, before.get(finding.identity)))
     ended_ones = [each for each in reported.values() if each.verdict == "does not rely"]
     lost = {each.identity for each in ended_ones[:-MOST_ENDED]}
@@ -70,14 +72,18 @@ def _identity(judged: Judged, class_names: Sequence[str]) -> tuple[str, str, str
 
 
 def _finding(
-    judged: Judged, evaluation: Evaluation, class_names: Sequence[str], name_tokens: Callable[[list[int]], list[str]]
+    judged: Judged,
+    evaluation: Evaluation,
+    class_names: Sequence[str],
+    name_tokens: Callable[[list[int]], list[str]],
+    has_maps: bool,
 ) -> Finding:
     effect = judged.effect
     order = [int(i) for i in np.argsort(-judged.values, kind="stable") if not np.isnan(judged.values[i])]
     worst = [evaluation.samples[row] for row in order[:MOST_WORST_SAMPLES]]
     is_text = evaluation.medium == "text"
     classes = by_class(judged, evaluation, class_names)
-    relevance, area = relevance_on(judged.cue, evaluation, judged.rows)
+    relevance, area = relevance_on(judged.cue, evaluation, judged.rows) if has_maps else (None, None)
     return Finding(
         name=name_of(judged, class_names),
         kind=judged.cue.kind,
@@ -142,8 +148,8 @@ def relevance_on(cue: Cue, evaluation: Evaluation, rows: Rows) -> tuple[float | 
             area = float(inside.double().mean())
         else:
             weights = inside.flatten()[: len(positive)].double()
-            content = explained.content_ids
-            area = float(weights.sum() / max((content >= 0).sum() if content is not None else len(weights), 1))
+            content = np.ones(len(weights), int) if explained.content_ids is None else explained.content_ids
+            area = float(weights[content >= 0].mean()) if (content >= 0).any() else 0.0
         total = float(positive.sum())
         shares.append(float((weights * positive).sum()) / total if total > 0 else math.nan)
         areas.append(area)

@@ -7,15 +7,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrptrain.batch import IMAGES, Sample, model_inputs, read_batch
-from lrptrain.batch.call import ARGUMENT, CALL, Call, explained_argument, missing_arguments, needs, parameters_below
+from lrptrain.batch import IMAGES, Sample, collate, model_inputs, read_batch
+from lrptrain.batch.call import (
+    ARGUMENT,
+    CALL,
+    Call,
+    explained_argument,
+    missing_arguments,
+    needs,
+    parameters_below,
+    takes,
+)
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.png_masks import PngMasks
-from lrptrain.batch.task import find_task
+from lrptrain.batch.reading import ANNOTATIONS
+from lrptrain.batch.task import Task, find_task
+from lrptrain.cues.annotator import Annotator
+from lrptrain.cues.text_form import text_form
+from lrptrain.cues.texts import Language
 from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.loader_pass import PlacedBatch
-from lrptrain.monitor.model_input import InputListener, check_bytes, with_call, without_given
+from lrptrain.monitor.model_input import InputListener, by_names, check_bytes, with_call, without_given
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.model.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
@@ -35,6 +48,7 @@ class SampleReader:
         png_masks: Whether masks are those of PNG files, as far as batches have told.
         misread: Why the annotations of the sample are not used; "" if they are.
         is_wrong: Whether a batch was not what the user's step gives the model, in any process.
+        language: How texts are made up; set where annotations are to be made.
         in_order: Whether batches come in the order of the dataset; else its indices are not known.
     """
 
@@ -46,7 +60,11 @@ class SampleReader:
         self.misread = ""
         self.is_wrong = False
         self.in_order = True
+        self.language: Language | None = None
+        self._annotator = None if config.annotate is None else Annotator(config.annotate)
         self._call: Call | None = None
+        self._takes_mask = False
+        self._padding = 0
         self.start()
 
     def start(self) -> None:
@@ -61,13 +79,6 @@ class SampleReader:
     def counts_its_pass(self) -> bool:
         """Whether samples have neither an id nor a known index in the dataset."""
         return not self.in_order and self._has_added and not self._has_ids
-
-    @property
-    def other_inputs(self) -> list[str]:
-        """The arguments of the model that are not explained, as far as they are no masks of what is padding."""
-        first = next(iter(self.sample.samples or []), None)
-        names = [] if first is None else [name[len(ARGUMENT) :] for name in first.tensors if name.startswith(ARGUMENT)]
-        return [name for name in names if "mask" not in name]
 
     @property
     def is_drawn(self) -> bool:
@@ -86,7 +97,13 @@ class SampleReader:
         Raises:
             ValueError: If the batch cannot be read, or the model is given what cannot be given again.
         """
-        task = find_task(self._config.task)
+        self._takes_mask = takes(context.model, "attention_mask")
+        self._padding = text_form(None, context.model).padding.token
+        task = self._config.meaning
+        if listener is None and self._config.explain is not None:
+            columns = read_batch(batch, self._config.batch_adapter, task, needs_input=False)
+            columns = by_names(context.model, columns, self._config.explain)
+            return self._named_alike(self._by_name(context, columns))
         if listener is None or not listener.calls:
             columns = read_batch(batch, self._config.batch_adapter, task)
             if listener is not None:
@@ -163,7 +180,8 @@ class SampleReader:
             ValueError: With the sample's id, if it is one, what is wrong and how it is mended; or if the model is one
                 of another task.
         """
-        find_task(self._config.task, context.model)  # a model may say that its output means something else
+        if not isinstance(self._config.task, Task):
+            find_task(self._config.task, context.model)  # a model may say that its output means something else
         contract_batch = self.read(context, batch, listener)
         self.png_masks.add(contract_batch)
         self.limits = replace(self.limits, vocabulary=vocabulary_size(context.model))
@@ -180,6 +198,47 @@ class SampleReader:
         for row, problem in unusable(batch, self.limits).items():
             name = f"the sample {batch['sample_id'][row]}" if "sample_id" in batch else f"sample {row} of its batch"
             raise ValueError(f"{self._config.title} cannot use {name}: {problem}")
+
+    def annotated(self, sample: Sample) -> Sample:
+        """Return a sample with the annotation that is made of it, if one is.
+
+        Raises:
+            ValueError: If it cannot be made.
+        """
+        if self._annotator is None:
+            return sample
+        entries = collate([sample]) | {"label": torch.tensor([sample.label]), "sample_id": [sample.sample_id]}
+        made = self._annotator(entries, self.language)
+        return replace(sample, tensors=sample.tensors | {name: made[name][0] for name in ANNOTATIONS if name in made})
+
+    def _fill_masks(self) -> None:
+        """Take texts that come without attention masks as full, unless some hold the token that fills up others."""
+        samples = self.sample.samples or []
+        texts = [each.tensors["input_ids"] for each in samples if "input_ids" in each.tensors]
+        masked = any("attention_mask" in each.tensors for each in samples)
+        filled = any(x.ndim != 1 or bool((x == self._padding).any()) for x in texts)
+        if any(gather(masked or filled)) or not (texts and self._takes_mask):
+            return
+        self.sample.samples = [
+            replace(
+                each,
+                tensors={**each.tensors, "attention_mask": torch.ones_like(text)},
+                call=None if each.call is None else each.call.with_mask(),
+            )
+            for each, text in zip(samples, texts, strict=True)
+        ]
+
+    def _annotate(self) -> None:
+        """Annotate the sample that is drawn, and leave out what cannot be."""
+        problems: dict[int | str, str] = {}
+        annotated = []
+        for sample in self.sample.samples or []:
+            try:
+                annotated.append(self.annotated(sample))
+            except ValueError as error:
+                problems[sample.sample_id] = str(error)
+        self.sample.samples = annotated
+        self.sample.left_out |= problems
 
     def add_placed(self, context: TrainingContext, placed: PlacedBatch, listener: InputListener | None = None) -> None:
         """Let the samples of a batch compete for the places, wherever in the set they stand.
@@ -241,7 +300,10 @@ class SampleReader:
         """
         if self.sample.samples is not None:
             return self.sample.samples
-        samples = self.sample.finish()
+        self.sample.finish()
+        self._fill_masks()
+        self._annotate()
+        samples: list[Sample] = self.sample.samples or []
         self.is_wrong = any(gather(self.is_wrong))
         if self.sample.repeats is not None:
             several, different = self.sample.repeats

@@ -251,6 +251,13 @@ FINDING_METRICS = (
         explanation="The same among all cues that are named, evidence included.",
     ),
     LoggedMetric(
+        ("input/*",),
+        "What each input does to the answers",
+        FINDINGS,
+        bounds=(-1, 1),
+        explanation="By how much the answer's probability moves when one of several inputs is exchanged as a whole.",
+    ),
+    LoggedMetric(
         ("findings",),
         "Shortcuts",
         FINDINGS,

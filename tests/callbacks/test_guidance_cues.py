@@ -1,5 +1,6 @@
 """Training on swaps of what an inspection names, in every loop: a step is that of the exchanged batch, and it mends."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from guided import RATE, annotated_data, explicit
 from guided_loops import LOOPS
-from inspected import images
+from inspected import SIDE, images
 from setting import vit
 from test_guidance_gradients import EXACT, assert_close
 from test_guidance_text_swaps import LANGUAGE, SEED, TOKENIZER, bert, texts
@@ -17,7 +18,6 @@ from torch import nn
 
 import lrptrain
 from lrptrain.callbacks import RelevanceGuidance
-from lrptrain.cues.another_input import AnotherInput
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.donors import random_donors
@@ -32,6 +32,7 @@ from lrptrain.cues.segment import ends_of
 from lrptrain.cues.spectrum import Spectrum
 from lrptrain.cues.surroundings import Surroundings
 from lrptrain.cues.texts import Language
+from lrptrain.cues.whole_input import WholeInput
 from lrptrain.guidance.swap import Swap
 from lrptrain.guidance.swap_names import NAMES, OF_IMAGES, OF_TEXTS
 
@@ -196,7 +197,6 @@ REFUSED: list[tuple[Any, str]] = [
     ("markers", "is now swap='links, mentions, tags and dates'"),
     ("case", "is now swap='capitalised words'"),
     (3, "swap takes names .*, cues and findings such as report.faults, not int"),
-    (AnotherInput.of("age"), "another input"),
     ([BORDER, "numbers"], "of images and of texts"),
     ([judged(COLOURS), judged(BORDER)], "none of these 2 findings is a fault: pass one"),
     ([judged(FAULT, "not sure")], r"relies on none of these 1 findings: .* swap=findings\[0\].cue"),
@@ -270,3 +270,83 @@ def test_what_goes_by_annotations_needs_them_and_what_is_open_none(by_annotation
         step.guided(F.cross_entropy(net(batch["image"]), batch["label"]))
     with pytest.raises(ValueError, match="annotation"), fault.step(net, batch) as step:
         step.guided(F.cross_entropy(net(batch["image"]), batch["label"]))
+
+
+class WithAge(nn.Module):
+    """An image, and a number that tells the class, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.of_age = vit(num_classes=3), nn.Linear(1, 3)
+
+    def forward(self, image, age):
+        return self.net(image) + 10 * self.of_age(age)
+
+
+def with_age(seed, count):
+    columns = images("object", seed, count)
+    return {**columns, "age": 2.0 * columns["label"][:, None] - 2}
+
+
+def aged(swap, steps=150):
+    torch.manual_seed(0)
+    columns = with_age(1, 256)
+    net = WithAge()
+    optimizer = torch.optim.AdamW(net.parameters(), 3e-3)
+    guidance = None if swap is None else lrptrain.Guidance("swap", swap=swap, optimizer=optimizer)
+    for step in range(steps):
+        batch = {name: x[torch.arange(32) + 32 * (step % 8)] for name, x in columns.items() if name != "mask"}
+        with nullcontext() if guidance is None else guidance.step(net, batch) as guided:
+            loss = F.cross_entropy(net(batch["image"], batch["age"]), batch["label"])
+            loss = loss if guided is None else guided.guided(loss)
+        loss.backward()
+        optimizer.step(), optimizer.zero_grad()
+    return net.eval()
+
+
+def test_another_input_that_decides_is_mended_by_what_names_it():
+    shown = [{name: x for name, x in with_age(0, 96).items() if name != "mask"}]
+    report = lrptrain.inspect(aged(None), shown)
+    (age,) = [each for each in report.reads if each.cue.kind == "input"]
+    assert (age.name, age.is_open) == ("the input 'age'", True)
+    with pytest.warns(UserWarning, match="swap= takes away the input 'age'"):
+        mended = aged([age])
+    after = {each.cue.name: each for each in lrptrain.inspect(mended, shown).judged if each.cue.kind == "input"}
+    assert after["the input 'age'"].effect.high < 0.1 < age.effect
+    assert after["the image"].verdict == "relies"
+
+
+def test_an_input_that_the_step_does_not_give_is_named():
+    columns = with_age(0, 6)
+    swap = Swap([WholeInput.of("weight")])
+    with pytest.raises(ValueError, match=r"names the input 'weight', .* gives the model \['age'\]") as raised:
+        swap(columns["image"], torch.ones(6, SIDE, SIDE), arguments={"image": columns["image"], "age": columns["age"]})
+    assert "\n" not in str(raised.value)
+
+
+def test_numbers_beside_texts_are_swapped_alone_and_together_with_the_texts():
+    batch = texts()
+    numbers = torch.arange(6.0)[:, None]
+    arguments = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"], "numbers": numbers}
+    annotation = torch.where(batch["attention_mask"] == 1, 0, 255)
+    alone, both = (
+        Swap(cues)(batch["input_ids"], annotation, torch.Generator().manual_seed(0), arguments)
+        for cues in ([WholeInput.of("numbers")], [WholeInput.of("numbers"), Length("the length", "open", LANGUAGE)])
+    )
+    for swapped in (alone, both):
+        assert sorted(swapped.arguments["numbers"].flatten().tolist()) == [*range(6)]
+        assert not (swapped.arguments["numbers"] == numbers).any(), "each has those of another one"
+    assert torch.equal(alone.explained, batch["input_ids"])
+    assert alone.arguments.keys() == {"numbers"}
+    assert not torch.equal(both.explained, batch["input_ids"])
+    assert both.arguments.keys() == {"numbers", "attention_mask"}
+
+
+def test_an_input_that_a_monitor_does_not_explain_may_be_the_one_that_guidance_does():
+    images = torch.rand(6, 3, 8, 8)
+    swapped = Swap([WholeInput.of("image")])(
+        images, torch.ones(6, 8, 8), torch.Generator().manual_seed(0), {"image": images}
+    )
+    assert swapped.arguments == {}
+    assert not (swapped.explained == images).flatten(1).all(1).any()
+    assert torch.equal(swapped.explained.sort(0).values, images.sort(0).values)

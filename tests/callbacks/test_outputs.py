@@ -1,16 +1,20 @@
 """Models that return more than logits: what a refusal says to write is taken, in every trainer."""
 
+import math
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import own_trainers
 import pytest
 import torch
 from own_trainers import N, in_a_loop, in_lightning, in_transformers
-from torch import nn
+from torch import Tensor, nn
+from transformers import Trainer, TrainingArguments
 
 import lrptrain
 from lrptrain import UnsupportedModelError
+from lrptrain.callbacks import RelevanceMonitorCallback
 
 
 class Outputs(nn.Module):
@@ -81,5 +85,92 @@ def test_a_model_without_a_row_of_classes_is_told_so(train, tmp_path, monkeypatc
 def test_heads_have_tasks_of_their_own():
     task = lrptrain.Head("grade", lrptrain.Regression(2.0, 1.0))
     assert task.class_names == ["below 2", "above 2"]
-    assert task.description == "lrptrain.Head(output='grade', task=Regression(mean=2.0, std=1.0))"
+    assert task.description == "lrptrain.Head(output='grade', task=Regression(mean=2.0, std=1.0), label='')"
     assert task.classes(torch.tensor([1.0, 3.0])).tolist() == [0, 1]
+
+
+@dataclass
+class Both:
+    logits_a: Tensor
+    logits_b: Tensor
+
+
+class TwoHeads(nn.Module):
+    """Two answers; of a Hugging Face model, the loss of both."""
+
+    def __init__(self, form):
+        super().__init__()
+        self.form = form
+        self.a, self.b = Outputs(None), Outputs(None)
+
+    def forward(self, image, labels_a=None, labels_b=None):
+        a, b = self.a.net(image), self.b.net(image)[:, :2]
+        if self.form == "dict":
+            losses = [nn.functional.cross_entropy(x, y) for x, y in ((a, labels_a), (b, labels_b)) if y is not None]
+            return {"loss": sum(losses), "logits_a": a, "logits_b": b}
+        return Both(a, b) if self.form == "dataclass" else (a, b)
+
+
+HEADS: dict[str, tuple[Any, ...]] = {
+    "dict": ("logits_a", "logits_b"), "dataclass": ("logits_a", "logits_b"), "tuple": (0, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", HEADS)
+def test_each_of_two_heads_is_inspected_with_its_own_labels(form):
+    columns = {**images(), "labels_a": torch.arange(N) % 3, "labels_b": torch.arange(N) // 3 % 2}
+    model, loader = TwoHeads(form), [columns]
+    with (
+        pytest.raises(UnsupportedModelError, match=r"task=lrptrain.Head\(.*\) or lrptrain.Head\("),
+        pytest.warns(UserWarning, match="'labels_a' .* for 'label'.* batch_adapter= renames it"),
+    ):
+        lrptrain.inspect(model, loader)
+    for head, entry, part in zip(HEADS[form], ("labels_a", "labels_b"), ("a", "b"), strict=True):
+        report = lrptrain.inspect(model, loader, task=lrptrain.Head(head, label=entry))
+        own = getattr(model, part).net.eval()(columns["image"])[:, : 3 if part == "a" else 2].argmax(1)
+        assert report.accuracy == pytest.approx(float((own == columns[entry]).float().mean()))
+        assert not [each for each in report.judged if each.cue.kind == "input"], "labels are no input"
+    with pytest.warns(UserWarning, match="label= of lrptrain.Head names it"):
+        assert math.isnan(lrptrain.inspect(model, loader, task=lrptrain.Head(HEADS[form][0])).accuracy)
+    with pytest.raises(ValueError, match=r"reads the labels 'labels_c', and the batch has \['image', 'labels_a'"):
+        lrptrain.inspect(model, loader, task=lrptrain.Head(HEADS[form][0], label="labels_c"))
+    with pytest.raises(UnsupportedModelError, match=r"Head\('other'\) names no logits .*; it may be one of \["):
+        lrptrain.inspect(model, loader, task=lrptrain.Head("other", label="labels_a"))
+
+
+def test_two_monitors_of_a_transformers_trainer_watch_a_head_each(tmp_path):
+    columns = {**images(), "labels_a": torch.arange(N) % 3, "labels_b": torch.arange(N) // 3 % 2}
+    model = TwoHeads("dict")
+    watching = [
+        RelevanceMonitorCallback(
+            max_samples=N, on_error="raise", name=each, task=lrptrain.Head(f"logits_{each}", label=f"labels_{each}")
+        )
+        for each in "ab"
+    ]
+    arguments = TrainingArguments(
+        tmp_path, max_steps=1, report_to=[], use_cpu=True, save_strategy="no", disable_tqdm=True,
+        label_names=["labels_a", "labels_b"], eval_strategy="epoch",
+    )  # fmt: skip
+    rows = [{name: x[i] for name, x in columns.items()} for i in range(N)]
+    Trainer(model, arguments, train_dataset=rows, eval_dataset=rows, callbacks=[*watching]).train()
+    for each, own in zip(watching, (model.a, model.b), strict=True):
+        name = each.core.config.name
+        answers = own.net.eval()(columns["image"])[:, : 3 if name == "a" else 2].argmax(1)
+        right = float((answers == columns[f"labels_{name}"]).float().mean())
+        assert each.scalars[f"relevance/{name}/accuracy"] == pytest.approx(right)
+        assert not any("/input/" in key for key in each.scalars)
+
+
+def test_a_head_is_guided_by_its_own_labels():
+    model = TwoHeads("dict")
+    batch = {"image": torch.rand(6, 3, 16, 16), "mask": torch.zeros(6, 16, 16, dtype=torch.uint8)}
+    batch |= {"labels_a": torch.arange(6) % 3, "labels_b": torch.arange(6) % 2}
+    batch["mask"][:, :8] = 1
+    values = {}
+    for entry in ("labels_a", "labels_b"):
+        guidance = lrptrain.Guidance("energy", task=lrptrain.Head("logits_a", label=entry))
+        with guidance.step(model, batch) as step:
+            step.guided(model(batch["image"], **{entry: batch[entry]})["loss"])
+        assert guidance.values["guidance/samples"] == 6
+        values[entry] = guidance.values["guidance/energy"]
+    assert values["labels_a"] != values["labels_b"]

@@ -240,23 +240,70 @@ def test_the_monitor_answers_as_the_trainer_does(title, train, tmp_path):
     ], "the label was read before the step took it"
 
 
-@pytest.mark.parametrize(("title", "other"), [("text and numbers", "'numeric'"), ("two images", "'mri'")])
-def test_what_is_not_explained_is_a_cue_of_its_own(title, other, tmp_path):
-    """A model that reads the numbers alone: its words are no evidence of anything."""
+def trained_on(title: str, tells: Callable[[dict[str, Tensor], Tensor], None]) -> tuple[nn.Module, dict[str, Tensor]]:
+    """A model of a case, and columns of which one input was made to tell the class."""
     case = CASES[title]
     torch.manual_seed(0)
     model, columns = case.model(), case.columns()
-    model.train()
     label = torch.arange(N) % 3
-    (columns["numeric"] if "numeric" in columns else columns["mri"][:, 0, 0])[:, 0] = 4.0 * label
-    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    tells(columns, label)
+    optimizer = torch.optim.Adam(model.train().parameters(), 1e-2)
     for _ in range(60):
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(**columns).logits, label).backward()
         optimizer.step()
-    watching = in_a_loop(tmp_path, model, columns, case.options)
+    return model, columns
+
+
+def by_numbers(columns: dict[str, Tensor], label: Tensor) -> None:
+    columns["numeric"][:, 0] = 4.0 * label
+
+
+def by_boxes(columns: dict[str, Tensor], label: Tensor) -> None:
+    columns["bbox"] += 10 * label[:, None, None]
+
+
+def by_the_other_image(columns: dict[str, Tensor], label: Tensor) -> None:
+    columns["ct"] *= 0.01  # so few images are else learned by heart
+    columns["mri"][:, 0, 0] = 4.0 * label[:, None]
+
+
+def by_the_text(columns: dict[str, Tensor], label: Tensor) -> None:
+    columns["input_ids"][:, 0] = 50 + label
+
+
+DECIDES = {
+    "the input 'numeric'": ("text and numbers", by_numbers, "the text"),
+    "the input 'bbox'": ("LayoutLM's boxes", by_boxes, "the text"),
+    "the input 'mri'": ("two images", by_the_other_image, "the input 'ct'"),
+    "the text": ("image and text", by_the_text, "the image"),
+}
+
+
+@pytest.mark.parametrize("train", [in_lightning, in_transformers, in_a_loop])
+@pytest.mark.parametrize("name", DECIDES)
+@pytest.mark.filterwarnings("ignore:.*pin_memory", "ignore:.*LeafSpec.* is deprecated", "ignore:The '.*_dataloader'")
+def test_what_is_not_explained_is_a_cue_of_its_own(name, train, tmp_path):
+    """A model that reads another input alone: that is named, with what each input does."""
+    title, tells, explained = DECIDES[name]
+    model, columns = trained_on(title, tells)
+    watching = train(tmp_path, model, columns, CASES[title].options)
     assert watching.scalars["relevance/accuracy"] == 1
-    assert f"the input {other}" in {each.name for each in watching.reads}
+    (found,) = [each for each in watching.reads if each.kind == "input"]
+    assert (found.name, found.role) == (name, "open")
+    shares = {key: x for key, x in watching.scalars.items() if key.startswith("relevance/input/")}
+    assert len(shares) == 2
+    assert max(shares, key=shares.__getitem__) == f"relevance/input/{found.cue.argument}"
+    proof = found.proof
+    assert proof.samples[0].changed < proof.samples[0].control
+    marked = {mark for _, mark in proof.samples[0].changed_words}
+    assert bool(proof.path.endswith(".png")) == (title == "two images")
+    assert ({"gone", "new"} <= marked) == (title != "two images"), "what of it was exchanged is shown"
+    report = lrptrain.inspect(model, DataLoader(Rows(columns, "label"), 8), **CASES[title].options)
+    by_input = {each.cue.name: each.effect.mean for each in report.judged if each.cue.kind == "input"}
+    assert by_input.keys() == {name, explained}
+    assert by_input[name] > 0.5 > by_input[explained]
+    assert f"By input: {name} {round(100 * by_input[name])} points and {explained} " in str(report).replace("\n ", "")
 
 
 def test_without_a_step_entries_go_by_their_names(tmp_path):
@@ -267,6 +314,19 @@ def test_without_a_step_entries_go_by_their_names(tmp_path):
     watching.evaluate(0)
     own = model.eval()(**columns).logits.argmax(1)
     assert [each.predicted for each in sorted(watching.scored, key=lambda each: each.sample.sample_id)] == own.tolist()
+
+
+def test_of_a_loop_without_a_step_explain_names_an_entry():
+    model, columns = trained_on("two images", by_the_other_image)
+    loader = DataLoader(Rows(columns, "label"), 8)
+    report = lrptrain.inspect(model, loader, explain="mri")
+    assert report.accuracy == 1
+    assert "the input 'ct'" not in {each.name for each in report.reads}
+    assert report.reads, "the image that tells is the one that is explained"
+    with pytest.raises(ValueError, match=r"explain='pet' is no entry .* TwoImages has .*: these are \['ct', 'mri'\]"):
+        lrptrain.inspect(model, loader, explain="pet")
+    with pytest.raises(ValueError, match="to a monitor explain= with the name of one"):
+        lrptrain.inspect(model, loader)
 
 
 def test_what_a_forward_needs_and_no_entry_gives_is_named(tmp_path):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from lrptrain.cues.another_input import AnotherInput
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import WHOLE, Place, place_of, places
@@ -137,13 +136,6 @@ def test_a_thing_is_put_where_and_made_as_large_as_the_donors():
     larger = Placement.of("size").exchange(own, donor)["image"][0, 0]
     assert 30 < larger.sum() < 90, "of 16 pixels, with those of the donor 64; both have a margin"
     assert torch.equal(Placement.of("size").exchange({"image": image}, {"image": image})["image"], image)
-
-
-def test_another_input_is_taken_as_a_whole():
-    own, donors = ({**batch(i), "argument:age": torch.full((3,), float(i))} for i in (0, 1))
-    changed = AnotherInput.of("age").exchange(own, donors)
-    assert torch.equal(changed["argument:age"], donors["argument:age"])
-    assert torch.equal(changed["image"], own["image"])
 
 
 def test_a_cue_is_plain_data():

@@ -140,14 +140,23 @@ def has_one_logit(output: Any) -> bool:
     return logits is not None and (logits.ndim == 1 or logits.shape[1:] == (1,))
 
 
+MOST_HEADS = 4
+"""So many heads are named."""
+
+
 def _no_logits(output: Any, logits: Tensor | None, samples: int) -> str:
+    heads = _heads(output, samples)
+    if _HEAD.get() is not None:
+        return (
+            f"task=lrptrain.Head({_HEAD.get()!r}) names no logits [batch, classes] (here [{samples}, classes]): the "
+            f"model returned {described(output)}" + (f"; it may be one of {heads}" if heads else "")
+        )
     way_out = "target=lambda output: ... (one number per sample, [batch])"
     if logits is not None and logits.ndim > 2 and len(logits) == samples and logits.is_floating_point():
         axes = logits.ndim - 1
         way_out = f"target=({', '.join('ijk'[:axes] if axes < 4 else ['i', '...'])}), one index per axis, or {way_out}"
-    heads = _heads(output, samples)
     trained = (
-        f"a monitor and guidance take task=lrptrain.Head({heads[0]!r})"
+        f"a monitor and guidance take task={' or '.join(f'lrptrain.Head({each!r})' for each in heads[:MOST_HEADS])}"
         if heads
         else "a monitor and guidance explain one class per sample, and none of this is a row of classes"
     )

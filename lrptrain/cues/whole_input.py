@@ -1,0 +1,52 @@
+"""An input of the model as a whole: the numbers beside an image, a second image, a text with its mask."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from lrptrain.batch.call import ARGUMENT, IMAGES, inputs_of
+from lrptrain.cues.cue import Batch, Cue, Role
+
+_CALLED = {"input_ids": "the text", **dict.fromkeys(IMAGES, "the image")}
+
+
+@dataclass(frozen=True)
+class WholeInput(Cue):
+    """All that the model is given of one input, where it has several.
+
+    Attributes:
+        argument: The parameter of the model's forward that takes it.
+        entries: The entries of a batch: the input, and what only says which of it counts, such as an attention mask.
+    """
+
+    kind: ClassVar[str] = "input"
+    name: str
+    role: Role
+    argument: str
+    entries: tuple[str, ...]
+
+    @classmethod
+    def of(cls, *arguments: str, role: Role = "open") -> "WholeInput":
+        """Return the cue of an input that is not the explained one.
+
+        Args:
+            arguments: The parameter of the model's forward, and those of its masks.
+            role: What the input is.
+        """
+        entries = tuple(f"{ARGUMENT}{each}" for each in arguments)
+        return cls(called(arguments[0]), role, arguments[0], entries)
+
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """See `Cue`."""
+        return {**batch, **{name: donors[name] for name in self.entries}}
+
+
+def called(argument: str) -> str:
+    """Return what people call the input that a parameter takes."""
+    return _CALLED.get(argument, f"the input {argument!r}")
+
+
+def whole_inputs(batch: Batch, explained: str) -> list[WholeInput]:
+    """Return the inputs of a model, the explained one first; none where there is no other; see `inputs_of`."""
+    inputs = inputs_of(batch, explained)
+    found = [WholeInput(called(name), "open", name, entries) for name, entries in inputs.items()]
+    return found if len(found) > 1 else []

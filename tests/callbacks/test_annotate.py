@@ -1,0 +1,136 @@
+"""Annotations that the user's function makes: what they change in findings and guidance, in every loop."""
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+from guided_loops import LOOPS
+from inspected import images
+from own_trainers import in_lightning, in_transformers
+from setting import vit
+from test_inspection import Tokenizer, bert, texts, trained
+from torch import nn
+
+import lrptrain
+from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory", "ignore:.*LeafSpec", "ignore:The '.*_dataloader'")
+
+
+def square(image, label):
+    """The brightest square of 4 x 4 pixels but for the corner."""
+    energy = F.avg_pool2d(image.amax(0)[None], 4, 1)[0, 4:, 4:]
+    top, left = divmod(int(energy.argmax()), energy.shape[1])
+    return [(left + 4, top + 4, left + 8, top + 8)]
+
+
+def without_masks(columns):
+    return {name: x for name, x in columns.items() if name != "mask"}
+
+
+@pytest.fixture(scope="module")
+def reads_the_corner():
+    return trained(vit(num_classes=3), images("corner", 1, 256), ["image"], 60)
+
+
+def test_a_function_in_place_of_masks_tells_faults(reads_the_corner):
+    shown = without_masks(images("corner"))
+    assert not lrptrain.inspect(reads_the_corner, [shown]).faults
+    report = lrptrain.inspect(reads_the_corner, [shown], annotate=square)
+    assert report.faults[0].cue.name == "the top left corner"
+
+
+@pytest.mark.parametrize("annotate", [["good", "bad"], re.compile("good|bad"), lambda text: ["good", "bad"]])
+def test_words_in_place_of_rationales_tell_faults(annotate):
+    net = trained(bert(), texts(True, 1, 256), ["input_ids", "attention_mask"], 60)
+    columns = {name: x for name, x in texts(True).items() if name != "rationale"}
+    report = lrptrain.inspect(net, [columns], tokenizer=Tokenizer(), annotate=annotate)
+    assert "the phrase 'sent from my phone'" in {each.name for each in report.faults}
+    with pytest.raises(ValueError, match=r"annotate= failed .* nothing names their tokens: pass tokenizer="):
+        lrptrain.inspect(net, [columns], annotate=annotate)
+
+
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = vit(num_classes=3)
+
+    def forward(self, image, labels=None):
+        logits = self.net(image)
+        loss = None if labels is None else F.cross_entropy(logits, labels)
+        return {"logits": logits} if loss is None else {"loss": loss, "logits": logits}
+
+
+@pytest.mark.parametrize("train", [in_lightning, in_transformers])
+def test_a_monitor_asks_once_for_each_sample_and_scores_by_the_answer(train, tmp_path, monkeypatch):
+    import own_trainers
+
+    monkeypatch.setattr(own_trainers.Module, "logits", staticmethod(lambda output: output["logits"]))
+    columns = images("corner", 0, own_trainers.N)
+    asked = []
+
+    def annotate(image, label):
+        asked.append(image)
+        return square(image, label)
+
+    watching = train(tmp_path, Named(), {"image": columns["image"]}, {"annotate": annotate})
+    assert len(asked) == own_trainers.N
+    area = columns["mask"].float().mean()
+    assert watching.scalars["relevance/chance"] == pytest.approx(float(area), rel=0.01)
+
+
+def test_what_a_function_returns_is_checked_before_the_first_step(tmp_path):
+    model, columns = Named(), without_masks(images("corner", 0, 24))
+    for annotate, message in ((lambda *_: torch.zeros(3, 5), r"not \[3, 5\]"), (lambda *_: 1 / 0, "ZeroDivisionError")):
+        with pytest.raises(ValueError, match=f"annotate= failed for the sample 0.*{message}"):
+            lrptrain.Monitor(model, [columns], tmp_path, annotate=annotate)
+        guidance = lrptrain.Guidance("energy", annotate=annotate)
+        with pytest.raises(ValueError, match=f"annotate= failed for the sample 0.*{message}"):
+            guidance.step(model, columns).__enter__()
+    with pytest.raises(ValueError, match="batches hold 'mask'"):
+        lrptrain.Monitor(model, [images("corner", 0, 24)], tmp_path, annotate=square)
+    for callback in (RelevanceMonitor, lambda annotate: RelevanceGuidance("energy", annotate=annotate)):
+        with pytest.raises(ValueError, match="annotate= takes a function"):
+            callback(annotate="good")
+
+
+def test_a_sample_that_cannot_be_annotated_later_is_left_out(tmp_path):
+    columns = without_masks(images("corner", 0, 24))
+    last = columns["image"][-1]
+
+    def annotate(image, label):
+        return torch.zeros(1, 2) if torch.equal(image, last) else square(image, label)
+
+    batches = [{name: x[rows] for name, x in columns.items()} for rows in (slice(0, 16), slice(16, 24))]
+    watching = lrptrain.Monitor(Named(), batches, tmp_path, annotate=annotate, max_samples=24)
+    with pytest.warns(UserWarning, match="23: annotate= failed for the sample 23: it must return a mask"):
+        watching.evaluate(0)
+    assert watching.scalars["relevance/samples"] == 23
+    assert watching.scalars["relevance/left_out"] == 1
+
+
+@pytest.mark.parametrize("loop", [name for name in LOOPS if name != "a line"])
+def test_guidance_by_a_function_is_guidance_by_its_masks(loop, tmp_path):
+    columns = images("corner", 0, 6)
+    weights = []
+    for number, given in enumerate((columns, without_masks(columns))):
+        torch.manual_seed(0)
+        options = {"loss": "energy", "on_error": "raise", **({"annotate": square} if number else {})}
+        made = {**columns, "mask": boxes_of(columns)} if not number else given
+        net, _ = LOOPS[loop](vit(num_classes=3).double(), to_double(made), options, 6, 1, tmp_path / str(number))
+        weights.append(net)
+    for name, x in weights[0].items():
+        assert torch.equal(x, weights[1][name])
+
+
+def boxes_of(columns):
+    masks = torch.zeros_like(columns["mask"])
+    for row, image in enumerate(columns["image"]):
+        ((left, top, right, bottom),) = square(image.double(), 0)
+        masks[row, top:bottom, left:right] = 1
+    return masks
+
+
+def to_double(columns):
+    return {name: x.double() if x.is_floating_point() else x for name, x in columns.items()}
