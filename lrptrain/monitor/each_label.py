@@ -26,8 +26,8 @@ from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.judging import roots_of
 from lrptrain.monitor.reporting import findings_of
 from lrptrain.relevance import Recording, Relevance
-from lrptrain.relevance.outputs import read_logits
-from lrptrain.relevance.preserve import unwrap
+from lrptrain.relevance.model.preserve import unwrap
+from lrptrain.relevance.output.outputs import read_logits
 
 PER_LABEL = 1
 """So many phrases each half of the samples proposes for a label, where all labels together would propose many."""
