@@ -14,6 +14,7 @@ from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import IMAGES, TEXTS, rows_of
 from lrptrain.batch.reading import CONTRACT
 from lrptrain.cues.cue import Batch, Cue
+from lrptrain.cues.texts import as_wide_as
 
 Rows = Int[np.ndarray, " n"]
 Probabilities = Callable[[Batch], Float[np.ndarray, "batch classes"]]
@@ -47,23 +48,50 @@ class Effect(NamedTuple):
     samples: int
 
 
-def effect_of(values: Float[np.ndarray, " n"], level: float) -> Effect:
+def effect_of(values: Float[np.ndarray, " n"], level: float, fewest: int = FEWEST_SAMPLES) -> Effect:
     """Return the mean of the values that are not nan, with Student's interval.
 
     Args:
         values: The effect on each sample.
         level: The probability that the mean lies beyond either end, in (0, 0.5).
+        fewest: Of fewer samples the interval is all that there is.
     """
     values = values[~np.isnan(values)]
     count = len(values)
     mean = float(values.mean()) if count else math.nan
-    if count < FEWEST_SAMPLES:
+    if count < fewest:
         return Effect(mean, -1.0, 1.0, count)
     # Of n effects that are all alike the spread is 0, and one of the next n could still be anything: a sample more at
     # either end of the range is added, as the "plus four" interval of proportions does (Agresti & Coull 1998).
     padded = np.concatenate([values, [mean - 1 / count, mean + 1 / count]])
     reach = float(stats.t.ppf(1 - level, count - 1) * padded.std(ddof=1) / math.sqrt(count))
     return Effect(mean, max(mean - reach, -1.0), min(mean + reach, 1.0), count)
+
+
+def at_best(values: Float[np.ndarray, " n"], total: int, level: float, doubt: float) -> Effect:
+    """Return what the effect is on all samples, if the further ones are as the upper end of what is known.
+
+    Where even that is not enough, more samples hardly ever are (conditional power; Lan, Simon & Halperin 1982,
+    "Stochastically curtailed tests in long-term clinical trials").
+
+    Args:
+        values: The effect on each sample so far; nan where there was nothing to measure.
+        total: The number of all samples.
+        level: The level of the interval on all samples.
+        doubt: The probability that the mean lies beyond that upper end.
+    """
+    known = values[~np.isnan(values)]
+    if len(values) == total:
+        return effect_of(known, level)
+    if len(known) + total - len(values) < FEWEST_SAMPLES:
+        return Effect(0.0, -1.0, 1.0, 0)
+    if len(known) < 2:  # no spread is known
+        return Effect(1.0, 1.0, 1.0, 0)
+    expected = max(round(len(known) * total / len(values)), FEWEST_SAMPLES)
+    now = effect_of(known, doubt, fewest=2)
+    mean = now.high + (now.mean - now.high) * min(len(known) / expected, 1.0)
+    reach = float(stats.t.ppf(1 - level, expected - 1) * known.std(ddof=1) / math.sqrt(expected))
+    return Effect(mean, mean - reach, min(mean + reach, 1.0), expected)
 
 
 def donors_for(answers: Rows, among: Rows, same: bool, seed: int) -> Rows:
@@ -90,6 +118,22 @@ def donors_for(answers: Rows, among: Rows, same: bool, seed: int) -> Rows:
     return donors
 
 
+class Exchanged(NamedTuple):
+    """Some samples that have taken a cue.
+
+    Attributes:
+        rows: The samples.
+        differ: Which differ by their donor; the others have nothing to measure.
+        batches: The samples with the cue of a donor of another answer, and with that of one of the same.
+        same_as: Which sample each of these is now, itself or its donor; -1 for what the model has not answered yet.
+    """
+
+    rows: Rows
+    differ: Bool[np.ndarray, " n"]
+    batches: tuple[Batch, Batch]
+    same_as: tuple[Rows, Rows]
+
+
 class Measure:
     """Measures the effects of cues on the same samples.
 
@@ -100,6 +144,7 @@ class Measure:
         device: Where the model is.
         batch_size: Samples of a forward pass.
         seed: The seed of the donors.
+        before: The class probabilities of the samples; None if the model has to be asked.
         mine: The samples that this process measures; None for all.
         gather: Returns the values of all processes.
 
@@ -115,6 +160,7 @@ class Measure:
         device: torch.device | str = "cpu",
         batch_size: int = 32,
         seed: int = 0,
+        before: Float[np.ndarray, "n classes"] | None = None,
         mine: Rows | None = None,
         gather: Callable[[Any], list[Any]] = lambda value: [value],
     ) -> None:
@@ -125,14 +171,17 @@ class Measure:
         self._device = device
         self._batch_size = batch_size
         self._seed = seed
+        unknown = np.full((len(samples), int(answers.max(initial=0)) + 1), np.nan)
+        self._before = unknown if before is None else before
         self._mine = mine
         self._gather = gather
+        self._known: dict[tuple[Cue, bytes, bool], dict[int, float]] = {}
+        self._exchanged: tuple[tuple[Cue, bytes, bytes] | None, list[Exchanged]] = (None, [])
 
-    @torch.no_grad()
     def effects(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
         """Return the effect of a cue on each of some samples; nan where both donors' cues are the same.
 
-        Every process has to call it, with the same cue and samples.
+        Every process has to call it, with the same cue and samples. Nothing is measured twice.
 
         Args:
             cue: The cue.
@@ -142,22 +191,33 @@ class Measure:
         Raises:
             MeasureError: If it cannot be measured, in whichever process.
         """
-        like, unlike = (donors_for(self.answers, among, same, self._seed) for same in (True, False))
-        mine = rows if self._mine is None else rows[np.isin(rows, self._mine)]
-        split = [mine[start : start + self._batch_size] for start in range(0, len(mine), self._batch_size)]
-        problem, cause, measured = "", None, np.empty(0)
-        try:
-            measured = np.concatenate([np.empty(0), *(self._effects(cue, x, like[x], unlike[x]) for x in split)])
-        except Exception as error:
-            problem, cause = f"{type(error).__name__}: {error}", error
-        # Also after a failure: the other processes wait for this one.
-        parts = self._gather((mine, measured, problem))
-        if first := next((each for *_, each in parts if each), ""):
-            raise MeasureError(first) from cause
-        values = np.full(len(self.samples), np.nan)
-        for where, found, _ in parts:
-            values[where] = found
-        return values[rows]
+        return self.drops(cue, rows, among) - self._drops(cue, rows, among, same=True)
+
+    def drops(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
+        """Return by how much each answer's probability drops with the cue of another answer; see `effects`.
+
+        It costs half as much, and bounds the effect: with the cue of another sample of their answer, answers are no
+        surer in the mean than they were.
+        """
+        return self._drops(cue, rows, among, same=False)
+
+    def _drops(self, cue: Cue, rows: Rows, among: Rows, same: bool) -> Float[np.ndarray, " n"]:
+        known = self._known.setdefault((cue, among.tobytes(), same), {})
+        missing = np.array([row for row in rows.tolist() if row not in known], int)
+        if len(missing):
+            mine = missing if self._mine is None else missing[np.isin(missing, self._mine)]
+            problem, cause, measured = "", None, np.empty(0)
+            try:
+                measured = self._measured(cue, mine, among, same)
+            except Exception as error:
+                problem, cause = f"{type(error).__name__}: {error}", error
+            # Also after a failure: the other processes wait for this one.
+            parts = self._gather((mine, measured, problem))
+            if first := next((each for *_, each in parts if each), ""):
+                raise MeasureError(first) from cause
+            for where, found, _ in parts:
+                known.update(zip(where.tolist(), found.tolist(), strict=True))
+        return np.array([known[row] for row in rows.tolist()])
 
     @torch.no_grad()
     def example(self, cue: Cue, row: int, among: Rows) -> list[dict[str, Any]]:
@@ -178,20 +238,55 @@ class Measure:
         """Return the probabilities of the first sample of a batch."""
         return self._probabilities(batch)[0]
 
-    def _effects(self, cue: Cue, rows: Rows, like: Rows, unlike: Rows) -> Float[np.ndarray, " n"]:
+    @torch.no_grad()
+    def _measured(self, cue: Cue, rows: Rows, among: Rows, same: bool) -> Float[np.ndarray, " n"]:
+        # Both donors' cues are exchanged together: the control is what is asked for next.
+        what = (cue, among.tobytes(), rows.tobytes())
+        if self._exchanged[0] != what:
+            donors = [donors_for(self.answers, among, kind, self._seed) for kind in (False, True)]
+            split = [rows[start : start + self._batch_size] for start in range(0, len(rows), self._batch_size)]
+            self._exchanged = what, [self._exchange(cue, part, *(each[part] for each in donors)) for part in split]
+        return np.concatenate([np.empty(0), *(self._drops_of(each, same) for each in self._exchanged[1])])
+
+    def _drops_of(self, exchanged: Exchanged, same: bool) -> Float[np.ndarray, " n"]:
+        rows, differ = exchanged.rows, exchanged.differ
+        drops = np.full(len(rows), np.nan)
+        same_as = exchanged.same_as[same]
+        answered, new = (np.flatnonzero(differ & is_it) for is_it in (same_as >= 0, same_as < 0))
+        if len(answered):
+            drops[answered] = self._answered(same_as[answered], rows[answered])
+        if len(new):
+            batch = rows_of(exchanged.batches[same], torch.from_numpy(new))
+            drops[new] = self._asked(batch, len(new))[np.arange(len(new)), self.answers[rows[new]]]
+        drops[differ] = self._answered(rows[differ], rows[differ]) - drops[differ]
+        return drops
+
+    def _exchange(self, cue: Cue, rows: Rows, unlike: Rows, like: Rows) -> Exchanged:
         missing = (like < 0) | (unlike < 0)
-        groups = (rows, rows, np.where(missing, rows, like), np.where(missing, rows, unlike))
+        donors = [np.where(missing, rows, each) for each in (unlike, like)]
         size = len(rows)
-        joint = collate([self.samples[row] for group in groups for row in group], self._device)
+        joint = collate([self.samples[row] for group in (rows, rows, *donors) for row in group], self._device)
         # Both at once, so that texts are padded to the same length.
-        both = cue.exchange(*(rows_of(joint, slice(i * 2 * size, (i + 1) * 2 * size)) for i in range(2)))
-        changed = [rows_of(both, slice(i * size, (i + 1) * size)) for i in range(2)]
-        missing = missing | ~differ(*changed)
-        if missing.all():
-            return np.full(size, np.nan)
-        self.passes += 2 * size
-        after = [self._probabilities(each)[np.arange(size), self.answers[rows]] for each in changed]
-        return np.where(missing, np.nan, after[0] - after[1])
+        own, given = (rows_of(joint, slice(i * 2 * size, (i + 1) * 2 * size)) for i in range(2))
+        both = cue.exchange(own, given)
+        same_as = np.full(2 * size, -1)
+        for sample, who in ((given, np.concatenate(donors)), (own, np.tile(rows, 2))):
+            same_as = np.where(differ(both, as_wide_as(both, sample)), same_as, who)
+        batches = rows_of(both, slice(size)), rows_of(both, slice(size, 2 * size))
+        return Exchanged(rows, differ(*batches) & ~missing, batches, (same_as[:size], same_as[size:]))
+
+    def _answered(self, who: Rows, rows: Rows) -> Float[np.ndarray, " n"]:
+        """Return the probability that some samples, as they are, give to the answers of others."""
+        unknown = np.unique(who[np.isnan(self._before[who]).any(1)])
+        for start in range(0, len(unknown), self._batch_size):
+            part = unknown[start : start + self._batch_size]
+            batch = collate([self.samples[row] for row in part], self._device)
+            self._before[part] = self._asked(batch, len(part))[:, : self._before.shape[1]]
+        return self._before[who, self.answers[rows]]
+
+    def _asked(self, batch: Batch, size: int) -> Float[np.ndarray, "batch classes"]:
+        self.passes += size
+        return self._probabilities(batch)
 
 
 def differ(one: Batch, other: Batch) -> Bool[np.ndarray, " batch"]:

@@ -18,7 +18,7 @@ from lrptrain.batch import collate
 from lrptrain.cues.apart import Apart
 from lrptrain.cues.cue import MOST, Cue
 from lrptrain.cues.look import Look
-from lrptrain.cues.measure import FEWEST_SAMPLES, FIRST_LOOK, Effect, Measure, MeasureError, Rows, effect_of
+from lrptrain.cues.measure import FEWEST_SAMPLES, FIRST_LOOK, Effect, Measure, MeasureError, Rows, at_best, effect_of
 
 Verdict = Literal["relies", "not sure", "does not rely"]
 PAIRED = 4
@@ -57,7 +57,7 @@ class Judged:
     Attributes:
         cue: The cue.
         verdict: Whether the interval of the effect lies above the least one that matters, below it, or on both sides.
-        effect: The effect.
+        effect: The effect; where the verdict needed no control, the drop that bounds it.
         values: The effect on each sample of the evaluation; nan where it was not measured.
         rows: The samples that judge it, and give it.
         within: The name of the cue that it is a part of; "" for none.
@@ -117,7 +117,6 @@ class Search:
         self._declared = declared
         self._on_failure = on_failure
         self._judged: list[Judged] = []
-        self._memory: dict[tuple[Cue, bytes], tuple[np.ndarray, np.ndarray]] = {}
         self._places = {} if places is None else places
 
     def run(self, roots: Sequence[Node]) -> list[Judged]:
@@ -204,26 +203,57 @@ class Search:
         # Of three classes and more, one may be told by what says nothing of the others: the level is shared.
         share = level / 2 if len(classes) > 2 else level
         parts = self._looks(takers)
-        values = np.full(len(answers), np.nan)
+        values, drops = (np.full(len(answers), np.nan) for _ in range(2))
+        # Of a fault it is told, too, that a model surely does not rely on it.
+        is_asked = parent is None and node.cue.role == "fault"
         verdict: Verdict = "not sure"
+        known = values
         for number, part in enumerate(parts):
-            values[part] = self._effects(node.cue, part, node.rows)
+            measured = np.concatenate(parts[: number + 1])
+            known = drops
+            known[part] = self._measure.drops(node.cue, part, node.rows)
+            if self._is_idle(known) or not (is_asked or self._may_rely(known, measured, takers, share, classes)):
+                break
+            known = values
+            known[part] = self._measure.effects(node.cue, part, node.rows)
             # Each look may say that the model relies on it: the last has half of the level, the one before a quarter.
-            effect = effect_of(values, share / 2 ** (len(parts) - number))
-            if effect.low > self._least:
+            if effect_of(known, share / 2 ** (len(parts) - number)).low > self._least:
                 verdict = "relies"
                 break
             # Ending early for want of an effect makes none.
-            plain = effect_of(values, self._level / 2)
-            if plain.high < self._least:
-                effect, verdict = plain, "does not rely"
+            if self._is_idle(known) or not (is_asked or self._may_rely(known, measured, takers, share, classes)):
                 break
-        if verdict != "relies" and len(classes) > 2:
+        effect = effect_of(known, share / 2 ** (len(parts) - number))
+        if verdict != "relies" and self._is_idle(known):
+            effect, verdict = effect_of(known, self._level / 2), "does not rely"
+        if verdict != "relies" and known is values and len(classes) > 2:
             alone = self._of_one_answer(values, classes, share / len(classes))
             if alone is not None:
                 answer, effect, verdict = *alone, "relies"
-                values = np.where(answers == answer, values, np.nan)
-        return self._compared(Judged(node.cue, verdict, effect, values, node.rows, answer=answer), parent)
+                known = np.where(answers == answer, values, np.nan)
+        return self._compared(Judged(node.cue, verdict, effect, known, node.rows, answer=answer), parent)
+
+    def _is_idle(self, values: Float[np.ndarray, " samples"]) -> bool:
+        """Return whether a model surely does not rely on a cue."""
+        return effect_of(values, self._level / 2).high < self._least
+
+    def _may_rely(
+        self, values: Float[np.ndarray, " samples"], measured: Rows, takers: Rows, level: float, classes: Sequence[int]
+    ) -> bool:
+        """Return whether the last look may still say "relies", of all answers or of one alone.
+
+        A test that ends for want of hope says "not sure", and makes no false "relies".
+        """
+        answers = self._measure.answers
+        groups = [(np.ones(len(answers), bool), level / 2)]
+        groups += [(answers == each, level / len(classes)) for each in classes if len(classes) > 2]
+        for is_in, last in groups:
+            so_far = values[measured[is_in[measured]]]
+            best = at_best(so_far, int(is_in[takers].sum()), last, self._level)
+            # As in `_of_one_answer`, an answer alone has to matter over all samples.
+            if best.low > self._least and best.high * is_in.mean() > self._least:
+                return True
+        return False
 
     def _looks(self, takers: Rows) -> list[Rows]:
         """Return samples in the order in which they are measured, in parts; of every cue the same ones come first."""
@@ -260,17 +290,7 @@ class Search:
 
     def _measure_further(self, judged: Judged, rows: Rows) -> None:
         """Measure a cue on those of some samples on which it was not."""
-        judged.values[rows] = self._effects(judged.cue, rows, judged.rows)
-
-    def _effects(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
-        """Return the effects on some samples, each measured once: a corner belongs to two edges."""
-        size = len(self._measure.answers)
-        values, known = self._memory.setdefault((cue, among.tobytes()), (np.full(size, np.nan), np.zeros(size, bool)))
-        missing = rows[~known[rows]]
-        if len(missing):
-            values[missing] = self._measure.effects(cue, missing, among)
-            known[missing] = True
-        return values[rows]
+        judged.values[rows] = self._measure.effects(judged.cue, rows, judged.rows)
 
     def _completed(self, judged: Judged) -> Judged:
         """Return a cue that is to be named, measured on `ENOUGH` samples: people read the number.

@@ -177,6 +177,10 @@ class LabelMeasure(Measure):
         effect = np.where(same[:, 0], of_answer[0] - of_answer[1], of_answer[1] - of_answer[0])
         return np.where(same[:, 0] != same[:, 1], effect, np.nan)
 
+    def drops(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
+        """Return the effects themselves: the model has answered with either donor's cue at once."""
+        return self.effects(cue, rows, among)
+
 
 class OfLabels(NamedTuple):
     """What is found for all labels.

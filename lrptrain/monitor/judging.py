@@ -82,6 +82,7 @@ def judge_cues(
         evaluator.device,
         config.batch_size,
         config.seed,
+        before=sharpened(evaluation.probabilities, power),
         mine=np.array(mine, int),
         gather=gather,
     )

@@ -57,6 +57,16 @@ def test_a_shortcut_is_named_with_its_effect(reads_the_corner):
     assert "It does not rely on these alone: " in text
 
 
+@pytest.mark.parametrize(("drop", "most"), [((), 14), (("mask",), 9)])
+def test_an_inspection_takes_few_passes(reads_the_corner, drop, most):
+    """A pass for each of the first twelve samples of a cue; two for each of all samples, at most, of what goes on."""
+    report = lrptrain.inspect(reads_the_corner, batches(images("corner", count=128), drop))
+    goes_on = [each for each in report.judged if each.effect.samples > 12]
+    assert len(report.judged) > 2 * len(goes_on)
+    assert report.passes <= 12 / 128 * len(report.judged) + 2 * len(goes_on)
+    assert report.passes <= most, "or an inspection has become dearer"
+
+
 def test_boxes_annotate_as_masks_do(reads_the_corner):
     columns = images("corner")
     rows = [mask.nonzero() for mask in columns.pop("mask")]

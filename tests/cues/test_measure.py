@@ -11,7 +11,7 @@ from scipy import stats
 
 from lrptrain.batch import Sample
 from lrptrain.cues.measure import FEWEST_SAMPLES, Measure, MeasureError, donors_for, effect_of
-from lrptrain.cues.places import places
+from lrptrain.cues.places import WHOLE, Place, places
 
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=40), st.integers(0, 99), st.booleans())
@@ -50,7 +50,13 @@ def measured(batch_size=7):
     samples = [Sample(i, -1, {"image": image}) for i, image in enumerate(images)]
     answers = corner_reader(images).argmax(1)
     return (
-        Measure(samples, answers, lambda batch: corner_reader(batch["image"]), batch_size=batch_size),
+        Measure(
+            samples,
+            answers,
+            lambda batch: corner_reader(batch["image"]),
+            batch_size=batch_size,
+            before=corner_reader(images),
+        ),
         images,
         answers,
     )
@@ -95,25 +101,73 @@ def test_what_differs_in_one_of_several_inputs_differs():
 
 
 def test_every_process_measures_its_own_samples_and_has_the_effects_of_all():
-    whole, _, answers = measured()
+    whole, images, answers = measured()
     everyone = np.arange(30)
     values = whole.effects(corner(), everyone, everyone)
-    other = (everyone[1::2], values[1::2], "")
+    drops = whole.drops(corner(), everyone, everyone)
+    theirs = everyone[1::2]
+    others = [(theirs, drops[theirs], ""), (theirs, (drops - values)[theirs], "")]
 
     def process(*others):
+        told = iter(others)
         return Measure(
             whole.samples,
             answers,
             lambda batch: corner_reader(batch["image"]),
+            before=corner_reader(images),
             mine=everyone[::2],
-            gather=lambda own: [own, *others],
+            gather=lambda own: [own, next(told)],
         )
 
-    one = process(other)
+    one = process(*others)
     np.testing.assert_allclose(one.effects(corner(), everyone, everyone), values, atol=1e-6)
     assert one.passes == 30
     with pytest.raises(MeasureError, match="no memory"):
-        process((everyone[1::2], np.empty(0), "RuntimeError: no memory")).effects(corner(), everyone, everyone)
+        process((theirs, np.empty(0), "RuntimeError: no memory")).effects(corner(), everyone, everyone)
+
+
+def test_what_the_model_has_answered_already_takes_no_pass():
+    """Of 30 images 10 have a spot: with that of a donor an image is itself again, its donor, or a new one."""
+    images = torch.zeros(30, 1, 16, 16)
+    images[:10, :, :4, :4] = 1.0
+    images[:, :, 8:, 8:] = torch.arange(30.0)[:, None, None, None] / 30
+    samples = [Sample(i, -1, {"image": image}) for i, image in enumerate(images)]
+    answers, asked = np.arange(30) % 2, []
+
+    def probabilities(batch):
+        asked.extend(batch["image"])
+        return corner_reader(batch["image"])
+
+    known = Measure(samples, answers, probabilities, before=corner_reader(images))
+    everyone = np.arange(30)
+    values = known.effects(corner(), everyone, everyone)
+    assert known.passes == len(asked)
+    assert all(not (each == images).flatten(1).all(1).any() for each in asked)
+    like, unlike = (donors_for(answers, everyone, same, 0) for same in (True, False))
+    spot = images[:, 0, 0, 0]
+    differ = (spot[like] != spot[unlike]).numpy()
+    assert np.array_equal(~np.isnan(values), differ)
+    new = [((spot[donors] != spot).numpy() & differ).sum() for donors in (like, unlike)]
+    assert known.passes == sum(new) < 20
+    alone = Measure(samples, answers, probabilities)
+    np.testing.assert_allclose(alone.effects(corner(), everyone, everyone), values, atol=1e-6)
+    assert alone.passes == known.passes + differ.sum(), "each sample that is needed is asked once"
+    whole = known.effects(Place("the image", "open", WHOLE), everyone, everyone)
+    assert known.passes == sum(new), "every image is its donor then"
+    p = corner_reader(images)
+    np.testing.assert_allclose(whole, p[like, answers] - p[unlike, answers], atol=1e-6)
+
+
+def test_the_drop_takes_half_of_the_passes_and_the_effect_the_others():
+    measure, images, answers = measured()
+    everyone = np.arange(30)
+    drops = measure.drops(corner(), everyone, everyone)
+    p, unlike = corner_reader(images), donors_for(answers, everyone, False, 0)
+    np.testing.assert_allclose(drops, p.max(1) - p[unlike, answers], atol=1e-6)
+    assert measure.passes == 30
+    measure.effects(corner(), everyone, everyone)
+    measure.effects(corner(), everyone[5:9], everyone)
+    assert measure.passes == 60
 
 
 def test_without_a_donor_there_is_no_effect():
