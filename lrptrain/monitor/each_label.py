@@ -167,15 +167,17 @@ class LabelMeasure(Measure):
         return sharpened(np.stack([1 - yes, yes], 1), self._power)
 
     def effects(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
-        """See `Measure`; nan also where both donors have the same answer."""
-        if not len(rows):
-            return np.empty(0)
-        given = self._joint.given(cue, rows, among)[:, :, self._label]
-        own = self.answers[rows]
-        of_answer = [self._of_both(given[:, i])[np.arange(len(rows)), own] for i in range(2)]
-        same = self.answers[self._joint.donors(among)[rows]] == own[:, None]
-        effect = np.where(same[:, 0], of_answer[0] - of_answer[1], of_answer[1] - of_answer[0])
-        return np.where(same[:, 0] != same[:, 1], effect, np.nan)
+        """See `Measure`; nan also where both donors have the same answer, of which the model is asked nothing."""
+        effect = np.full(len(rows), np.nan)
+        same = self.answers[self._joint.donors(among)[rows]] == self.answers[rows][:, None]
+        told = np.flatnonzero(same[:, 0] != same[:, 1])
+        if not len(told):
+            return effect
+        given = self._joint.given(cue, rows[told], among)[:, :, self._label]
+        own = self.answers[rows[told]]
+        one, other = (self._of_both(given[:, i])[np.arange(len(told)), own] for i in range(2))
+        effect[told] = np.where(same[told, 0], one - other, other - one)
+        return effect
 
     def drops(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
         """Return the effects themselves: the model has answered with either donor's cue at once."""

@@ -73,5 +73,5 @@ run("float32", torch.float32)
 if DEVICES > 1:
     run("failing", torch.float64, fails=1)
     if os.environ.get("LOCAL_RANK") == "1":  # the process that Lightning starts
-        Measure._effects = failing_effects  # type: ignore[method-assign]
+        Measure._measured = failing_effects  # type: ignore[method-assign]
     run("unproved", torch.float64)
