@@ -222,3 +222,22 @@ def test_a_model_is_left_as_it_was():
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
     assert torch.equal(state, torch.get_rng_state())
     assert all(weight.grad is None for weight in model.parameters())
+
+
+class Two(nn.Module):
+    """Reads two images of one size, cut into patches of two sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.fine, self.coarse, self.head = nn.Conv2d(3, 4, 4, 4), nn.Conv2d(3, 4, 8, 8), nn.Linear(4, 2)
+
+    def forward(self, near, far):
+        return self.head(self.fine(near).tanh().mean((2, 3)) + self.coarse(far).tanh().mean((2, 3)))
+
+
+def test_two_inputs_of_one_size_are_two():
+    model = Two().eval()
+    images = {"near": torch.randn(2, 3, 16, 16), "far": torch.randn(2, 3, 16, 16)}
+    for _ in range(2):
+        grids = [lrptrain.attribute(model, images, 1, "input_x_gradient", explain=name).grid for name in images]
+        assert grids == [(4, 4), (2, 2)]

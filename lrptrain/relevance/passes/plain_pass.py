@@ -173,12 +173,15 @@ class PlainPass(Lookups):
             for ids, table in self.others_read
         )
 
-    def explained(self, model: nn.Module, inputs: Any, find: Callable[[], ExplainedInput]) -> ExplainedInput:
+    def explained(
+        self, model: nn.Module, inputs: Any, explain: str | None, find: Callable[[], ExplainedInput]
+    ) -> ExplainedInput:
         """What the explained input is: a text, or what a tape has found in a model that is as it was.
 
         Args:
             model: The model.
             inputs: All its arguments.
+            explain: The name of the explained one; None if it was chosen by itself.
             find: Tells it by a tape.
         """
         assert self.root is not None
@@ -186,7 +189,7 @@ class PlainPass(Lookups):
             return text_input(self.root)
         if model.training or (isinstance(inputs, Mapping) and "spatial_shapes" in inputs):
             return find()
-        key = (self.root.shape, _described(inputs), _as_it_is(model))
+        key = (explain, _described(inputs), _as_it_is(model))
         known = _known.setdefault(model, {})
         if key not in known:
             if len(known) == MOST_KNOWN:

@@ -270,7 +270,7 @@ class Recording:
         if isinstance(self.watched, PlainPass):
             if self.watched.only_answers and self.watched.root is not None and self.watched.token_ids is None:
                 return untold_input(self.watched.root, self.given_layout)
-            return self.watched.explained(self.model, self.inputs, lambda: self.on_tape.explained)
+            return self.watched.explained(self.model, self.inputs, self.explain, lambda: self.on_tape.explained)
         try:
             block = self.blocks[0] if self.length else None
         except (UnsupportedModelError, UnsupportedMethodError):  # no attention over the whole sequence
