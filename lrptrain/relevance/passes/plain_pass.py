@@ -35,6 +35,7 @@ from lrptrain.relevance.tokens.inputs import ExplainedInput, text_input
 # After these, numbers may go on where no gradient follows them: in numpy, in memory that a kernel fills.
 _FOR_THE_TAPE = EXPORTS | BACKWARD | {"empty", "empty_like", "empty_strided", "new_empty", "resize"}
 
+_PLAIN = frozenset({bool, int, float, str, tuple})
 MOST_KNOWN = 16
 """Inputs of so many shapes are known of a model at a time; each takes 8 bytes a pixel."""
 _known: WeakKeyDictionary[nn.Module, dict[Hashable, ExplainedInput]] = WeakKeyDictionary()
@@ -283,9 +284,5 @@ def _as_it_is(model: nn.Module) -> Hashable:
 
 def _settings(module: nn.Module) -> Hashable:
     shapes = tuple(x.shape for x in module._parameters.values() if x is not None)
-    settings = tuple((name, x) for name, x in vars(module).items() if _is_plain(x))
+    settings = tuple((name, str(x)) for name, x in vars(module).items() if type(x) in _PLAIN)
     return type(module), id(module), id(vars(module).get("forward")), shapes, settings
-
-
-def _is_plain(x: Any) -> bool:
-    return isinstance(x, (int, float, str)) or (isinstance(x, tuple) and all(map(_is_plain, x)))

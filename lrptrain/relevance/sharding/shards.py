@@ -29,7 +29,8 @@ def is_shard(x: object) -> bool:
 
 def has_shards(model: nn.Module) -> bool:
     """Whether parameters of a model are DTensors, whichever strategy has made them."""
-    return any(is_shard(weight) for weight in weights_of(model))
+    kinds = {type(weight).__name__ for weight in weights_of(model)}
+    return "DTensor" in kinds and any(is_shard(weight) for weight in weights_of(model))
 
 
 def is_sharded(model: nn.Module) -> bool:
