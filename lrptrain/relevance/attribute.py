@@ -218,9 +218,9 @@ class _Call:
         # Without a name, what cannot be run in float32 is the default method's failure, and another takes its place.
         in_float32 = all(each is not None and each.in_full_precision(self.options) for each in chosen)
         needs = {"tape" if each is None else each.needs for each in chosen}
-        closed = needs == {"answers"} and gives_answers_only(self.model)
+        closed = gives_answers_only(self.model)
         plain = needs <= {"answers", "gradient"} and not self.create_graph and self.layout is None
-        if closed or plain:
+        if needs == {"answers"} if closed else plain:
             layout = self.layout if closed else None  # all that is known of the tokens
             with suppress(NeedsTape):
                 return self._from(
