@@ -84,7 +84,15 @@ def _add_all(
             if listener is not None and core.reader.is_by_name(context, placed.batch, listener):
                 step = listener = None  # and need not be run for each batch
             contract_batch = core.reader.check(context, placed.batch, listener)
-            core.check_first_batch(context, placed.batch, contract_batch)
+            try:
+                core.check_first_batch(context, placed.batch, contract_batch)
+            except (TypeError, KeyError, IndexError, AttributeError) as error:
+                if listener is not None:
+                    raise
+                raise ValueError(
+                    f"the model fails on a batch as {core.config.title} gives it ({type(error).__name__}: {error}): "
+                    "say how it is called, as by step=lambda model, batch: model(batch)"
+                ) from error
             checked = True
         core.reader.add_placed(context, placed, listener)
 

@@ -184,16 +184,16 @@ def attribute(
     if not create_graph:  # who trains through a map means to be in train mode
         warn_of_train_mode(model)
     call = _Call(model, target, tuple(methods), other, explain, layout, create_graph, first_order, options)
-    with preserved(model):
-        try:
-            maps = call.maps(arguments)
-        except Exception:
-            one = as_batch_of_one(model, arguments)
-            if one is None:
-                raise
-            maps = call.maps(one)
+    one = as_batch_of_one(model, arguments)
+    try:
+        maps = call.maps(arguments, may_be_plain=one is None)
+    except Exception:
+        if one is None:
+            raise
+        maps = call.maps(one)
     for relevance in maps:
-        if tokenizer is not None and relevance.batch is not None:
+        names_tokens = hasattr(tokenizer, "convert_ids_to_tokens") or hasattr(tokenizer, "id_to_token")
+        if names_tokens and relevance.batch is not None:
             relevance.batch.tokenizer = tokenizer
     return maps[0] if methods is not method else {each.method: each for each in maps}
 
@@ -212,24 +212,28 @@ class _Call:
     first_order: bool
     options: dict[str, Any]
 
-    def maps(self, inputs: Inputs) -> list[Relevance]:
-        """Return the map by each method, from one forward pass that does what they need."""
+    def maps(self, inputs: Inputs, *, may_be_plain: bool = True) -> list[Relevance]:
+        """Return the map by each method, from one forward pass that does what they need.
+
+        A pass that is given up leaves nothing behind: the next one begins with the model and random state as they were.
+        """
         chosen = [None if name is None else get_method(name, self.options) for name in self.methods]
         # Without a name, what cannot be run in float32 is the default method's failure, and another takes its place.
         in_float32 = all(each is not None and each.in_full_precision(self.options) for each in chosen)
         needs = {"tape" if each is None else each.needs for each in chosen}
         closed = gives_answers_only(self.model)
-        plain = needs <= {"answers", "gradient"} and not self.create_graph and self.layout is None
+        plain = needs <= {"answers", "gradient"} and not self.create_graph and self.layout is None and may_be_plain
         if needs == {"answers"} if closed else plain:
             layout = self.layout if closed else None  # all that is known of the tokens
-            with suppress(NeedsTape):
+            with suppress(NeedsTape), preserved(self.model):
                 return self._from(
                     forward_pass(self.model, inputs, self.explain, layout, full_precision=in_float32, plain=True)
                 )
         frugal = not self.create_graph
-        return self._from(
-            forward_pass(self.model, inputs, self.explain, self.layout, frugal=frugal, full_precision=in_float32)
-        )
+        with preserved(self.model):
+            return self._from(
+                forward_pass(self.model, inputs, self.explain, self.layout, frugal=frugal, full_precision=in_float32)
+            )
 
     def _from(self, passed: ForwardPass) -> list[Relevance]:
         if (

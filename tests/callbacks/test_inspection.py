@@ -329,3 +329,20 @@ def test_one_answer_to_all_leaves_nothing_to_exchange():
 def test_an_unknown_option_is_named():
     with pytest.raises(TypeError, match="nonsense"):
         lrptrain.inspect(vit(), batches(images("corner")), nonsense=1)
+
+
+class OfBatch(nn.Module):
+    """Reads a whole batch, as only its own step knows."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 2)
+
+    def forward(self, batch):
+        return self.head(torch.relu(self.embed(batch["image"])).mean((2, 3)))
+
+
+def test_a_model_that_is_called_in_a_way_of_its_own_is_named():
+    batch = {"image": torch.randn(16, 3, 16, 16), "label": torch.arange(16) % 2}
+    with pytest.raises(ValueError, match=r"the model fails on a batch as .*IndexError.*step=lambda model, batch"):
+        lrptrain.inspect(OfBatch().eval(), [batch])

@@ -241,3 +241,41 @@ def test_two_inputs_of_one_size_are_two():
     for _ in range(2):
         grids = [lrptrain.attribute(model, images, 1, "input_x_gradient", explain=name).grid for name in images]
         assert grids == [(4, 4), (2, 2)]
+
+
+class Counting(Small):
+    """Counts its calls, and allots memory, as only a tape may see."""
+
+    calls: Tensor
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        torch.empty_like(x)
+        return super().forward(x) * self.calls
+
+
+def test_a_pass_that_is_given_up_leaves_nothing_behind():
+    model, images = Counting().eval(), patches()
+    expected = model(images)
+    model.calls.zero_()
+    for method in ("input_x_gradient", "random", "attnlrp"):
+        assert torch.allclose(lrptrain.attribute(model, images, 1, method).logits, expected.detach())
+        assert torch.allclose(lrptrain.attribute(model, images[0], 1, method).logits, expected[:1].detach())
+    assert model.calls == 0
+
+
+def test_one_image_of_as_many_channels_as_classes_is_one():
+    class Mean(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Conv2d(3, 3, 4, 4)
+
+        def forward(self, x):
+            return self.embed(x).tanh().mean((-2, -1))
+
+    for method in ("input_x_gradient", "attnlrp"):
+        assert lrptrain.attribute(Mean().eval(), torch.randn(3, 16, 16), 1, method).scores.shape == (1, 16)

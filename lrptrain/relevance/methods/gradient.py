@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.input_maps import input_maps
-from lrptrain.relevance.methods.layers import layer_maps, output_of
+from lrptrain.relevance.methods.layers import gradient_at, layer_maps, recorded
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.passes.rerun import answers, in_parts, input_gradient
 from lrptrain.relevance.propagation.propagator import at_least_float32
@@ -29,10 +29,9 @@ def input_x_gradient(explanation: Explanation, layer: str | None = None) -> Rele
         layer: As of `attnlrp`.
     """
     if layer is not None:
-        recorded = replace(explanation, recording=explanation.recording.on_tape)
-        place = output_of(recorded.recording, layer)
-        (at_layer,) = recorded.gradient([place])
-        return layer_maps(recorded.recording, place, at_least_float32(place.tensor) * at_least_float32(at_layer))
+        states, at_layer = gradient_at(explanation, layer)
+        recording = explanation.recording.on_tape
+        return layer_maps(recording, layer, recorded(recording, states), states * at_layer)
     root = explanation.recording.watched.root
     assert root is not None
     (gradient,) = explanation.gradient([root])

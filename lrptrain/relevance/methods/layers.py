@@ -1,55 +1,147 @@
 """Relevance at a layer of a model, in place of its input."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
+from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.passes.recording import Recording
+from lrptrain.relevance.passes.rerun import answers
+from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.registry import RelevanceMaps
-from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tape.nodes import Value, tensors_in
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError, unknown_name
 
+_SAME = 1e-3
+"""What a layer hands on in another run differs from what is recorded by rounding; in half precision by this share."""
+_FEATURES_FIRST = (nn.Conv1d, nn.BatchNorm1d, nn.ConvTranspose1d)
 
-def output_of(recording: Recording, layer: str) -> Value:
-    """Return what a module of the model hands on, of several results or calls the last.
 
-    Args:
-        recording: With a tape.
-        layer: The name of the module, as `model.named_modules()` has it.
+def gradient_at(explanation: Explanation, layer: str) -> tuple[Float[Tensor, "batch ..."], Float[Tensor, "batch ..."]]:
+    """Return what a layer hands on, and the gradient of the explained logits at it, by another run of the model.
 
     Raises:
         ValueError: If no module has that name.
-        UnsupportedModelError: If the logits do not come from what it computes.
+        UnsupportedModelError: If the layer is not called, or the logits do not depend on it.
     """
-    names = [name for name, _ in recording.model.named_modules() if name]
-    if layer not in names:
-        raise ValueError(unknown_name("layer", layer, names))
-    inside = [node for node in recording.tape.nodes if f"{node.path}.".startswith(f"{layer}.")]
-    others = set(recording.tape.nodes).difference(inside)
-    read = {recording.output}.union(*(node.inputs for node in others))
-    results = [value for node in inside for value in node.outputs if value in read]
-    if not results:
+    recording = explanation.recording
+    leaf = recording.watched.leaf
+    assert leaf is not None
+    with torch.enable_grad(), _heard(recording.model, layer) as outputs:
+        answer = answers(explanation, leaf.clone(), torch.arange(len(leaf), device=leaf.device)).sum()
+        states = _first(outputs, layer)
+        (gradient,) = torch.autograd.grad(answer, states, create_graph=explanation.create_graph, allow_unused=True)
+    if gradient is None:
+        raise UnsupportedModelError(f"the logits do not depend on the output of the layer {layer!r}")
+    return at_least_float32(states), at_least_float32(gradient)
+
+
+def output_of(explanation: Explanation, layer: str) -> Value:
+    """Return what a layer hands on as a recorded value: of several results the first, of several calls the last.
+
+    Raises:
+        ValueError: If no module has that name.
+        UnsupportedModelError: If it is not called, or what it hands on is not on the tape.
+    """
+    recording = explanation.recording
+    leaf = recording.watched.leaf
+    assert leaf is not None
+    with torch.no_grad(), _heard(recording.model, layer) as outputs:
+        answers(explanation, leaf.detach().clone(), torch.arange(len(leaf), device=leaf.device))
+        states = _first(outputs, layer)
+    value = recorded(recording, states)
+    if value is None:
         raise UnsupportedModelError(
-            f"the logits come from no operation of the layer {layer!r}: it has none of its own, or was not called; "
-            "name the module that computes"
+            f"what the layer {layer!r} hands on is no value of its own (a convolution that is merged with its batch "
+            "norm?): name the layer behind it, or take input_x_gradient"
         )
-    return results[-1]
+    return value
 
 
-def layer_maps(recording: Recording, value: Value, relevance: Float[Tensor, "batch ..."]) -> RelevanceMaps:
+def recorded(recording: Recording, states: Tensor) -> Value | None:
+    """Return the recorded value that holds the numbers of a tensor; None if there is none."""
+    values = [recording.tape.root, *(value for node in recording.tape.nodes for value in node.outputs)]
+    alike = [value for value in values if value is not None and value.shape == states.shape]
+    states = states.detach()
+    apart = [float((value.tensor.detach() - states).abs().max()) for value in alike]
+    if not apart or not min(apart) <= _SAME * float(states.abs().max()):
+        return None
+    # Of those that pass it on as it is, the last: relevance is the same at all of them.
+    return [value for value, far in zip(alike, apart, strict=True) if far == min(apart)][-1]
+
+
+@contextmanager
+def _heard(model: nn.Module, layer: str) -> Iterator[list[Any]]:
+    modules = dict(model.named_modules())
+    if layer not in modules or not layer:
+        raise ValueError(unknown_name("layer", str(layer), [name for name in modules if name]))
+    outputs: list[Any] = []
+
+    def hear(module: nn.Module, inputs: Any, output: Any) -> Any:
+        outputs.append(output)
+        # What comes next may write into it.
+        return output.clone() if isinstance(output, Tensor) else None
+
+    handle = modules[layer].register_forward_hook(hear)
+    try:
+        yield outputs
+    finally:
+        handle.remove()
+
+
+def _first(outputs: list[Any], layer: str) -> Tensor:
+    last = outputs[-1] if outputs else None
+    named = list(last.values()) if isinstance(last, dict) else last
+    states = next((x for x in tensors_in(named) if x.is_floating_point()), None)
+    if states is None:
+        raise UnsupportedModelError(f"the layer {layer!r} was not called, or returned no numbers")
+    return states
+
+
+def layer_maps(
+    recording: Recording, layer: str, value: Value | None, relevance: Float[Tensor, "batch ..."]
+) -> RelevanceMaps:
     """Return relevance at a layer, and its sums: of the input's tokens where the layer holds them, else of its own.
 
-    A feature map `[batch, channels, *places]` has a score for each place, states `[batch, tokens, width]` one for each
-    token, anything else one for each number.
+    A feature map has a score for each place, states `[batch, tokens, width]` one for each token, anything else one for
+    each number.
+
+    Args:
+        recording: The forward pass.
+        layer: The layer.
+        value: What it hands on, as it is recorded; None if it is not.
+        relevance: The relevance of that, in its shape.
     """
-    row = _of_tokens(recording, value, relevance)
+    row = None if value is None else _of_tokens(recording, value, relevance)
     if row is not None:
         return RelevanceMaps(row, relevance)
-    axes = len(relevance.shape)
-    scores = relevance.sum(1) if axes > 3 else relevance.sum(2) if axes == 3 else relevance
+    shape = relevance.shape
+    if shape[0] != recording.samples:
+        raise UnsupportedMethodError(
+            f"the layer {layer!r} hands on {list(shape)}, which does not begin with the {recording.samples} samples "
+            "(windows, or time first?): name another layer"
+        )
+    axis = _features(recording.model.get_submodule(layer), shape)
+    scores = relevance if axis is None else relevance.sum(axis)
     own = tuple(scores.shape[1:])
     return RelevanceMaps(scores.reshape(len(scores), math.prod(own)), relevance, own_tokens=own)
+
+
+def _features(module: nn.Module, shape: torch.Size) -> int | None:
+    """The axis that a score is a sum over; None where each number has its own."""
+    if len(shape) < 3:
+        return None
+    if len(shape) == 3:
+        with_weights = [x for x in module.modules() if next(x.parameters(recurse=False), None) is not None]
+        return 1 if with_weights and isinstance(with_weights[-1], _FEATURES_FIRST) else 2
+    # Maps are square more often than not.
+    is_last = len(shape) == 4 and shape[1] == shape[2] != shape[3]
+    return len(shape) - 1 if is_last else 1
 
 
 def _of_tokens(recording: Recording, value: Value, relevance: Tensor) -> Float[Tensor, "batch tokens"] | None:

@@ -446,8 +446,8 @@ def _of_place(
         of = recording.explained.kind if layer is None else f"layer={layer!r}"
         raise UnsupportedMethodError(f"embeddings={embeddings!r} is for the words of a text, not for {of}")
     if layer is not None:
-        place = output_of(recording, layer)
-        return layer_maps(recording, place, *relevance([place]))
+        place = output_of(explanation, layer)
+        return layer_maps(recording, layer, place, *relevance([place]))
     everything = recording.encoder_input
     if embeddings == "position":
         first, second = relevance([everything, root])

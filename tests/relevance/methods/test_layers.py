@@ -77,9 +77,77 @@ def test_layers_that_cannot_be_served_are_named():
     model, images = KINDS["vit"].build(True), KINDS["vit"].inputs()
     with pytest.raises(ValueError, match=r"unknown layer 'block.1'; did you mean blocks.1"):
         lrptrain.attribute(model, images, 1, "attnlrp", layer="block.1")
-    with pytest.raises(lrptrain.UnsupportedModelError, match=r"no operation of the layer 'blocks.0.ls1'"):
-        lrptrain.attribute(model, images, 1, "attnlrp", layer="blocks.0.ls1")
+    model.add_module("unused", nn.Linear(2, 2))
+    for method in ("attnlrp", "input_x_gradient"):
+        with pytest.raises(lrptrain.UnsupportedModelError, match=r"the layer 'unused' was not called"):
+            lrptrain.attribute(model, images, 1, method, layer="unused")
     with pytest.raises(lrptrain.UnsupportedMethodError, match="layer"):
         lrptrain.attribute(model, images, 1, "rollout", layer="blocks.1")
     with pytest.raises(lrptrain.UnsupportedMethodError, match="words of a text"):
         lrptrain.attribute(model, images, 1, "attnlrp", layer="blocks.1", embeddings="token")
+
+
+def test_a_convolution_and_its_batch_norm_are_two_layers():
+    model = randomised(nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(216, 3)))
+    images = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    for layer in ("0", "1"):
+        mine = lrptrain.attribute(model, images, 1, "input_x_gradient", layer=layer).input
+        assert isinstance(model, nn.Sequential)
+        theirs = LayerGradientXActivation(model, model[int(layer)]).attribute(images, target=1)
+        assert (mine - theirs).abs().max() < 1e-12 * theirs.abs().max()
+    assert lrptrain.attribute(model, images, 1, "attnlrp", layer="1").grid == (6, 6)
+    with pytest.raises(lrptrain.UnsupportedModelError, match="merged with its batch norm"):
+        lrptrain.attribute(model, images, 1, "attnlrp", layer="0")
+
+
+@pytest.mark.parametrize(
+    ("layers", "shape", "layer", "tokens"),
+    [
+        ([nn.Conv1d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 18, 3)], (2, 4, 20), "0", 18),
+        ([nn.Linear(4, 8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 20, 3)], (2, 20, 4), "0", 20),
+        ([nn.Linear(3, 8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 3)], (2, 6, 6, 3), "0", 36),
+    ],
+)
+def test_a_score_is_a_sum_over_features(layers, shape, layer, tokens):
+    model, inputs = randomised(nn.Sequential(*layers)), torch.randn(*shape, dtype=torch.float64)
+    assert lrptrain.attribute(model, inputs, 1, "input_x_gradient", layer=layer).scores.shape == (2, tokens)
+
+
+def test_layers_that_pass_on_what_they_get_have_its_relevance():
+    model, inputs = KINDS["bert"].build(True), KINDS["bert"].inputs()
+    words = lrptrain.attribute(model, inputs, 1, "attnlrp", layer="bert.embeddings.word_embeddings")
+    assert torch.allclose(words.scores, lrptrain.attribute(model, inputs, 1, "attnlrp", embeddings="token").scores)
+    vit, images = KINDS["vit"].build(True), KINDS["vit"].inputs()
+    dropped, block = (lrptrain.attribute(vit, images, 1, "attnlrp", layer=x).input for x in ("pos_drop", "norm_pre"))
+    assert dropped is not None
+    assert block is not None
+    assert torch.equal(dropped, block)
+
+
+class Aside(nn.Module):
+    """Hands on a pair, and keeps something beside it that is read later."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = nn.Linear(4, 8), nn.Linear(4, 5)
+
+    def forward(self, x):
+        self.states = self.other(x)
+        return self.one(x), x * 2
+
+
+class Reads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.aside, self.head = Aside(), nn.Linear(17, 3)
+        randomised(self)
+
+    def forward(self, x):
+        return self.head(torch.cat([*self.aside(x), self.aside.states], -1).mean(1))
+
+
+def test_of_several_results_the_first_is_meant():
+    for method in ("attnlrp", "input_x_gradient"):
+        found = lrptrain.attribute(Reads(), torch.randn(2, 6, 4, dtype=torch.float64), 1, method, layer="aside")
+        assert found.input is not None
+        assert found.input.shape == (2, 6, 8)
