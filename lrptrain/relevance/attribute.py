@@ -54,7 +54,8 @@ def record(
     """
     model = unwrap(model)
     with preserved(model):
-        return forward_pass(model, as_arguments(model, inputs, tokenizer), explain, layout, frugal=frugal).logits()
+        passed = forward_pass(model, as_arguments(model, inputs, tokenizer), explain, layout, frugal=frugal)
+        return replace(passed, tokenizer=tokenizer).logits()
 
 
 @overload
@@ -179,11 +180,12 @@ def attribute(
             raise ValueError(
                 "explain names several arguments, and method several methods: ask for one of both at a time"
             )
+        settings["tokenizer"] = tokenizer
         return {name: attribute(model, arguments, target, methods[0], explain=name, **settings) for name in explain}
     check_graph(model, create_graph)
     if not create_graph:  # who trains through a map means to be in train mode
         warn_of_train_mode(model)
-    call = _Call(model, target, tuple(methods), other, explain, layout, create_graph, first_order, options)
+    call = _Call(model, target, tuple(methods), other, explain, layout, tokenizer, create_graph, first_order, options)
     one = as_batch_of_one(model, arguments)
     try:
         maps = call.maps(arguments, may_be_plain=one is None)
@@ -191,10 +193,6 @@ def attribute(
         if one is None:
             raise
         maps = call.maps(one)
-    for relevance in maps:
-        names_tokens = hasattr(tokenizer, "convert_ids_to_tokens") or hasattr(tokenizer, "id_to_token")
-        if names_tokens and relevance.batch is not None:
-            relevance.batch.tokenizer = tokenizer
     return maps[0] if methods is not method else {each.method: each for each in maps}
 
 
@@ -208,6 +206,7 @@ class _Call:
     other: Target
     explain: str | None
     layout: TokenLayout | None
+    tokenizer: Any
     create_graph: bool
     first_order: bool
     options: dict[str, Any]
@@ -236,6 +235,7 @@ class _Call:
             )
 
     def _from(self, passed: ForwardPass) -> list[Relevance]:
+        passed = replace(passed, tokenizer=self.tokenizer)
         if (
             self.other is None
             and isinstance(self.target, BinaryClassifierOutputTarget)

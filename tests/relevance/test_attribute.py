@@ -306,6 +306,8 @@ def test_texts_are_cut_by_a_tokenizer(capsys):
     assert torch.allclose(one.scores, mine.scores[1:, :4], atol=1e-10)
     recorded = lrptrain.record(model, texts, tokenizer=Cutter()).attribute(1, "attnlrp")
     assert torch.equal(recorded.scores, mine.scores)
+    recorded.show()
+    assert "film" in capsys.readouterr().out
     with pytest.raises(TypeError, match="the inputs are text, with no tokenizer: pass tokenizer="):
         lrptrain.attribute(model, texts, 1)
 

@@ -7,7 +7,7 @@ from lrptrain.relevance.passes.rerun import number_of_tokens
 from lrptrain.relevance.registry import RelevanceMaps, method
 
 
-@method(class_specific=False, signed=False, differentiable=False, needs="gradient", source="-")
+@method(class_specific=False, signed=False, differentiable=False, needs="answers", source="-")
 def random(explanation: Explanation, seed: int = 0) -> RelevanceMaps:
     """Uniform random scores. A sample's own content seeds them, so that batching does not change its map."""
     recording = explanation.recording

@@ -31,7 +31,7 @@ def input_x_gradient(explanation: Explanation, layer: str | None = None) -> Rele
     if layer is not None:
         states, at_layer = gradient_at(explanation, layer)
         recording = explanation.recording.on_tape
-        return layer_maps(recording, layer, recorded(recording, states), states * at_layer)
+        return layer_maps(recording, layer, recorded(recording, layer, states), states * at_layer)
     root = explanation.recording.watched.root
     assert root is not None
     (gradient,) = explanation.gradient([root])

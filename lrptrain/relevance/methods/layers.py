@@ -54,7 +54,7 @@ def output_of(explanation: Explanation, layer: str) -> Value:
     with torch.no_grad(), _heard(recording.model, layer) as outputs:
         answers(explanation, leaf.detach().clone(), torch.arange(len(leaf), device=leaf.device))
         states = _first(outputs, layer)
-    value = recorded(recording, states)
+    value = recorded(recording, layer, states)
     if value is None:
         raise UnsupportedModelError(
             f"what the layer {layer!r} hands on is no value of its own (a convolution that is merged with its batch "
@@ -63,16 +63,22 @@ def output_of(explanation: Explanation, layer: str) -> Value:
     return value
 
 
-def recorded(recording: Recording, states: Tensor) -> Value | None:
-    """Return the recorded value that holds the numbers of a tensor; None if there is none."""
-    values = [recording.tape.root, *(value for node in recording.tape.nodes for value in node.outputs)]
-    alike = [value for value in values if value is not None and value.shape == states.shape]
+def recorded(recording: Recording, layer: str, states: Tensor) -> Value | None:
+    """Return the recorded value that holds what a layer hands on; None if there is none.
+
+    Others may hold the same numbers, such as a copy that is read on one of several ways. The layer's own value is
+    meant; of a layer that computes nothing, what it was given.
+    """
+    made = [(value, node.path) for node in recording.tape.nodes for value in node.outputs]
+    values = [(value, path) for value, path in ((recording.tape.root, ""), *made) if value is not None]
+    alike = [(value, path) for value, path in values if value.shape == states.shape]
     states = states.detach()
-    apart = [float((value.tensor.detach() - states).abs().max()) for value in alike]
+    apart = [float((value.tensor.detach() - states).abs().max()) for value, _ in alike]
     if not apart or not min(apart) <= _SAME * float(states.abs().max()):
         return None
-    # Of those that pass it on as it is, the last: relevance is the same at all of them.
-    return [value for value, far in zip(alike, apart, strict=True) if far == min(apart)][-1]
+    same = [each for each, far in zip(alike, apart, strict=True) if far == min(apart)]
+    own = [value for value, path in same if f"{path}.".startswith(f"{layer}.")]
+    return own[-1] if own else same[0][0]
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import copy
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -50,6 +50,7 @@ class ForwardPass:
         explain: The name of the explained argument, or None for the one that is chosen by itself.
         layout: The layout that the caller knows better, or None.
         autocast: The precision in which the model was run, and in which heads are.
+        tokenizer: What cut the texts, to name their tokens; None where the caller gave none.
     """
 
     tape: Tape | PlainPass
@@ -59,6 +60,7 @@ class ForwardPass:
     explain: str | None
     layout: TokenLayout | None
     autocast: AutocastState
+    tokenizer: Any = None
 
     @property
     def is_half(self) -> bool:
@@ -68,9 +70,10 @@ class ForwardPass:
     @cached_property
     def in_float32(self) -> "ForwardPass":
         """Another pass of the same inputs, in float32."""
-        return forward_pass(
+        passed = forward_pass(
             self.model, self.inputs, self.explain, self.layout, frugal=self.tape.frugal, full_precision=True
         )
+        return replace(passed, tokenizer=self.tokenizer)
 
     @cached_property
     def on_tape(self) -> "ForwardPass":

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from lrptrain.relevance.model.process_wide import eager, in_turn
+from lrptrain.relevance.model.walk import modules_of
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
@@ -118,7 +119,6 @@ class PlainPass(Lookups):
         leaf: The explained input for gradients: the image, or the word embeddings.
         root: The explained input as the model received it.
         others_read: Those of the other arguments that the model looked up in a table, and which.
-        nodes: No operation is recorded.
         frugal: Whether no graph of the weights is kept, as a tape's attribute says.
         kernels: No attention is recorded.
         only_answers: Whether nobody asks for gradients, which the model has not everywhere.
@@ -127,7 +127,6 @@ class PlainPass(Lookups):
     leaf: Tensor | None = field(default=None, init=False)
     root: Value | None = field(default=None, init=False)
     others_read: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False)
-    nodes: tuple[()] = field(default=(), init=False)
     frugal: bool = field(default=True, init=False)
     kernels: None = field(default=None, init=False)
     only_answers: bool = field(default=False, init=False)
@@ -211,9 +210,8 @@ class PlainPass(Lookups):
         result = super()._run(name, func, without_weights(name, without_graph(func, args)), kwargs)
         if self._is_first:
             self._note_hash(name, args, result)
-            if self.only_answers:
-                return result
-            if torch.is_grad_enabled() and name not in DETACHING and _loses_the_graph((args, kwargs), result):
+            goes_on = self.only_answers or name in DETACHING or not torch.is_grad_enabled()
+            if not goes_on and _loses_the_graph((args, kwargs), result):
                 raise NeedsTape
         return result
 
@@ -279,7 +277,7 @@ def _described(x: Any) -> Hashable:
 
 def _as_it_is(model: nn.Module) -> Hashable:
     """What of a model decides where its tokens come from: its modules, their settings, the shapes of their weights."""
-    return tuple(_settings(module) for module in model.modules())
+    return tuple(map(_settings, modules_of(model)))
 
 
 def _settings(module: nn.Module) -> Hashable:

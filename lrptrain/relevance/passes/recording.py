@@ -189,7 +189,9 @@ class Recording:
         # `LABEL_0`, `LABEL_1` ... are what transformers writes where nobody has named them.
         names = {number: name for name, number in labels.items() if name != f"LABEL_{number}"}
         fits = self.padding is not None and self.padding.shape == explained.shape
-        return ExplainedBatch(explained, self.padding if fits else None, names, output_meaning(self.model))
+        tokenizer = None if self.forward_pass is None else self.forward_pass.tokenizer
+        padding = self.padding if fits else None
+        return ExplainedBatch(explained, padding, names, output_meaning(self.model), tokenizer)
 
     @property
     def tape(self) -> Tape:

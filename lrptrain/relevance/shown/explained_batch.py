@@ -19,6 +19,7 @@ class ExplainedBatch:
         padding: True at a sample's own tokens of a text; None without padding.
         class_names: Names of classes by their number, as the model's configuration has them; empty without.
         problem: What the outputs mean, as the `problem_type` of a Hugging Face configuration; None without.
+        tokenizer: Names the tokens of a text; None where the caller gave none.
 
     Attributes:
         shape: The shape of the explained input.
@@ -26,7 +27,7 @@ class ExplainedBatch:
         padding: As above.
         class_names: As above.
         problem: As above.
-        tokenizer: Names the tokens of a text; None where the caller gave none.
+        tokenizer: As above; None, too, if it can name none.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class ExplainedBatch:
         padding: Tensor | None = None,
         class_names: Mapping[int, str] | None = None,
         problem: str | None = None,
+        tokenizer: Any = None,
     ) -> None:
         self.shape = tuple(explained.shape)
         is_text = not explained.is_floating_point() and explained.ndim == 2
@@ -43,7 +45,8 @@ class ExplainedBatch:
         self.padding = None if padding is None or not is_text else padding.detach().clone()
         self.class_names = dict(class_names or {})
         self.problem = problem
-        self.tokenizer: Any = None
+        names_tokens = hasattr(tokenizer, "convert_ids_to_tokens") or hasattr(tokenizer, "id_to_token")
+        self.tokenizer = tokenizer if names_tokens else None
         self._tensor = None if is_text else weakref.ref(explained)
         self._version = None if is_text else _version(explained)
 

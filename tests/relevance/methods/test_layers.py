@@ -151,3 +151,23 @@ def test_of_several_results_the_first_is_meant():
         found = lrptrain.attribute(Reads(), torch.randn(2, 6, 4, dtype=torch.float64), 1, method, layer="aside")
         assert found.input is not None
         assert found.input.shape == (2, 6, 8)
+
+
+class Branches(nn.Module):
+    """A layer's output goes on as a copy on one way, and as it is on the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(4, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        randomised(self)
+
+    def forward(self, x):
+        states = self.first(x)
+        return self.head((states + self.second(states.clone())).mean(1))
+
+
+def test_a_layers_own_value_is_meant_not_a_copy_on_one_of_several_ways():
+    model, inputs = without_biases(Branches()), torch.randn(2, 5, 4, dtype=torch.float64)
+    found = lrptrain.attribute(model, inputs, 1, "attnlrp", layer="first")
+    assert found.input is not None
+    assert torch.allclose(found.input.flatten(1).sum(1), found.logits[:, 1], rtol=1e-9)
