@@ -19,7 +19,7 @@ from lrptrain.extras import require
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.model.preserve import preserved
 from lrptrain.relevance.registry import get_method
-from lrptrain.trainers.checks import check_counts, check_run_name
+from lrptrain.trainers.checks import check_counts, check_on_error, check_run_name
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.lightning import log_scalars, undivided_length
 from lrptrain.trainers.processes import gather_to_first
@@ -100,8 +100,7 @@ class ExplanationAudit(ModelCallback):
         self.methods = tuple(get_method(name, {}).name for name in methods)
         select_tests(tests)
         check_counts(max_samples=max_samples, batch_size=batch_size)
-        if on_error not in ("warn", "raise"):
-            raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
+        check_on_error(on_error)
         if not budget > 0:
             raise ValueError(f"budget must be a positive number of seconds, not {budget}")
         self.budget = budget

@@ -4,7 +4,7 @@ import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName
@@ -14,9 +14,7 @@ from lrptrain.cues.annotator import Annotate
 from lrptrain.cues.cue import Cue
 from lrptrain.extras import require
 from lrptrain.monitor.arguments import check_names
-from lrptrain.monitor.config import MonitorConfig
-from lrptrain.monitor.evaluator import TARGETS
-from lrptrain.monitor.gate import FAIL_AFTER
+from lrptrain.monitor.config import Judge, MonitorConfig, Run, Show
 from lrptrain.monitor.loader_pass import is_in_order
 from lrptrain.monitor.model_input import InputListener, copied
 from lrptrain.monitor.monitor import MonitorCore
@@ -87,7 +85,6 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
 
     Args:
         max_samples: The size of the sample, in all processes together. A verdict on a single class needs 8 of it.
-        every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
         budget: The share of the time of training, in (0, 1), that the monitor takes at most: evaluations become rarer,
             then smaller, of 32 samples at least. The weights that are kept (of the best checkpoint, where a value
             chooses it) are always evaluated, with all samples; so is every validation where something decides by the
@@ -95,47 +92,22 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             two. A line says so where that takes more. None for an evaluation in full in each validation.
         method: One of `lrptrain.methods()`. By default that of `lrptrain.attribute`: the sanity check, or else the
             first evaluation, decides what serves the model, and the run keeps to it, also when it is resumed.
-        method_options: The options of the method.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
-        batch_adapter: Brings a batch of another form to the names above.
-        annotate: Makes the annotations, where batches hold none: of images `function(image, label)`, which returns a
-            mask `[H, W]` of 0 and 1, boxes `[n, 4]`, or None; of texts `function(text)`, which returns words or spans
-            (start, end) of characters; or a list of words, or `re.compile(...)`. It is asked once for each sample.
         explain: The parameter of the model's forward that is explained, where it takes several images or texts; by
             default the one that the batch calls its input. All other arguments stay with their samples.
         task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
             soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
             By default classes, of which one logit tells two apart.
-        class_names: The name of each class, in the order of the logits; None for the `class_names` of the datamodule or
-            the module, or else numbers.
-        region_names: The names of the regions of a `mask` `[B, K, H, W]`; the first is the evidence.
+        batch_adapter: Brings a batch of another form to the names above.
+        annotate: Makes the annotations, where batches hold none: of images `function(image, label)`, which returns a
+            mask `[H, W]` of 0 and 1, boxes `[n, 4]`, or None; of texts `function(text)`, which returns words or spans
+            (start, end) of characters; or a list of words, or `re.compile(...)`. It is asked once for each sample.
+        tokenizer: The tokenizer that names tokens, its name or its folder; None for that of the datamodule or module.
         cues: Cues to be tested beside those that the samples propose (places, marks, colours, words ...), or of which
             you say what they are: `cues=[finding.cue.declared("evidence")]`, or `"fault"`. None tests none.
-        min_effect: The least effect that matters, in (0, 1): by how much the answer's probability is higher with the
-            cue of a sample of that answer than with that of another.
-        confidence: `1 - confidence` is the level of all tests of an evaluation together, in (0, 1).
-        fail_on: "relies": end training, with an error, after an epoch in which the model surely relies on a fault; "not
-            sure": also where it may.
-        fail_after: The evaluations in a row in which that has to be so: a single one is wrong now and then. A run that
-            ends with fewer is judged by those that it has.
-        targets: The classes to explain: some of "label" and "predicted".
-        batch_size: The number of samples per forward pass of the monitor, which needs the memory of training.
-        max_pictures: The number of pictures or texts drawn per epoch; with 0, no inputs are kept, either.
-        class_maps: The number of classes, the most probable and those of `targets`, for which the drawn samples have
-            maps on the dashboard; 0 for those of `targets` alone. Each class costs a backward pass of these samples.
-        max_record_mb: The size of the run's folder, in megabytes, beyond which no pictures are added.
-        mean: The mean of each channel, to undo the normalisation of images in pictures.
-        std: The standard deviation of each channel, to undo the normalisation of images in pictures.
-        tokenizer: The tokenizer that names tokens, its name or its folder; None for that of the datamodule or module.
-        dataloader_idx: The index of the validation dataloader.
-        on_error: "warn": a failure after the start is reported once, counted, and training goes on, and the other
-            tests go on without a cue that failed; "raise": it ends training.
-        run_name: The folder under `relevance/`, numbered if it exists; None for the time. A resumed run continues in
-            its own folder.
-        seed: The seed of the sample and of the donors.
-        mixing_ratios: Whether to log per block what share of a token's state comes from other tokens.
-        progress_bar: Whether to show a progress bar while the monitor works.
-        name: A name that tells several monitors apart: their keys are `relevance/<name>/...`.
+        show: What maps are of, and how pictures name and draw things: `lrptrain.Show(class_names=..., mean=...)`.
+        judge: How strictly it judges, and what ends training: `lrptrain.Judge(fail_on="relies")`.
+        run: When it evaluates, under which names it writes, and what a failure does: `lrptrain.Run(run_name="a")`.
 
     Attributes:
         findings: The findings of the last evaluation: what the model reads, doubts about faults, what it read before.
@@ -145,6 +117,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         scored: The explained samples of the last evaluation, without inputs and annotations.
 
     Raises:
+        TypeError: If there is no such argument, or it lies in `show`, `judge` or `run`, with what to write.
         ValueError: At construction, when training is set up or in the sanity check, with what to change.
         FindingError: When training has ended because of `fail_on`.
     """
@@ -154,73 +127,38 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
     def __init__(
         self,
         max_samples: int = 128,
-        every_n_epochs: int = 1,
+        budget: float | None = 0.05,
         method: str | None = None,
-        method_options: dict[str, Any] | None = None,
         model: str | None = None,
-        batch_adapter: BatchAdapter | None = None,
         explain: str | None = None,
         task: TaskName | Task | None = None,
-        class_names: Sequence[str] | None = None,
-        region_names: Sequence[str] = (),
-        cues: Sequence[Cue] | None = (),
-        confidence: float = 0.95,
-        min_effect: float = 0.05,
-        fail_on: Literal["relies", "not sure"] | None = None,
-        targets: Sequence[str] = TARGETS,
-        batch_size: int = 16,
-        max_pictures: int = 16,
-        class_maps: int = 5,
-        max_record_mb: float = 200.0,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
-        tokenizer: Any = None,
-        dataloader_idx: int = 0,
-        on_error: Literal["warn", "raise"] = "warn",
-        run_name: str | None = None,
-        seed: int = 0,
-        mixing_ratios: bool = False,
-        progress_bar: bool = True,
-        name: str | None = None,
-        budget: float | None = 0.05,
-        fail_after: int = FAIL_AFTER,
+        batch_adapter: BatchAdapter | None = None,
         annotate: Annotate | None = None,
+        tokenizer: Any = None,
+        cues: Sequence[Cue] | None = (),
+        show: Show | None = None,
+        judge: Judge | None = None,
+        run: Run | None = None,
+        **unknown: Any,
     ) -> None:
         super().__init__()
         self.model = model
-        self.dataloader_idx = dataloader_idx
-        self.config = MonitorConfig(
-            max_samples=max_samples,
-            every_n_epochs=every_n_epochs,
-            budget=budget,
-            method=method,
-            method_options=method_options,
-            batch_adapter=batch_adapter,
-            annotate=annotate,
-            explain=explain,
-            task=task,
-            class_names=class_names,
-            region_names=region_names,
-            cues=cues,
-            confidence=confidence,
-            min_effect=min_effect,
-            fail_on=fail_on,
-            fail_after=fail_after,
-            targets=targets,
-            batch_size=batch_size,
-            max_pictures=max_pictures,
-            class_maps=class_maps,
-            max_record_mb=max_record_mb,
-            mean=mean,
-            std=std,
-            tokenizer=tokenizer,
-            on_error=on_error,
-            run_name=run_name,
-            seed=seed,
-            mixing_ratios=mixing_ratios,
-            progress_bar=progress_bar,
-            name=name,
-        )
+        options = {
+            "max_samples": max_samples,
+            "budget": budget,
+            "method": method,
+            "explain": explain,
+            "task": task,
+            "batch_adapter": batch_adapter,
+            "annotate": annotate,
+            "tokenizer": tokenizer,
+            "cues": cues,
+            "show": show or Show(),
+            "judge": judge or Judge(),
+            "run": run or Run(),
+        }
+        self.config = MonitorConfig.of("RelevanceMonitor", options | unknown)
+        self.dataloader_idx = self.config.run.dataloader_idx
         self.core = MonitorCore(self.config, inform, warn)
         self._attached_to: tuple[int, str] | None = None
         self._reset()
@@ -238,7 +176,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
     def state_key(self) -> str:
         """The key in checkpoints: monitors of other names, methods, models or dataloaders keep their own state."""
         return self._generate_state_key(
-            name=self.config.name, method=self.config.method, model=self.model, dataloader_idx=self.dataloader_idx
+            name=self.config.run.name, method=self.config.method, model=self.model, dataloader_idx=self.dataloader_idx
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -256,7 +194,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         super().setup(trainer, pl_module, stage)
         require("pyarrow", "monitor")
         monitors = (callback for callback in trainer.callbacks if isinstance(callback, RelevanceMonitor))  # type: ignore[attr-defined]
-        check_names([monitor.config.name for monitor in monitors])
+        check_names([monitor.config.run.name for monitor in monitors])
         # Every process logs the same values: no synchronisation, which could wait for a process that failed.
         warnings.filterwarnings("ignore", r"It is recommended to use `self.log\('relevance/")
         if self._attached_to != (id(trainer), stage):  # a resumed run keeps what its checkpoint said
@@ -277,11 +215,11 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         title = self.config.title
         if not trainer.enable_validation:
             reason = "this trainer runs no validation (no dataloader, no validation_step, or limit_val_batches=0)"
-            if self.config.fail_on is not None:
-                raise ValueError(f"fail_on={self.config.fail_on!r} of {title} needs evaluations, but {reason}")
+            if self.config.judge.fail_on is not None:
+                raise ValueError(f"fail_on={self.config.judge.fail_on!r} of {title} needs evaluations, but {reason}")
             warn(f"{title} will evaluate nothing: {reason}")
         stale = watched_keys(trainer, f"{self.config.prefix}/")
-        interval = self.config.every_n_epochs
+        interval = self.config.run.every_n_epochs
         if stale:
             # A smaller sample may lack a rare class, and so the score that a checkpoint cannot do without.
             in_full = any("_per_" in key for keys in stale.values() for key in keys)

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, trainer_callback.ExportableState):  # type: ignore[name-defined]
     """Explains a fixed sample of the evaluation set whenever a `transformers.Trainer` evaluates.
 
-        trainer = Trainer(model, args, eval_dataset=..., callbacks=[RelevanceMonitorCallback(bound=0.5)])
+        trainer = Trainer(model, args, eval_dataset=..., callbacks=[RelevanceMonitorCallback()])
 
     The same as `lrptrain.callbacks.RelevanceMonitor` for Lightning: the sample, the maps, the findings and the files,
     which lie in `<output_dir>/relevance/<run>/`. Training is bit-identical with and without it. Annotations (`mask`,
@@ -51,8 +51,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
 
     Args:
         eval_name: Of several evaluation sets, the name of the one to draw from; None for the first.
-        **options: Those of `RelevanceMonitor` by the same names, but for `model` and `dataloader_idx`; see
-            `lrptrain.monitor.config.MonitorConfig`.
+        **options: Those of `RelevanceMonitor` by the same names, but for `model`.
 
     Attributes:
         config: The options.
@@ -78,7 +77,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         if restores is not None and hasattr(self, "core"):
             return
         require("pyarrow", "monitor")
-        self.config = MonitorConfig(**{"kind": type(self).__name__, "budget": 0.05, **options})
+        self.config = MonitorConfig.of(type(self).__name__, {"budget": 0.05, **options})
         self.eval_name = eval_name
         self.core = MonitorCore(self.config, inform, warn)
         self._draws = True
@@ -88,7 +87,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
     @property
     def _key(self) -> str:
         """What tells callbacks of one name apart from others, in checkpoints."""
-        return f"{self.config.name or ''}/{self.eval_name or ''}"
+        return f"{self.config.run.name or ''}/{self.eval_name or ''}"
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds of the callback."""
@@ -111,7 +110,9 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         if trainer is None:
             raise ValueError(f"{self.config.title} works with transformers.Trainer and what derives from it")
         check_sharding(trainer, self.config.title)
-        check_names([each.config.name for each in trainer.callback_handler.callbacks if isinstance(each, type(self))])
+        check_names(
+            [each.config.run.name for each in trainer.callback_handler.callbacks if isinstance(each, type(self))]
+        )
         self.core.reset()
         self._draws = True
         self._loggers = ()
@@ -156,8 +157,8 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         else:
             return True
         title = self.config.title
-        if self.config.fail_on is not None:
-            raise ValueError(f"fail_on={self.config.fail_on!r} of {title} needs evaluations, but {reason}")
+        if self.config.judge.fail_on is not None:
+            raise ValueError(f"fail_on={self.config.judge.fail_on!r} of {title} needs evaluations, but {reason}")
         warn(f"{title} will evaluate nothing: {reason}")
         return False
 

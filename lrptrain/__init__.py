@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lrptrain.guidance.loop import Guidance
     from lrptrain.guidance.transformers_trainer import group_dro, guide
     from lrptrain.monitor.check import check
+    from lrptrain.monitor.config import Judge, Run, Show
     from lrptrain.monitor.inspection import inspect
     from lrptrain.monitor.loop_monitor import Monitor
     from lrptrain.relevance import (
@@ -49,6 +50,7 @@ __all__ = [
     "GroupDROLoss",
     "Guidance",
     "Head",
+    "Judge",
     "Monitor",
     "NonFiniteError",
     "OneLabel",
@@ -59,6 +61,8 @@ __all__ = [
     "RelevanceMaps",
     "RelevanceWarning",
     "Rule",
+    "Run",
+    "Show",
     "TokenLayout",
     "UnsupportedMethodError",
     "UnsupportedModelError",
@@ -98,6 +102,9 @@ _ORIGINS = {
     "EachLabel": "lrptrain.batch.task",
     "Ordinal": "lrptrain.batch.task",
     "Regression": "lrptrain.batch.task",
+    "Judge": "lrptrain.monitor.config",
+    "Run": "lrptrain.monitor.config",
+    "Show": "lrptrain.monitor.config",
     "Monitor": "lrptrain.monitor.loop_monitor",
     "GroupDROLoss": "lrptrain.guidance.group_dro",
     "Guidance": "lrptrain.guidance.loop",

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import nn
 
+import lrptrain
 from experiments.benchmark.cases import NO_MARK, Case
 from experiments.benchmark.image_marks import AROUND_MARKS, GROUND_MARKS, PICTURE_MARKS, STAMPS, stamped
 from experiments.benchmark.scenes import CLASSES, DIGITS, PHOTOGRAPHS, SIDE, THING, grounds, things
@@ -34,7 +35,7 @@ def head(net: nn.Module) -> nn.Module:
 def look(case: Case) -> dict[str, Any]:
     """What a monitor is told of the images."""
     names = [str(digit) for digit in DIGITS] if case.task == "digits" else list(PHOTOGRAPHS)
-    return {"mean": MEAN, "std": STD, "class_names": names}
+    return {"show": lrptrain.Show(mean=MEAN, std=STD, class_names=names, max_pictures=0)}
 
 
 def samples(case: Case, split: str, count: int, seed: int) -> Callable[[bool], Columns]:

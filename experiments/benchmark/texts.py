@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Int
 from torch import nn
 
+import lrptrain
 from experiments.benchmark.cases import NO_MARK, Case
 from experiments.benchmark.images import Columns, shown
 from experiments.benchmark.text_marks import TEXT_MARKS
@@ -38,7 +39,7 @@ def head(net: nn.Module) -> nn.Module:
 
 def look() -> dict[str, Any]:
     """What a monitor is told of the texts."""
-    return {"tokenizer": tokenizer(), "class_names": CLASSES}
+    return {"tokenizer": tokenizer(), "show": lrptrain.Show(class_names=CLASSES, max_pictures=0)}
 
 
 @cache

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset
 
+import lrptrain
 from experiments.benchmark import images, texts
 from experiments.benchmark.cases import Case
 from experiments.benchmark.images import Columns
@@ -112,12 +113,11 @@ def watched(case: Case, own_code: bool = False) -> Row:
 def _monitor(run: Run, folder: str, case: Case, annotated: bool) -> Monitor:
     """A monitor with every default, to which the batches show what people marked or not."""
     name = ANNOTATED if annotated else BARE
-    options = {**run.look, "name": name.replace(" ", "_"), "seed": case.randomness}
-    if not annotated:
-        options["batch_adapter"] = bare
+    adapter = None if annotated else bare
     loader = DataLoader(StackDataset(**run.shown), run.batch)  # type: ignore[arg-type]
-    quiet: dict[str, Any] = {"progress_bar": False, "on_error": "raise"}
-    return Monitor(run.net, loader, folder, batch_size=64, max_pictures=0, **quiet, **options)
+    quiet = lrptrain.Run(batch_size=64, progress_bar=False, on_error="raise", name=name.replace(" ", "_"))
+    judge = lrptrain.Judge(seed=case.randomness)
+    return Monitor(run.net, loader, folder, batch_adapter=adapter, judge=judge, run=quiet, **run.look)
 
 
 def bare(batch: Mapping[str, Any]) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def findings(name: str) -> list[Finding]:
     """What a monitor says of one of the models: "digits", "birds" or "tweets", plain, or with " guided" behind it."""
     kind, guided = name.split()[0], name.endswith("guided")
     samples: Any
-    options: dict[str, Any] = {"max_samples": 128}
+    options: dict[str, Any] = {"max_samples": 128, "show": lrptrain.Show(max_pictures=0)}
     if kind == "digits":
         net, samples = digits(guided), digits_data().val_dataloader()
     elif kind == "birds":
@@ -137,11 +137,12 @@ def findings(name: str) -> list[Finding]:
         data = birds.birds("val")
         columns = {"image": data.image, "mask": data.mask, "label": data.label}
         net, samples = bird_kinds(guided), DataLoader(StackDataset(**columns), 50)
-        options |= {"class_names": BIRDS}
+        options |= {"show": lrptrain.Show(max_pictures=0, class_names=BIRDS)}
     else:
         net, texts = mood(True, guided), tweets.tweets("val", 1.0, SEED)
         samples = DataLoader(StackDataset(**texts), 32)
-        options |= {"class_names": MOODS, "tokenizer": tokenizer()}
-    with lrptrain.Monitor(net, samples, RUNS / "monitor", progress_bar=False, max_pictures=0, **options) as monitor:
+        options |= {"show": lrptrain.Show(max_pictures=0, class_names=MOODS), "tokenizer": tokenizer()}
+    quiet = lrptrain.Run(progress_bar=False)
+    with lrptrain.Monitor(net, samples, RUNS / "monitor", run=quiet, **options) as monitor:
         monitor.evaluate(0)
     return monitor.findings

@@ -89,7 +89,9 @@ def watched(case: Case) -> Row:
         for name in (ANNOTATED, BARE):
             adapter = None if name == ANNOTATED else bare
             started = time.monotonic()
-            report = lrptrain.inspect(run.net, loader, batch_adapter=adapter, seed=case.randomness, **run.look)
+            report = lrptrain.inspect(
+                run.net, loader, batch_adapter=adapter, judge=lrptrain.Judge(seed=case.randomness), **run.look
+            )
             seconds = time.monotonic() - started
             row[f"inspect {name}"] = {"named": named(report.findings), "passes": report.passes, "seconds": seconds}
     plain: Row = rounded(row)

@@ -49,7 +49,7 @@ def run(network: str, arm: str, seed: int, folder: Path) -> dict[str, Any]:
     if arm == LONGER:
         guidance = guidance_of(SWAP)
         epochs = 3 * EPOCHS
-    training = watched(module, (train, shown), guidance, epochs, 1, folder, class_names=list(CLASSES))
+    training = watched(module, (train, shown), guidance, epochs, 1, folder, show=lrptrain.Show(class_names=list(CLASSES)))
     return {"network": network, "arm": arm, "seed": seed, **training.record, **tested(module.eval(), splits["test"])}
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+import lrptrain
 from experiments import weights
 from experiments.real_models.measured import Measure, Run
 from experiments.real_models.samples import BREEDS, MARKED, Pets, pets
@@ -46,7 +47,7 @@ def run(place: str, arm: str, seed: int, folder: Path, size: int = SIZE, epochs:
             DataLoader(marked["train"].samples(), BATCH, shuffle=True),  # type: ignore[arg-type]
             DataLoader(marked["val"].samples(), BATCH),  # type: ignore[arg-type]
         )
-        options = {"max_samples": 64, "class_names": list(BREEDS)}
+        options = {"max_samples": 64, "show": lrptrain.Show(class_names=list(BREEDS))}
         return module, watched(module, loaders, guidance, epochs, min(2, epochs), folder, **options)
 
     told = {"place": place, "arm": arm, "seed": seed, "size": size, "epochs": epochs}

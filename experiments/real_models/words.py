@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 from transformers.utils import logging
 
+import lrptrain
 from experiments import weights
 from experiments.guidance import movies
 from experiments.real_models.measured import Measure
@@ -86,7 +87,7 @@ def run(arm: str, seed: int, folder: Path, corpus: str = "tweets") -> dict[str, 
     loader = partial(text_loader, tokenizer=tokenizer, max_length=texts.longest, batch_size=BATCH)
     model = module()
     loaders = (loader(marked["train"], shuffle=True), loader(marked["val"]))
-    options = {"tokenizer": tokenizer, "class_names": list(CLASSES)}
+    options = {"tokenizer": tokenizer, "show": lrptrain.Show(class_names=list(CLASSES))}
     training = watched(model, loaders, guidance_of(arm), 1, 1, folder, **options)
     model.eval()
     own, others = (with_words(texts.test, np.random.default_rng([seed, 1]), other) for other in (False, True))

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+import lrptrain
 from experiments.records import stamped
 from experiments.speed.cells import Inputs
 from experiments.speed.monitor import CLASSES, of_ten_classes
@@ -145,7 +146,7 @@ def measure(run: Run, minutes: float, device: str) -> dict[str, Any]:
     """Make a run, and read from its record what the monitor took."""
     torch.manual_seed(0)
     model, inputs_of = run.model()
-    monitor = RelevanceMonitor(progress_bar=False)
+    monitor = RelevanceMonitor(run=lrptrain.Run(progress_bar=False))
     training = DataLoader(Repeated(inputs_of, run.training), BATCH, shuffle=True)
     validation = DataLoader(Repeated(inputs_of, run.validation), BATCH)
     with tempfile.TemporaryDirectory() as folder:

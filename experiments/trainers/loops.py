@@ -43,9 +43,8 @@ def monitor_options(tokenizer: Any) -> dict[str, Any]:
     return {
         "budget": None,
         "tokenizer": tokenizer,
-        "class_names": ["negative", "positive"],
-        "progress_bar": False,
-        "max_pictures": 4,
+        "show": lrptrain.Show(class_names=["negative", "positive"], max_pictures=4),
+        "run": lrptrain.Run(progress_bar=False),
     }
 
 

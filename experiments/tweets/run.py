@@ -70,7 +70,10 @@ def run(seed: int, data_path: Path, folder: Path) -> dict[str, Any]:
     )
     module = TextClassifier(num_classes=2, lr=3e-4)
     monitor = RelevanceMonitor(
-        max_samples=128, budget=None, method="transformer_attribution", class_names=["negative", "positive"]
+        max_samples=128,
+        budget=None,
+        method="transformer_attribution",
+        show=lrptrain.Show(class_names=["negative", "positive"]),
     )
     trainer = pl.Trainer(
         max_epochs=1,

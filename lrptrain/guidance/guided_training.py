@@ -24,7 +24,7 @@ from lrptrain.guidance.strength import Strength
 from lrptrain.guidance.swap import Swap
 from lrptrain.guidance.swap_names import FINDINGS, OUTSIDE, SwapOption, asked_for
 from lrptrain.terminal import give_warning
-from lrptrain.trainers.checks import check_counts
+from lrptrain.trainers.checks import check_counts, check_on_error
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.messages import inform
 from lrptrain.trainers.naming import NameSources, find_tokenizer, find_tokens
@@ -117,8 +117,7 @@ class GuidedTraining:
         check_counts(every_n_batches=every_n_batches, max_samples=1 if max_samples is None else max_samples)
         if not 0 < annotated_fraction <= 1:
             raise ValueError(f"annotated_fraction must lie in (0, 1], not {annotated_fraction}")
-        if on_error not in ("warn", "raise"):
-            raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
+        check_on_error(on_error)
         # Without a loss there is no gradient to bound, and none would ever be measured.
         bounded = bool(weights) and weight is None and isinstance(loss, str) and not adaptive
         self.strength = Strength(self.weight, bounded, adaptive, compare_every_n_batches, every_n_batches)

@@ -8,32 +8,37 @@ from lrptrain.monitor.gate import FORBIDDEN
 from lrptrain.monitor.summary import logged_metrics
 
 
-def check_choices(confidence: float, targets: Sequence[str], on_error: str) -> None:
-    """Reject arguments of the evaluation that the monitor does not know.
+def check_targets(targets: Sequence[str]) -> None:
+    """Reject classes to explain that the monitor does not know.
+
+    Raises:
+        ValueError: With what they may be.
+    """
+    if not targets or isinstance(targets, str) or not set(targets) <= set(TARGETS):
+        raise ValueError(f"targets must be a list of some of {TARGETS}, not {targets!r}")
+
+
+def check_judge(min_effect: float, confidence: float, fail_on: str | None) -> None:
+    """Reject arguments of the tests that the monitor does not know.
 
     Raises:
         ValueError: With the argument and what it may be.
     """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
-    if not targets or isinstance(targets, str) or not set(targets) <= set(TARGETS):
-        raise ValueError(f"targets must be a list of some of {TARGETS}, not {targets!r}")
-    if on_error not in ("warn", "raise"):
-        raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
+    for name, value in (("min_effect", min_effect), ("confidence", confidence)):
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must lie between 0 and 1, not {value}")
+    if fail_on not in FORBIDDEN:
+        raise ValueError(f"fail_on must be 'relies', 'not sure' or None, not {fail_on!r}")
 
 
-def check_verdicts(cues: Sequence[Cue] | None, min_effect: float, fail_on: str | None) -> None:
-    """Reject arguments of the tests that the monitor does not know.
+def check_cues(cues: Sequence[Cue] | None, fail_on: str | None) -> None:
+    """Reject cues that cannot be tested, and a gate that none could close.
 
     Raises:
         ValueError: With the argument and what it may be.
     """
     if cues is not None and not all(isinstance(each, Cue) and isinstance(each, Hashable) for each in cues):
         raise ValueError("cues must be frozen dataclasses, as finding.cue.declared('evidence') is, or None for none")
-    if not 0 < min_effect < 1:
-        raise ValueError(f"min_effect must lie between 0 and 1, not {min_effect}")
-    if fail_on not in FORBIDDEN:
-        raise ValueError(f"fail_on must be 'relies', 'not sure' or None, not {fail_on!r}")
     if fail_on is not None and cues is None:
         raise ValueError(f"fail_on={fail_on!r} needs tests, and cues=None makes none")
 
@@ -49,7 +54,10 @@ def check_names(names: Sequence[str | None]) -> None:
             monitor would lie in a folder that has the name of another one's value.
     """
     if len(set(names)) < len(names):
-        raise ValueError(f"several RelevanceMonitors with the names {names} would log the same keys: give each a name=")
+        raise ValueError(
+            f"several RelevanceMonitors with the names {names} would log the same keys: give each a "
+            "run=lrptrain.Run(name=...)"
+        )
     values = {key.partition("/")[0] for metric in logged_metrics() for key in metric.keys}
     folders = [name.split("/") if name else [] for name in names]
     for name, folder in zip(names, folders, strict=True):

@@ -1,69 +1,135 @@
 """What a monitor looks at, and how: the options that it has under every trainer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self
 
 from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.cues.annotator import Annotate, Annotator
 from lrptrain.cues.cue import Cue
-from lrptrain.monitor.arguments import check_choices, check_verdicts
+from lrptrain.findings.sentences import listed
+from lrptrain.monitor.arguments import check_cues, check_judge, check_targets
 from lrptrain.monitor.budget import Budget, Extent
 from lrptrain.monitor.evaluator import TARGETS, ExplanationConfig
 from lrptrain.monitor.gate import FAIL_AFTER
 from lrptrain.relevance.default import check_method
-from lrptrain.trainers.checks import check_counts, check_normalisation, check_run_name
+from lrptrain.trainers.checks import check_counts, check_normalisation, check_on_error, check_run_name
 
 INSPECTS = "inspect"
 """The kind of what looks at a trained model once."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MonitorConfig:
-    """The options of a monitor.
+class Show:
+    """What a monitor's maps are of, and how pictures and reports name and draw things.
 
     Attributes:
-        max_samples: The size of the sample, in all processes together. A verdict on a
-            single class needs 8 of it.
-        every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
-        budget: The share of the time of training, in (0, 1), that the monitor takes at most: evaluations become rarer
-            and smaller. The weights that are kept are always evaluated with all samples, and under a trainer every
-            validation where something decides by the values. So is the first one, unless the trainer knows that the
-            run is too short to pay for two. None for an evaluation in full in each.
-        method: One of `lrptrain.methods()`; None for the first of the default ones that serves the model.
-        method_options: The options of the method.
-        batch_adapter: Brings a batch of another form to the contract's names.
-        annotate: Makes the annotations, where batches hold none: of images `function(image, label)`, which returns a
-            mask or boxes, of texts `function(text)`, which returns words or spans; or words, or `re.compile(...)`. See
-            `lrptrain.cues.annotator`.
-        explain: The parameter of the model's forward that is explained, where it takes several images or texts; None
-            for the one that the batch calls its input.
-        task: What output and labels mean, where they do not say so: a task or its name; None for classes.
-        class_names: The name of each class, in the order of the logits; None for those that the name sources have.
-        region_names: The names of the regions of a `mask` `[B, K, H, W]`; the first is the evidence.
-        cues: Cues to be tested beside those that the samples propose, or of which people say what they are; None tests
-            none.
-        min_effect: The least effect that matters, in (0, 1).
-        confidence: `1 - confidence` is the level of all tests of an evaluation together, in (0, 1).
-        fail_on: The verdict on a fault that ends training: "relies", or "not sure" for doubts, too; None for none.
-        fail_after: The evaluations in a row in which a fault has to have that verdict; a run that ends with fewer is
-            judged by those that it has.
         targets: The classes to explain: some of "label" and "predicted".
-        batch_size: The number of samples per forward pass of the monitor.
+        method_options: The options of the monitor's method.
+        class_maps: The number of classes, the most probable and those of `targets`, for which the drawn samples have
+            maps on the dashboard; 0 for those of `targets` alone. Each class costs a backward pass of these samples.
         max_pictures: The number of pictures or texts drawn per epoch; with 0, no inputs are kept, either.
-        class_maps: The number of classes for which the drawn samples have maps on the dashboard.
-        max_record_mb: The size of the run's folder, in megabytes, beyond which no pictures are added.
+        mixing_ratios: Whether to log per block what share of a token's state comes from other tokens.
+        class_names: The name of each class, in the order of the logits; None for the `class_names` of the datamodule or
+            the module, or else numbers.
+        region_names: The names of the regions of a `mask` `[B, K, H, W]`; the first is the evidence.
         mean: The mean of each channel, to undo the normalisation of images in pictures.
         std: The standard deviation of each channel, to undo the normalisation of images in pictures.
-        tokenizer: The tokenizer that names tokens, its name or its folder; None for that of a name source.
+
+    Raises:
+        ValueError: With the option, and what it may be.
+    """
+
+    targets: Sequence[str] = TARGETS
+    method_options: Mapping[str, Any] | None = None
+    class_maps: int = 5
+    max_pictures: int = 16
+    mixing_ratios: bool = False
+    class_names: Sequence[str] | None = None
+    region_names: Sequence[str] = ()
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        check_targets(self.targets)
+        check_counts(0, max_pictures=self.max_pictures, class_maps=self.class_maps)
+        check_normalisation(self.mean, self.std)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """How strictly a monitor judges, and what ends training.
+
+    Attributes:
+        min_effect: The least effect that matters, in (0, 1): by how much the answer's probability is higher with the
+            cue of a sample of that answer than with that of another.
+        confidence: `1 - confidence` is the level of all tests of an evaluation together, in (0, 1).
+        fail_on: "relies": end training, with an error, after an epoch in which the model surely relies on a fault; "not
+            sure": also where it may; None for none.
+        fail_after: The evaluations in a row in which that has to be so: a single one is wrong now and then. A run that
+            ends with fewer is judged by those that it has.
+        seed: The seed of the sample and of the donors.
+
+    Raises:
+        ValueError: With the option, and what it may be.
+    """
+
+    min_effect: float = 0.05
+    confidence: float = 0.95
+    fail_on: Literal["relies", "not sure"] | None = None
+    fail_after: int = FAIL_AFTER
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_judge(self.min_effect, self.confidence, self.fail_on)
+        check_counts(fail_after=self.fail_after)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """When a monitor evaluates, under which names it writes, and what happens if it fails.
+
+    Attributes:
+        every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
+        batch_size: The number of samples per forward pass of the monitor, which needs the memory of training.
+        name: A name that tells several monitors apart: their keys are `relevance/<name>/...`.
+        run_name: The folder under `relevance/`, numbered if it exists; None for the time. A resumed run continues in
+            its own folder.
+        max_record_mb: The size of the run's folder, in megabytes, beyond which no pictures are added.
+        progress_bar: Whether to show a progress bar while the monitor works.
         on_error: "warn": a failure after the start is reported once, counted, and training goes on, and the other
             tests go on without a cue that failed; "raise": it ends training.
-        run_name: The folder under `relevance/`, numbered if it exists; None for the time.
-        seed: The seed of the sample and of the donors.
-        mixing_ratios: Whether to log per block what share of a token's state comes from other tokens.
-        progress_bar: Whether to show a progress bar while the monitor works.
-        name: A name that tells several monitors apart: their keys are `relevance/<name>/...`.
+        dataloader_idx: The index of the validation dataloader, of a Lightning Trainer that has several.
+
+    Raises:
+        ValueError: With the option, and what it may be.
+    """
+
+    every_n_epochs: int = 1
+    batch_size: int = 16
+    name: str | None = None
+    run_name: str | None = None
+    max_record_mb: float = 200.0
+    progress_bar: bool = True
+    on_error: Literal["warn", "raise"] = "warn"
+    dataloader_idx: int = 0
+
+    def __post_init__(self) -> None:
+        check_counts(every_n_epochs=self.every_n_epochs, batch_size=self.batch_size)
+        check_run_name(self.run_name)
+        check_on_error(self.on_error)
+
+
+GROUPS: dict[str, type] = {"show": Show, "judge": Judge, "run": Run}
+"""The options that most users leave as they are, by the argument that takes them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitorConfig:
+    """The options of a monitor under every trainer; see `lrptrain.callbacks.RelevanceMonitor`.
+
+    Attributes:
         kind: What lines for the user call the monitor.
 
     Raises:
@@ -71,55 +137,49 @@ class MonitorConfig:
     """
 
     max_samples: int = 128
-    every_n_epochs: int = 1
     budget: float | None = None
     method: str | None = None
-    method_options: Mapping[str, Any] | None = None
-    batch_adapter: BatchAdapter | None = None
-    annotate: Annotate | None = field(default=None, repr=False)
     explain: str | None = None
     task: TaskName | Task | None = None
-    class_names: Sequence[str] | None = None
-    region_names: Sequence[str] = ()
-    cues: Sequence[Cue] | None = ()
-    min_effect: float = 0.05
-    confidence: float = 0.95
-    fail_on: Literal["relies", "not sure"] | None = None
-    fail_after: int = FAIL_AFTER
-    targets: Sequence[str] = TARGETS
-    batch_size: int = 16
-    max_pictures: int = 16
-    class_maps: int = 5
-    max_record_mb: float = 200.0
-    mean: Sequence[float] | None = None
-    std: Sequence[float] | None = None
+    batch_adapter: BatchAdapter | None = None
+    annotate: Annotate | None = field(default=None, repr=False)
     tokenizer: Any = field(default=None, repr=False)
-    on_error: Literal["warn", "raise"] = "warn"
-    run_name: str | None = None
-    seed: int = 0
-    mixing_ratios: bool = False
-    progress_bar: bool = True
-    name: str | None = None
+    cues: Sequence[Cue] | None = ()
+    show: Show = Show()
+    judge: Judge = Judge()
+    run: Run = Run()
     kind: str = "RelevanceMonitor"
 
     def __post_init__(self) -> None:
-        check_method(self.method, dict(self.method_options or {}))
-        check_counts(max_samples=self.max_samples, every_n_epochs=self.every_n_epochs, batch_size=self.batch_size)
-        check_counts(fail_after=self.fail_after)
-        check_counts(0, max_pictures=self.max_pictures, class_maps=self.class_maps)
-        check_choices(self.confidence, self.targets, self.on_error)
-        check_verdicts(self.cues, self.min_effect, self.fail_on)
-        check_run_name(self.run_name)
-        check_normalisation(self.mean, self.std)
+        for name, group in GROUPS.items():
+            if not isinstance(getattr(self, name), group):
+                raise TypeError(f"{name} must be lrptrain.{group.__name__}(...), not {getattr(self, name)!r}")
+        check_method(self.method, dict(self.show.method_options or {}))
+        check_counts(max_samples=self.max_samples)
+        check_cues(self.cues, self.judge.fail_on)
         self.meaning  # noqa: B018  refuses what is no task
         if self.annotate is not None:
             Annotator(self.annotate)
         self.new_budget()
 
+    @classmethod
+    def of(cls, kind: str, options: Mapping[str, Any]) -> Self:
+        """Return the options that a user gives.
+
+        Raises:
+            TypeError: If there is no such option, or it lies in a group, with what to write.
+            ValueError: With the option, and what it may be.
+        """
+        known = _names(cls)
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise TypeError(f"{kind} has no argument {listed(unknown)}: {_way(unknown, sorted(known - {'kind'}))}")
+        return cls(**{"kind": kind, **options})
+
     @property
     def title(self) -> str:
         """What lines for the user begin with."""
-        return f"{self.kind} {self.name!r}" if self.name else self.kind
+        return f"{self.kind} {self.run.name!r}" if self.run.name else self.kind
 
     @property
     def meaning(self) -> Task:
@@ -129,12 +189,12 @@ class MonitorConfig:
     @property
     def prefix(self) -> str:
         """The prefix of every logged key."""
-        return f"relevance/{self.name}" if self.name else "relevance"
+        return f"relevance/{self.run.name}" if self.run.name else "relevance"
 
     @property
     def extent(self) -> Extent:
         """An evaluation in full."""
-        return Extent(self.max_samples, self.max_pictures, self.class_maps if self.max_pictures else 0)
+        return Extent(self.max_samples, self.show.max_pictures, self.show.class_maps if self.show.max_pictures else 0)
 
     def new_budget(self) -> Budget | None:
         """Return a planner for a run; None without a budget.
@@ -144,18 +204,32 @@ class MonitorConfig:
         """
         if self.budget is None:
             return None
-        return Budget(self.budget, self.extent, in_every_validation=self.fail_on is not None)
+        return Budget(self.budget, self.extent, in_every_validation=self.judge.fail_on is not None)
 
     @property
     def explanation(self) -> ExplanationConfig:
         """How samples are explained."""
         return ExplanationConfig(
             method=self.method,
-            options=dict(self.method_options or {}),
-            targets=tuple(self.targets),
-            batch_size=self.batch_size,
-            region_names=tuple(self.region_names),
-            mixing_ratios=self.mixing_ratios,
-            class_maps=self.class_maps,
+            options=dict(self.show.method_options or {}),
+            targets=("predicted",) if self.kind == INSPECTS else tuple(self.show.targets),
+            batch_size=self.run.batch_size,
+            region_names=tuple(self.show.region_names),
+            mixing_ratios=self.show.mixing_ratios,
+            class_maps=self.show.class_maps,
             task=self.meaning,
         )
+
+
+def _names(group: Any) -> set[str]:
+    return {each.name for each in fields(group)}
+
+
+def _way(unknown: Sequence[str], known: Sequence[str]) -> str:
+    """Return what to write for arguments that lie in a group, or else which arguments there are."""
+    ways = []
+    for name, group in GROUPS.items():
+        inside = [f"{each}=..." for each in unknown if each in _names(group)]
+        if inside:
+            ways.append(f"{name}=lrptrain.{group.__name__}({', '.join(inside)})")
+    return f"write {', '.join(ways)}" if ways else f"it has {', '.join(known)}"

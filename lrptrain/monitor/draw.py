@@ -61,7 +61,7 @@ def _drawn(
         # Under tensor parallel several processes read the same, and each sample would count for as many.
         raise ValueError(f"{core.config.title} needs a DataLoader or a Dataset of a sharded model's samples, no stream")
     # Outside of what is done in every process: it has a collective of its own.
-    batches = read_once(samples, core.config.batch_size)
+    batches = read_once(samples, core.config.run.batch_size)
     in_every_process(lambda: _add_all(core, context, batches, step))
     # Annotations that cannot be used end it here, before the first step: they are no failure that training survives.
     samples_here = core.reader.finish(lambda activity, error: None)

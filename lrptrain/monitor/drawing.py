@@ -93,7 +93,7 @@ def _image(sample: Sample) -> Float[Tensor, "channels height width"]:
     if not can_be_drawn(image):
         raise ValueError(
             f"an image has the shape [3, height, width] or [1, height, width] to be drawn, not {tuple(image.shape)}: "
-            "max_pictures=0 goes on without pictures, with the same maps and tests"
+            "show=lrptrain.Show(max_pictures=0) goes on without pictures, with the same maps and tests"
         )
     return image.float()
 

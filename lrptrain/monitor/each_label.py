@@ -229,13 +229,13 @@ def judge_labels(
             found: Float[np.ndarray, "batch labels"] = model_output(model, batch).double().sigmoid().cpu().numpy()
         return found
 
-    starts = range(0, len(samples), config.batch_size)
+    starts = range(0, len(samples), config.run.batch_size)
     with torch.no_grad():
-        parts = [probabilities(collate(samples[i : i + config.batch_size], evaluator.device)) for i in starts]
+        parts = [probabilities(collate(samples[i : i + config.run.batch_size], evaluator.device)) for i in starts]
     answered = np.concatenate(parts)
     yes = answered > 0.5
     labels = _labels(samples, yes.shape[1])
-    joint = JointMeasure(samples, yes, probabilities, evaluator.device, config.batch_size, config.seed)
+    joint = JointMeasure(samples, yes, probabilities, evaluator.device, config.run.batch_size, config.judge.seed)
     titles = task.names(yes.shape[1])
     findings: list[Finding] = []
     judged: list[Judged] = []
@@ -247,7 +247,7 @@ def judge_labels(
             untested.append(line)
 
     alike = [number for number in range(len(titles)) if min(yes[:, number].sum(), (~yes[:, number]).sum()) < 2]
-    confidence = 1 - (1 - config.confidence) / max(len(titles) - len(alike), 1)
+    confidence = 1 - (1 - config.judge.confidence) / max(len(titles) - len(alike), 1)
     for number, title in enumerate(titles):
         if number in alike or len(samples) < FEWEST_SAMPLES or config.cues is None:
             continue
@@ -257,7 +257,7 @@ def judge_labels(
         roots = plan.with_further(roots, [(cue, None) for cue in config.cues], len(samples))
         untested += [line for line in unsaid if line not in untested]
         measure = LabelMeasure(joint, number, sharpness(both, labels[:, number]))
-        search = Search(measure, config.min_effect, confidence, config.cues, note, places)
+        search = Search(measure, config.judge.min_effect, confidence, config.cues, note, places)
         found = search.run(roots)
         names = [f"no {title}", title]
         findings += [

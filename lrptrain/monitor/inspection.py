@@ -131,8 +131,7 @@ def inspect(
         step: See `lrptrain.Monitor`.
         forward_context: See `lrptrain.Monitor`.
         **options: Those of `lrptrain.Monitor` that say how samples are read and named (`max_samples`, `batch_adapter`,
-            `explain`, `task`, `class_names`, `tokenizer`, `mean`, `std`, `method`, `batch_size`, `seed`), and
-            `cues`, `min_effect` and `confidence`.
+            `annotate`, `explain`, `task`, `tokenizer`, `method`, `show`, `run`), and `cues` and `judge`.
 
     Raises:
         TypeError: If there is no such option.
@@ -145,7 +144,7 @@ def inspect(
         samples,
         step=step,
         forward_context=forward_context,
-        **{"kind": INSPECTS, "progress_bar": False, "targets": ("predicted",), **options},
+        **{"kind": INSPECTS, **options},
     )
     context = monitor._context(0, 0)
     core = monitor.core

@@ -80,8 +80,8 @@ def judge_cues(
         answers,
         probabilities,
         evaluator.device,
-        config.batch_size,
-        config.seed,
+        config.run.batch_size,
+        config.judge.seed,
         before=sharpened(evaluation.probabilities, power),
         mine=np.array(mine, int),
         gather=gather,
@@ -97,7 +97,9 @@ def judge_cues(
         if on_failure is not None:
             on_failure(f"{cue.name} could not be exchanged: {error}")
 
-    search = Search(measure, config.min_effect, config.confidence, config.cues, None if on_failure is None else note)
+    search = Search(
+        measure, config.judge.min_effect, config.judge.confidence, config.cues, None if on_failure is None else note
+    )
     return Judgement(search.run(roots), untested, measure)
 
 
@@ -124,7 +126,9 @@ def roots_of(
     roots = plan.of_inputs(samples)
     if evaluation.medium == "text":
         unnamed = "" if language.is_named else "families of words, for nothing names the tokens: pass tokenizer="
-        return [*plan.of_texts(samples, answers, language, config.seed, phrases), *roots], [unnamed] if unnamed else []
+        return [*plan.of_texts(samples, answers, language, config.judge.seed, phrases), *roots], [
+            unnamed
+        ] if unnamed else []
     grids = {each.grid for each in evaluation.samples}
     shapes = {tuple(x.shape) for sample in samples for name, x in sample.tensors.items() if name in IMAGES}
     if None in grids or len(grids) > 1 or len(shapes) > 1:
@@ -135,4 +139,7 @@ def roots_of(
     if len(next(iter(shapes))) != 3:
         return roots, ["what is no image of channels, height and width"]
     maps = [each.map_of_answer for each in evaluation.samples]
-    return [*plan.of_images(samples, maps, grid, answers, config.seed, config.region_names, marks), *roots], []
+    return [
+        *plan.of_images(samples, maps, grid, answers, config.judge.seed, config.show.region_names, marks),
+        *roots,
+    ], []

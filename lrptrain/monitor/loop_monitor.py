@@ -43,8 +43,8 @@ class Monitor(MonitorResults):
         step: Runs the model on a batch as the loop does, `step(model, batch)`: what the model is given there is what is
             explained. None where batches have entries of the names of the forward's parameters, beside `label`.
         hyperparameters: What tells this training from others, such as `{"lr": 1e-3}`: the page compares runs by them.
-        **options: Those of `RelevanceMonitor` by the same names, but for `model` and `dataloader_idx`; see
-            `lrptrain.monitor.config.MonitorConfig`. There is no `budget` unless one is given: each call evaluates.
+        **options: Those of `RelevanceMonitor` by the same names, but for `model`. There is no `budget` unless one is
+            given: each call evaluates.
 
     Raises:
         TypeError: If there is no such option.
@@ -64,7 +64,7 @@ class Monitor(MonitorResults):
         **options: Any,
     ) -> None:
         require("pyarrow", "monitor")
-        self.config = MonitorConfig(**{"kind": type(self).__name__, "budget": None, **options})
+        self.config = MonitorConfig.of(options.pop("kind", type(self).__name__), options)
         self.core = MonitorCore(self.config, inform, warn)
         self._model = bare_model(model, takes_shards=True)
         self._root_dir = folder

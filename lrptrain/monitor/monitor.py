@@ -118,18 +118,18 @@ class MonitorCore:
         self.inform = inform
         self.warn = warn
         self._builder = RecordBuilder(
-            class_names=config.meaning.class_names if config.class_names is None else config.class_names,
+            class_names=config.meaning.class_names if config.show.class_names is None else config.show.class_names,
             tokenizer=config.tokenizer,
-            mean=config.mean,
-            std=config.std,
+            mean=config.show.mean,
+            std=config.show.std,
         )
-        self.recorder = RunRecorder(RecordWriter(config.max_record_mb), config.run_name)
+        self.recorder = RunRecorder(RecordWriter(config.run.max_record_mb), config.run.run_name)
         self.reset()
 
     def reset(self) -> None:
         """Forget an earlier run."""
         self.recorder.reset()
-        self.failures = Failures(self.config.on_error, self.config.title)
+        self.failures = Failures(self.config.run.on_error, self.config.title)
         self.clock = Clock()
         self.reader = SampleReader(self.config, self.warn)
         self.scalars: dict[str, float] = {}
@@ -269,7 +269,7 @@ class MonitorCore:
             Exception: What an evaluation would fail with.
         """
         self._mention_unread(context, batch, contract_batch)
-        rows = range(min(batch_length(contract_batch), self.config.batch_size))
+        rows = range(min(batch_length(contract_batch), self.config.run.batch_size))
         self._learn_language(context)
         samples = [self.reader.annotated(take(contract_batch, row, row)) for row in rows]
         with preserved(context.module), no_errors_of(RelevanceWarning), warnings.catch_warnings():
@@ -279,7 +279,7 @@ class MonitorCore:
             self._decide_method(evaluation.samples)
             sources = context.name_sources
             record = self._builder.build(evaluation, sources)
-            self._builder.draw(record, evaluation.samples[: min(1, self.config.max_pictures)], sources)
+            self._builder.draw(record, evaluation.samples[: min(1, self.config.show.max_pictures)], sources)
         self.watch(context.module)
         self.reader.limit_classes(max(evaluation.samples[0].num_logits, 1))
         self.reader.check_values(contract_batch)  # labels beyond the first rows, now that the classes are known
@@ -494,7 +494,7 @@ class MonitorCore:
         # Not due is what lies between: with every_n_epochs=3 and last=4, epochs 5 and 6. Epoch 4 again is another
         # validation within it, and an earlier epoch a new start.
         last = self.evaluated_epoch
-        return last is None or not last < epoch < last + self.config.every_n_epochs
+        return last is None or not last < epoch < last + self.config.run.every_n_epochs
 
     def _evaluate(self, context: TrainingContext, samples: Sequence[Sample]) -> EpochRecord | None:
         """Explain the sample, find and test, and write the record; every process takes part."""
@@ -503,7 +503,7 @@ class MonitorCore:
         drawn = ids_to_draw(samples, most_displayed)
         try:
             evaluator = self._evaluator(context)
-            progress = context.progress if self.config.progress_bar else no_bar
+            progress = context.progress if self.config.run.progress_bar else no_bar
             local, problems = explain_usable(evaluator, samples, progress, drawn)
         except Exception as error:
             # The other processes wait for this one.
@@ -534,7 +534,7 @@ class MonitorCore:
         self._weights.evaluated = self._weights.tried
         why = held_back(context.module)
         self._guided_by = guiding(context.module)
-        if self._skill.update(evaluation, record.class_names, self.config.confidence, why):
+        if self._skill.update(evaluation, record.class_names, self.config.judge.confidence, why):
             self.inform(f"{self.config.title}: {self._skill.text}")
         self.watch(context.module)
         with self.failures.caught("computing maps of many classes"):
@@ -610,7 +610,7 @@ class MonitorCore:
         line = self._left_out.add(gathered.left_out)
         if not gathered.explained and not gathered.error and self._left_out.problems:
             raise ValueError(f"no sample of the validation can be used. {line}")
-        if line and self.config.on_error == "raise":
+        if line and self.config.run.on_error == "raise":
             raise ValueError(f"{self.config.title}: {line}")
         if line:
             self.warn(f"{self.config.title}: {line}")
@@ -659,7 +659,7 @@ class MonitorCore:
                 self._left_out.write(self.recorder.folder)
         findings, told_by_others = unannounced(context.module, evaluation, record.new_findings, self.config.title)
         for line in announce(findings, self.recorder.folder):
-            self.inform(f"{self.config.title}: {line}" if self.config.name else line)
+            self.inform(f"{self.config.title}: {line}" if self.config.run.name else line)
         for line in told_by_others:
             self.inform(line)
         for each in context.loggers:
@@ -680,12 +680,12 @@ class MonitorCore:
         """Return what is monitored, and how."""
         return {
             "method": self._method,
-            "method_options": dict(self.config.method_options or {}),
+            "method_options": dict(self.config.show.method_options or {}),
             "module": own_name(context.module),
             "model": own_name(context.model),
             "task": self.config.meaning.description,
-            "confidence": self.config.confidence,
-            "min_effect": self.config.min_effect,
+            "confidence": self.config.judge.confidence,
+            "min_effect": self.config.judge.min_effect,
             "class_names": class_names,
             "hyperparameters": find_hyperparameters(context.hyperparameter_sources),
             "metrics": [metric.to_dict() for metric in logged_metrics()],
@@ -697,11 +697,11 @@ class MonitorCore:
         Args:
             at_end: Whether no evaluation will follow: then those that there were have to do.
         """
-        return gravest_forbidden(self._findings, self.config.fail_on, self._required(at_end)) is not None
+        return gravest_forbidden(self._findings, self.config.judge.fail_on, self._required(at_end)) is not None
 
     def _required(self, at_end: bool) -> int:
         """Return in how many evaluations in a row a finding has to stand."""
-        return min(self.config.fail_after, max(self._evaluations, 1)) if at_end else self.config.fail_after
+        return min(self.config.judge.fail_after, max(self._evaluations, 1)) if at_end else self.config.judge.fail_after
 
     def raise_if_misread(self) -> None:
         """Raise an error if the annotations of the sample could not be used.
@@ -718,7 +718,7 @@ class MonitorCore:
         Raises:
             FindingError: If there is a gate, and was no evaluation.
         """
-        raise_if_unjudged(self.has_evaluated, self.config.fail_on, self.config.title)
+        raise_if_unjudged(self.has_evaluated, self.config.judge.fail_on, self.config.title)
 
     def raise_if_forbidden(self, at_end: bool = False) -> None:
         """Raise an error for the gravest finding that ends training.
@@ -729,7 +729,7 @@ class MonitorCore:
         Raises:
             FindingError: If there is one.
         """
-        raise_if_forbidden(self._findings, self.config.fail_on, self._required(at_end))
+        raise_if_forbidden(self._findings, self.config.judge.fail_on, self._required(at_end))
 
     def end(self) -> None:
         """Note the end of the run, and say how it ended."""
@@ -754,7 +754,9 @@ class MonitorCore:
 
     def _shown(self) -> Power:
         judgement = self._judgement
-        return shown_by(self.scored, judgement.judged, judgement.untested, self.config.confidence, self._skill.text)
+        return shown_by(
+            self.scored, judgement.judged, judgement.untested, self.config.judge.confidence, self._skill.text
+        )
 
     def _subject(self) -> str:
         """Return what the last evaluation was of, in words."""

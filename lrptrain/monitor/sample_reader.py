@@ -73,7 +73,7 @@ class SampleReader:
         self._image_name = ""
         self._has_added = False
         self._has_ids = False
-        self.sample = ValidationSample(self._config.max_samples, self._config.seed, self.limits, self.in_order)
+        self.sample = ValidationSample(self._config.max_samples, self._config.judge.seed, self.limits, self.in_order)
 
     @property
     def counts_its_pass(self) -> bool:

@@ -35,3 +35,13 @@ def check_normalisation(mean: float | Sequence[float] | None, std: float | Seque
     """
     if (mean is None) != (std is None):
         raise ValueError("give both mean and std, or neither")
+
+
+def check_on_error(on_error: str) -> None:
+    """Reject what is no way to go on after a failure.
+
+    Raises:
+        ValueError: With the two that there are.
+    """
+    if on_error not in ("warn", "raise"):
+        raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")

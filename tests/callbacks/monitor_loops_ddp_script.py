@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from grouped_options import grouped
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "trainers" / "behaviours"))
 from torch.nn.parallel import DistributedDataParallel
@@ -44,7 +45,9 @@ def loop() -> None:
     model: Any = DistributedDataParallel(net) if PROCESSES > 1 else net
     dataset = Texts(11, 1)  # odd: a distributed sampler gives one sample twice
     sampler: Any = DistributedSampler(dataset, PROCESSES, RANK, shuffle=True) if PROCESSES > 1 else None
-    monitor = lrptrain.Monitor(model, DataLoader(dataset, 3, sampler=sampler, collate_fn=collate), FOLDER, **GIVEN)
+    monitor = lrptrain.Monitor(
+        model, DataLoader(dataset, 3, sampler=sampler, collate_fn=collate), FOLDER, **grouped(GIVEN)
+    )
     for epoch in range(2):
         monitor.evaluate(epoch)
     model(**collate(dataset.rows[:4], annotated=False)).loss.backward()  # DDP still works
@@ -52,7 +55,7 @@ def loop() -> None:
 
 
 def transformers() -> None:
-    monitor = RelevanceMonitorCallback(**{**GIVEN, "run_name": "trainer"})
+    monitor = RelevanceMonitorCallback(**grouped({**GIVEN, "run_name": "trainer"}))
     arguments = TrainingArguments(
         str(FOLDER / "trainer"),
         num_train_epochs=1,
@@ -76,6 +79,6 @@ transformers()
 if PROCESSES > 1:
     try:
         samples = DataLoader(Texts(8, 1, wrong=1), 2, collate_fn=collate)  # the second process reads it first
-        lrptrain.Monitor(bert(), samples, FOLDER, **GIVEN)
+        lrptrain.Monitor(bert(), samples, FOLDER, **grouped(GIVEN))
     except (ValueError, RuntimeError) as error:
         (FOLDER / f"wrong-{RANK}.json").write_text(json.dumps(str(error)))

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from grouped_options import grouped
 from setting import trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -53,14 +54,14 @@ class Module(pl.LightningModule):
 
 
 def in_lightning(folder, model, columns, options):
-    watching = RelevanceMonitor(**{**ALL, "budget": None, **options})
+    watching = RelevanceMonitor(**grouped({**ALL, "budget": None, **options}))
     loader = DataLoader(Rows(columns, "label"), 8)
     trainer(folder, watching, max_epochs=1).fit(Module(model), loader, loader)
     return watching
 
 
 def in_transformers(folder, model, columns, options):
-    watching = RelevanceMonitorCallback(**{**ALL, "budget": None, **options})
+    watching = RelevanceMonitorCallback(**grouped({**ALL, "budget": None, **options}))
     arguments = TrainingArguments(
         folder,
         num_train_epochs=1,
@@ -82,6 +83,6 @@ def step(model, batch):
 
 def in_a_loop(folder, model, columns, options):
     loader = DataLoader(Rows(columns, "label"), 8)
-    with lrptrain.Monitor(model, loader, folder, step=step, **{**ALL, **options}) as watching:
+    with lrptrain.Monitor(model, loader, folder, step=step, **grouped({**ALL, **options})) as watching:
         watching.evaluate(0)
     return watching

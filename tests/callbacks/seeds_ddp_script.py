@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from setting import data, loader, module, trainer, vit
 
+import lrptrain
 from lrptrain.callbacks import RelevanceMonitor, SegmentationSeeds
 from lrptrain.segmentation import export_files
 from lrptrain.segmentation.config import PseudoMaskConfig
@@ -28,7 +29,9 @@ def run(name: str, fails: int | None = None, monitored: bool = False) -> None:
     pl_module = module(net=net)
     pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.0)
     exporting = SegmentationSeeds(CONFIG, folder=None if monitored else str(FOLDER / name))
-    monitors = [RelevanceMonitor(max_samples=4, run_name=name, progress_bar=False)] if monitored else []
+    monitors = (
+        [RelevanceMonitor(max_samples=4, run=lrptrain.Run(run_name=name, progress_bar=False))] if monitored else []
+    )
     options: dict[str, Any] = {"max_epochs": 1, "devices": DEVICES, "strategy": "ddp" if DEVICES > 1 else "auto"}
     runner, write = trainer(FOLDER, *monitors, exporting, **options), export_files.write_image_files
     written: list[str] = []

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from grouped_options import grouped
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_module
 from timm.models.vision_transformer import VisionTransformer
@@ -98,7 +99,9 @@ def module(package: str = PACKAGES[0], net: nn.Module | None = None, **attribute
 
 
 def monitor(**options: Any) -> RelevanceMonitor:
-    return RelevanceMonitor(**{"max_samples": 8, "max_pictures": 2, "run_name": "run", "budget": None, **options})
+    return RelevanceMonitor(
+        **grouped({"max_samples": 8, "max_pictures": 2, "run_name": "run", "budget": None, **options})
+    )
 
 
 def trainer(folder: Any, *callbacks: Any, package: str = PACKAGES[0], **options: Any) -> Any:

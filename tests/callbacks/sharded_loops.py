@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from gloo import whole_state
+from grouped_options import grouped
 from sharded_runs import PLAN, Net, planted
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
@@ -61,7 +62,7 @@ def loop(folder: Path, state: dict[str, Tensor], how: str = "", watched: bool = 
     for seeded in (torch.manual_seed, np.random.seed, random.seed):
         seeded(0)
     net = sharded(net_of(state), how)
-    monitor = lrptrain.Monitor(net, loader(), folder, run_name="run", **OPTIONS) if watched else None
+    monitor = lrptrain.Monitor(net, loader(), folder, **grouped({"run_name": "run", **OPTIONS})) if watched else None
     # What FSDP2 has left whole behind the monitor's forward pass is given back.
     assert how != "FSDP2" or all(hasattr(x, "placements") for x in net.parameters())
     optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
@@ -111,7 +112,7 @@ def _odd(rank: int) -> DataLoader[Any]:
 
 def _error(net: Net, samples: Any, folder: Path) -> str:
     try:
-        lrptrain.Monitor(net, samples, folder, run_name="refused", **OPTIONS)
+        lrptrain.Monitor(net, samples, folder, **grouped({"run_name": "refused", **OPTIONS}))
     except (ValueError, RuntimeError) as error:
         dist.barrier()
         return f"{type(error).__name__}: {error}"
@@ -140,7 +141,7 @@ def trainer(folder: Path, weights: Path, sharded: bool = False, watched: bool = 
         use_cpu=True,
         disable_tqdm=True,
     )
-    monitor = RelevanceMonitorCallback(**{**TEXT_OPTIONS, "run_name": f"trainer-{parts}", "on_error": "raise"})
+    monitor = RelevanceMonitorCallback(**grouped({**TEXT_OPTIONS, "run_name": f"trainer-{parts}", "on_error": "raise"}))
     data = {"train_dataset": Texts(8, 0), "eval_dataset": Texts(11, 1), "data_collator": unannotated}
     running: Any = Trainer(net, arguments, callbacks=[monitor] if watched else [], **data)
     running.train()

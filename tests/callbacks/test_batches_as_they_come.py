@@ -146,7 +146,7 @@ def trained(folder, eval_dataset, *callbacks, evaluations=2):
 
 
 def test_a_stream_of_the_trainer_is_monitored_with_its_annotations(tmp_path):
-    watching = RelevanceMonitorCallback(max_samples=24, on_error="raise", budget=None)
+    watching = RelevanceMonitorCallback(max_samples=24, run=lrptrain.Run(on_error="raise"), budget=None)
     with_monitor = trained(tmp_path / "a", Stream(rows()), watching)
     assert with_monitor == trained(tmp_path / "b", Stream(rows()))
     assert watching.scalars["relevance/samples"] == 24
@@ -156,7 +156,7 @@ def test_a_stream_of_the_trainer_is_monitored_with_its_annotations(tmp_path):
 
 @pytest.mark.parametrize("fail_on", [None, "relies"])
 def test_a_stream_that_can_be_read_once_is_left_to_the_trainer(fail_on, tmp_path):
-    watching = RelevanceMonitorCallback(max_samples=24, fail_on=fail_on)
+    watching = RelevanceMonitorCallback(max_samples=24, judge=lrptrain.Judge(fail_on=fail_on))
     if fail_on is not None:
         with pytest.raises(ValueError, match="needs evaluations, but its eval_dataset can be read only once"):
             trained(tmp_path / "a", Queue(rows(2)), watching)

@@ -194,7 +194,7 @@ def test_what_a_model_relied_on_is_said_with_the_epoch(tmp_path):
     net = vit()
     columns = pictures("corner")
     columns["image"][:, :, :, 2:6] = pictures("object")["image"][:, :, :, 2:6]  # both tell the class
-    watching = Monitor(net, loader(columns, 16), tmp_path, max_samples=48, max_pictures=0)
+    watching = Monitor(net, loader(columns, 16), tmp_path, max_samples=48, show=lrptrain.Show(max_pictures=0))
     for epoch, where in enumerate(("corner", "corner", "object")):
         net.load_state_dict(learned(where))
         watching.evaluate(epoch)

@@ -35,7 +35,9 @@ def said_at_the_end(folder, caplog, loss):
                     step.guided(F.cross_entropy(net(batch["image"]), batch["label"])).backward()
             optimizer.step()
             optimizer.zero_grad()
-    monitor = lrptrain.Monitor(net, list(batches(columns, 16)), folder, budget=None, progress_bar=False)
+    monitor = lrptrain.Monitor(
+        net, list(batches(columns, 16)), folder, budget=None, run=lrptrain.Run(progress_bar=False)
+    )
     with caplog.at_level(logging.INFO):
         monitor.evaluate(0, 0)
         monitor.close()

@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+import lrptrain
 from lrptrain.callbacks import RelevanceMonitorCallback
 
 datasets = pytest.importorskip("datasets")
@@ -53,7 +54,7 @@ def test_a_transform_makes_the_images_and_the_features_name_the_classes(tmp_path
         use_cpu=True,
         remove_unused_columns=False,
     )
-    monitor = RelevanceMonitorCallback(budget=None, on_error="raise")
+    monitor = RelevanceMonitorCallback(budget=None, run=lrptrain.Run(on_error="raise"))
     Trainer(
         ViTForImageClassification(ViTConfig(image_size=16, patch_size=4, **sizes)),
         arguments,

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from grouped_options import grouped
 from inspected import COUNT, SIDE, images
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
@@ -82,7 +83,7 @@ def test_masks_of_other_forms_say_the_same(form, reads_the_corner):
     forms = {"one channel": mask[:, None], "bool": mask.bool(), "regions": torch.stack([mask, 1 - mask], 1)}
     columns["mask"] = forms.get(form, mask[:, ::2, ::2])
     options: dict[str, Any] = {"region_names": ["square", "rest"]} if form == "regions" else {}
-    report = lrptrain.inspect(reads_the_corner, batches(columns), **options)
+    report = lrptrain.inspect(reads_the_corner, batches(columns), **grouped(options))
     assert report.faults[0].cue.name == "the top left corner"
 
 
@@ -118,7 +119,9 @@ def test_the_model_and_the_random_state_stay_as_they_were(reads_the_corner):
 
 
 def test_it_is_saved_as_a_page_and_as_values(reads_the_corner, tmp_path):
-    report = lrptrain.inspect(reads_the_corner, batches(images("corner")), class_names=["a", "b", "<c>"])
+    report = lrptrain.inspect(
+        reads_the_corner, batches(images("corner")), show=lrptrain.Show(class_names=["a", "b", "<c>"])
+    )
     page = report.save(tmp_path / "report.html").read_text()
     assert page.count("data:image/png") >= 1
     assert "with that of another answer" in page
@@ -295,7 +298,7 @@ def test_other_tasks_are_inspected_as_they_are_monitored(task):
     label = {"regression": 50 + 10 * red[1], "several labels": torch.stack([1 - red[1], red[1]], 1)}.get(
         task, red[1].long()
     )
-    report = lrptrain.inspect(net.eval(), batches({**shown, "label": label}), **options)
+    report = lrptrain.inspect(net.eval(), batches({**shown, "label": label}), **grouped(options))
     assert report.accuracy > 0.9
     assert report.faults[0].cue.name == "the top left corner"
     str(report), report.to_dict()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from grouped_options import grouped
 from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, ModelCheckpoint, StochasticWeightAveraging
 from setting import data, loader, messages, module, monitor, trainer, vit
 from torch import nn
@@ -259,7 +260,7 @@ def train(folder, *callbacks, scores=(), **options):
 
 
 def callback(**options):
-    return RelevanceMonitorCallback(**{"max_samples": 8, "max_pictures": 2, "on_error": "raise", **options})
+    return RelevanceMonitorCallback(**grouped({"max_samples": 8, "max_pictures": 2, "on_error": "raise", **options}))
 
 
 @pytest.mark.filterwarnings("ignore:.*pin_memory")
@@ -290,7 +291,9 @@ def test_the_trainer_of_transformers_has_its_last_weights_evaluated_once(tmp_pat
 def test_a_loop_has_the_weights_evaluated_that_it_closes_with(tmp_path):
     torch.manual_seed(1)
     net = vit()
-    watching = lrptrain.Monitor(net, loader(), tmp_path, max_samples=8, max_pictures=2, on_error="raise")
+    watching = lrptrain.Monitor(
+        net, loader(), tmp_path, max_samples=8, show=lrptrain.Show(max_pictures=2), run=lrptrain.Run(on_error="raise")
+    )
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
     for epoch in range(3):
         for batch in loader():
@@ -309,7 +312,9 @@ def test_a_loop_has_the_weights_evaluated_that_it_closes_with(tmp_path):
 
 @pytest.mark.parametrize("evaluates", [True, False])
 def test_a_loop_that_closes_with_what_it_has_evaluated_evaluates_it_once(evaluates, tmp_path):
-    with lrptrain.Monitor(vit(), loader(), tmp_path, max_samples=8, max_pictures=2, on_error="raise") as watching:
+    with lrptrain.Monitor(
+        vit(), loader(), tmp_path, max_samples=8, show=lrptrain.Show(max_pictures=2), run=lrptrain.Run(on_error="raise")
+    ) as watching:
         if evaluates:
             watching.evaluate(5)
     assert [event["epoch"] for event in events(watching)] == [5 if evaluates else 0]
@@ -318,7 +323,7 @@ def test_a_loop_that_closes_with_what_it_has_evaluated_evaluates_it_once(evaluat
 
 def test_a_failed_evaluation_of_the_kept_weights_is_not_tried_twice_and_said(tmp_path, caplog, monkeypatch):
     net: Any = vit()
-    watching = lrptrain.Monitor(net, loader(), tmp_path, max_samples=8, max_pictures=2)
+    watching = lrptrain.Monitor(net, loader(), tmp_path, max_samples=8, show=lrptrain.Show(max_pictures=2))
     watching.evaluate(0)
     with torch.no_grad():
         net.head.bias.add_(1)

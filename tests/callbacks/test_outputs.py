@@ -143,7 +143,9 @@ def test_two_monitors_of_a_transformers_trainer_watch_a_head_each(tmp_path):
     model = TwoHeads("dict")
     watching = [
         RelevanceMonitorCallback(
-            max_samples=N, on_error="raise", name=each, task=lrptrain.Head(f"logits_{each}", label=f"labels_{each}")
+            max_samples=N,
+            run=lrptrain.Run(on_error="raise", name=each),
+            task=lrptrain.Head(f"logits_{each}", label=f"labels_{each}"),
         )
         for each in "ab"
     ]
@@ -154,7 +156,7 @@ def test_two_monitors_of_a_transformers_trainer_watch_a_head_each(tmp_path):
     rows = [{name: x[i] for name, x in columns.items()} for i in range(N)]
     Trainer(model, arguments, train_dataset=rows, eval_dataset=rows, callbacks=[*watching]).train()
     for each, own in zip(watching, (model.a, model.b), strict=True):
-        name = each.core.config.name
+        name = each.core.config.run.name
         answers = own.net.eval()(columns["image"])[:, : 3 if name == "a" else 2].argmax(1)
         right = float((answers == columns[f"labels_{name}"]).float().mean())
         assert each.scalars[f"relevance/{name}/accuracy"] == pytest.approx(right)

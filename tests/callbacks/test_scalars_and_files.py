@@ -227,7 +227,7 @@ def test_two_monitors_of_different_methods_keep_their_own_state(tmp_path):
     kept = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
     runner = fit(tmp_path, *pair, kept, max_epochs=1, enable_checkpointing=True)
     for one in pair:
-        share = runner.callback_metrics[f"relevance/{one.config.name}/label/energy_pointing_game"]
+        share = runner.callback_metrics[f"relevance/{one.config.run.name}/label/energy_pointing_game"]
         assert float(share) == pytest.approx(
             read_events(one.folder)[0]["scalars"][f"{one.config.prefix}/label/energy_pointing_game"]
         )
@@ -237,7 +237,7 @@ def test_two_monitors_of_different_methods_keep_their_own_state(tmp_path):
 
 
 def test_two_monitors_of_one_name_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="give each a name="):
+    with pytest.raises(ValueError, match=r"give each a run=lrptrain.Run\(name="):
         fit(tmp_path, monitor(), monitor(method="rollout"), max_epochs=1)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from grouped_options import grouped
 from own_trainers import Module, N, Rows, in_a_loop, in_lightning, in_transformers
 from setting import trainer
 from torch import Tensor, nn
@@ -299,7 +300,7 @@ def test_what_is_not_explained_is_a_cue_of_its_own(name, train, tmp_path):
     marked = {mark for _, mark in proof.samples[0].changed_words}
     assert bool(proof.path.endswith(".png")) == (title == "two images")
     assert ({"gone", "new"} <= marked) == (title != "two images"), "what of it was exchanged is shown"
-    report = lrptrain.inspect(model, DataLoader(Rows(columns, "label"), 8), **CASES[title].options)
+    report = lrptrain.inspect(model, DataLoader(Rows(columns, "label"), 8), **grouped(CASES[title].options))
     by_input = {each.cue.name: each.effect.mean for each in report.judged if each.cue.kind == "input"}
     assert by_input.keys() == {name, explained}
     assert by_input[name] > 0.5 > by_input[explained]
@@ -373,7 +374,9 @@ def test_a_tuple_of_two_images_and_a_label(tmp_path):
             mri, ct, label = batch
             return nn.functional.cross_entropy(self.net(mri, ct).logits, label)
 
-    watching = RelevanceMonitor(max_samples=N, budget=None, on_error="raise", model="net", explain="mri")
+    watching = RelevanceMonitor(
+        max_samples=N, budget=None, run=lrptrain.Run(on_error="raise"), model="net", explain="mri"
+    )
     loader = DataLoader(Pairs(columns), 8)
     trainer(tmp_path, watching, max_epochs=1).fit(TupleModule(model), loader, loader)
     own = model.eval()(**columns).logits.argmax(1)
@@ -405,7 +408,7 @@ def test_a_flag_of_each_call_is_given_again(tmp_path):
             loader,
             tmp_path,
             step=lambda model, batch: model(**named(batch), flipped=next(count) > 0),
-            on_error="raise",
+            run=lrptrain.Run(on_error="raise"),
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from grouped_options import grouped
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from setting import Points, loader, messages, module, monitor, trainer
 from test_kept_weights import Net
@@ -189,7 +190,9 @@ def train(folder, callbacks, **options):
 @pytest.mark.filterwarnings("ignore:.*pin_memory")
 @pytest.mark.parametrize("stops", [True, False])
 def test_the_trainer_of_transformers_keeps_no_untrained_model(stops, tmp_path, caplog):
-    ours = RelevanceMonitorCallback(max_samples=32, max_pictures=0, on_error="raise", budget=None)
+    ours = RelevanceMonitorCallback(
+        max_samples=32, show=lrptrain.Show(max_pictures=0), run=lrptrain.Run(on_error="raise"), budget=None
+    )
     with caplog.at_level("INFO", "lrptrain"):
         runner = train(tmp_path, [ours, *([EarlyStoppingCallback(8)] if stops else [])])
     assert reliances(ours.folder)[0] is None
@@ -207,13 +210,15 @@ def test_the_trainer_of_transformers_is_warned_of_the_default_direction(tmp_path
     """Without `greater_is_better` larger is better, whatever the metric."""
     options: dict[str, Any] = {"max_samples": 32, "max_pictures": 0, "on_error": "raise", "budget": None}
     with pytest.warns(UserWarning, match="the wrong way, as lower is better") as caught:
-        train(tmp_path, [RelevanceMonitorCallback(**options)], greater_is_better=None, num_train_epochs=1)
+        train(tmp_path, [RelevanceMonitorCallback(**grouped(options))], greater_is_better=None, num_train_epochs=1)
     (pasted,) = (m[0] for each in caught if (m := re.search(r"TrainingArguments\(.*\)$", str(each.message))))
     given = eval(pasted.replace("TrainingArguments", "dict"))
-    train(tmp_path, [RelevanceMonitorCallback(**options)], **given, num_train_epochs=1)  # warnings are errors
+    train(tmp_path, [RelevanceMonitorCallback(**grouped(options))], **given, num_train_epochs=1)  # warnings are errors
 
 
 def test_a_loop_has_the_same_values(tmp_path):
-    with lrptrain.Monitor(Net().net, loader(planted(), 8), tmp_path, max_samples=32, max_pictures=0) as ours:
+    with lrptrain.Monitor(
+        Net().net, loader(planted(), 8), tmp_path, max_samples=32, show=lrptrain.Show(max_pictures=0)
+    ) as ours:
         ours.evaluate(0)
     assert all(math.isnan(ours.scalars[key]) for key in UNKNOWN)

@@ -32,7 +32,9 @@ def test_the_last_evaluation_is_shown(tmp_path, monkeypatch, capsys):
         F.cross_entropy(model(train["image"]), train["label"]).backward()
         optimizer.step()
         optimizer.zero_grad()
-    monitor = lrptrain.Monitor(model, loader(images("corner"), batch_size=32), tmp_path, max_pictures=3)
+    monitor = lrptrain.Monitor(
+        model, loader(images("corner"), batch_size=32), tmp_path, show=lrptrain.Show(max_pictures=3)
+    )
     monitor.show()
     assert capsys.readouterr().out.strip() == "No evaluation yet."
     monitor.evaluate(0)

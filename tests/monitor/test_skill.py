@@ -106,7 +106,9 @@ def test_a_run_says_that_its_model_has_collapsed(tmp_path, caplog):
     label = torch.arange(24) % 2
     images = torch.randn(24, 3, 8, 8) + 20.0 * (label - 0.5)[:, None, None, None]
     model = Brightness()
-    monitor = lrptrain.Monitor(model, [{"image": images, "label": label}], tmp_path, budget=None, progress_bar=False)
+    monitor = lrptrain.Monitor(
+        model, [{"image": images, "label": label}], tmp_path, budget=None, run=lrptrain.Run(progress_bar=False)
+    )
     with caplog.at_level(logging.INFO):
         monitor.evaluate(0, 0)
         with torch.no_grad():

@@ -383,7 +383,11 @@ def test_training_is_bit_identical_with_a_monitor(kind, tmp_path):
         model = Noisy(make(), change)
         batches = [{"image": torch.randn(8, 3, 16, 16), "label": torch.arange(8) % 2} for _ in range(3)]
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        watching = lrptrain.Monitor(model, batches, tmp_path, max_samples=8, progress_bar=False) if watched else None
+        watching = (
+            lrptrain.Monitor(model, batches, tmp_path, max_samples=8, run=lrptrain.Run(progress_bar=False))
+            if watched
+            else None
+        )
         for epoch in range(2):
             for batch in batches:
                 optimizer.zero_grad()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from grouped_options import grouped
 from test_behaviours import FOCUS, assert_equal, pytestmark
 from torch import nn
 from trained import OPTIONS, Texts, bert, collate, unannotated
@@ -28,7 +29,7 @@ def test_a_compiled_model_stays_compiled(tmp_path):
     batch = {"image": torch.randn(8, 3, 4, 4), "label": torch.arange(8) % 3}
     expected = compiled(batch["image"])
     monitor = lrptrain.Monitor(
-        compiled, [batch], tmp_path, on_error="raise", **{**OPTIONS, "method": "input_x_gradient"}
+        compiled, [batch], tmp_path, **grouped({"on_error": "raise", **{**OPTIONS, "method": "input_x_gradient"}})
     )
     assert monitor.evaluate(0) is not None
     assert torch.equal(compiled(batch["image"]), expected)
@@ -42,7 +43,8 @@ def test_averaged_weights_are_explained_beside_those_that_are_trained(tmp_path):
         averaged.classifier.weight.neg_()
     batches = [collate(Texts(8, 1).rows)]
     both = [
-        lrptrain.Monitor(each, batches, tmp_path, name=name, **OPTIONS) for each, name in ((net, "a"), (averaged, "b"))
+        lrptrain.Monitor(each, batches, tmp_path, **grouped({"name": name, **OPTIONS}))
+        for each, name in ((net, "a"), (averaged, "b"))
     ]
     for monitor in both:
         monitor.evaluate(0)
@@ -57,7 +59,7 @@ def test_the_mode_and_the_gradients_of_a_model_are_left_alone(tmp_path):
     net(**collate(Texts(4, 0).rows, annotated=False)).loss.backward()
     gradients = {name: x.grad.clone() for name, x in net.named_parameters() if x.grad is not None}
     modes = {name: each.training for name, each in net.named_modules()}
-    monitor = lrptrain.Monitor(net, [collate(Texts(8, 1).rows)], tmp_path, **OPTIONS)
+    monitor = lrptrain.Monitor(net, [collate(Texts(8, 1).rows)], tmp_path, **grouped(OPTIONS))
     monitor.evaluate(0)
     assert modes == {name: each.training for name, each in net.named_modules()}
     assert_equal(gradients, {name: x.grad for name, x in net.named_parameters() if x.grad is not None})
@@ -143,7 +145,7 @@ def a_trainer(folder: Any, *callbacks: Any, **options: Any) -> Any:
 def a_callback(**options: Any) -> Any:
     from lrptrain.callbacks import RelevanceMonitorCallback
 
-    return RelevanceMonitorCallback(**{**OPTIONS, "on_error": "raise", **options})
+    return RelevanceMonitorCallback(**grouped({**OPTIONS, "on_error": "raise", **options}))
 
 
 def test_a_score_chooses_the_best_checkpoint_and_stops_early(tmp_path):

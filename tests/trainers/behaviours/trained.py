@@ -11,6 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 import torch.nn.functional as F
+from grouped_options import grouped
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -238,7 +239,7 @@ def by_lightning(training: Training) -> Trained:
     callbacks: list[Any] = [ModelCheckpoint(training.folder, save_last=True, save_top_k=0)]
     monitor = None
     if training.options is not None:
-        monitor = RelevanceMonitor(**training.monitor_options)
+        monitor = RelevanceMonitor(**grouped(training.monitor_options))
         training.spoil(monitor.core)
         callbacks.append(monitor)
     quiet: dict[str, Any] = {
@@ -269,7 +270,7 @@ def by_transformers(training: Training) -> Trained:
 
     monitor = None
     if training.options is not None:
-        monitor = RelevanceMonitorCallback(**training.monitor_options)
+        monitor = RelevanceMonitorCallback(**grouped(training.monitor_options))
         training.spoil(monitor.core)
     arguments = TrainingArguments(
         output_dir=str(training.folder),
@@ -312,7 +313,9 @@ def a_loop(training: Training, prepare: Callable[..., Any], backward: Callable[[
     monitor = None
     if training.options is not None:
         loggers = [SummaryWriter(str(training.board))] if training.board else []
-        monitor = lrptrain.Monitor(model, validation, training.folder, loggers=loggers, **training.monitor_options)
+        monitor = lrptrain.Monitor(
+            model, validation, training.folder, loggers=loggers, **grouped(training.monitor_options)
+        )
         training.spoil(monitor.core)
     saved = training.folder / "loop.pt"
     start = 0
