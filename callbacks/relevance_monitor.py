@@ -223,7 +223,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         if stale:
             # A smaller sample may lack a rare class, and so the score that a checkpoint cannot do without.
             in_full = any("_per_" in key for keys in stale.values() for key in keys)
-            self.core.evaluate_in_every_validation(in_full)
+            self.core.planner.evaluate_in_every_validation(in_full)
         watching = callbacks_that_watch(trainer, f"{self.config.prefix}/")
         check_watchers([_watcher(each) for each in watching], self.config, inform, warn)
         if interval > 1 and stale:
@@ -236,7 +236,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         """Start the clock; see which learning rates follow the monitor's values, now that there are schedulers."""
         watching = [Watcher(*each) for each in schedulers_that_watch(trainer, f"{self.config.prefix}/")]
         if watching:
-            self.core.evaluate_in_every_validation()
+            self.core.planner.evaluate_in_every_validation()
             check_watchers(watching, self.config, inform, warn)
         self.core.clock.start(restart=True)
 
@@ -252,7 +252,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         self._finished = False
         self._failures_before = self.failures
         if trainer.state.fn == "validate":  # after the states of a checkpoint are loaded
-            self.core.start_validation()
+            self.core.judging.start_over()
         if not self.core.reader.is_drawn:
             self.core.start_draw(in_order=is_in_order(validation_loader(trainer, self.dataloader_idx)))
         self.core.clock.start()
@@ -329,7 +329,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         # Every process logs, for each decides for itself whether to checkpoint or to stop. The values are the same in
         # all, so that nothing is synchronised here; see `setup`.
         failures = self.core.count_failures()
-        for key, value in self.core.scalars.items():
+        for key, value in self.core.recorder.scalars.items():
             pl_module.log(key, value, logger=False)  # Lightning would log old values again, and ends if this changes
         # A failure after the scalars were sent, such as that of a logger, would only appear with the next evaluation.
         if self.failures > self._failures_before and trainer.is_global_zero:
@@ -345,13 +345,13 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             self.core.raise_if_misread()
             self.core.raise_if_unjudged()
             self.core.end_validation()
-        if trainer.sanity_checking or not self.core.is_forbidden(at_end=trainer.state.fn == "validate"):
+        if trainer.sanity_checking or not self.core.judging.is_forbidden(at_end=trainer.state.fn == "validate"):
             return
         # No error yet in `fit`: callbacks that come later, such as checkpoints, would miss this epoch. `on_fit_end`
         # raises it.
         trainer.should_stop = True
         if trainer.state.fn == "validate":
-            self.core.raise_if_forbidden(at_end=True)
+            self.core.judging.raise_if_forbidden(at_end=True)
 
     def on_train_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Evaluate the kept weights as soon as every callback has left its own in the model, such as averages."""
@@ -392,7 +392,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         if not self.core.has_evaluated and not self.failures and trainer.enable_validation:
             warn(f"{self.config.title} evaluated nothing in this run: no validation was completed (max_steps?)")
         self.core.raise_if_unjudged()
-        self.core.raise_if_forbidden(at_end=True)
+        self.core.judging.raise_if_forbidden(at_end=True)
 
     def _find_model(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         # Validations start in every epoch; the model is looked up, and its name is told to the user, once.

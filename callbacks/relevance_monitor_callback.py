@@ -122,7 +122,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         watched = args.metric_for_best_model or ""
         _, ours, key = watched.partition(f"{self.config.prefix}/")
         if ours:
-            self.core.evaluate_in_every_validation()
+            self.core.planner.evaluate_in_every_validation()
             way = (
                 f"TrainingArguments(metric_for_best_model={watched!r}, greater_is_better={not args.greater_is_better})"
             )
@@ -252,7 +252,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
 
     def _note(self, state: Any, step: int) -> None:
         """Put the scalars that are known into the Trainer's history, which it saves as JSON."""
-        known = {key: value for key, value in self.core.scalars.items() if not math.isnan(value)}
+        known = {key: value for key, value in self.core.recorder.scalars.items() if not math.isnan(value)}
         state.log_history.append({**known, "epoch": state.epoch, "step": step})
 
     def _show(self, prefix: str, args: Any, metrics: MutableMapping[str, float]) -> None:
@@ -264,16 +264,16 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         key = watched.removeprefix("eval_").removeprefix(f"{prefix.removeprefix('eval_')}_")
         if key.startswith(f"{self.config.prefix}/"):
             # What is not known is no best value: of a model at chance, or where the evaluation has failed.
-            metrics[f"eval_{watched.removeprefix('eval_')}"] = self.core.scalars.get(key, float("nan"))
+            metrics[f"eval_{watched.removeprefix('eval_')}"] = self.core.recorder.scalars.get(key, float("nan"))
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Stop training if a finding demands it: its checkpoint is written before the error."""
         # Beside a training, a single evaluation is all there is.
         alone = not calling_trainer(transformers.Trainer).is_in_train
-        if self.core.is_forbidden(at_end=alone):
+        if self.core.judging.is_forbidden(at_end=alone):
             control.should_training_stop = True
             if alone:
-                self.core.raise_if_forbidden(at_end=True)
+                self.core.judging.raise_if_forbidden(at_end=True)
 
     def on_train_end(
         self, args: Any, state: Any, control: Any, model: nn.Module, processing_class: Any = None, **kwargs: Any
@@ -291,7 +291,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
             self._note(state, record.step)
         self.core.end()
         self.core.raise_if_unjudged()
-        self.core.raise_if_forbidden(at_end=True)
+        self.core.judging.raise_if_forbidden(at_end=True)
 
 
 def _saved_state(states: Any, key: str) -> dict[str, Any] | None:

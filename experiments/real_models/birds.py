@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+import lrptrain
 from experiments import weights
 from experiments.guidance.birds import Birds, alone, birds
 from experiments.real_models.measured import Measure, Run
@@ -49,7 +50,9 @@ def run(network: str, arm: str, seed: int, folder: Path) -> dict[str, Any]:
     if arm == LONGER:
         guidance = guidance_of(SWAP)
         epochs = 3 * EPOCHS
-    training = watched(module, (train, shown), guidance, epochs, 1, folder, show=lrptrain.Show(class_names=list(CLASSES)))
+    training = watched(
+        module, (train, shown), guidance, epochs, 1, folder, show=lrptrain.Show(class_names=list(CLASSES))
+    )
     return {"network": network, "arm": arm, "seed": seed, **training.record, **tested(module.eval(), splits["test"])}
 
 

@@ -168,7 +168,7 @@ def measure(run: Run, minutes: float, device: str) -> dict[str, Any]:
         assert monitor.folder is not None
         events = [event["scalars"] for event in read_events(monitor.folder)]
         drawn = [len(list((monitor.folder / kind).rglob("*.*"))) for kind in ("pictures", "highlights")]
-    budget = monitor.core._budget
+    budget = monitor.core.planner.budget
     assert budget is not None
     # Each point has the seconds of the monitor since the last one, and their share of the time since then.
     seconds = list(accumulate(event["relevance/seconds"] for event in events))

@@ -96,7 +96,7 @@ def regions_to_tokens(
     if len(names) != regions.shape[1] or len(set(names)) != len(names):
         raise ValueError(
             f"{regions.shape[1]} regions need as many different names, got {list(names)}: name them "
-            "(show=lrptrain.Show(region_names=...), the first is the evidence), or pass the mask of the evidence alone, mask[:, 0]"
+            "(show=lrptrain.Show(region_names=...), the first is the evidence), or pass the evidence, mask[:, 0]"
         )
     return {name: mask_to_tokens(mask, grid) for name, mask in zip(names, regions.unbind(1), strict=True)}
 

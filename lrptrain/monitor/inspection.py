@@ -150,7 +150,7 @@ def inspect(
     core = monitor.core
     drawn: list[Sample] = core.reader.finish(core.failures.note)
     with at_rest(context.model):
-        evaluator: Evaluator = core._evaluator(context)
+        evaluator: Evaluator = core.explainer.evaluator(context, 0)
         task = monitor.config.task
         if isinstance(task, EachLabel):
             evaluator = JointEvaluator(evaluator.model, evaluator.config, evaluator.device, evaluator.precision)
@@ -164,7 +164,7 @@ def inspect(
 def _inspected(
     monitor: Monitor, explained: Sequence[ExplainedSample], evaluator: Evaluator, sources: Sequence[Any]
 ) -> Inspection:
-    builder = monitor.core._builder
+    builder = monitor.core.recorder.builder
     evaluation = Evaluation(explained, [each.sample for each in explained])
     names = builder.names(evaluation, sources)
     options = builder.options(names, sources)

@@ -1,4 +1,4 @@
-"""The test of cues on the samples of an evaluation, by all processes together."""
+"""The third stage of a monitor: the test of cues on its sample, by all processes together, and what follows of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,13 +11,20 @@ from lrptrain.batch.call import model_output
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.cues import plan
 from lrptrain.cues.cue import Cue
+from lrptrain.cues.followed import Known
+from lrptrain.cues.kinds import restored
 from lrptrain.cues.measure import FEWEST_SAMPLES, Measure, MeasureError, Rows
 from lrptrain.cues.search import Judged, Node, Search
 from lrptrain.cues.texts import Language
-from lrptrain.monitor.confidence import sharpened
+from lrptrain.findings import Finding
+from lrptrain.monitor.confidence import sharpened, sharpness
 from lrptrain.monitor.config import MonitorConfig
-from lrptrain.monitor.evaluation import Evaluation
+from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
+from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden
+from lrptrain.monitor.power import Power, shown_by
+from lrptrain.monitor.skill import Skill
+from lrptrain.monitor.state import RunState, state
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.trainers.processes import gather
 
@@ -34,6 +41,163 @@ class Judgement(NamedTuple):
     judged: Sequence[Judged] = ()
     untested: Sequence[str] = ()
     measure: Measure | None = None
+
+
+def _plain(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    return [each.to_dict() for each in findings]
+
+
+def _findings(_: Any, __: Any, plain: Sequence[dict[str, Any]]) -> list[Finding]:
+    return [Finding.from_dict(values) for values in plain]
+
+
+def _skilled(_: Any, skill: Skill, learned: bool) -> Skill:
+    skill.learned = learned
+    return skill
+
+
+class Judging(RunState):
+    """Judges evaluations, one after the other.
+
+    Args:
+        config: The options.
+        inform: Says something to the user, in the first process.
+
+    Attributes:
+        findings: What the last evaluation has found.
+        judgement: What its tests have shown.
+        evaluations: How many evaluations there were in a row.
+        skill: Whether the model tells classes apart.
+        has_doubts: Whether it was said that probabilities are sharpened.
+        earlier: What was named before, and in which sample: it is tested again.
+    """
+
+    findings: list[Finding] = state(lambda _: [], "findings", _plain, _findings)
+    judgement: Judgement = state(lambda _: Judgement())
+    evaluations: int = state(lambda _: 0, "evaluations")
+    skill: Skill = state(lambda _: Skill(), "learned", lambda skill: skill.learned, _skilled)
+    has_doubts: bool = state(lambda _: False, "doubts")
+    earlier: dict[str, Any] = state(lambda _: {}, "earlier")
+
+    def __init__(self, config: MonitorConfig, inform: Callable[[str], None]) -> None:
+        self._config = config
+        self._inform = inform
+
+    def start_over(self) -> None:
+        """Forget the findings of earlier evaluations: a validation by itself is judged by itself.
+
+        It may be of other weights, or of the same ones as the evaluation before: neither makes two in a row.
+        """
+        self.findings = []
+        self.evaluations = 0
+
+    def judge(
+        self,
+        evaluator: Evaluator,
+        evaluation: Evaluation,
+        mine: Sequence[int],
+        language: Language,
+        on_failure: Callable[[str], None],
+    ) -> Judgement:
+        """Test what may decide the answers; what fails is reported, and the others go on.
+
+        Args:
+            evaluator: As for `judge_cues`, as are the other arguments.
+            evaluation: The samples; without inputs, nothing is tested.
+            mine: The indices of the samples that this process measures.
+            language: How texts are made up.
+            on_failure: Takes what could not be measured.
+        """
+        if evaluation.inputs is None:
+            return Judgement()
+        ids = [each.sample.sample_id for each in evaluation.samples]
+        before = self.earlier.get("cues", ()) if self.earlier.get("sample") == ids else ()
+        earlier = [(restored(each["cue"], lambda: language), np.array(each["rows"])) for each in before]
+        power = self._sharpness(evaluation)
+        judgement = judge_cues(evaluator, evaluation, mine, self._config, language, power, earlier, on_failure)
+        # What the user gives is tested anyway.
+        proposed = [each for each in judgement.judged if each.named and each.cue not in (self._config.cues or ())]
+        plain = [{"cue": each.cue.to_dict(), "rows": each.rows.tolist()} for each in proposed]
+        self.earlier = {"sample": ids, "cues": plain}
+        return judgement
+
+    def update(
+        self,
+        judgement: Judgement,
+        findings: list[Finding],
+        evaluation: Evaluation,
+        class_names: Sequence[str],
+        held_back: str,
+    ) -> None:
+        """Take an evaluation into account; say so where the model has lost what it knew.
+
+        Args:
+            judgement: What its tests have shown.
+            findings: What is reported of that.
+            evaluation: The samples.
+            class_names: The name of each class, in the order of the logits.
+            held_back: Why its training says that it does not learn; "" if it does not say so.
+        """
+        self.findings = findings
+        self.judgement = judgement
+        self.evaluations += 1
+        if self.skill.update(evaluation, class_names, self._config.judge.confidence, held_back):
+            self._inform(f"{self._config.title}: {self.skill.text}")
+
+    def shown(self, scored: Sequence[ExplainedSample]) -> Power:
+        """Return what the last evaluation shows of what the model does not rely on."""
+        judged, untested = self.judgement.judged, self.judgement.untested
+        return shown_by(scored, judged, untested, self._config.judge.confidence, self.skill.text)
+
+    def power(self, scored: Sequence[ExplainedSample]) -> dict[str, Any]:
+        """Return what was tested, where no fault is found, or that the model has collapsed; else nothing."""
+        if self.skill.collapsed:
+            return {"tells": False, "text": self.skill.text, "collapsed": True}
+        if any(finding.is_fault for finding in self.findings):
+            return {}
+        return self.shown(scored)._asdict()
+
+    def known(self) -> Known:
+        """Return on which faults the model relies so far."""
+        cues = tuple(each.cue for each in self.findings if each.is_fault and each.cue is not None)
+        return Known(cues, self.evaluations, self.skill.is_at_chance)
+
+    def is_forbidden(self, at_end: bool = False) -> bool:
+        """Return whether a finding stands that ends training.
+
+        Args:
+            at_end: Whether no evaluation will follow: then those that there were have to do.
+        """
+        judge = self._config.judge
+        return gravest_forbidden(self.findings, judge.fail_on, self._required(at_end)) is not None
+
+    def raise_if_forbidden(self, at_end: bool = False) -> None:
+        """Raise an error for the gravest finding that ends training.
+
+        Args:
+            at_end: As for `is_forbidden`.
+
+        Raises:
+            FindingError: If there is one.
+        """
+        raise_if_forbidden(self.findings, self._config.judge.fail_on, self._required(at_end))
+
+    def _required(self, at_end: bool) -> int:
+        """Return in how many evaluations in a row a finding has to stand."""
+        fail_after = self._config.judge.fail_after
+        return min(fail_after, max(self.evaluations, 1)) if at_end else fail_after
+
+    def _sharpness(self, evaluation: Evaluation) -> float:
+        """Return what sharpens the probabilities of a model that is right more often than sure; say so once."""
+        power = sharpness(evaluation.probabilities, evaluation.labels)
+        if power > 1 and not self.has_doubts:
+            self.has_doubts = True
+            confidence = float(evaluation.probabilities.max(1).mean())
+            self._inform(
+                f"{self._config.title}: the model is right more often than it is sure (confidence {confidence:.2f} on "
+                "average): effects are measured in probabilities that are sharpened to its accuracy"
+            )
+        return power
 
 
 def judge_cues(

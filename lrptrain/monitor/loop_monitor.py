@@ -96,7 +96,7 @@ class Monitor(MonitorResults):
         with at_rest(self._model):
             record = self.core.evaluate(self._context(epoch, epoch if step is None else step))
         self.core.count_failures()
-        self.core.raise_if_forbidden()
+        self.core.judging.raise_if_forbidden()
         return record
 
     def state_dict(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Monitor(MonitorResults):
         self.core.count_failures()
         self.core.end()
         self.core.raise_if_unjudged()
-        self.core.raise_if_forbidden(at_end=True)
+        self.core.judging.raise_if_forbidden(at_end=True)
 
     def __enter__(self) -> "Monitor":
         """Return the monitor, whose run ends with the block."""

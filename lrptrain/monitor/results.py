@@ -27,7 +27,7 @@ class MonitorResults(HasFindings):
     @property
     def scalars(self) -> dict[str, float]:
         """The scalars of the last evaluation, by the keys under which they are logged; the same in all processes."""
-        return dict(self.core.scalars)
+        return dict(self.core.recorder.scalars)
 
     @property
     def failures(self) -> int:
@@ -42,7 +42,7 @@ class MonitorResults(HasFindings):
     @property
     def scored(self) -> list[ExplainedSample]:
         """The explained samples of the last evaluation, without inputs and annotations."""
-        return self.core.scored
+        return self.core.recorder.scored
 
     def show(self, max_samples: int = 4) -> None:
         """Show the last evaluation: what was found, and samples beside their maps; in words outside a notebook.
@@ -54,6 +54,6 @@ class MonitorResults(HasFindings):
             ValueError: If the number is negative.
         """
         check_counts(0, max_samples=max_samples)
-        drawn = self.core.drawn[:max_samples]
-        epoch = self.core.evaluated_epoch
+        drawn = self.core.recorder.drawn[:max_samples]
+        epoch = self.core.planner.evaluated_epoch
         display(evaluation_html(epoch, self.findings, drawn), evaluation_text(epoch, self.findings, drawn))

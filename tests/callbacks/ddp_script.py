@@ -40,14 +40,14 @@ def run(name: str, dtype: torch.dtype, fails: int | None = None, kept: tuple = (
         min_effect=1e-6,
     )
     runner = trainer(FOLDER, watching, *kept, logger=False, enable_checkpointing=bool(kept), **OPTIONS)
-    evaluator = watching.core._evaluator
+    evaluator = watching.core.explainer.evaluator
 
     def evaluator_or_error(*arguments):
         if runner.global_rank == fails and runner.current_epoch == 1:
             raise RuntimeError("only here")
         return evaluator(*arguments)
 
-    watching.core._evaluator = evaluator_or_error
+    watching.core.explainer.evaluator = evaluator_or_error
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warnings.filterwarnings("ignore", r"It is recommended to use `self.log\('relevance/")

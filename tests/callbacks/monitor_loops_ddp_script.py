@@ -29,7 +29,9 @@ if PROCESSES > 1:
 
 def write(name: str, monitor: Any) -> None:
     result = {
-        "scalars": {key: x for key, x in monitor.core.scalars.items() if "seconds" not in key and "cost" not in key},
+        "scalars": {
+            key: x for key, x in monitor.core.recorder.scalars.items() if "seconds" not in key and "cost" not in key
+        },
         "findings": [finding.to_dict() for finding in monitor.findings],
         "ids": [each.sample.sample_id for each in monitor.scored],
         "failures": monitor.failures,

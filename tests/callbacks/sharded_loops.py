@@ -148,7 +148,7 @@ def trainer(folder: Path, weights: Path, sharded: bool = False, watched: bool = 
     return {
         "kind": type(next(running.model.parameters())).__name__,
         "state": whole_state(running.model),
-        "scalars": monitor.core.scalars,
+        "scalars": monitor.core.recorder.scalars,
         "ids": [each.sample.sample_id for each in monitor.scored],
         "maps": [each.maps["predicted"] for each in monitor.scored],
         "failures": monitor.failures,

@@ -163,14 +163,14 @@ def run(
         num_sanity_val_steps=sanity,
         strategy=ModelParallelStrategy(parts, readers) if how else "auto",
     )
-    evaluator = watching.core._evaluator
+    evaluator = watching.core.explainer.evaluator
 
-    def evaluator_or_error(context: Any) -> Any:
+    def evaluator_or_error(context: Any, class_maps: int) -> Any:
         if runner.global_rank == fails and not runner.sanity_checking:
             raise RuntimeError("only here")
-        return evaluator(context)
+        return evaluator(context, class_maps)
 
-    watching.core._evaluator = evaluator_or_error
+    watching.core.explainer.evaluator = evaluator_or_error
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         train = loader(planted(12, 0, dtype), batch_size=6 // parts)

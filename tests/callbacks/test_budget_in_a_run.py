@@ -193,10 +193,10 @@ def test_a_fit_that_was_interrupted_goes_on_with_the_time_that_it_has_paid_with(
         runner.fit(trained, loader(), loader())
     core = watching.core
     before = core.clock.elapsed
-    assert core.clock.elapsed == before > core._budget.spent > 0  # it stands still meanwhile
+    assert core.clock.elapsed == before > core.planner.budget.spent > 0  # it stands still meanwhile
     runner.fit(trained, loader(), loader())
     assert core.clock.elapsed > before
-    assert core._budget.spent < core.clock.elapsed
+    assert core.planner.budget.spent < core.clock.elapsed
 
 
 @pytest.mark.parametrize("first", [True, False])

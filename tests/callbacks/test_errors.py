@@ -123,7 +123,9 @@ class OfVideos(nn.Module):
 @pytest.mark.parametrize("channels", [2, 13])
 def test_images_that_cannot_be_drawn_are_refused_with_what_goes_on_without_pictures(channels, tmp_path):
     columns = replaced(image=torch.randn(24, channels, 16, 16))
-    with pytest.raises(ValueError, match=r"not .*, 16, 16.: show=lrptrain.Show.max_pictures=0. goes on without pictures") as refused:
+    with pytest.raises(
+        ValueError, match=r"not .*, 16, 16.: show=lrptrain.Show.max_pictures=0. goes on without pictures"
+    ) as refused:
         trainer(tmp_path, monitor()).fit(module(net=vit(in_chans=channels)), loader(columns), loader(columns))
     assert "\n" not in str(refused.value)
     watching = monitor(max_pictures=0, on_error="raise")
@@ -264,7 +266,9 @@ def test_two_subclasses_of_the_monitor_without_names_are_refused(tmp_path):
     """Lightning tells their states apart by their classes, but they would log the same keys."""
     with pytest.raises(ValueError, match=r"give each a run=lrptrain.Run\(name="):
         trainer(tmp_path, First(), Second()).fit(module(), loader(), loader())
-    trainer(tmp_path, First(name="a"), Second(name="b"), max_epochs=1).fit(module(), loader(), loader())
+    trainer(tmp_path, First(run=lrptrain.Run(name="a")), Second(run=lrptrain.Run(name="b")), max_epochs=1).fit(
+        module(), loader(), loader()
+    )
 
 
 class FailsLater(nn.Module):

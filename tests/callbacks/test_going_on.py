@@ -257,7 +257,7 @@ def test_a_full_disk_leads_to_one_folder(tmp_path, monkeypatch):
     replace = os.replace
 
     def full(source, target):
-        if str(target).endswith("run.json") and watching.core.evaluated_epoch == 0:
+        if str(target).endswith("run.json") and watching.core.planner.evaluated_epoch == 0:
             raise OSError(28, "No space left on device")
         replace(source, target)
 

@@ -120,7 +120,7 @@ def test_a_failure_keeps_no_graph_alive(tmp_path):
         kept.append(__import__("weakref").ref(x))
         raise RuntimeError("out of memory")
 
-    watching.core._evaluator = fails
+    watching.core.explainer.evaluator = fails
     gc.disable()
     try:
         with pytest.warns(UserWarning, match="out of memory"):

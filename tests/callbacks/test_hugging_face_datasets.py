@@ -63,5 +63,5 @@ def test_a_transform_makes_the_images_and_the_features_name_the_classes(tmp_path
         data_collator=collate,
         callbacks=[monitor],
     ).train()
-    assert monitor.core.scalars["relevance/chance"] == 0.5
-    assert "relevance/label/energy_pointing_game_per_class/dog" in monitor.core.scalars
+    assert monitor.core.recorder.scalars["relevance/chance"] == 0.5
+    assert "relevance/label/energy_pointing_game_per_class/dog" in monitor.core.recorder.scalars

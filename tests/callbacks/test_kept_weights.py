@@ -199,7 +199,7 @@ def test_the_kept_weights_are_judged_by_themselves(tmp_path):
     watching = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="not sure", fail_after=2)
     trainer(tmp_path, watching, max_epochs=2).fit(module(), loader(), loader(data(60)))
     assert [event["scalars"]["relevance/samples"] for event in read_events(watching.folder)] == [32, 32, 60]
-    assert watching.core._required(at_end=True) == 1
+    assert watching.core.judging._required(at_end=True) == 1
 
 
 def test_a_run_whose_kept_weights_were_evaluated_goes_on_from_its_last_checkpoint(tmp_path):
@@ -327,7 +327,7 @@ def test_a_failed_evaluation_of_the_kept_weights_is_not_tried_twice_and_said(tmp
     watching.evaluate(0)
     with torch.no_grad():
         net.head.bias.add_(1)
-    monkeypatch.setattr(watching.core, "_evaluator", lambda context: 1 / 0)
+    monkeypatch.setattr(watching.core.explainer, "evaluator", lambda *given: 1 / 0)
     with pytest.warns(UserWarning, match="division by zero"):
         watching.evaluate(1)
     with caplog.at_level("INFO", "lrptrain"):

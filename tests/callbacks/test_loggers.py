@@ -49,7 +49,7 @@ def test_wandb_has_scalars_overlays_masks_table_and_alert(runs):
     history = [record["history"]["item"] for record in records if record["type"] == "history"]
     scalars = [row for row in history if FOCUS in row]
     assert [row["trainer/global_step"] for row in scalars] == [4, 14]  # the skipped epoch makes no point
-    assert scalars[1][FOCUS] == pytest.approx(watching.core.scalars[FOCUS])
+    assert scalars[1][FOCUS] == pytest.approx(watching.core.recorder.scalars[FOCUS])
     assert {"relevance/samples", "relevance/seconds", "relevance/failures", "epoch"} <= set(scalars[0])
     media = [row for row in history if "relevance/overlays.count" in row]
     assert [row["trainer/global_step"] for row in media] == [4, 14]
@@ -64,7 +64,7 @@ def test_wandb_has_scalars_overlays_masks_table_and_alert(runs):
 def test_tensorboard_has_scalars_and_images(runs):
     _, events, _, watching = runs
     assert [point.step for point in events.Scalars(FOCUS)] == [4, 14]
-    assert events.Scalars(FOCUS)[1].value == pytest.approx(watching.core.scalars[FOCUS], abs=1e-6)
+    assert events.Scalars(FOCUS)[1].value == pytest.approx(watching.core.recorder.scalars[FOCUS], abs=1e-6)
     images = [tag for tag in events.Tags()["images"] if tag.startswith("relevance/overlays/")]
     assert len(images) == 2
     assert [point.step for point in events.Images(images[0])] == [4, 14]

@@ -105,8 +105,8 @@ def test_averaged_weights_are_what_is_explained(tmp_path):
         explained: list[torch.Tensor] = []
         pl_module.validation_step = lambda batch, batch_idx, m=pl_module, s=seen: s.append(m.net.head.weight.clone())
         runner = trainer(tmp_path, *callbacks, max_epochs=1, num_sanity_val_steps=0)
-        make = watching.core._evaluator
-        watching.core._evaluator = lambda *a, r=make, m=pl_module, e=explained: (
+        make = watching.core.explainer.evaluator
+        watching.core.explainer.evaluator = lambda *a, r=make, m=pl_module, e=explained: (
             e.append(m.net.head.weight.clone()),
             r(*a),
         )[1]

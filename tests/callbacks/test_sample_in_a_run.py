@@ -141,7 +141,7 @@ def test_a_gate_does_not_pass_where_all_evaluations_failed(tmp_path):
     def fails(*arguments):
         raise RuntimeError("out of memory")
 
-    watching.core._evaluator = fails
+    watching.core.explainer.evaluator = fails
     with pytest.raises(FindingError, match="its gate cannot pass"), pytest.warns(UserWarning, match="out of memory"):
         trainer(tmp_path, watching).fit(module(), loader(), loader())
 

@@ -99,7 +99,10 @@ def test_nothing_is_made_before_it_is_asked_for():
     pixels = stored[7]().image
     assert pixels is not None
     assert pixels.shape == (8, 6, 3)
-    with pytest.raises(ValueError, match=r"an image has the shape .*, not \(2, 8, 6\): show=lrptrain.Show\(max_pictures=0\) goes on without"):
+    with pytest.raises(
+        ValueError,
+        match=r"an image has the shape .*, not \(2, 8, 6\): show=lrptrain.Show\(max_pictures=0\) goes on without",
+    ):
         stored["broken"]()
 
 

@@ -254,7 +254,7 @@ def test_one_logit_is_that_of_two_classes(train, tmp_path):
 def test_images_and_their_masks_are_read(train, tmp_path):
     done = train(Training(tmp_path, {"on_error": "raise"}, epochs=1, net=Vision(), texts=Pictures))
     assert {tuple(each.maps["label"].shape) for each in done.monitor.scored} == {(4,)}
-    assert done.monitor.core.scalars["relevance/chance"] == 0.5
+    assert done.monitor.core.recorder.scalars["relevance/chance"] == 0.5
     for each in done.monitor.scored:
         positive = each.maps["label"].clamp(min=0)
         share = positive[[0, 2]].sum() / positive.sum()  # the left two of four patches

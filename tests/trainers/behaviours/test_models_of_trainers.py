@@ -164,8 +164,8 @@ def test_a_score_chooses_the_best_checkpoint_and_stops_early(tmp_path):
 
 def test_a_failed_evaluation_is_no_best_one(tmp_path):
     monitor = a_callback(on_error="warn")
-    make = monitor.core._evaluator
-    monitor.core._evaluator = lambda context: 1 / 0 if monitor.core.reader.is_drawn else make(context)
+    make = monitor.core.explainer.evaluator
+    monitor.core.explainer.evaluator = lambda *given: 1 / 0 if monitor.core.reader.is_drawn else make(*given)
     trainer = a_trainer(tmp_path, monitor, metric_for_best_model=f"eval_{FOCUS}", greater_is_better=True)
     with pytest.warns(UserWarning, match="division by zero"):
         trainer.train()

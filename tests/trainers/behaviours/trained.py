@@ -172,14 +172,14 @@ class Training:
 
     def spoil(self, core: Any) -> None:
         """Let the monitor fail in an epoch."""
-        make = core._evaluator
+        make = core.explainer.evaluator
 
-        def evaluator(context: Any) -> Any:
+        def evaluator(context: Any, class_maps: int) -> Any:
             if context.epoch == self.fails_in and core.reader.is_drawn:
                 raise RuntimeError("out of memory")
-            return make(context)
+            return make(context, class_maps)
 
-        core._evaluator = evaluator
+        core.explainer.evaluator = evaluator
 
 
 @dataclass

@@ -1,0 +1,209 @@
+"""The first stage of a monitor: when it evaluates, how much, and of which weights that is."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from lrptrain.cues.followed import is_followed
+from lrptrain.findings.sentences import percent
+from lrptrain.monitor.budget import Budget, Extent
+from lrptrain.monitor.clock import Clock
+from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.state import RunState, state
+from lrptrain.monitor.weights import Moment, WeightsWatch, fingerprint
+from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.processes import gather
+
+
+def _resumed(_: Any, clock: Clock, elapsed: float) -> Clock:
+    clock.resume(elapsed)
+    return clock
+
+
+def _saved(value: Any) -> Any:
+    return None if value is None else value.state_dict()
+
+
+def _loaded(_: Any, weights: WeightsWatch, plain: dict[str, Any]) -> WeightsWatch:
+    weights.load_state_dict(plain)
+    return weights
+
+
+def _load_budget(planner: "Planner", budget: Budget | None, plain: dict[str, Any] | None) -> Budget | None:
+    if budget is not None and plain is not None:
+        budget.load_state_dict(plain)
+        planner.extent = budget.extent or planner.extent
+    return budget
+
+
+class Planner(RunState):
+    """Plans evaluations, and says where they take more than they should.
+
+    Args:
+        config: The options.
+        inform: Says something to the user, in the first process.
+
+    Attributes:
+        clock: Counts the monitor's own time.
+        budget: Bounds it; None without a bound.
+        extent: How much was evaluated last, or is from now on.
+        in_full: An evaluation of all samples that were drawn.
+        evaluated_epoch: The epoch of the last evaluation, also of one that failed; None before it.
+        weights: Knows of which validation weights are.
+        validated: Epoch and step of the last validation.
+    """
+
+    clock: Clock = state(lambda _: Clock(), "elapsed", lambda clock: clock.elapsed, _resumed)
+    extent: Extent = state(lambda self: self._config.extent)
+    in_full: Extent = state(lambda self: self._config.extent)
+    budget: Budget | None = state(lambda self: self._config.new_budget(), "budget", _saved, _load_budget)
+    evaluated_epoch: int | None = state(lambda _: None, "evaluated_epoch")
+    weights: WeightsWatch = state(lambda _: WeightsWatch(), "weights", _saved, _loaded)
+    validated: Moment | None = state(lambda _: None)
+
+    def __init__(self, config: MonitorConfig, inform: Callable[[str], None]) -> None:
+        self._config = config
+        self._inform = inform
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Count the time inside as the monitor's."""
+        started = time.monotonic()
+        try:
+            with self.clock.timed():
+                yield
+        finally:
+            if self.budget is not None:
+                self.budget.spend(time.monotonic() - started)
+
+    def foresee(self, seconds_per_sample: float) -> None:
+        """Note what the maps of a sample take, before there was an evaluation."""
+        if self.budget is not None:
+            # Maps are about half of what a sample takes; tests are the rest.
+            self.budget.seconds_per_sample = 2 * seconds_per_sample
+
+    def evaluate_in_every_validation(self, in_full: bool = False) -> None:
+        """Evaluate every validation: something decides by the values. The budget then bounds the extent alone.
+
+        Args:
+            in_full: Whether it decides by the score of a class or group, for which the sample must be a full one.
+        """
+        if self.budget is not None:
+            self.budget.in_every_validation = True
+            self.budget.in_full = in_full
+
+    def fit_to(self, size: int) -> None:
+        """Plan with as many samples as there are, now that they are drawn."""
+        self.in_full = replace(self._config.extent, samples=max(min(self._config.max_samples, size), 1))
+        if self.budget is not None:
+            self.budget.most = self.in_full
+        if self.extent == self._config.extent:
+            self.extent = self.in_full
+
+    def validation_of(self, model: nn.Module, context: TrainingContext) -> str:
+        """Note a validation of a model, and return the fingerprint of its weights."""
+        weights = fingerprint(model)
+        if context.is_training:
+            self.validated = context.epoch, context.step
+            self.weights.moments[weights] = self.validated
+        return weights
+
+    def is_due(self, epoch: int) -> bool:
+        """Return whether `every_n_epochs` have passed; validations within an epoch that is due are all evaluated."""
+        # Not due is what lies between: with every_n_epochs=3 and last=4, epochs 5 and 6. Epoch 4 again is another
+        # validation within it, and an earlier epoch a new start.
+        last = self.evaluated_epoch
+        return last is None or not last < epoch < last + self._config.run.every_n_epochs
+
+    def plan(self, context: TrainingContext) -> Extent | None:
+        """Return how much is evaluated, as the first process plans it; None if nothing is."""
+        if self.budget is None or not context.is_training:
+            return self.in_full
+        if is_followed(context.module):
+            self.evaluate_in_every_validation()
+        extent = gather(self.budget.plan(self.clock.elapsed, context.share_done, context.keeps_last))[0]
+        if extent is None and self.budget.validations == 1:
+            self._inform(
+                f"{self._config.title}: {self.budget.share:.0%} of this run's time would not pay for two "
+                "evaluations: only the kept weights are evaluated, at the end (budget=None evaluates each validation)"
+            )
+        return extent
+
+    def plan_kept(self, weights: str) -> Extent | None:
+        """Return how much of the kept weights is evaluated; None if the last evaluation was just that."""
+        extent = self.in_full if self.budget is None else gather(self.budget.plan_kept(self.clock.elapsed))[0]
+        return None if all(gather(self.weights.is_decided(weights, extent.samples))) else extent
+
+    @contextmanager
+    def evaluating(self, context: TrainingContext, extent: Extent, weights: str, is_last: bool) -> Iterator[None]:
+        """Note an evaluation, and what it takes.
+
+        Args:
+            context: The model.
+            extent: How much is evaluated.
+            weights: The fingerprint of the weights.
+            is_last: Whether no evaluation will follow.
+        """
+        started = time.monotonic()
+        if not is_last:
+            self._mention_extent(context, extent)
+        self.extent = extent
+        # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
+        self.evaluated_epoch = context.epoch
+        self.weights.tried = weights, extent.samples
+        try:
+            yield
+        finally:
+            if self.budget is not None and context.is_training:
+                self.budget.note(extent, time.monotonic() - started)
+                if not is_last:  # the end of the run says so
+                    self._mention_cost(time.monotonic() - started)
+
+    def _mention_extent(self, context: TrainingContext, extent: Extent) -> None:
+        """Say how much is evaluated from now on, where it is not what it was."""
+        if extent == self.extent or self.budget is None:  # without a budget it never changes
+            return
+        most = self.in_full.samples
+        rest = f"; the kept weights get all {most}" if extent.samples < most else ""
+        self._inform(
+            f"{self._config.title}: from epoch {context.epoch} on {extent.samples} samples, {extent.drawn} of them "
+            f"with pictures, and maps of {extent.class_maps or 'no further'} classes: as much as "
+            f"{percent(self.budget.share)} of the training time allows (budget=None for all){rest}"
+        )
+
+    def _mention_cost(self, seconds: float) -> None:
+        """Say so once where a single evaluation takes more than the budget."""
+        assert self.budget is not None
+        # The rest of this evaluation is added when it ends.
+        share = (self.budget.spent + seconds) / max(self.clock.elapsed, 1e-9)
+        if self.budget.evaluations == 1 and share > self.budget.share:
+            rest = (
+                "; each validation is evaluated, as something decides by the values"
+                if self.budget.in_every_validation
+                else "; the next ones wait until it is less"
+            )
+            self._inform(
+                f"{self._config.title}: the first evaluation took {share:.0%} of the time so far, more than the budget "
+                f"of {self.budget.share:.0%}{rest}"
+            )
+
+    @property
+    def cost(self) -> str:
+        """What the monitor took, where that is more than its budget; else ""."""
+        if self.budget is None or self.budget.share_of(self.clock.elapsed) <= self.budget.share:
+            return ""
+        share = percent(self.budget.share_of(self.clock.elapsed))
+        return f"The monitor took {share} of the time, more than the budget of {percent(self.budget.share)}."
+
+    @property
+    def subject(self) -> str:
+        """What the last evaluation was of, in words."""
+        moment = self.weights.moment
+        epoch = "" if moment is None else f"epoch {moment[0]}"
+        if not self.weights.evaluated_kept:
+            return f"{epoch or 'weights'} that {'was' if epoch else 'were'} not kept"
+        return epoch if moment == self.validated and epoch else f"the kept weights{f' ({epoch})' if epoch else ''}"
