@@ -9,8 +9,8 @@ from experiments.intervals import compared
 from experiments.parallel import Run
 from experiments.table import markdown, mean_interval
 from lrptrain.auditing import AuditResult, registered_tests
+from lrptrain.auditing.checks.adversary import parse_adversary
 from lrptrain.auditing.distances import DIFFERENT_MAP_JSD, SAME_OUTPUT_TVD
-from lrptrain.auditing.tests.adversary import parse_adversary
 
 ATTENTION = "raw_attention"
 GAIN = "gain over random ↑"

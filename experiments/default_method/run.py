@@ -24,7 +24,7 @@ from experiments.parallel import load
 from experiments.records import append
 from experiments.table import write_between
 from experiments.vision import vit
-from lrptrain.auditing.tests.perturbation import order_score
+from lrptrain.auditing.checks.perturbation import order_score
 
 HERE = Path(__file__).resolve().parent
 

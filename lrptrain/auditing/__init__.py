@@ -2,19 +2,19 @@
 
 from lrptrain.auditing.attention import replaced_attention
 from lrptrain.auditing.base import AuditTest, Check, Column, register, registered_tests, setting, unregister
+from lrptrain.auditing.checks.adversarial import AdversarialAttention, adversarial_attention
+from lrptrain.auditing.checks.adversary import ModelDifference, compare_models, train_adversary
+from lrptrain.auditing.checks.agreement import agreement
+from lrptrain.auditing.checks.permutation import PermutationEffect, permuted_attention
+from lrptrain.auditing.checks.perturbation import perturbation_gain
+from lrptrain.auditing.checks.randomisation import RandomisationCheck, randomisation_check
+from lrptrain.auditing.checks.uniform import uniform_attention_logits
 from lrptrain.auditing.context import AuditBatch, AuditContext
 from lrptrain.auditing.correlation import MapCorrelation, map_correlation, reference_scores
 from lrptrain.auditing.distances import as_distribution, jensen_shannon, total_variation
 from lrptrain.auditing.result import AuditResult, UnitResult
 from lrptrain.auditing.run import run_audit
 from lrptrain.auditing.settings import AuditSettings
-from lrptrain.auditing.tests.adversarial import AdversarialAttention, adversarial_attention
-from lrptrain.auditing.tests.adversary import ModelDifference, compare_models, train_adversary
-from lrptrain.auditing.tests.agreement import agreement
-from lrptrain.auditing.tests.permutation import PermutationEffect, permuted_attention
-from lrptrain.auditing.tests.perturbation import perturbation_gain
-from lrptrain.auditing.tests.randomisation import RandomisationCheck, randomisation_check
-from lrptrain.auditing.tests.uniform import uniform_attention_logits
 from lrptrain.auditing.token_model import token_features, train_frozen
 from lrptrain.auditing.verdict import Verdict, reach_verdict
 

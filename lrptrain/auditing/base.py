@@ -1,6 +1,6 @@
 """What an audit test is, and the registry of all tests.
 
-A test is one object in one file of `lrptrain/auditing/tests/`: everything that the audit, its report, its plots, the
+A test is one object in one file of `lrptrain/auditing/checks/`: everything that the audit, its report, its plots, the
 page and the command line need to know of it stands there. A new test is a new file in that folder:
 
     @register

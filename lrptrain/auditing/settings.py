@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import Field, field, fields, make_dataclass
 from typing import TYPE_CHECKING, Any
 
-import lrptrain.auditing.tests  # noqa: F401  (registers the tests)
+import lrptrain.auditing.checks  # noqa: F401  (registers the tests)
 from lrptrain.auditing.base import AuditTest, registered_tests
 
 

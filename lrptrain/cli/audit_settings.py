@@ -6,7 +6,7 @@ from dataclasses import field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-TESTS = Path(__file__).parents[1] / "auditing" / "tests"
+CHECKS = Path(__file__).parents[1] / "auditing" / "checks"
 
 
 def declared_settings() -> Iterator[tuple[str, str, Any, str]]:
@@ -14,7 +14,7 @@ def declared_settings() -> Iterator[tuple[str, str, Any, str]]:
 
     They are read from the source: to import the tests takes seconds, for which a help should not be waited.
     """
-    for file in sorted(TESTS.glob("*.py")):
+    for file in sorted(CHECKS.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             match node:
                 case ast.AnnAssign(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from audited import METHODS, batches, model
 
-import lrptrain.auditing.tests
+import lrptrain.auditing.checks
 from lrptrain.auditing import (
     AuditTest,
     Check,
@@ -101,7 +101,7 @@ def test_a_test_that_was_removed_is_gone():
 
 
 def test_every_file_of_the_folder_registers_the_test_of_its_name():
-    (folder,) = lrptrain.auditing.tests.__path__
+    (folder,) = lrptrain.auditing.checks.__path__
     names = {path.stem for path in Path(folder).glob("*.py")} - {"__init__"}
     assert {test.name for test in registered_tests()} == names
     assert len({test.order for test in registered_tests()}) == len(names)

@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 from lrptrain.auditing import AuditResult, UnitResult, reach_verdict, registered_tests
+from lrptrain.auditing.checks.adversary import adversary_differences
 from lrptrain.auditing.report import audit_scalars, markdown, sentences, verdict_table, write_audit_report
-from lrptrain.auditing.tests.adversary import adversary_differences
 
 SPREAD = np.linspace(-0.05, 0.05, 20)
 GAINS = {"attnlrp": 0.4, "raw_attention": 0.1, "random": 0.0}

@@ -6,8 +6,8 @@ from small_models import patches, tiny_vit
 from torch import nn
 
 import lrptrain
+from lrptrain.auditing.checks.perturbation import order_score, perturbation_gain, random_order_score
 from lrptrain.auditing.score import summarize
-from lrptrain.auditing.tests.perturbation import order_score, perturbation_gain, random_order_score
 from lrptrain.metrics import area_under_curve, comprehensiveness, perturbation_curve, sufficiency, text_probability
 
 

@@ -8,8 +8,7 @@ from model_zoo import KINDS
 from small_models import tiny_vit
 
 import lrptrain
-from lrptrain.auditing.distances import as_distribution
-from lrptrain.auditing.tests.adversary import (
+from lrptrain.auditing.checks.adversary import (
     UNIFORM_SHARE,
     _explain,
     adversary_loss,
@@ -17,6 +16,7 @@ from lrptrain.auditing.tests.adversary import (
     parse_adversary,
     train_adversary,
 )
+from lrptrain.auditing.distances import as_distribution
 from lrptrain.batch import model_inputs
 
 

@@ -7,8 +7,8 @@ from model_zoo import KINDS, select
 from small_models import tiny_vit
 
 from lrptrain.auditing.attention import evaluating
+from lrptrain.auditing.checks.permutation import permuted_attention, shuffled_places
 from lrptrain.auditing.last_block import last_blocks
-from lrptrain.auditing.tests.permutation import permuted_attention, shuffled_places
 
 
 def test_places_are_shuffled_evenly_among_the_content_tokens():

@@ -7,9 +7,9 @@ from model_zoo import KINDS, select
 from small_models import tiny_vit
 
 from lrptrain.auditing.attention import evaluating
+from lrptrain.auditing.checks.adversarial import SAME_PREDICTION, _divergence, adversarial_attention
 from lrptrain.auditing.distances import as_distribution, jensen_shannon
 from lrptrain.auditing.last_block import last_blocks
-from lrptrain.auditing.tests.adversarial import SAME_PREDICTION, _divergence, adversarial_attention
 
 IMAGES = torch.randn(2, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 

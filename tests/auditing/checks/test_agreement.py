@@ -5,7 +5,7 @@ from audited import context, registered
 from scipy import stats
 
 from lrptrain.auditing.attention import content_of_map
-from lrptrain.auditing.tests.agreement import agreement
+from lrptrain.auditing.checks.agreement import agreement
 from lrptrain.metrics import rank_correlation
 
 

@@ -5,7 +5,7 @@ from model_zoo import KINDS, select
 from small_models import Small, patches
 
 import lrptrain
-from lrptrain.auditing.tests.uniform import uniform_attention_logits
+from lrptrain.auditing.checks.uniform import uniform_attention_logits
 
 
 def test_it_is_the_mean_of_the_values():

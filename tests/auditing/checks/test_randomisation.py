@@ -10,8 +10,8 @@ from audited import context, registered
 from torch import nn
 
 from lrptrain.auditing import randomisation_check
+from lrptrain.auditing.checks.randomisation import _from_the_logits_down, _run_order, _split_evenly
 from lrptrain.auditing.score import summarize
-from lrptrain.auditing.tests.randomisation import _from_the_logits_down, _run_order, _split_evenly
 
 IMAGES = torch.randn(6, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 
