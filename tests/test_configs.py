@@ -53,6 +53,15 @@ def test_each_config_parses_and_monitors_relevance(config):
     assert not any(Path(path).is_absolute() for path in paths if path is not None)
 
 
+def test_a_config_gives_the_monitors_options_in_their_groups(tmp_path):
+    lines = "max_samples: 128\n        show: {max_pictures: 2, class_names: [a, b]}\n        judge: {fail_on: relies}"
+    config = tmp_path / "digits.yaml"
+    config.write_text((FOLDER / "planted_digits.yaml").read_text().replace("max_samples: 128", lines))
+    (monitor,) = (each for each in parsed(config).trainer.callbacks if type(each).__name__ == "RelevanceMonitor")
+    assert monitor.config.show == lrptrain.Show(max_pictures=2, class_names=["a", "b"])
+    assert monitor.config.judge.fail_on == "relies"
+
+
 @pytest.mark.parametrize("name", ["planted_digits", "planted_digits_guided"])
 def test_the_planted_digits_train_and_their_checkpoint_reloads(tmp_path, name):
     cli = parsed(

@@ -1,0 +1,88 @@
+"""The options of a monitor: few arguments, the rest in groups, and a line for whoever uses an old name."""
+
+import inspect
+from dataclasses import fields
+
+import pytest
+import torch
+from torch import nn
+
+import lrptrain
+from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
+from lrptrain.monitor.config import GROUPS, MonitorConfig
+
+BATCH = {"image": torch.zeros(1, 3, 8, 8), "label": torch.zeros(1).long()}
+
+
+def made(kind, **options):
+    if kind in (lrptrain.Monitor, lrptrain.inspect):
+        return kind(nn.Linear(2, 2), [BATCH], **options)
+    return kind(**options)
+
+
+EVERYWHERE = pytest.mark.parametrize(
+    "kind", [RelevanceMonitor, RelevanceMonitorCallback, lrptrain.Monitor, lrptrain.inspect]
+)
+
+
+@EVERYWHERE
+def test_an_option_of_a_group_is_refused_with_what_to_write(kind):
+    with pytest.raises(TypeError) as refused:
+        made(kind, mean=[0.5], seed=1, std=[0.2])
+    assert "write show=lrptrain.Show(mean=..., std=...), judge=lrptrain.Judge(seed=...)" in str(refused.value)
+
+
+@EVERYWHERE
+def test_what_is_no_option_is_refused_with_those_that_there_are(kind):
+    with pytest.raises(TypeError, match=r"no argument max_sample: it has annotate, batch_adapter, .*max_samples"):
+        made(kind, max_sample=3)
+
+
+@EVERYWHERE
+def test_a_group_is_an_object_of_its_class(kind):
+    with pytest.raises(TypeError, match=r"show must be lrptrain.Show\(...\), not \{'mean'"):
+        made(kind, show={"mean": [0.5]})
+
+
+def test_each_option_has_one_place():
+    names = [each.name for group in GROUPS.values() for each in fields(group)]
+    assert len(names) == len({*names})
+    direct = {each.name for each in fields(MonitorConfig)}
+    assert not direct & {*names}
+    given = {*inspect.signature(RelevanceMonitor.__init__).parameters} - {"self", "unknown"}
+    assert given == direct - {"kind"} | {"model"}
+    assert len(given) <= 13
+
+
+def test_an_option_arrives_where_it_is_used():
+    monitor = RelevanceMonitor(
+        show=lrptrain.Show(targets=["predicted"], mixing_ratios=True),
+        judge=lrptrain.Judge(fail_on="not sure", fail_after=3),
+        run=lrptrain.Run(name="a", batch_size=3, dataloader_idx=1),
+    )
+    assert monitor.config.explanation.targets == ("predicted",)
+    assert monitor.config.explanation.mixing_ratios
+    assert monitor.config.explanation.batch_size == 3
+    assert monitor.config.title == "RelevanceMonitor 'a'"
+    assert monitor.dataloader_idx == 1
+    assert monitor.core.judging._required(at_end=False) == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: lrptrain.Show(targets="label"), "targets must be a list"),
+        (lambda: lrptrain.Show(mean=[0.5]), "give both mean and std"),
+        (lambda: lrptrain.Show(max_pictures=-1), "max_pictures must be at least 0"),
+        (lambda: lrptrain.Judge(min_effect=0), "min_effect must lie between 0 and 1"),
+        (lambda: lrptrain.Judge(confidence=1), "confidence must lie between 0 and 1"),
+        (lambda: lrptrain.Judge(fail_on="open"), "fail_on must be 'relies'"),
+        (lambda: lrptrain.Judge(fail_after=0), "fail_after must be at least 1"),
+        (lambda: lrptrain.Run(every_n_epochs=0), "every_n_epochs must be at least 1"),
+        (lambda: lrptrain.Run(on_error="ignore"), "on_error must be 'warn' or 'raise'"),
+        (lambda: RelevanceMonitor(cues=None, judge=lrptrain.Judge(fail_on="relies")), "needs tests, and cues=None"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
