@@ -16,7 +16,7 @@ from experiments.data import dataset
 from experiments.vision import MEAN, STD, vit
 from lrptrain.data.planted import STROKE_THRESHOLD
 
-BLOCKS, LR, BATCH, TRAIN = 3, 1e-3, 32, 1600
+BLOCKS, LR, BATCH, TRAIN, STEPS = 3, 1e-3, 32, 1600, 150
 Columns = dict[str, torch.Tensor]
 
 

@@ -5,7 +5,7 @@ Each gives one number per run, larger where a shortcut is likelier. They need pa
 
 import io
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from typing import Any
@@ -23,18 +23,9 @@ EIGENVALUES = 32
 """Of corelay's embedding, its default; fewer where there are no more maps."""
 
 
-def require_packages(packages: Iterable[str] = PACKAGES) -> None:
-    """Refuse to begin without the packages of the rivals.
-
-    Args:
-        packages: Their names.
-
-    Raises:
-        SystemExit: With a line that says which are missing and what installs them.
-    """
-    missing = [package for package in packages if find_spec(package) is None]
-    if missing:
-        raise SystemExit(f"the rivals' own code needs {', '.join(missing)}: run `make rivals`")
+def has_packages() -> bool:
+    """Whether the packages of the rivals are installed: `make rivals`."""
+    return all(find_spec(package) for package in PACKAGES)
 
 
 @contextmanager

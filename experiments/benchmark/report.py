@@ -1,160 +1,140 @@
-"""From saved runs to the tables of README.md."""
+"""From saved pairs to the tables of README.md."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
-from experiments.benchmark.cases import IMAGE_KINDS, TEXT_KINDS
-from experiments.benchmark.scoring import (
-    DETECTORS,
-    auroc_of,
-    cost,
-    cut_of,
-    found,
-    judged,
-    leads,
-    planted,
-    positive,
-    recall_at,
-    share,
-    sort_of_clean,
-    weak,
-)
-from experiments.benchmark.watch import ANNOTATED, BARE
+from experiments.benchmark.asked import ANNOTATED, BARE, RANDOM
+from experiments.benchmark.training import CLEAN, DOES_NOT, READS
 from experiments.parallel import Run
 from experiments.table import markdown
 
+ALPHA = 0.01
+"""Of the test whether a mark of any class costs accuracy."""
 
-def tables(runs: Sequence[Run]) -> dict[str, str]:
+
+class Ratio(NamedTuple):
+    """A share of 0..1 with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return "" if np.isnan(self.value) else f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def share(hits: float, number: int) -> Ratio:
+    """Wilson's interval; a half hit is a tie."""
+    if not number:
+        return Ratio(np.nan, np.nan, np.nan)
+    z = float(stats.norm.ppf(0.975))
+    rate = hits / number
+    middle = (rate + z**2 / (2 * number)) / (1 + z**2 / number)
+    half = z / (1 + z**2 / number) * np.sqrt(rate * (1 - rate) / number + z**2 / (4 * number**2))
+    return Ratio(rate, middle - half, middle + half)
+
+
+def uses(pair: Run) -> bool:
+    """Whether the model that could read the mark surely does: marks of any class cost it accuracy (McNemar, exact)."""
+    lost, won = pair[READS]["lost"], pair[READS]["won"]
+    return lost + won > 0 and float(stats.binomtest(lost, lost + won, alternative="greater").pvalue) < ALPHA
+
+
+def found(model: Run, name: str) -> list[Run]:
+    """What a report finds in a model: faults with annotations; without them nothing is one, and all counts."""
+    return [each for each in model[name]["named"] if each["is_fault"] or not name.startswith(ANNOTATED)]
+
+
+def reliance(name: str) -> Callable[[Run], float]:
+    """The score of a report: the largest effect that is sure of what it finds, 0 without any."""
+    return lambda model: max((each["low"] for each in found(model, name)), default=0.0)
+
+
+def plain(name: str) -> Callable[[Run], float]:
+    """The score of what gives a number alone."""
+    return lambda model: np.nan if model[name] is None else model[name]
+
+
+SCORES: dict[str, Callable[[Run], float]] = {
+    "accuracy alone": plain("accuracy"),
+    "plain features of the images": plain("plain features"),
+    "the same by cleanlab's Datalab": plain("cleanlab Datalab"),
+    "relevance outside the annotation alone": plain("mass outside"),
+    "clusters of maps": plain("clusters of maps"),
+    "the same by corelay's SpRAy": plain("corelay SpRAy"),
+    "worst slice of errors (the idea of Domino)": plain("error slice"),
+    **{f"report {name}, {RANDOM}": reliance(f"{name}, {RANDOM}") for name in (ANNOTATED, BARE)},
+    **{f"report {name}": reliance(name) for name in (ANNOTATED, BARE)},
+}
+"""What could embarrass comes first."""
+
+
+def wins(pairs: Sequence[Run], score: Callable[[Run], float]) -> Ratio:
+    """How often the model that reads the mark has the larger score of the two on the same data; ties count half."""
+    both = [(score(pair[READS]), score(pair[DOES_NOT])) for pair in pairs]
+    both = [each for each in both if not np.isnan(each).any()]
+    return share(sum(1.0 if one > other else 0.5 if one == other else 0.0 for one, other in both), len(both))
+
+
+def tables(pairs: Sequence[Run]) -> dict[str, str]:
     """All of them, by name."""
-    made = {
-        "runs": run_counts,
-        "detectors": detector_table,
-        "flags": flag_table,
-        "kinds": kind_table,
-        "lead": lead_table,
-        "false alarms": false_alarms,
-    }
-    return {name: table(runs) for name, table in made.items()}
+    learned = [pair for pair in pairs if uses(pair)]
+    return {"pairs": told_apart(pairs, learned), "verdicts": verdicts(pairs, learned), "kinds": kinds(pairs)}
 
 
-def run_counts(runs: Sequence[Run]) -> str:
-    """How many runs there are."""
-    seeds = sorted({run["seed"] for run in runs})
-    number = sum(planted(run) for run in runs)
-    learned = [run for run in runs if positive(run)]
-    return (
-        f"{len(runs)} runs of seeds {seeds[0]} to {seeds[-1]}: {number} planted, of which {len(learned)} are positive "
-        f"({sum(weak(run) for run in learned)} weak) and {number - len(learned)} did not surely learn their shortcut; "
-        f"{len(runs) - number} clean. A run took {np.median([run['seconds'] for run in runs]):.0f} s (median)."
-    )
-
-
-def detector_table(runs: Sequence[Run]) -> str:
-    """How well each tells positive runs from clean ones."""
-    images = [run for run in runs if run["task"] != "texts"]
-    texts = [run for run in runs if run["task"] == "texts"]
-    return markdown(
-        [
-            {
-                "detector": each.name,
-                "AUROC": str(auroc_of(runs, each.score)) if _reads(runs, each.score) else "images alone",
-                "images": str(auroc_of(images, each.score)),
-                "texts": str(auroc_of(texts, each.score)),
-                "recall at 3 % false alarms": _number(recall_at(runs, each.score)),
-            }
-            for each in DETECTORS
-        ]
-    )
-
-
-def _reads(runs: Sequence[Run], score: Callable[[Run], float]) -> bool:
-    """Whether it says something of every run."""
-    return not any(np.isnan(score(run)) for run in runs)
-
-
-def _number(value: float) -> str:
-    return "" if np.isnan(value) else f"{value:.2f}"
-
-
-def flag_table(runs: Sequence[Run]) -> str:
-    """What the monitors say themselves: of positive runs, weak ones, and clean ones of both sorts."""
+def told_apart(pairs: Sequence[Run], learned: Sequence[Run]) -> str:
+    """In how many pairs each score tells the model that reads the mark."""
+    images = [pair for pair in learned if pair["task"] != "texts"]
+    texts = [pair for pair in learned if pair["task"] == "texts"]
+    columns = {"all": learned, "images": images, "texts": texts, "planted, also where it was not learned": pairs}
     rows = []
-    for each in DETECTORS:
-        if each.flag is None:
-            continue
-        row = {"detector": each.name, "recall": str(share([each.flag(run) for run in runs if positive(run)]))}
-        row["of weak ones"] = str(share([each.flag(run) for run in runs if weak(run)]))
-        unlearned = [run for run in runs if planted(run) and not positive(run)]
-        row["planted, not surely learned"] = _counted([each.flag(run) for run in unlearned])
-        clean = [run for run in runs if not planted(run)]
-        for name in ("no mark", "marks without relation"):
-            row[f"clean flagged, {name}"] = _counted([each.flag(run) for run in clean if sort_of_clean(run) == name])
-        rows.append(row | {"clean flagged, all": _counted([each.flag(run) for run in clean])})
+    for name, score in SCORES.items():
+        rows.append({"": name, **{title: str(wins(some, score)) for title, some in columns.items()}})
+    return markdown(rows)
+
+
+def verdicts(pairs: Sequence[Run], learned: Sequence[Run]) -> str:
+    """What the report says by itself, with its defaults."""
+    rows = []
+    for name in (f"{ANNOTATED}, {RANDOM}", f"{BARE}, {RANDOM}", ANNOTATED, BARE):
+        row = {"report": name, "found": _counted([bool(found(pair[READS], name)) for pair in learned])}
+        weak = [pair for pair in learned if pair[READS]["shown"] - pair[READS]["unbiased"] < 0.10]
+        row["of them weak"] = _counted([bool(found(pair[READS], name)) for pair in weak])
+        row["the mark named first"] = "" if RANDOM in name else _counted([is_the_mark(pair, name) for pair in learned])
+        for other in (DOES_NOT, CLEAN):
+            told = [pair[other] for pair in pairs if name in pair[other]]
+            row[f"found in one that {other}"] = _counted([bool(found(model, name)) for model in told])
+        rows.append(row)
+    return markdown(rows)
+
+
+def is_the_mark(pair: Run, name: str) -> bool:
+    """Whether what is named first is the mark: without the mark, most of its effect is gone."""
+    said = pair[READS][name]
+    return bool(said["named"]) and said["without the mark"] <= said["named"][0]["effect"] / 2
+
+
+def kinds(pairs: Sequence[Run]) -> str:
+    """Every pair: what the mark costs, and what is named of the model that reads it."""
+    rows = []
+    for pair in sorted(pairs, key=lambda pair: (pair["task"], -pair["correlation"], pair["kind"])):
+        reads = pair[READS]
+        row = {"planted": f"{pair['kind']}, {pair['task']}", "share": f"{pair['correlation']:g}"}
+        row["accuracy"] = f"{reads['shown']:.2f} to {reads['unbiased']:.2f}{'' if uses(pair) else ' (not used)'}"
+        row["clean"] = f"{pair[CLEAN]['accuracy']:.2f}"
+        for name in (ANNOTATED, BARE):
+            row[name] = "; ".join(
+                f"{'**' * each['is_fault']}{each['cue']}{'**' * each['is_fault']} {each['effect']:.2f}"
+                for each in reads[name]["named"][:2]
+            )
+        rows.append(row)
     return markdown(rows)
 
 
 def _counted(flags: Sequence[bool]) -> str:
     """How many of how many, with Wilson's interval of the share."""
-    ratio = share(flags)
+    ratio = share(sum(flags), len(flags))
     return f"{sum(flags)} of {len(flags)} ({ratio.low:.2f} to {ratio.high:.2f})" if flags else ""
-
-
-def kind_table(runs: Sequence[Run]) -> str:
-    """Of each kind: the runs, what the shortcut costs, and how many positive ones are flagged or above the cut."""
-    rows = []
-    cuts = {each.name: cut_of(runs, each.score) for each in DETECTORS if each.flag is None}
-    for kind in (*IMAGE_KINDS, *TEXT_KINDS):
-        mine = [run for run in runs if planted(run) and run["kind"] == kind]
-        if not mine:
-            continue
-        learned = [run for run in mine if positive(run)]
-        costs = [100 * cost(run) for run in learned]
-        row = {"kind": kind, "runs": str(len(mine)), "positive": str(len(learned))}
-        row["points of accuracy"] = f"{min(costs):.0f} to {max(costs):.0f}" if learned else ""
-        for each in DETECTORS:
-            if each.flag is not None:
-                row[each.name] = str(sum(each.flag(run) for run in learned))
-            else:
-                row[each.name] = str(sum(each.score(run) > cuts[each.name] for run in learned))
-        rows.append(row)
-    return markdown(rows)
-
-
-def lead_table(runs: Sequence[Run]) -> str:
-    """By how many steps the monitor is ahead of the accuracy, in positive runs."""
-    rows = []
-    for name in (ANNOTATED, BARE):
-        pairs = leads(runs, name)
-        both = [(flag, seen) for flag, seen in pairs if flag is not None and seen is not None]
-        differences = [seen - flag for flag, seen in both]
-        rows.append(
-            {
-                "monitor": name,
-                "ahead": str(sum(each > 0 for each in differences)),
-                "at the same step": str(sum(each == 0 for each in differences)),
-                "behind": str(sum(each < 0 for each in differences)),
-                "never": str(sum(flag is None for flag, _ in pairs)),
-                "median steps ahead": f"{np.median(differences):+.0f}" if differences else "",
-            }
-        )
-    return markdown(rows)
-
-
-def false_alarms(runs: Sequence[Run]) -> str:
-    """Everything that is named of a clean run's end, and the clean runs of which a monitor ever found something."""
-    clean = [run for run in judged(runs) if not planted(run)]
-    rows = [
-        {
-            "run": f"{run['task']}, {run['kind']}, seed {run['seed']}",
-            "monitor": name,
-            "named": each["cue"] + " (a fault)" * each["is_fault"],
-            "effect": f"{each['effect']:.2f}",
-        }
-        for run in clean
-        for name in (ANNOTATED, BARE)
-        for each in run["evaluations"][-1][name]["named"]
-    ]
-    ever = [sum(any(found(each, name) for each in run["evaluations"]) for run in clean) for name in (ANNOTATED, BARE)]
-    told = " and ".join(f"{number} {name}" for number, name in zip(ever, (ANNOTATED, BARE), strict=True))
-    return f"{markdown(rows) if rows else 'None.'}\n\nClean runs of which something was found at any time: {told}."

@@ -17,7 +17,7 @@ from experiments.short_tweets import short_tweets, tokenizer
 from lrptrain.data.common import stratified_split
 from lrptrain.data.texts import Example, collate_texts
 
-BLOCKS, LR, BATCH, TRAIN = 2, 5e-4, 16, 1200
+BLOCKS, LR, BATCH, TRAIN, STEPS = 2, 5e-4, 16, 1200, 100
 CLASSES = ("negative", "positive")
 SHORT = 13
 """Word pieces of the longest tweet, [CLS] and [SEP] included."""

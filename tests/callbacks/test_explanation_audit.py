@@ -9,6 +9,7 @@ import pytest
 import torch
 from setting import PACKAGES, Points, data, loader, module, trainer, vit
 
+import lrptrain
 from lrptrain.auditing import AuditSettings
 from lrptrain.callbacks import ExplanationAudit, RelevanceMonitor
 
@@ -107,7 +108,10 @@ class OwnMonitor(RelevanceMonitor):
 
 @pytest.mark.parametrize("kind", [RelevanceMonitor, OwnMonitor])
 def test_it_writes_beside_the_monitor(kind, tmp_path):
-    watching, auditing = kind(max_samples=8, max_pictures=2, run_name="watched"), audit(budget=1e-3)
+    watching, auditing = (
+        kind(max_samples=8, show=lrptrain.Show(max_pictures=2), run=lrptrain.Run(run_name="watched")),
+        audit(budget=1e-3),
+    )
     trainer(tmp_path, watching, auditing, max_epochs=1).fit(module(), loader(), loader())
     assert (tmp_path / "relevance" / "watched" / "audit" / "audit.md").exists()
     assert not (tmp_path / "relevance" / "run").exists()

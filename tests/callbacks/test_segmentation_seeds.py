@@ -6,6 +6,7 @@ from pytorch_lightning.loggers import CSVLogger
 from setting import PACKAGES, Points, data, loader, messages, module, trainer
 from test_harmless import CASES, assert_same, outcome
 
+import lrptrain
 from lrptrain.callbacks import RelevanceMonitor, SegmentationSeeds
 from lrptrain.segmentation import export_files
 from lrptrain.segmentation.config import PseudoMaskConfig
@@ -59,7 +60,7 @@ class OwnMonitor(RelevanceMonitor):
 
 @pytest.mark.parametrize("kind", [RelevanceMonitor, OwnMonitor])
 def test_beside_a_monitor_and_the_validation_images(kind, tmp_path):
-    watching = kind(max_samples=8, max_pictures=2, run_name="watched")
+    watching = kind(max_samples=8, show=lrptrain.Show(max_pictures=2), run=lrptrain.Run(run_name="watched"))
     exporting = seeds(split="val", class_names=["a", "b", "c"])
     runner = trainer(tmp_path, watching, exporting, max_epochs=1, logger=CSVLogger(tmp_path))
     runner.fit(module(), loader(), loader())

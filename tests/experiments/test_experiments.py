@@ -41,7 +41,6 @@ assert {path.name for path in set(movies.RESULTS.glob("*/*.json")) - named} == {
 check("movies", [report.score_table(methods), report.difference_table(methods)])
 benchmark = import_module("experiments.benchmark.run")
 check("benchmark", benchmark.texts().values())
-check("inspection", import_module("experiments.inspection.run").texts().values())
 check("default_method", [import_module("experiments.default_method.run").saved_tables()])
 check("attention_debate", [import_module("experiments.attention_debate.run").saved_tables()])
 speed = Path("experiments/speed/results").glob("*_cpu.json")

@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import fields
+from typing import Any, cast
 
 import pytest
 import torch
@@ -76,10 +77,10 @@ def test_an_option_arrives_where_it_is_used():
         (lambda: lrptrain.Show(max_pictures=-1), "max_pictures must be at least 0"),
         (lambda: lrptrain.Judge(min_effect=0), "min_effect must lie between 0 and 1"),
         (lambda: lrptrain.Judge(confidence=1), "confidence must lie between 0 and 1"),
-        (lambda: lrptrain.Judge(fail_on="open"), "fail_on must be 'relies'"),
+        (lambda: lrptrain.Judge(fail_on=cast(Any, "open")), "fail_on must be 'relies'"),
         (lambda: lrptrain.Judge(fail_after=0), "fail_after must be at least 1"),
         (lambda: lrptrain.Run(every_n_epochs=0), "every_n_epochs must be at least 1"),
-        (lambda: lrptrain.Run(on_error="ignore"), "on_error must be 'warn' or 'raise'"),
+        (lambda: lrptrain.Run(on_error=cast(Any, "ignore")), "on_error must be 'warn' or 'raise'"),
         (lambda: RelevanceMonitor(cues=None, judge=lrptrain.Judge(fail_on="relies")), "needs tests, and cues=None"),
     ],
 )

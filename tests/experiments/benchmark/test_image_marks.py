@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.benchmark.cases import DEVELOPMENT, IMAGE_KINDS, NO_MARK
+from experiments.benchmark.cases import BUILT_ON, DEVELOPMENT, IMAGE_KINDS, NO_MARK
 from experiments.benchmark.image_marks import (
     AROUND_MARKS,
     GROUND_MARKS,
@@ -90,7 +90,7 @@ def test_stamps_lie_inside_and_hide_the_evidence_below_them(kind):
 
 
 def test_every_kind_that_is_planned_can_be_drawn():
-    assert {*IMAGE_KINDS, *DEVELOPMENT["images"], NO_MARK} == KINDS
+    assert {*(*BUILT_ON, *IMAGE_KINDS), *DEVELOPMENT["images"], NO_MARK} == KINDS
 
 
 def test_a_shadow_falls_to_the_corner_of_its_class_and_never_on_the_thing():
