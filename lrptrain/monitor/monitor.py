@@ -403,7 +403,7 @@ class MonitorCore:
         """Note the end of the run, and say how it ended."""
         self.clock.stop()
         with self.failures.caught("writing files"):
-            self.recorder.run.end(self.planner.weights.evaluated_kept)
+            self.recorder.end(self.planner.weights.evaluated_kept)
         self._close(f"{self.config.title} ends", self.planner.subject)
 
     def end_validation(self) -> None:

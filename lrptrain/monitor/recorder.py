@@ -13,14 +13,14 @@ from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.left_out import LeftOut
 from lrptrain.monitor.record_builder import RecordBuilder
-from lrptrain.monitor.run import EvaluationKey, RunPoint
-from lrptrain.monitor.run_recorder import RunRecorder
+from lrptrain.monitor.run import EvaluationKey, MonitoredRun, RunPoint, branch_run, continue_run, start_run
 from lrptrain.monitor.state import RunState, state
 from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance.sharding.shards import own_name
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.hyperparameters import find_hyperparameters
+from lrptrain.trainers.processes import SharedText
 
 
 def _as_they_are_called(_: Any, __: Any, plain: Mapping[str, float]) -> dict[str, float]:
@@ -36,7 +36,9 @@ class Recorder(RunState):
 
     Attributes:
         builder: Makes the record of an evaluation.
-        run: Writes to the folder of the run.
+        run: The run; None before the first evaluation, and in all processes but the first.
+        resumed: Where the checkpoint stands that the run goes on from; None if it is a new one.
+        written: The last evaluation that was written.
         scalars: The scalars of the last evaluation, and the number of failures.
         scored: The explained samples of the last evaluation, without inputs and annotations.
         drawn: Its pictures and highlighted texts, in the first process.
@@ -44,6 +46,9 @@ class Recorder(RunState):
         next_key: That of the weights as they are now, should training end here.
     """
 
+    run: MonitoredRun | None = state(lambda _: None)
+    resumed: RunPoint | None = state(lambda _: None)
+    written: EvaluationKey | None = state(lambda _: None)
     scalars: dict[str, float] = state(lambda _: {}, "scalars", dict, _as_they_are_called)
     scored: list[ExplainedSample] = state(lambda _: [])
     drawn: list[Picture | Highlight] = state(lambda _: [])
@@ -57,28 +62,72 @@ class Recorder(RunState):
         show = config.show
         names = config.meaning.class_names if show.class_names is None else show.class_names
         self.builder = RecordBuilder(names, config.tokenizer, show.mean, show.std)
-        # Kept by `reset`: processes that are started share the text that it holds.
-        self.run = RunRecorder(RecordWriter(config.run.max_record_mb), config.run.run_name)
+        self._writer = RecordWriter(config.run.max_record_mb)
+        # Kept by `reset`: processes that are started share it.
+        self._spawned_folder = SharedText()
 
     def reset(self) -> None:
         """Forget an earlier run."""
         super().reset()
-        self.run.reset()
+        self._spawned_folder.text = ""
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run continues, its folder first."""
-        point = self.run.point(self.key or self.next_key)
+        point = self.resumed
+        if self.run is not None:
+            point = RunPoint(self.run.folder.name, self.run.run_id, self.written, self.key or self.next_key)
         return {"run": None if point is None else point.to_dict(), **super().state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with a run."""
-        self.run.resume(RunPoint.from_dict(state["run"]))
+        """Go on from a checkpoint; the folder is looked for when something is written."""
+        self.run = None
+        self.resumed = RunPoint.from_dict(state["run"])
+        self.written = None if self.resumed is None else self.resumed.last
         super().load_state_dict(state)
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the run; None before the first evaluation, and in all processes but the first."""
+        return self._spawned if self.run is None else self.run.folder
+
+    @property
+    def _spawned(self) -> Path | None:
+        """The folder in which processes wrote that this one started, as by `strategy="ddp_spawn"`; None without any."""
+        # The process that called `fit` has seen nothing else of what the others did.
+        text = self._spawned_folder.text
+        return Path(text) if self.run is None and text else None
+
     def findings_of_others(self) -> list[Finding]:
-        """Return what processes have found that this one has started, as by `strategy="ddp_spawn"`."""
-        folder = self.run.spawned_folder
-        return [] if folder is None else read_findings(folder)
+        """Return what processes have found that this one has started."""
+        return [] if self._spawned is None else read_findings(self._spawned)
+
+    def _open(self, context: TrainingContext) -> MonitoredRun:
+        """Make or find the folder of the run, if that is not done, and say how the run goes on."""
+        root, name = context.root_dir, self._config.run.run_name
+        if self.run is not None and self.run.is_taken():
+            point = RunPoint(self.run.folder.name, self.run.run_id, self.written)
+            self.run = branch_run(root, point, None, f"another process goes on with {point.name!r}")
+        elif self.run is not None:
+            return self.run
+        elif not context.is_training:
+            self.run = start_run(root, name, suffix="-validate")
+        elif self.resumed is not None:
+            self.run = continue_run(root, self.resumed, name)
+        else:
+            self.run = start_run(root, name)
+        self._spawned_folder.text = str(self.run.folder.absolute())
+        if self.run.notice:
+            self._inform(f"{self._config.kind}: {self.run.notice}")
+        return self.run
+
+    def end(self, is_kept: bool) -> None:
+        """Note the end of the run, if anything was written.
+
+        Args:
+            is_kept: Whether the last evaluation is of the weights that training left.
+        """
+        if self.run is not None:
+            self.run.end(self.written if is_kept else None)
 
     def with_prefix(self, scalars: Mapping[str, float]) -> dict[str, float]:
         """Return scalars by the keys of this monitor."""
@@ -116,15 +165,13 @@ class Recorder(RunState):
     ) -> None:
         """Write to the folder, the terminal and the loggers; a failure of one does not keep the others from it."""
         with failures.caught("writing files"):
-            notice = self.run.open(context)
-            if notice:
-                self._inform(f"{self._config.kind}: {notice}")
+            run = self._open(context)
             with failures.caught("writing the settings of the run"):
-                self.run.prepare(self._settings(context, record.class_names, settings))
+                run.prepare(self._settings(context, record.class_names, settings))
             assert self.key is not None
-            record = self.run.write(record, self.key)
-            if self.run.folder is not None:
-                left_out.write(self.run.folder)
+            record = run.write(self._writer, record, self.key)
+            self.written = self.key
+            left_out.write(run.folder)
         self._announce(context, record, evaluation)
         for each in context.loggers:
             # Apart, so that a logger that fails on a picture has the numbers nevertheless.
@@ -136,7 +183,7 @@ class Recorder(RunState):
     def _announce(self, context: TrainingContext, record: EpochRecord, evaluation: Evaluation) -> None:
         title = self._config.title
         findings, told_by_others = unannounced(context.module, evaluation, record.new_findings, title)
-        for line in announce(findings, self.run.folder):
+        for line in announce(findings, self.folder):
             self._inform(f"{title}: {line}" if self._config.run.name else line)
         for line in told_by_others:
             self._inform(line)
@@ -157,11 +204,6 @@ class Recorder(RunState):
             "hyperparameters": find_hyperparameters(context.hyperparameter_sources),
             "metrics": [metric.to_dict() for metric in logged_metrics()],
         }
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of the run; None before the first evaluation, and in all processes but the first."""
-        return self.run.folder
 
     def count(self, failures: Failures, left_out: LeftOut) -> dict[str, float]:
         """Return what went wrong so far, in numbers."""
