@@ -26,6 +26,7 @@ class ProvenSample:
         before: Its probability, in [0, 1].
         changed: Its probability with the place changed.
         control: Its probability under the control.
+        instead: The class that the model answers with the place changed, if it is another one; "" else.
         changed_words: The changed text with what was taken away; empty for images.
         control_words: The same of the control.
     """
@@ -37,6 +38,12 @@ class ProvenSample:
     control: float
     changed_words: tuple[MarkedWord, ...] = ()
     control_words: tuple[MarkedWord, ...] = ()
+    instead: str = ""
+
+    @property
+    def then(self) -> str:
+        """What is answered instead, to stand behind the probability of the answer; "" if nothing else is."""
+        return f", then class {self.instead}" if self.instead else ""
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "ProvenSample":
@@ -92,7 +99,8 @@ def sample_caption(sample: ProvenSample, proof: Proof) -> str:
     """Return one line of what the model answers of a sample, before and after."""
     return (
         f"#{sample.sample_id}, class {sample.answer}: {sample.before:.0%} as it is, {sample.changed:.0%} "
-        f"{proof.change[0].lower()}{proof.change[1:]}, {sample.control:.0%} under the control ({proof.control})"
+        f"{proof.change[0].lower()}{proof.change[1:]}{sample.then}, "
+        f"{sample.control:.0%} under the control ({proof.control})"
     )
 
 

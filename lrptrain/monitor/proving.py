@@ -39,9 +39,9 @@ NUMBERS = "numbers"
 CHANGE = "With that of another answer"
 CONTROL = "that of the same answer"
 
-Example = tuple[int, list[tuple[dict[str, Any], float]]]
+Example = tuple[int, list[tuple[dict[str, Any], np.ndarray]]]
 """The index of a sample; the sample as it is, with the cue of a donor of the same answer, and of another, each with the
-probability of its answer."""
+probabilities of all classes."""
 
 
 def examples_of(measure: Measure, judged: Sequence[Judged]) -> dict[int, list[Example]]:
@@ -55,9 +55,8 @@ def examples_of(measure: Measure, judged: Sequence[Judged]) -> dict[int, list[Ex
     return found
 
 
-def _with_answers(measure: Measure, judged: Judged, row: int) -> list[tuple[dict[str, Any], float]]:
-    variants = measure.example(judged.cue, row, judged.rows)
-    return [(batch, float(measure.probabilities(batch)[measure.answers[row]])) for batch in variants]
+def _with_answers(measure: Measure, judged: Judged, row: int) -> list[tuple[dict[str, Any], np.ndarray]]:
+    return [(batch, measure.probabilities(batch)) for batch in measure.example(judged.cue, row, judged.rows)]
 
 
 def with_proofs(
@@ -93,13 +92,15 @@ def _proof(cue: Cue, examples: Sequence[Example], measure: Measure, options: Dis
     examples = [(row, [(_seen(cue, batch), answer) for batch, answer in variants]) for row, variants in examples]
     for row, ((own, before), (like, control), (unlike, changed)) in examples:
         answer = int(measure.answers[row])
+        then = int(changed.argmax())
         proven.append(
             ProvenSample(
                 sample_id=measure.samples[row].sample_id,
                 answer=class_name(answer, options.class_names),
-                before=before,
-                changed=changed,
-                control=control,
+                before=float(before[answer]),
+                changed=float(changed[answer]),
+                control=float(control[answer]),
+                instead="" if then == answer else class_name(then, options.class_names),
                 changed_words=_compared(own, unlike, options),
                 control_words=_compared(own, like, options),
             )
@@ -169,7 +170,7 @@ def _drawn(rows: Sequence[Sequence[Tensor]], proof: Proof, options: DisplayOptio
         cells += [enlarge(part) for part in np.split(joint, 3, axis=1)]
         captions += [
             f"#{proven.sample_id} as it is: class {proven.answer} {proven.before:.0%}",
-            f"{proof.change}: class {proven.answer} {proven.changed:.0%}",
+            f"{proof.change}: class {proven.answer} {proven.changed:.0%}{proven.then}",
             f"Control, {proof.control}: class {proven.answer} {proven.control:.0%}",
         ]
     file = io.BytesIO()

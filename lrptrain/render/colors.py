@@ -12,14 +12,14 @@ POSITIVE = (225, 29, 29)
 NEGATIVE = (37, 99, 235)
 OPACITY = 0.75
 """Opacity of the strongest relevance: a word stays legible below it, and a picture's edges are still seen."""
-# The darkest grey below the colours of a map. On black the first half of the scale would not be seen, and a photograph
-# in its own colours would hide red relevance on what is red.
-_DARKEST = 153
+# The greys below the colours of a map. On black the first half of the scale would not be seen, and a photograph in its
+# own colours would hide red relevance on what is red. What is neutral must not be the brightest, as a white digit is.
+_DARKEST, _LIGHTEST = 153, 225
 
 
 def grounded(picture: UInt8[np.ndarray, "height width 3"]) -> Float[np.ndarray, "height width 1"]:
-    """A picture in light greys, on which both colours are seen: black becomes 153, white stays 255."""
-    return _DARKEST + (255 - _DARKEST) / 255 * picture.mean(axis=-1, keepdims=True)
+    """A picture in light greys, on which both colours are seen: black becomes 153, white 225."""
+    return _DARKEST + (_LIGHTEST - _DARKEST) / 255 * picture.mean(axis=-1, keepdims=True)
 
 
 def blend(
@@ -38,5 +38,5 @@ def scale_text(peak: float) -> str:
 
 
 def to_palette() -> Mapping[str, float | Sequence[int]]:
-    """What a page needs to draw the same: the two colours, their opacity, and the darkest grey below them."""
-    return {"positive": POSITIVE, "negative": NEGATIVE, "darkest": _DARKEST, "opacity": OPACITY}
+    """What a page needs to draw the same: the two colours, their opacity, and the greys below them."""
+    return {"positive": POSITIVE, "negative": NEGATIVE, "greys": [_DARKEST, _LIGHTEST], "opacity": OPACITY}

@@ -76,7 +76,12 @@ class Visit:
         chosen = {"view": name, **({"run": run} if run else {}), **fields}
         self.page.goto(f"{self.address}#{urlencode(chosen, doseq=True)}")
         self.page.wait_for_selector(wait)
+        self.unfold()
         return self.page
+
+    def unfold(self):
+        """Open what chooses samples, as who needs it does."""
+        self.page.evaluate("document.getElementById('filters')?.setAttribute('open', '')")
 
     def leaves(self, samples):
         """Wait until the filters leave so many samples."""

@@ -96,6 +96,7 @@ def test_the_verdict_leads_to_its_finding_and_that_to_its_samples(visit, recorde
     page = visit.page
     page.locator("#runs tr", has_text="run").locator("a.badge.shortcut").click()
     page.wait_for_selector("article.finding")
+    page.click("#view-samples")
     page.locator("#verdict.shortcut", has_text=fault.name).click()
     page.wait_for_selector("article.finding.chosen")
     first = page.locator("article.finding").first

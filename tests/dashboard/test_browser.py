@@ -133,6 +133,8 @@ def open_sample(visit, sample_id):
     page.fill("#search", str(sample_id))
     page.locator(".gallery button.open").filter(has_text=re.compile(f"#{sample_id}$")).click()
     page.wait_for_selector("dialog .strip figure:nth-child(3) canvas")
+    assert page.input_value("dialog #sample-scale") == "common"
+    page.select_option("dialog #sample-scale", "own")
     return page
 
 

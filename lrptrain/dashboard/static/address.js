@@ -63,7 +63,7 @@ function go(changes, replace = false) {
 // Closes the opened sample: where opening it made the last entry, by going back, so that Back does not open it again.
 function closeSample() {
   if (history.state?.opens) history.back();
-  else go({ sample: "" }, true);
+  else go({ sample: "", view: current.view }, true);
 }
 
 // Lets the listener hear of changes of any of the fields, by their names.

@@ -66,7 +66,9 @@ async function render() {
   let shown;
   try {
     shown = run === null ? noRun() : await VIEWS[view].draw(run);
-    if (run !== null && view !== "runs") shown = h("div", {}, verdictBanner(run), shown);
+    // Where the findings are listed, the first of them says it.
+    const isSaid = view === "findings" && verdictOf(run).state === "shortcut";
+    if (run !== null && view !== "runs" && !isSaid) shown = h("div", {}, verdictBanner(run), shown);
     render.failed = false;
   } catch (error) {
     shown = problem(error);

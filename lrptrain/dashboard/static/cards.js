@@ -2,7 +2,7 @@
 
 // scale: "own", each map by its largest relevance, or "common", all that are shown by the largest of them all;
 // threshold: the share of the scale below which no relevance is shown.
-const look = { opacity: COLORS.opacity, mask: true, heat: true, scale: "own", threshold: 0 };
+const look = { opacity: COLORS.opacity, mask: true, heat: true, scale: "common", threshold: 0 };
 const TARGET_TEXTS = { label: "the label", predicted: "the prediction" };
 
 // The map that was asked for. Not every sample has one of every class; of any other kind, its first stands in.
@@ -105,7 +105,7 @@ function lookControls(prefix, targets) {
   };
   const slider = (name, max) => lookInput(name, { type: "range", min: 0, max, step: 0.05, value: look[name] }, (own) => Number(own.value));
   const tick = (name, text) => h("label", { className: "control" }, lookInput(name, { type: "checkbox", checked: look[name] }, (own) => own.checked), " ", h("span", {}, text));
-  const scale = choice(`${prefix}-scale`, [["own", "each map its own"], ["common", "the same for all shown"]], look.scale, (value) => changed("scale", value));
+  const scale = choice(`${prefix}-scale`, [["common", "the same for all shown"], ["own", "each map its own"]], look.scale, (value) => changed("scale", value));
   scale.dataset.look = "scale";
   return h("div", { className: "controls" },
     labelled("Relevance for", fieldChoice("target", `${prefix}-target`, shown)),
@@ -117,7 +117,7 @@ function lookControls(prefix, targets) {
 function colourBar() {
   const color = (rgb) => `rgba(${rgb.join()},${COLORS.opacity})`;
   const bar = h("span", { className: "scale-bar" });
-  bar.style.background = `linear-gradient(to right, ${color(COLORS.negative)}, transparent, ${color(COLORS.positive)})`;
+  bar.style.background = `linear-gradient(to right, ${color(COLORS.negative)}, transparent, ${color(COLORS.positive)}), rgb(${COLORS.greys[1]} ${COLORS.greys[1]} ${COLORS.greys[1]})`; // maps are light in dark mode, too
   return h("span", { className: "muted colour-bar", title: "Full colour: the largest relevance of the scale" }, "against the class", bar, "for it");
 }
 

@@ -74,7 +74,7 @@ async function sampleDetail(run, id) {
   if (place < 0) return h("p", { className: "empty" }, `There is no sample ${id} in ${table.evaluation === null ? "this run" : words(table.evaluation)}.`);
   const row = rowOf(table.columns, place);
   const scores = h("dl", { className: "scores" }, Object.entries(row).filter(([name]) => name !== "sample_id")
-    .flatMap(([name, value]) => [h("dt", {}, words(name)), h("dd", {}, isNumber(value) ? number(value) : String(value ?? "–"))]));
+    .flatMap(([name, value]) => [h("dt", { title: explanationOf(name) }, scoreTitle(name)), h("dd", {}, isNumber(value) ? number(value) : String(value ?? "–"))]));
   const known = (await askOnce(run, "cards", { evaluation: table.evaluation, id: [id] })).cards[id];
   if (known === undefined) {
     return h("div", {}, h("p", { className: "empty" }, DATA === null ? "There is no map of it." : "The report does not hold its map: lrptrain dashboard shows all."), scores);

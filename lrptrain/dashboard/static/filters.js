@@ -31,9 +31,9 @@ function filters(run, table) {
     gallery.size = event.target.value;
     document.documentElement.style.setProperty("--sample", `${gallery.size}px`);
   } });
-  // On a phone the controls would fill the screen before the first sample: they are folded away where they choose nothing.
-  const isOpen = !window.matchMedia("(max-width: 640px)").matches || FILTERS.some((field) => address[field] !== FIELDS[field]);
-  return h("details", { id: "filters", className: "filters fold", open: isOpen }, h("summary", {}, "Filters, order and look"), h("div", { className: "controls" },
+  // The controls would fill the screen before the first sample: they are folded away where they choose nothing.
+  const isOpen = filters.open || FILTERS.some((field) => address[field] !== FIELDS[field]);
+  return h("details", { id: "filters", className: "filters fold", open: isOpen, ontoggle: (event) => { filters.open = event.target.open; } }, h("summary", {}, "Filters, order and look"), h("div", { className: "controls" },
     labelled("Evaluation", DATA === null ? fieldChoice("epoch", "evaluation", epochs) : table.evaluation),
     labelled("Class", fieldSearchable("class", "gallery-label", counted("label", classes))),
     labelled("Read as", fieldSearchable("predicted", "gallery-predicted", counted("predicted"))),

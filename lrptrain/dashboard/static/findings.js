@@ -38,7 +38,7 @@ function findingCard(run, finding) {
   const standing = standingOf(finding);
   const style = BADGES[standing] ?? "";
   const { share, told_by: toldBy, remedy } = finding.sentences || {};
-  const head = h("header", {}, h("span", { className: `badge ${style}` }, term({ fault: "shortcut", open: "reads" }[standing] ?? standing)), h("strong", {}, verdictText(finding)));
+  const head = h("header", {}, h("span", { className: `badge ${style}` }, term({ fault: "shortcut", open: "reads" }[standing] ?? standing)), h("strong", {}, verdictText(finding).replace(/^SHORTCUT: (.)/, (_, first) => first.toUpperCase())));
   const ids = [...(finding.worst_samples || [])].slice(0, 5).map(String);
   // The slots are filled when the samples have arrived; see showWorst.
   const slots = ids.map((id) => h("div", { className: "slot" }, `#${id}`));
@@ -76,7 +76,7 @@ function relevanceFact({ relevance, area }) {
 function classFact(finding) {
   const effects = Object.entries(finding.by_class || {}).filter(([, effect]) => isNumber(effect)).sort(([, one], [, other]) => other - one);
   if (!effects.length) return "";
-  const rows = effects.slice(0, MOST_CLASSES).flatMap(([name, effect]) => [h("a", { href: addressOf({ ...NO_FILTER, view: "samples", predicted: name, target: "predicted" }) }, name),
+  const rows = effects.slice(0, MOST_CLASSES).flatMap(([name, effect]) => [h("a", { href: addressOf({ ...NO_FILTER, view: "samples", predicted: name, target: "predicted" }) }, h("bdi", {}, name)),
     effectBar(effect), h("span", {}, points(effect))]);
   return h("div", { className: "fact by-class" }, h("div", {}, "by answer", effects.length > MOST_CLASSES ? `, the largest of ${effects.length}` : ""), h("div", { className: "bars" }, rows));
 }

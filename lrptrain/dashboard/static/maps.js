@@ -60,13 +60,14 @@ function upsampled(levels, [rows, columns], width, height) {
 function paint(canvas, left, { width, height, data }, mask, heat, { opacity, threshold }) {
   const context = canvas.getContext("2d");
   const out = context.createImageData(width, height);
-  const lift = (255 - COLORS.darkest) / (3 * 255);
+  const [darkest, lightest] = COLORS.greys;
+  const lift = (lightest - darkest) / (3 * 255);
   for (let i = 0; i < width * height; i++) {
     const p = 4 * i;
     const strength = heat === null ? 0 : Math.abs(heat[i]);
     const color = heat !== null && heat[i] < 0 ? COLORS.negative : COLORS.positive;
     const alpha = strength >= threshold ? opacity * strength : 0;
-    const grey = data === null ? 255 : COLORS.darkest + lift * (data[p] + data[p + 1] + data[p + 2]);
+    const grey = data === null ? lightest : darkest + lift * (data[p] + data[p + 1] + data[p + 2]);
     for (let c = 0; c < 3; c++) out.data[p + c] = heat === null ? data[p + c] : Math.round((1 - alpha) * grey + alpha * color[c]);
     out.data[p + 3] = 255;
   }

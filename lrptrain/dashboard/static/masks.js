@@ -28,7 +28,7 @@ drawMasks.last = 0;
 function maskList(run, found, place) {
   if (found.export === null) {
     return h("div", {}, noteList(found.notes) || "", h("p", { className: "empty" },
-      "This run has no masks: add SegmentationSeeds() to the trainer's callbacks, or run lrptrain segment."));
+      "This run has exported no masks. SegmentationSeeds() among the trainer's callbacks does, and lrptrain segment. Annotations are shown with the samples."));
   }
   const kinds = Object.keys(MASK_KINDS).filter((kind) => kind !== "truth" || found.rows.some((row) => row.pictures.includes(kind)));
   const cards = found.rows.map((row) => maskCard(run, found, row, kinds));

@@ -10,7 +10,7 @@ function proofBlock(run, finding) {
   const drawn = String(proof.path || "").endsWith(".png");
   const said = `As it is, ${String(proof.change || "changed").toLowerCase()}, and the control (${proof.control})`;
   const answers = proof.samples.map((sample) => `#${sample.sample_id}, class ${sample.answer}: ${percent(sample.before)} as it is, `
-    + `${percent(sample.changed)} changed, ${percent(sample.control)} under the control`);
+    + `${percent(sample.changed)} changed${sample.instead ? `, then class ${sample.instead}` : ""}, ${percent(sample.control)} under the control`);
   const shown = drawn
     ? h("img", { className: "proofpicture", loading: "lazy", src: proofUrl(run, proof.path), alt: `${said}. ${answers.join(". ")}` })
     : proof.samples.map((sample, i) => h("div", { className: "prooftext" }, h("div", {}, answers[i]),

@@ -59,7 +59,8 @@ function listedRuns() {
   const said = (run) => [run.name, run.about.settings.method, ...Object.entries(hyperparametersOf(run)).map(([name, value]) => `${name}=${value}`)].join(" ").toLowerCase();
   const found = [...runs.values()].filter((run) => wanted.every((word) => said(run).includes(word)));
   const column = runColumns().find(({ key }) => key === address.order.replace(/^-/, ""));
-  if (column === undefined) return found;
+  // The gravest first: a fault that is relied on by most.
+  if (column === undefined) return found.sort((one, other) => (scalarValue("reliance")(other) ?? -1) - (scalarValue("reliance")(one) ?? -1));
   const sign = address.order.startsWith("-") ? -1 : 1;
   const compare = (one, other) => (isNumber(one) && isNumber(other) ? one - other : COLLATOR.compare(String(one), String(other)));
   // Runs without the value come last in either direction.

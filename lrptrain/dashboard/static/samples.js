@@ -95,7 +95,8 @@ function galleryCard(run, table, i, known) {
   const row = rowOf(table.columns, i);
   const id = row.sample_id;
   const label = isLabelled(table.columns, i) ? `${row.label} ` : "";
-  const read = isWrong(table.columns, i) || !label ? `${label}read as ${row.predicted ?? "?"}` : row.label;
+  const own = (name) => h("bdi", {}, String(name)); // a name from right to left leaves the rest in its order
+  const read = isWrong(table.columns, i) || !label ? [label ? own(row.label) : "", `${label ? " " : ""}read as `, own(row.predicted ?? "?")] : own(row.label);
   const focus = row[`${scoredTarget(table)}_energy_pointing_game`];
   const caption = h("span", {}, h("b", { className: isWrong(table.columns, i) ? "wrong" : "" }, read),
     h("span", { className: "muted" }, ` ${percent(row.probability)}${isNumber(focus) ? ` · ${percent(focus)} on it` : ""} · #${id}`));

@@ -82,7 +82,7 @@ function verdictLink(run) {
 // Beside it, what the model reads.
 function verdictPlace(run) {
   const { finding } = verdictOf(run);
-  return finding === undefined ? null : h("span", { className: "place" }, finding.name);
+  return finding === undefined ? null : h("span", { className: "place" }, `${finding.name}${isNumber(finding.effect) ? `, ${points(finding.effect)} points` : ""}`);
 }
 
 // For the top of a run.
