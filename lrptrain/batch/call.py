@@ -22,6 +22,8 @@ TEXTS = ("input_ids", "attention_mask", "token_type_ids")
 ARGUMENT = "argument:"
 CALL = "call:"
 """The entry of a batch that holds its `Call`; batches that nobody heard have none."""
+ROWS = "rows:"
+"""The entry that says which rows of padded samples are theirs; see `lrptrain.batch.rows`."""
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
 
 
@@ -288,7 +290,22 @@ def batch_length(batch: Mapping[str, Any]) -> int:
 
 
 def model_output(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor, "batch classes"]:
-    """Return the logits of a batch in the contract's form."""
+    """Return the logits of a batch in the contract's form; samples of different numbers of rows each at its own."""
+    if ROWS in batch:
+        return _output_by_length(model, batch)
     inputs = model_inputs(model, batch)
     output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
     return read_logits(output, batch_length(batch))
+
+
+def _output_by_length(model: nn.Module, batch: Mapping[str, Any]) -> Float[Tensor, "batch classes"]:
+    there = batch[ROWS]
+    lengths = there.sum(1)
+    found: dict[int, Tensor] = {}
+    for length in lengths.unique().tolist():
+        samples = (lengths == length).nonzero().flatten()
+        part = {name: x for name, x in rows_of(batch, samples).items() if name != ROWS}
+        aligned = [name for name, x in part.items() if isinstance(x, Tensor) and batch[name].shape[:2] == there.shape]
+        output = model_output(model, part | {name: part[name][:, :length] for name in aligned})
+        found |= dict(zip(samples.tolist(), output, strict=True))
+    return torch.stack([found[sample] for sample in range(len(lengths))])

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from lrptrain.batch.annotations import boxes_to_mask, split_values
 from lrptrain.batch.call import IMAGES, batch_length, rows_of
+from lrptrain.batch.rows import has_rows
 
 
 @dataclass(frozen=True)
@@ -180,12 +181,13 @@ def _check_boxes(batch: Mapping[str, Any], limits: Limits) -> None:
 
 def _check_rationale(batch: Mapping[str, Any], limits: Limits) -> None:
     rationale = batch.get("rationale")
-    if rationale is None or "input_ids" not in batch:
+    name = next((name for name in ("input_ids", *IMAGES) if name in batch), "")
+    if rationale is None or not (name == "input_ids" or has_rows(batch)):
         return
     split_values(rationale, "rationale")
-    if rationale.shape != batch["input_ids"].shape[:2]:
+    if rationale.shape != batch[name].shape[:2]:
         raise ValueError(
-            f"'rationale' {tuple(rationale.shape)} must have the shape of 'input_ids' {tuple(batch['input_ids'].shape)}"
+            f"'rationale' {tuple(rationale.shape)} must have the shape of {name!r} {tuple(batch[name].shape[:2])}"
         )
 
 

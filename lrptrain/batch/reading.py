@@ -16,8 +16,9 @@ from lrptrain.batch.annotations import (
     rationale_to_tokens,
     regions_to_tokens,
 )
-from lrptrain.batch.call import ARGUMENT, CALL, IMAGES, TEXTS, Call
+from lrptrain.batch.call import ARGUMENT, CALL, IMAGES, ROWS, TEXTS, Call
 from lrptrain.batch.forms import as_mapping
+from lrptrain.batch.rows import has_rows, present_rows
 from lrptrain.batch.spans import token_rationale
 from lrptrain.batch.task import CLASSES, LABELS, EachLabel, Task
 
@@ -242,7 +243,7 @@ def take(batch: Mapping[str, Any], row: int, index: int | str) -> Sample:
 
 
 def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Stack samples; texts and lists of boxes are padded to the longest, and a missing annotation is all ignored.
+    """Stack samples; texts, rows and lists of boxes are padded to the longest; a missing annotation is all ignored.
 
     Raises:
         ValueError: If texts of different lengths come without an attention mask, or images or masks differ in size.
@@ -258,13 +259,17 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
         dtype = _common_dtype(present)
         filled = torch.full_like(present[0], fill, dtype=dtype)
         rows = [sample.tensors[name].to(dtype) if name in sample.tensors else filled for sample in samples]
-        if name in _STACKED and len({row.shape for row in rows}) > 1:
+        are_rows = name in IMAGES and {row.ndim for row in rows} == {2} and len({row.shape[1] for row in rows}) == 1
+        if name in _STACKED and not are_rows and len({row.shape for row in rows}) > 1:
             sizes = sorted({tuple(row.shape) for row in rows})
             raise ValueError(f"{name!r} has other sizes in other samples, {sizes}: bring all of them to one size")
         if len({row.shape for row in rows}) == 1:
             stacked[name] = torch.stack(rows).to(device)
         else:
             stacked[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
+            if are_rows:
+                lengths = torch.tensor([len(row) for row in rows])[:, None]
+                stacked[ROWS] = (torch.arange(stacked[name].shape[1]) < lengths).to(device)
     if samples[0].call is not None:
         stacked[CALL] = samples[0].call
     unmasked = "input_ids" in stacked and "attention_mask" not in stacked
@@ -303,7 +308,8 @@ def token_annotations(
     if grid is None:
         if "rationale" not in batch:
             return None, {}
-        return rationale_to_tokens(batch["rationale"], batch.get("attention_mask")), {}
+        there = present_rows(batch) if has_rows(batch) else batch.get("attention_mask")
+        return rationale_to_tokens(batch["rationale"], there), {}
     if "mask" in batch and batch["mask"].ndim == 4 and batch["mask"].shape[1] == 1 and not region_names:
         # A mask read like an image has a channel axis, [batch, 1, height, width], and no names of regions.
         return mask_to_tokens(batch["mask"][:, 0], grid), {}

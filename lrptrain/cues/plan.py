@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample, collate
+from lrptrain.batch.rows import grid_sizes
 from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.framing import Framing
@@ -20,6 +21,11 @@ from lrptrain.cues.phrase import propose_phrases
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import WHOLE, Place, places
 from lrptrain.cues.region import Region
+from lrptrain.cues.row_count import RowCount
+from lrptrain.cues.row_mark import propose_row_marks
+from lrptrain.cues.row_segment import AllRows
+from lrptrain.cues.rows import RowPart
+from lrptrain.cues.rows import is_annotated as has_annotated_rows
 from lrptrain.cues.search import Node
 from lrptrain.cues.segment import AllWords, ends_of
 from lrptrain.cues.surroundings import LOOKS, Surroundings
@@ -45,7 +51,7 @@ def of_images(
     """Return what is tested in images.
 
     Args:
-        samples: The samples, of one size.
+        samples: The samples; of several sizes, no marks are looked for.
         maps: The relevance of each for its answer, `[tokens]`.
         grid: Rows and columns of the patches.
         answers: The answers.
@@ -121,6 +127,36 @@ def of_texts(
     beside = AllWords("everything outside the annotation", "fault", language, "outside")
     faults = Node(beside, marked, (*parts_as("fault", "outside", marked), *ends_as("fault", "outside", marked)))
     return [Node(all_words, marked, (faults,), FAULTS_WEIGH, is_whole=True), *others]
+
+
+def of_rows(
+    samples: Sequence[Sample], maps: Sequence[Tensor], answers: Rows, seed: int = 0, candidates: int = CANDIDATES
+) -> list[Node]:
+    """Return what is tested in rows, such as the instances of a bag; see `of_images`."""
+    everyone = np.arange(len(samples))
+    batch = collate(samples)
+    marked = everyone[has_annotated_rows(batch).cpu().numpy()]
+
+    def marks(where: RowPart, rows: Rows) -> tuple[Node, ...]:
+        found = []
+        for proposing, judging in _halves(rows, seed) if candidates else ():
+            proposed = propose_row_marks(
+                collate([samples[row] for row in proposing]),
+                [maps[row] for row in proposing],
+                [samples[row].sample_id for row in proposing],
+                answers[proposing],
+                where,
+                candidates,
+            )
+            found += [Node(mark, judging) for _, mark in proposed]
+        return _merged(found)
+
+    # Of patches of a grid the number is that of its rows and columns, an input of its own.
+    counts = [] if grid_sizes(batch) is not None else [Node(RowCount(), everyone)]
+    if len(marked) < FEWEST_SAMPLES:
+        return [*counts, Node(AllRows("the rows", "open"), everyone, is_whole=True), *marks("rows", everyone)]
+    beside = AllRows("everything outside the annotation", "fault", "outside")
+    return [Node(beside, marked, marks("outside", marked), FAULTS_WEIGH), *counts, *marks("evidence", marked)]
 
 
 def of_inputs(samples: Sequence[Sample]) -> list[Node]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.annotations import boxes_to_mask
 from lrptrain.batch.content import content_tokens
+from lrptrain.batch.rows import has_rows, present_rows
 from lrptrain.loggers.record import Highlight, Input, Picture
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.summary import FOCUS, class_name
@@ -113,15 +114,17 @@ def _annotation(tensors: Mapping[str, Tensor], size: tuple[int, int]) -> UInt8[n
 
 
 def highlights(explained: Sequence[ExplainedSample], options: DisplayOptions) -> list[Highlight]:
-    """Highlight texts by their relevance for the first target."""
-    return [_highlight(each, options) for each in explained if "input_ids" in each.sample.tensors]
+    """Highlight texts, or the numbers of rows, by their relevance for the first target."""
+    return [
+        _highlight(each, options) for each in explained if each.are_rows or "input_ids" in each.sample.tensors
+    ]
 
 
 def _highlight(explained: ExplainedSample, options: DisplayOptions) -> Highlight:
     tensors = explained.sample.tensors
     # Padding has neither a name nor relevance.
     attended = _attended(explained.sample)
-    tokens = options.name_tokens(tensors["input_ids"][attended].tolist())
+    tokens = _names(explained.sample, attended, options)
     scores = next(iter(explained.maps.values()))[attended].numpy()
     rationale = tensors["rationale"][attended].numpy() if "rationale" in tensors else None
     scored = _content(explained.sample)[attended].numpy() & scored_tokens(tokens)
@@ -138,13 +141,15 @@ def inputs(
 ) -> dict[int | str, Callable[[], Input]]:
     """Return what the samples are, by id, as functions: only what is not in the record yet is made.
 
-    What is neither an image nor a text, such as a series of measurements, cannot be shown, and is left out.
+    What is neither an image nor a text nor rows, such as a waveform, cannot be shown, and is left out.
 
     Args:
         samples: Samples with inputs and annotations, and the grid of their patches, None for a text.
         options: How they are drawn.
     """
-    drawable = [(sample, grid) for sample, grid in samples if grid is not None or "input_ids" in sample.tensors]
+    drawable = [
+        (sample, grid) for sample, grid in samples if grid is not None or _is_text(sample) or has_rows(_as_batch(sample))
+    ]
     return {sample.sample_id: partial(_input, sample, grid, options) for sample, grid in drawable}
 
 
@@ -156,7 +161,7 @@ def _input(sample: Sample, grid: tuple[int, int] | None, options: DisplayOptions
         return Input(sample.sample_id, grid, pixels, annotation=annotation)
     attended = _attended(sample)
     # Only attended tokens have names; None for the others keeps places the same as in the maps.
-    names = iter(options.name_tokens(sample.tensors["input_ids"][attended].tolist()))
+    names = iter(_names(sample, attended, options))
     tokens = [next(names) if is_attended else None for is_attended in attended.tolist()]
     rationale = sample.tensors.get("rationale")
     return Input(
@@ -168,13 +173,30 @@ def _input(sample: Sample, grid: tuple[int, int] | None, options: DisplayOptions
     )
 
 
+def _names(sample: Sample, attended: Bool[Tensor, " tokens"], options: DisplayOptions) -> list[str]:
+    """Return what the tokens of a text are called; rows have their numbers."""
+    if not _is_text(sample):
+        return [str(place) for place in attended.nonzero().flatten().tolist()]
+    return options.name_tokens(sample.tensors["input_ids"][attended].tolist())
+
+
+def _is_text(sample: Sample) -> bool:
+    return "input_ids" in sample.tensors
+
+
+def _as_batch(sample: Sample) -> dict[str, Tensor]:
+    return {name: value[None] for name, value in sample.tensors.items()}
+
+
 def _content(sample: Sample) -> Bool[Tensor, " tokens"]:
-    """Return True at the tokens of a text that are scored: neither special nor padding nor ignored."""
-    return content_tokens({name: value[None] for name, value in sample.tensors.items()})[0]
+    """Return True at the tokens of a text that are scored, neither special nor padding nor ignored, or at rows."""
+    return content_tokens(_as_batch(sample))[0] if _is_text(sample) else _attended(sample)
 
 
 def _attended(sample: Sample) -> Bool[Tensor, " tokens"]:
-    """Return True at the tokens of a text that are no padding."""
+    """Return True at the tokens of a text, or at the rows, that are no padding."""
+    if not _is_text(sample):
+        return present_rows(_as_batch(sample))[0]
     ids = sample.tensors["input_ids"]
     return sample.tensors["attention_mask"].bool() if "attention_mask" in sample.tensors else ids >= 0
 

@@ -1,0 +1,52 @@
+"""Samples of different sizes: which of them can be stacked, and how a donor is brought to the size of another."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.batch.call import IMAGES
+from lrptrain.batch.reading import Sample
+
+Size = tuple[tuple[str, tuple[int, ...]], ...]
+_MODES = {3: "linear", 4: "bilinear", 5: "trilinear"}
+
+
+def size_of(sample: Sample) -> Size:
+    """Return the shapes of a sample's image and mask; texts are padded, and have none."""
+    return tuple((name, tuple(sample.tensors[name].shape)) for name in (*IMAGES, "mask") if name in sample.tensors)
+
+
+def by_size(samples: Sequence[Sample], most: int) -> list[list[int]]:
+    """Return the indices of samples in groups of one size, in their order, of at most so many samples each."""
+    groups: dict[Size, list[int]] = {}
+    for index, sample in enumerate(samples):
+        groups.setdefault(size_of(sample), []).append(index)
+    return [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]
+
+
+def fitted(donor: Sample, taker: Sample) -> Sample:
+    """Return a donor whose image, mask and boxes have the size of another sample's; itself if they have it already.
+
+    What lies at a share of the way across one image lies at the same share across the other. Rows stay as they are.
+    """
+    if size_of(donor) == size_of(taker):
+        return donor
+    name = next((name for name in IMAGES if name in donor.tensors), "")
+    if not name or donor.tensors[name].ndim < 3:
+        return donor
+    image, like = donor.tensors[name], taker.tensors[name]
+    changed: dict[str, Tensor] = {}
+    if image.shape != like.shape:
+        mode = _MODES[image.ndim]
+        changed[name] = F.interpolate(image[None], like.shape[1:], mode=mode, antialias=mode == "bilinear")[0]
+        if "boxes" in donor.tensors:
+            across, down = like.shape[-1] / image.shape[-1], like.shape[-2] / image.shape[-2]
+            changed["boxes"] = donor.tensors["boxes"] * donor.tensors["boxes"].new_tensor([across, down] * 2)
+    if "mask" in donor.tensors:
+        mask, other = donor.tensors["mask"], taker.tensors.get("mask", like[0])
+        planes = mask.view(1, -1, *mask.shape[1 - image.ndim :]).float()
+        resized = F.interpolate(planes, other.shape[1 - image.ndim :], mode="nearest-exact")
+        changed["mask"] = resized.view(*mask.shape[: mask.ndim - image.ndim + 1], *resized.shape[2:]).to(mask.dtype)
+    return replace(donor, tensors={**donor.tensors, **changed})
