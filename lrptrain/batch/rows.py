@@ -71,14 +71,15 @@ def grid_sizes(batch: Mapping[str, Any]) -> Int[Tensor, "batch 2"] | None:
     return None
 
 
-def as_rows(batch: Mapping[str, Any]) -> dict[str, Any]:
+def as_rows(batch: Mapping[str, Any], takes_mask: bool = False) -> dict[str, Any]:
     """Return a batch of rows whose mask, a value per row, is their rationale; any other batch as it is.
 
-    A mask that the model is given is none of people: it says which rows are padding.
+    Args:
+        batch: A batch in the contract's form.
+        takes_mask: Whether the model takes an argument `mask`: then that is none of people, and tells padding.
     """
     mask = batch.get("mask")
     if not (has_rows(batch) and isinstance(mask, Tensor) and mask.shape == rows_in(batch).shape[:2]):
         return dict(batch)
-    rest = {name: x for name, x in batch.items() if name != "mask"}
-    is_given = f"{ARGUMENT}mask" in batch
-    return rest if is_given or "rationale" in batch else rest | {"rationale": mask}
+    name = f"{ARGUMENT}mask" if takes_mask else "rationale"
+    return {name: mask} | {key: x for key, x in batch.items() if key != "mask"}

@@ -19,6 +19,7 @@ from lrptrain.batch.annotations import (
 )
 from lrptrain.batch.checks import check_aspect_ratio
 from lrptrain.batch.content import content_tokens
+from lrptrain.batch.rows import as_rows, has_rows, present_rows, rows_in
 
 
 def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
@@ -30,7 +31,8 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     Returns:
         `[batch, height, width]` for images (of the first region where there are several;
             boxes are drawn, masks of another size resized),
-        `[batch, tokens]` for texts, with padding and special tokens ignored, unless they are marked as evidence.
+        `[batch, tokens]` for texts, with padding and special tokens ignored, unless they are marked as evidence;
+        `[batch, rows]` for rows, such as the instances of a bag, with padding ignored.
 
     Raises:
         ValueError: If there is none for this kind of input, or one of a wrong shape or with other values.
@@ -38,6 +40,8 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     image = next((batch[name] for name in IMAGES if name in batch), None)
     if image is None:
         return _rationale(batch)
+    if has_rows(batch):
+        return _of_rows(as_rows(batch))
     if "mask" in batch:
         mask = batch["mask"][:, 0] if batch["mask"].ndim == 4 else batch["mask"]
         if mask.ndim != 3:
@@ -49,6 +53,20 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     if "boxes" in batch:
         return boxes_to_mask(batch["boxes"], (image.shape[-2], image.shape[-1]))
     raise ValueError(f"no annotation of images in a batch with {sorted(batch)}: guidance needs 'mask' or 'boxes'")
+
+
+def _of_rows(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch rows"]:
+    if "rationale" not in batch:
+        raise ValueError(
+            f"no annotation of rows in a batch with {sorted(batch)}: guidance needs 'rationale', a value for each row"
+        )
+    rationale = batch["rationale"]
+    if rationale.shape != rows_in(batch).shape[:2]:
+        raise ValueError(
+            f"'rationale' {tuple(rationale.shape)} must have a value for each of the rows {tuple(rows_in(batch).shape)}"
+        )
+    split_values(rationale, "rationale")
+    return _wide(rationale).masked_fill(~present_rows(batch), IGNORED)
 
 
 def _rationale(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch tokens"]:
@@ -73,6 +91,8 @@ def everything(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
         ValueError: If the batch has neither images nor texts.
     """
     image = next((batch[name] for name in IMAGES if name in batch), None)
+    if has_rows(batch):
+        return torch.where(present_rows(batch), 1, IGNORED).to(torch.uint8)
     if image is not None:
         return torch.ones((len(image), *image.shape[-2:]), dtype=torch.uint8, device=image.device)
     if "input_ids" not in batch:
@@ -102,7 +122,8 @@ def at_tokens(annotation: Shaped[Tensor, " batch *area"], grid: tuple[int, int] 
         annotation: 1 evidence, 0 not, 255 ignored.
         grid: Rows and columns of an image's tokens; None for texts.
     """
-    return rationale_to_tokens(annotation) if grid is None else mask_to_tokens(annotation, grid)
+    is_mask = grid is not None and annotation.ndim == 3  # patches that are rows may be those of a grid
+    return mask_to_tokens(annotation, grid) if grid is not None and is_mask else rationale_to_tokens(annotation)
 
 
 def guidable_samples(batch: Mapping[str, Any], needs_label: bool) -> Bool[Tensor, " batch"]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.call import ARGUMENT, TEXTS, rows_of
+from lrptrain.batch.rows import has_rows
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.donors import random_donors
 from lrptrain.cues.family import FAMILIES
@@ -23,7 +24,7 @@ from lrptrain.cues.text_form import Padding, padding_of
 from lrptrain.cues.texts import Language, as_wide_as
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.guidance.followed_cues import FollowedCues, names_of
-from lrptrain.guidance.swap_names import FINDINGS, OF_IMAGES, OF_TEXTS, OUTSIDE, is_of_texts
+from lrptrain.guidance.swap_names import FINDINGS, OF_IMAGES, OF_ROWS, OF_TEXTS, OUTSIDE, Medium, medium_of
 
 LABELS = ("label", "labels")
 
@@ -65,6 +66,7 @@ class Swap:
         self.followed = FollowedCues() if FINDINGS in several else None
         self.language: Language | None = None
         self.takes_mask = False
+        self._of_rows = False
 
     @property
     def is_default(self) -> bool:
@@ -97,24 +99,25 @@ class Swap:
         return (*self._asked, *(self.followed.cues if self.followed else ()))
 
     def check_medium(self, batch: Mapping[str, Any]) -> None:
-        """Reject a batch of images for cues of texts, and the other way round.
+        """Reject a batch of images for cues of texts, or any other pair of what there is.
 
         Raises:
             ValueError: With what they are of.
         """
         has_texts = "input_ids" in batch and not any(name in batch for name in IMAGES)
+        brought: Medium = "texts" if has_texts else "rows" if has_rows(batch) else "images"
+        self._of_rows = brought == "rows"
         for each in self._every:
-            if is_of_texts(each) not in (None, has_texts):
+            medium = medium_of(each)
+            if medium not in (None, brought):
                 name = f"swap={each!r}" if isinstance(each, str) else each.name
-                raise ValueError(
-                    f"{name} is one of {'images' if has_texts else 'texts'}, and the batch has {sorted(batch)}"
-                )
+                raise ValueError(f"{name} is one of {medium}, and the batch has {sorted(batch)}")
 
-    def cues(self, of_texts: bool) -> list[Cue]:
+    def cues(self, medium: Medium) -> list[Cue]:
         """Return the cues, looks first: a place comes as it was, and with it no look of the sample's own.
 
         Args:
-            of_texts: Whether names mean cues of texts, and not of images.
+            medium: What names mean cues of.
 
         Raises:
             ValueError: If words are named, and nothing names the tokens.
@@ -124,7 +127,11 @@ class Swap:
         if unnamed and not language.is_named:
             raise ValueError(f"swap={unnamed[0]!r} reads the texts: pass tokenizer=, that of the model")
         cues = [
-            each if isinstance(each, Cue) else OF_TEXTS[each](language) if of_texts else OF_IMAGES[each]()
+            each
+            if isinstance(each, Cue)
+            else OF_TEXTS[each](language)
+            if medium == "texts"
+            else (OF_ROWS if medium == "rows" else OF_IMAGES)[each]()
             for each in self._every
         ]
         return sorted(cues, key=lambda cue: not isinstance(cue, Look))
@@ -153,11 +160,14 @@ class Swap:
         usable = (annotation != IGNORED).flatten(1).any(1)
         # Of a sample without any evidence all lies outside: nothing of it would be left.
         marked = (annotation == 1).flatten(1).any(1)
-        of_texts = annotation.ndim == 2
-        cues = self.cues(of_texts)
+        of_rows = self._of_rows
+        of_texts = annotation.ndim == 2 and not of_rows
+        cues = self.cues("texts" if of_texts else "rows" if of_rows else "images")
         batch = _others(cues, arguments, explained)
         if all(isinstance(each, WholeInput) for each in cues):
             batch |= {"image": explained}  # whatever it is, it stays
+        elif of_rows:
+            batch |= _rows(explained, annotation, arguments)
         else:
             full = of_texts and self.takes_mask and not bool((explained == self._padding(cues).token).any())
             batch |= _texts(explained, annotation, arguments, full) if of_texts else _images(explained, annotation)
@@ -228,6 +238,18 @@ def _images(explained: Tensor, mask: Shaped[Tensor, "batch height width"]) -> di
             f"mask {tuple(mask.shape)} must be [batch, height, width] of the images, which are {tuple(explained.shape)}"
         )
     return {"image": explained, "mask": mask}
+
+
+def _rows(
+    explained: Tensor, annotation: Shaped[Tensor, "batch rows"], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the rows of a step as a batch: what the model is given for each row, and the annotation."""
+    beside = {
+        f"{ARGUMENT}{name}": x
+        for name, x in arguments.items()
+        if isinstance(x, Tensor) and x is not explained and x.shape[:2] == explained.shape[:2] and name not in LABELS
+    }
+    return {"image": explained, **beside, "rationale": annotation}
 
 
 def _texts(

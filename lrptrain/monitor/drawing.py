@@ -11,7 +11,7 @@ from torch import Tensor
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.annotations import boxes_to_mask
 from lrptrain.batch.content import content_tokens
-from lrptrain.batch.rows import has_rows, present_rows
+from lrptrain.batch.rows import present_rows
 from lrptrain.loggers.record import Highlight, Input, Picture
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.summary import FOCUS, class_name
@@ -137,7 +137,7 @@ def _highlight(explained: ExplainedSample, options: DisplayOptions) -> Highlight
 
 
 def inputs(
-    samples: Iterable[tuple[Sample, tuple[int, int] | None]], options: DisplayOptions
+    samples: Iterable[tuple[Sample, tuple[int, int] | None]], options: DisplayOptions, are_rows: bool = False
 ) -> dict[int | str, Callable[[], Input]]:
     """Return what the samples are, by id, as functions: only what is not in the record yet is made.
 
@@ -146,10 +146,9 @@ def inputs(
     Args:
         samples: Samples with inputs and annotations, and the grid of their patches, None for a text.
         options: How they are drawn.
+        are_rows: Whether they are rows of numbers, which are shown as these.
     """
-    drawable = [
-        (sample, grid) for sample, grid in samples if grid is not None or _is_text(sample) or has_rows(_as_batch(sample))
-    ]
+    drawable = [(sample, grid) for sample, grid in samples if grid is not None or are_rows or _is_text(sample)]
     return {sample.sample_id: partial(_input, sample, grid, options) for sample, grid in drawable}
 
 

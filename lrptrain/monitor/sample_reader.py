@@ -65,6 +65,7 @@ class SampleReader:
         self._annotator = None if config.annotate is None else Annotator(config.annotate)
         self._call: Call | None = None
         self._takes_mask = False
+        self._masks_rows = False
         self._padding = 0
         self.start()
 
@@ -99,6 +100,7 @@ class SampleReader:
             ValueError: If the batch cannot be read, or the model is given what cannot be given again.
         """
         self._takes_mask = takes(context.model, "attention_mask")
+        self._masks_rows = takes(context.model, "mask")
         self._padding = text_form(None, context.model).padding.token
         task = self._config.meaning
         if listener is None and self._config.explain is not None:
@@ -129,7 +131,7 @@ class SampleReader:
         """Return a batch whose images have the name that those of the first batch have: two names mean the same."""
         name = next((name for name in IMAGES if name in columns), "")
         first = self._image_name = self._image_name or name
-        return as_rows({first if name and key == name else key: x for key, x in columns.items()})
+        return as_rows({first if name and key == name else key: x for key, x in columns.items()}, self._masks_rows)
 
     def _by_name(self, context: TrainingContext, columns: dict[str, Any]) -> dict[str, Any]:
         """Return a batch without what the model's forward has no parameter for."""
