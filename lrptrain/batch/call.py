@@ -24,6 +24,8 @@ CALL = "call:"
 """The entry of a batch that holds its `Call`; batches that nobody heard have none."""
 ROWS = "rows:"
 """The entry that says which rows of padded samples are theirs; see `lrptrain.batch.rows`."""
+CHUNK = "chunk:"
+"""The entry that says how many tokens a chunk of each text has; see `lrptrain.batch.chunks`."""
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
 
 
@@ -182,6 +184,18 @@ def needs(model: nn.Module, names: Sequence[str]) -> str:
 
 
 def _inputs(model: nn.Module, batch: Mapping[str, Any]) -> Tensor | dict[str, Any]:
+    inputs = _flat_inputs(model, batch)
+    if CHUNK not in batch or isinstance(inputs, Tensor):
+        return inputs
+    # Chunks stand one behind the other here; the model takes them side by side.
+    shape, width = batch["input_ids"].shape, int(batch[CHUNK][0])
+    return {
+        name: x.unflatten(1, (-1, width)) if isinstance(x, Tensor) and x.shape[:2] == shape else x
+        for name, x in inputs.items()
+    }
+
+
+def _flat_inputs(model: nn.Module, batch: Mapping[str, Any]) -> Tensor | dict[str, Any]:
     explained = next(name for name in (*IMAGES, "input_ids") if name in batch)
     call: Call | None = batch.get(CALL)
     others = {name[len(ARGUMENT) :]: x for name, x in batch.items() if name.startswith(ARGUMENT)}

@@ -90,8 +90,8 @@ def _check_inputs(batch: Mapping[str, Any], limits: Limits) -> None:
         return
     if ids.ndim != 2:
         raise ValueError(
-            f"'input_ids' {list(ids.shape)} holds several texts of a sample: lrptrain.attribute explains them, and a "
-            "monitor and guidance read one, [batch, tokens], which a model may split into chunks itself"
+            f"'input_ids' {list(ids.shape)} is neither a text [batch, tokens] nor one in chunks, [batch, chunks, "
+            "tokens]: lrptrain.attribute explains it"
         )
     low = int(ids.min())
     high = int(ids.max())

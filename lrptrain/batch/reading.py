@@ -17,6 +17,7 @@ from lrptrain.batch.annotations import (
     regions_to_tokens,
 )
 from lrptrain.batch.call import ARGUMENT, CALL, IMAGES, ROWS, TEXTS, Call
+from lrptrain.batch.chunks import flattened
 from lrptrain.batch.forms import as_mapping
 from lrptrain.batch.rows import has_rows, present_rows
 from lrptrain.batch.spans import token_rationale
@@ -125,6 +126,8 @@ def read_columns(
     columns |= _arguments(mapping, next(iter(sizes.values()), None))
     # What is explained is one input: texts beside images are arguments.
     is_image = any(name in columns for name in IMAGES)
+    if needs_input and not is_image:
+        columns = flattened(columns)
     return {f"{ARGUMENT}{name}" if is_image and name in TEXTS else name: x for name, x in columns.items()}
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample, collate
+from lrptrain.batch.chunks import chunk_width
 from lrptrain.batch.rows import grid_sizes
 from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.family import FAMILIES, Family
@@ -95,7 +96,8 @@ def of_texts(
     """Return what is tested in texts; see `of_images`."""
     everyone = np.arange(len(samples))
     batch = collate(samples)
-    pairs = everyone[[len(parts) == OF_PAIR for parts in parts_of(batch, language)]]
+    is_whole = chunk_width(batch) is None
+    pairs = everyone[[is_whole and len(parts) == OF_PAIR for parts in parts_of(batch, language)]]
     marked = everyone[is_annotated(batch).numpy()]
 
     def parts_as(role: Role, where: TextPart, rows: Rows) -> list[Node]:
@@ -108,7 +110,8 @@ def of_texts(
         return [*(Node(Family.of(each, role, language, where), rows) for each in families), *_merged(found)]
 
     def ends_as(role: Role, where: TextPart, rows: Rows) -> list[Node]:
-        return [Node(each, rows) for each in ends_of(role, language, where)]
+        of = "the text" if is_whole else "each chunk"
+        return [Node(each, rows) for each in ends_of(role, language, where, of)]
 
     others = [
         Node(Length("the length of the text", "open", language), everyone),

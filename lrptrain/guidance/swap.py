@@ -240,9 +240,7 @@ def _images(explained: Tensor, mask: Shaped[Tensor, "batch height width"]) -> di
     return {"image": explained, "mask": mask}
 
 
-def _rows(
-    explained: Tensor, annotation: Shaped[Tensor, "batch rows"], arguments: Mapping[str, Any]
-) -> dict[str, Any]:
+def _rows(explained: Tensor, annotation: Shaped[Tensor, "batch rows"], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rows of a step as a batch: what the model is given for each row, and the annotation."""
     beside = {
         f"{ARGUMENT}{name}": x

@@ -115,9 +115,7 @@ def _annotation(tensors: Mapping[str, Tensor], size: tuple[int, int]) -> UInt8[n
 
 def highlights(explained: Sequence[ExplainedSample], options: DisplayOptions) -> list[Highlight]:
     """Highlight texts, or the numbers of rows, by their relevance for the first target."""
-    return [
-        _highlight(each, options) for each in explained if each.are_rows or "input_ids" in each.sample.tensors
-    ]
+    return [_highlight(each, options) for each in explained if each.are_rows or "input_ids" in each.sample.tensors]
 
 
 def _highlight(explained: ExplainedSample, options: DisplayOptions) -> Highlight:

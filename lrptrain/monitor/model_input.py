@@ -218,7 +218,8 @@ def _entry(batch: Mapping[str, Any], name: str, value: Tensor) -> str:
     """Return the contract's name of an argument."""
     if name in ("pixel_values", "input_ids"):
         return name
-    is_text = name == "inputs_embeds" or (value.ndim == 2 and not value.is_floating_point())
+    are_ids = value.ndim == 2 or (value.ndim == 3 and "input_ids" in batch)
+    is_text = name == "inputs_embeds" or (are_ids and not value.is_floating_point())
     return "input_ids" if is_text else next((known for known in IMAGES if known in batch), "image")
 
 

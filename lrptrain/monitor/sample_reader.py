@@ -21,6 +21,7 @@ from lrptrain.batch.call import (
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
+from lrptrain.batch.chunks import flattened
 from lrptrain.batch.rows import as_rows
 from lrptrain.batch.task import Task, find_task
 from lrptrain.cues.annotator import Annotator
@@ -131,7 +132,8 @@ class SampleReader:
         """Return a batch whose images have the name that those of the first batch have: two names mean the same."""
         name = next((name for name in IMAGES if name in columns), "")
         first = self._image_name = self._image_name or name
-        return as_rows({first if name and key == name else key: x for key, x in columns.items()}, self._masks_rows)
+        named = {first if name and key == name else key: x for key, x in columns.items()}
+        return flattened(as_rows(named, self._masks_rows))
 
     def _by_name(self, context: TrainingContext, columns: dict[str, Any]) -> dict[str, Any]:
         """Return a batch without what the model's forward has no parameter for."""
