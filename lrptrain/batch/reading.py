@@ -109,7 +109,8 @@ def read_columns(
     entries = {name: value for name, value in entries.items() if not _is_absent(name, value)}
     if not needs_input:
         entries = {name: x for name, x in entries.items() if name not in (*IMAGES, *TEXTS) or isinstance(x, Tensor)}
-    if "rationale" in entries and "input_ids" in entries:
+    shapes = [getattr(entries.get(name), "shape", None) for name in ("rationale", "input_ids")]
+    if "rationale" in entries and "input_ids" in entries and (shapes[0] is None or shapes[0] != shapes[1]):
         entries["rationale"] = token_rationale(entries["rationale"], mapping)
     columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
     mask = columns.get("mask")

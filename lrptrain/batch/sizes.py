@@ -10,7 +10,7 @@ from lrptrain.batch.call import IMAGES
 from lrptrain.batch.reading import Sample
 
 Size = tuple[tuple[str, tuple[int, ...]], ...]
-_MODES = {3: "linear", 4: "bilinear", 5: "trilinear"}
+_MODES = {3: "bilinear", 4: "trilinear"}  # by the axes of an image or a volume
 
 
 def size_of(sample: Sample) -> Size:
@@ -46,7 +46,8 @@ def fitted(donor: Sample, taker: Sample) -> Sample:
             changed["boxes"] = donor.tensors["boxes"] * donor.tensors["boxes"].new_tensor([across, down] * 2)
     if "mask" in donor.tensors:
         mask, other = donor.tensors["mask"], taker.tensors.get("mask", like[0])
-        planes = mask.view(1, -1, *mask.shape[1 - image.ndim :]).float()
-        resized = F.interpolate(planes, other.shape[1 - image.ndim :], mode="nearest-exact")
-        changed["mask"] = resized.view(*mask.shape[: mask.ndim - image.ndim + 1], *resized.shape[2:]).to(mask.dtype)
+        places = image.ndim - 1  # two of an image, three of a volume
+        planes = mask.reshape(1, -1, *mask.shape[-places:]).float()
+        resized = F.interpolate(planes, other.shape[-places:], mode="nearest-exact")
+        changed["mask"] = resized.view(*mask.shape[:-places], *resized.shape[2:]).to(mask.dtype)
     return replace(donor, tensors={**donor.tensors, **changed})

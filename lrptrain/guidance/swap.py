@@ -13,7 +13,8 @@ from torch import Tensor
 
 from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.batch.call import ARGUMENT, TEXTS, rows_of
+from lrptrain.batch.call import ARGUMENT, CHUNK, TEXTS, rows_of
+from lrptrain.batch.chunks import flattened
 from lrptrain.batch.rows import has_rows
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.donors import random_donors
@@ -156,6 +157,8 @@ class Swap:
         Raises:
             ValueError: If the step cannot be swapped, with what to change.
         """
+        if explained.ndim == 3 and not explained.is_floating_point():
+            return self._of_chunks(explained, annotation, generator, arguments, chosen)
         annotation = annotation.to(explained.device)
         usable = (annotation != IGNORED).flatten(1).any(1)
         # Of a sample without any evidence all lies outside: nothing of it would be left.
@@ -193,6 +196,22 @@ class Swap:
         explained = after.pop("input_ids" if "input_ids" in after else "image")
         explained = after.pop(own, explained)
         return Swapped(explained, rows, moved, {name.removeprefix(ARGUMENT): x for name, x in after.items()})
+
+    def _of_chunks(
+        self,
+        explained: Tensor,
+        annotation: Shaped[Tensor, " batch *area"],
+        generator: torch.Generator | None,
+        arguments: Mapping[str, Any],
+        chosen: Bool[Tensor, " batch"] | None,
+    ) -> Swapped:
+        """Return what a swap makes of texts in chunks: of one text each, in chunks again."""
+        flat = flattened({"input_ids": explained, **arguments})
+        given = {name: flat["input_ids"] if x is explained else flat[name] for name, x in arguments.items()}
+        swapped = self(flat["input_ids"], annotation, generator, {**given, CHUNK: flat[CHUNK]}, chosen)
+        width = explained.shape[2]
+        arguments = {name: x.unflatten(1, (-1, width)) for name, x in swapped.arguments.items() if name != CHUNK}
+        return swapped._replace(explained=swapped.explained.unflatten(1, (-1, width)), arguments=arguments)
 
     def _padding(self, cues: Sequence[Cue]) -> Padding:
         """Return what fills up texts of which all are equally long."""
@@ -294,6 +313,7 @@ def _texts(
     return {
         "input_ids": explained,
         **{name if name in TEXTS else f"{ARGUMENT}{name}": x for name, x in of_tokens.items()},
+        **({CHUNK: others[CHUNK]} if CHUNK in others else {}),
         "rationale": annotation,
     }
 
