@@ -19,6 +19,7 @@ from lrptrain.batch.annotations import (
 from lrptrain.batch.call import ARGUMENT, CALL, IMAGES, ROWS, TEXTS, Call
 from lrptrain.batch.chunks import flattened
 from lrptrain.batch.forms import as_mapping
+from lrptrain.batch.packing import check_unpacked
 from lrptrain.batch.rows import has_rows, present_rows
 from lrptrain.batch.spans import token_rationale
 from lrptrain.batch.task import CLASSES, LABELS, EachLabel, Task
@@ -102,6 +103,7 @@ def read_columns(
     if adapter is not None:
         batch = adapter(batch)
     mapping = as_mapping(batch)
+    check_unpacked(mapping)
     entries = {name: mapping[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in mapping}
     if label and label not in mapping:
         raise ValueError(f"the task reads the labels {label!r}, and the batch has {list(mapping)}")

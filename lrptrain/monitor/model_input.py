@@ -186,7 +186,8 @@ def by_names(model: nn.Module, batch: Mapping[str, Any], explain: str) -> dict[s
     Raises:
         ValueError: If there is no entry for it.
     """
-    entries = {name.removeprefix(ARGUMENT): x for name, x in batch.items() if name not in ANNOTATIONS}
+    needed = required_parameters(model)  # such as a mask that tells padding
+    entries = {name.removeprefix(ARGUMENT): x for name, x in batch.items() if name not in ANNOTATIONS or name in needed}
     known = parameters_below(model)
     arguments = {name: x for name, x in entries.items() if name in known and isinstance(x, Tensor)}
     if explain not in arguments:
