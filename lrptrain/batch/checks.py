@@ -116,6 +116,9 @@ def _check_label(batch: Mapping[str, Any], limits: Limits) -> None:
 
 def _check_mask(batch: Mapping[str, Any], limits: Limits) -> None:
     mask = batch.get("mask")
+    volume = next((batch[name] for name in IMAGES if name in batch and batch[name].ndim == 5), None)
+    if mask is not None and volume is not None:
+        _check_mask_of_volume(mask, volume)
     image = _image(batch)
     if mask is None or image is None:
         return
@@ -130,6 +133,15 @@ def _check_mask(batch: Mapping[str, Any], limits: Limits) -> None:
             "(image.permute(0, 3, 1, 2)), or say so in a batch_adapter"
         )
     check_aspect_ratio((mask.shape[-2], mask.shape[-1]), (image.shape[-2], image.shape[-1]))
+
+
+def _check_mask_of_volume(mask: Tensor, volume: Tensor) -> None:
+    split_values(mask, "mask")
+    places = [tuple(volume.shape[2:]), (volume.shape[1], *volume.shape[3:])]  # of a video, frames come first
+    if mask.ndim not in (4, 5) or tuple(mask.shape[-3:]) not in places:
+        raise ValueError(
+            f"'mask' {list(mask.shape)} must have the slices, height and width of its volume {list(volume.shape)}"
+        )
 
 
 def check_aspect_ratio(mask: tuple[int, int], image: tuple[int, int]) -> None:

@@ -299,13 +299,13 @@ def batched(samples: Sequence[Sample], batch_size: int, device: torch.device | s
 
 
 def token_annotations(
-    batch: Mapping[str, Tensor], grid: tuple[int, int] | None, region_names: Sequence[str] = ()
+    batch: Mapping[str, Tensor], grid: tuple[int, ...] | None, region_names: Sequence[str] = ()
 ) -> tuple[TokenAnnotation | None, dict[str, TokenAnnotation]]:
     """Return the evidence of a batch at the model's tokens, None without an annotation, and its named regions.
 
     Args:
         batch: A batch in the contract's form.
-        grid: Rows and columns of an image's tokens; None for texts.
+        grid: Rows and columns of an image's tokens, of a volume its slices before them; None for texts and rows.
         region_names: The names of the regions of a mask `[batch, regions, height, width]`; the first is the evidence.
 
     Raises:
@@ -316,10 +316,11 @@ def token_annotations(
             return None, {}
         there = present_rows(batch) if has_rows(batch) else batch.get("attention_mask")
         return rationale_to_tokens(batch["rationale"], there), {}
-    if "mask" in batch and batch["mask"].ndim == 4 and batch["mask"].shape[1] == 1 and not region_names:
+    has_regions = "mask" in batch and batch["mask"].ndim == len(grid) + 2
+    if has_regions and batch["mask"].shape[1] == 1 and not region_names:
         # A mask read like an image has a channel axis, [batch, 1, height, width], and no names of regions.
         return mask_to_tokens(batch["mask"][:, 0], grid), {}
-    if "mask" in batch and batch["mask"].ndim == 4:
+    if has_regions:
         regions = regions_to_tokens(batch["mask"], region_names, grid)
         return next(iter(regions.values())), regions
     if "mask" in batch:

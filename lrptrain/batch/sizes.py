@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from jaxtyping import Shaped
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -10,6 +11,8 @@ from lrptrain.batch.call import IMAGES
 from lrptrain.batch.reading import Sample
 
 Size = tuple[tuple[str, tuple[int, ...]], ...]
+MOST_CHANNELS = 4
+"""A volume has a channel, or one for each of a few contrasts, as the four of BraTS; a video has more frames."""
 _MODES = {3: "bilinear", 4: "trilinear"}  # by the axes of an image or a volume
 
 
@@ -24,6 +27,16 @@ def by_size(samples: Sequence[Sample], most: int) -> list[list[int]]:
     for index, sample in enumerate(samples):
         groups.setdefault(size_of(sample), []).append(index)
     return [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]
+
+
+def slices_of(volume: Shaped[Tensor, "..."]) -> Shaped[Tensor, "slices channels height width"]:
+    """Return the slices of a volume `[channels, slices, height, width]`, or of a video, whose frames come first."""
+    return volume.movedim(1, 0) if is_volume(volume) else volume
+
+
+def is_volume(image: Shaped[Tensor, "..."]) -> bool:
+    """Return whether an input is a volume: few channels come first, and more slices than these after them."""
+    return image.ndim == 4 and image.shape[0] <= MOST_CHANNELS and image.shape[0] < image.shape[1]
 
 
 def fitted(donor: Sample, taker: Sample) -> Sample:

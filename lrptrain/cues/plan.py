@@ -9,6 +9,7 @@ from torch import Tensor
 from lrptrain.batch import IMAGES, Sample, collate
 from lrptrain.batch.chunks import chunk_width
 from lrptrain.batch.rows import grid_sizes
+from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.framing import Framing
@@ -31,6 +32,7 @@ from lrptrain.cues.search import Node
 from lrptrain.cues.segment import AllWords, ends_of
 from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
+from lrptrain.cues.volumes import VolumeSurroundings, parts_of_volumes
 from lrptrain.cues.whole_input import whole_inputs
 
 CANDIDATES = 4
@@ -130,6 +132,18 @@ def of_texts(
     beside = AllWords("everything outside the annotation", "fault", language, "outside")
     faults = Node(beside, marked, (*parts_as("fault", "outside", marked), *ends_as("fault", "outside", marked)))
     return [Node(all_words, marked, (faults,), FAULTS_WEIGH, is_whole=True), *others]
+
+
+def of_volumes(samples: Sequence[Sample]) -> list[Node]:
+    """Return what is tested in volumes; see `of_images`."""
+    everyone = np.arange(len(samples))
+    marked = everyone[[_is_annotated(sample) for sample in samples]]
+    brightness = Node(Colour.of("image", "open"), everyone)
+    if len(marked) < FEWEST_SAMPLES:
+        parts = tuple(Node(each, everyone) for each in parts_of_volumes("open"))
+        return [brightness, Node(Place("the volume", "open", WHOLE), everyone, parts, is_whole=True)]
+    inside = Node(Colour.of("evidence", "open"), marked)
+    return [Node(VolumeSurroundings(), marked, (), FAULTS_WEIGH), brightness, inside]
 
 
 def of_rows(

@@ -241,20 +241,20 @@ def _numbers(ids: list[int]) -> list[str]:
     return [f" {number}" for number in ids]
 
 
-def _images(explained: Tensor, mask: Shaped[Tensor, "batch height width"]) -> dict[str, Any]:
-    """Return the images of a step as a batch.
+def _images(explained: Tensor, mask: Shaped[Tensor, "batch *places"]) -> dict[str, Any]:
+    """Return the images, or the volumes, of a step as a batch.
 
     Raises:
         ValueError: If they are no images of the mask's size.
     """
-    if explained.ndim != 4 or not explained.is_floating_point():
+    if explained.ndim not in (4, 5) or not explained.is_floating_point():
         raise ValueError(
             "a swap takes images [batch, channels, height, width], and the model is given "
             f"{tuple(explained.shape)} of {explained.dtype}"
         )
     if mask.shape != (len(explained), *explained.shape[2:]):
         raise ValueError(
-            f"mask {tuple(mask.shape)} must be [batch, height, width] of the images, which are {tuple(explained.shape)}"
+            f"mask {tuple(mask.shape)} must have the places of the images, which are {tuple(explained.shape)}"
         )
     return {"image": explained, "mask": mask}
 

@@ -1,10 +1,11 @@
 """Explained samples as pictures and highlighted texts, and the samples themselves for the record."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Shaped, UInt8
 from torch import Tensor
 
@@ -12,6 +13,7 @@ from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.annotations import boxes_to_mask
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.rows import present_rows
+from lrptrain.batch.sizes import slices_of
 from lrptrain.loggers.record import Highlight, Input, Picture
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.summary import FOCUS, class_name
@@ -57,15 +59,21 @@ def pictures(explained: Sequence[ExplainedSample], options: DisplayOptions) -> l
     return [_picture(each, each.grid, options) for each in explained if each.grid is not None]
 
 
-def _picture(explained: ExplainedSample, grid: tuple[int, int], options: DisplayOptions) -> Picture:
-    image = _image(explained.sample)
+def _picture(explained: ExplainedSample, grid: tuple[int, ...], options: DisplayOptions) -> Picture:
     target, heat = next(iter(explained.maps.items()))
-    outline = _annotation(explained.sample.tensors, (image.shape[-2], image.shape[-1]))
+    heat = heat.unflatten(0, grid)  # [rows, columns], of a volume [slices, rows, columns]
+    sample, title = explained.sample, _title(explained, target, options.class_names)
+    if len(grid) == 3:
+        number = int(heat.clamp(min=0).nan_to_num(0.0).sum((1, 2)).argmax())
+        (place,) = shown = _middles(sample, grid)[number : number + 1]
+        sample, heat, title = _of_slices(sample, shown), heat[number], f"{title}, slice {place}"
+    image = _image(sample)
+    outline = _annotation(sample.tensors, (image.shape[-2], image.shape[-1]))
     pair = titled_pair(
         image,
-        heat.unflatten(0, grid),  # [rows, columns]
+        heat,
         outline,
-        title=_title(explained, target, options.class_names),
+        title=title,
         mean=options.mean,
         std=options.std,
     )
@@ -75,6 +83,26 @@ def _picture(explained: ExplainedSample, grid: tuple[int, int], options: Display
         image=pair.picture,
         mask=None if outline is None else pair.laid(outline),
     )
+
+
+def _middles(sample: Sample, grid: tuple[int, ...]) -> list[int]:
+    """Return the slice in the middle of each cell of a volume's map."""
+    count = len(slices_of(_raw(sample)))
+    return [(2 * cell + 1) * count // (2 * grid[0]) for cell in range(grid[0])]
+
+
+def _of_slices(sample: Sample, places: Sequence[int]) -> Sample:
+    """Return a volume as an image: some of its slices, one below the other, with their annotation."""
+    tensors = {"image": torch.cat([slices_of(_raw(sample))[place] for place in places], 1)}
+    mask = sample.tensors.get("mask")
+    if mask is not None:
+        mask = mask[0] if mask.ndim == 4 else mask
+        tensors["mask"] = torch.cat([mask[place] for place in places], 0)
+    return replace(sample, tensors=tensors)
+
+
+def _raw(sample: Sample) -> Tensor:
+    return next(sample.tensors[name] for name in IMAGES if name in sample.tensors)
 
 
 def _title(explained: ExplainedSample, target: str, class_names: Sequence[str]) -> str:
@@ -90,7 +118,7 @@ def _image(sample: Sample) -> Float[Tensor, "channels height width"]:
     Raises:
         ValueError: If it cannot be drawn.
     """
-    image = next(sample.tensors[name] for name in IMAGES if name in sample.tensors)
+    image = _raw(sample)
     if not can_be_drawn(image):
         raise ValueError(
             f"an image has the shape [3, height, width] or [1, height, width] to be drawn, not {tuple(image.shape)}: "
@@ -135,7 +163,7 @@ def _highlight(explained: ExplainedSample, options: DisplayOptions) -> Highlight
 
 
 def inputs(
-    samples: Iterable[tuple[Sample, tuple[int, int] | None]], options: DisplayOptions, are_rows: bool = False
+    samples: Iterable[tuple[Sample, tuple[int, ...] | None]], options: DisplayOptions, are_rows: bool = False
 ) -> dict[int | str, Callable[[], Input]]:
     """Return what the samples are, by id, as functions: only what is not in the record yet is made.
 
@@ -150,12 +178,15 @@ def inputs(
     return {sample.sample_id: partial(_input, sample, grid, options) for sample, grid in drawable}
 
 
-def _input(sample: Sample, grid: tuple[int, int] | None, options: DisplayOptions) -> Input:
+def _input(sample: Sample, grid: tuple[int, ...] | None, options: DisplayOptions) -> Input:
     if grid is not None:
+        identity = sample.sample_id
+        if len(grid) == 3:  # slices one below the other are an image, and so are their maps
+            sample, grid = _of_slices(sample, _middles(sample, grid)), (grid[0] * grid[1], grid[2])
         image = _image(sample)
         annotation = _annotation(sample.tensors, (image.shape[-2], image.shape[-1]))
         pixels = to_pixels(image, mean=options.mean, std=options.std)
-        return Input(sample.sample_id, grid, pixels, annotation=annotation)
+        return Input(identity, (grid[0], grid[1]), pixels, annotation=annotation)
     attended = _attended(sample)
     # Only attended tokens have names; None for the others keeps places the same as in the maps.
     names = iter(_names(sample, attended, options))

@@ -123,7 +123,7 @@ class Evaluator:
             class_maps = self._explain_classes(recording, relevance, num_classes)
             del recording  # before anything else takes memory
             ratios = _mixing_ratios(self.model, batch) if self.config.mixing_ratios else {}
-        grid = None if _are_rows(batch, _first(relevance)) else _first(relevance).image_grid
+        grid = None if _are_rows(batch, _first(relevance)) else _first(relevance).grid
         evidence, regions = token_annotations(batch, grid, self.config.region_names)
         # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)
@@ -265,7 +265,7 @@ def _explained_samples(
             predicted=predicted[i],
             probabilities=probabilities[i],
             maps={target: scores[i, :length] for target, scores in maps.items()},
-            grid=None if are_rows else first.image_grid,
+            grid=None if are_rows else first.grid,
             num_logits=first.logits.shape[1],
             chance=chance[i],
             values={name: column[i] for name, column in columns.items()},

@@ -147,7 +147,8 @@ def relevance_on(cue: Cue, evaluation: Evaluation, rows: Rows) -> tuple[float | 
         positive = torch.from_numpy(explained.positive_relevance)
         if explained.grid is not None:
             # How much of each patch it covers.
-            weights = F.adaptive_avg_pool2d(inside.double(), explained.grid).flatten()
+            pool = F.adaptive_avg_pool2d if len(explained.grid) == 2 else F.adaptive_avg_pool3d
+            weights = pool(inside.double(), explained.grid).flatten()
             area = float(inside.double().mean())
         else:
             weights = inside.flatten()[: len(positive)].double()
