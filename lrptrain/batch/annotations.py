@@ -57,7 +57,7 @@ class TokenAnnotation:
         return (self.evidence * self.valid).sum(-1) / self.valid.sum(-1)
 
 
-def mask_to_tokens(mask: Shaped[Tensor, "batch *places"], grid: tuple[int, ...]) -> TokenAnnotation:
+def mask_to_tokens(mask: Shaped[Tensor, " batch *places"], grid: tuple[int, ...]) -> TokenAnnotation:
     """Return the exact share of each patch that a mask marks, also where the borders of patches cut through pixels.
 
     Args:
@@ -279,7 +279,7 @@ def _annotation(evidence_area: Tensor, valid_area: Tensor) -> TokenAnnotation:
     return TokenAnnotation(evidence=share, valid=valid_area)
 
 
-def _patch_areas(part: Bool[Tensor, "batch *places"], grid: tuple[int, ...]) -> Float[Tensor, "batch tokens"]:
+def _patch_areas(part: Bool[Tensor, " batch *places"], grid: tuple[int, ...]) -> Float[Tensor, "batch tokens"]:
     """Return the share of each patch that `part` covers: sums of whole numbers, exact up to the last division."""
     areas = part.float()
     # Pixels become patches along one axis after the other. Half precision would round sums above 2048.

@@ -43,7 +43,7 @@ def without_evidence(batch: Batch) -> Images:
     return inpainted(images, dilate(mask_in(batch) == 1, default_margin(tuple(images.shape[2:]))))
 
 
-def pasted(batch: Batch, donors: Images, region: Bool[Tensor, "batch *places"]) -> dict[str, Any]:
+def pasted(batch: Batch, donors: Images, region: Bool[Tensor, " batch *places"]) -> dict[str, Any]:
     """Return the samples with a region of other images."""
     name, images = image_of(batch)
     return {**batch, name: torch.where(region[:, None], donors.to(images.dtype), images)}

@@ -11,7 +11,7 @@ from torch import Tensor
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.cues.images import OF, Where, image_of, pasted, pixels_of
 
-Pixels = Bool[Tensor, "batch *places"]
+Pixels = Bool[Tensor, " batch *places"]
 Images = Float[Tensor, "batch channels *places"]
 
 

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 Images = Float[Tensor, "batch channels *places"]
-Pixels = Bool[Tensor, "batch *places"]
+Pixels = Bool[Tensor, " batch *places"]
 _POOLS = {4: F.avg_pool2d, 5: F.avg_pool3d}
 _MODES = {4: "bilinear", 5: "trilinear"}
 

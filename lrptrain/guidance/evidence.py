@@ -41,7 +41,7 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     image = next((batch[name] for name in IMAGES if name in batch), None)
     if image is None:
         return _rationale(batch)
-    if has_rows(batch):
+    if has_rows(batch) and getattr(batch.get("mask"), "ndim", 0) != 3:  # that of a spectrogram
         return _of_rows(as_rows(batch))
     if image.ndim == 5:
         return _of_volumes(batch)

@@ -241,7 +241,7 @@ def _numbers(ids: list[int]) -> list[str]:
     return [f" {number}" for number in ids]
 
 
-def _images(explained: Tensor, mask: Shaped[Tensor, "batch *places"]) -> dict[str, Any]:
+def _images(explained: Tensor, mask: Shaped[Tensor, " batch *places"]) -> dict[str, Any]:
     """Return the images, or the volumes, of a step as a batch.
 
     Raises:

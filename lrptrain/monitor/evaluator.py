@@ -15,7 +15,7 @@ from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.batch.call import explained_argument, rows_of
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
-from lrptrain.batch.rows import has_rows, rows_in
+from lrptrain.batch.rows import grid_sizes, has_rows, rows_in
 from lrptrain.batch.sizes import by_size
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.metrics import energy_pointing_game
@@ -193,7 +193,9 @@ def _batches(samples: Sequence[Sample], size: int, drawn: Collection[int | str])
 
 def _are_rows(batch: Mapping[str, Any], relevance: Relevance) -> bool:
     """Return whether the tokens are the rows of the input, also where these are patches of a grid."""
-    return has_rows(batch) and relevance.scores.shape[1] == rows_in(batch).shape[1]
+    if not has_rows(batch) or relevance.scores.shape[1] != rows_in(batch).shape[1]:
+        return False
+    return relevance.grid is None or grid_sizes(batch) is not None
 
 
 def _rows(inputs: Tensor | dict[str, Any], rows: Tensor) -> Tensor | dict[str, Any]:

@@ -140,7 +140,7 @@ def roots_of(
     if len({size_of(sample) for sample in samples}) > 1:
         marks, untested = 0, ["marks, which need images of one size"]
     return [
-        *plan.of_images(samples, maps, grids[0], answers, config.seed, config.region_names, marks),
+        *plan.of_images(samples, maps, (grids[0][0], grids[0][1]), answers, config.seed, config.region_names, marks),
         *roots,
     ], untested
 

@@ -19,9 +19,9 @@ from lrptrain.batch.call import (
     takes,
 )
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
+from lrptrain.batch.chunks import flattened
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
-from lrptrain.batch.chunks import flattened
 from lrptrain.batch.rows import as_rows
 from lrptrain.batch.task import Task, find_task
 from lrptrain.cues.annotator import Annotator

@@ -1,5 +1,7 @@
 """Texts in chunks: read as one text, given to the model in chunks."""
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -7,6 +9,13 @@ from lrptrain.batch import Sample, collate, model_inputs, read_batch
 from lrptrain.batch.call import CHUNK
 from lrptrain.batch.chunks import chunk_width, flattened
 from lrptrain.batch.content import content_tokens
+
+
+def given(batch: dict[str, Any]) -> dict[str, Any]:
+    """What the model is given of a batch."""
+    inputs = model_inputs(OfChunks(), batch)
+    assert isinstance(inputs, dict)
+    return inputs
 
 
 class OfChunks(nn.Module):
@@ -33,7 +42,7 @@ def test_texts_in_one_piece_and_embeddings_stay_as_they_are():
 
 
 def test_the_model_is_given_chunks():
-    inputs = model_inputs(OfChunks(), read_batch(batch()))
+    inputs = given(read_batch(batch()))
     assert torch.equal(inputs["input_ids"], batch()["input_ids"])
     assert inputs["attention_mask"].shape == (2, 3, 4)
 
@@ -45,7 +54,7 @@ def test_documents_of_different_numbers_of_chunks_are_filled_up_with_empty_ones(
     ]
     for sample in samples:
         sample.tensors[CHUNK] = torch.tensor(4)
-    inputs = model_inputs(OfChunks(), collate(samples))
+    inputs = given(collate(samples))
     assert inputs["attention_mask"].sum(2).tolist() == [[4, 0, 0], [4, 4, 4]]
 
 

@@ -1,5 +1,7 @@
 """Packed texts are refused by name, in the monitor and in guidance."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -8,7 +10,7 @@ from transformers import BertConfig, BertForSequenceClassification, DataCollator
 import lrptrain
 from lrptrain.batch import read_batch
 
-SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+SIZES: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 
 
 def packed() -> dict[str, torch.Tensor]:

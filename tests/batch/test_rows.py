@@ -53,7 +53,9 @@ def test_masks_of_the_model_say_which_rows_are_padding():
 
 def test_a_grid_is_what_multiplies_to_the_number_of_patches():
     batch = {"image": torch.rand(2, 6, WIDTH), "argument:spatial_shapes": torch.tensor([[2, 3], [3, 2]])}
-    assert grid_sizes(batch).tolist() == [[2, 3], [3, 2]]
+    found = grid_sizes(batch)
+    assert found is not None
+    assert found.tolist() == [[2, 3], [3, 2]]
     assert grid_sizes({**batch, "argument:spatial_shapes": torch.tensor([[2, 3], [2, 2]])}) is None
     assert grid_sizes({**batch, "argument:spatial_shapes": torch.tensor([[2.0, 3.0], [3.0, 2.0]])}) is None
 
@@ -79,6 +81,7 @@ def test_the_third_of_a_tuple_of_bags_is_the_label_of_each_instance():
 def test_padding_is_ignored_by_scores():
     batch = collate([bag(0, 2, rationale=torch.tensor([1, 0])), bag(1, 3, rationale=torch.tensor([0, 0, 1]))])
     annotation, _ = token_annotations(batch, None)
+    assert annotation is not None
     assert annotation.evidence.tolist() == [[1, 0, 0], [0, 0, 1]]
     assert annotation.valid.tolist() == [[1, 1, 0], [1, 1, 1]]
 

@@ -23,6 +23,7 @@ from transformers import (
 
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
+from lrptrain.loggers.record import Highlight
 
 N = 48
 WIDTH = 16
@@ -108,7 +109,7 @@ def test_of_bags_of_any_size_the_row_that_decides_is_named(tmp_path):
     assert Slides().tumour[sample] == row
     assert sample % 2 == 1
     assert found.effect > 0.9
-    assert found.relevance > 0.8
+    assert (found.relevance or 0) > 0.8
 
 
 def test_what_lies_outside_of_labelled_instances_is_a_fault(tmp_path):
@@ -130,9 +131,10 @@ def test_a_model_of_the_labelled_instances_has_no_fault(tmp_path):
 def test_the_page_shows_bags_by_the_numbers_of_their_rows(tmp_path):
     watching = of_slides(tmp_path, TUMOUR, annotated=True)
     shown = {each.sample_id: each for each in watching.core.drawn}
-    sample = next(i for i in shown if i % 2)
-    row = Slides().tumour[sample]
-    assert f"「**{row}**」" in shown[sample].text
+    sample = next(i for i in shown if isinstance(i, int) and i % 2)
+    text = shown[sample]
+    assert isinstance(text, Highlight)
+    assert f"「**{Slides().tumour[sample]}**」" in text.text
 
 
 def padded(samples: list[dict[str, Any]]) -> dict[str, Tensor]:
@@ -149,7 +151,8 @@ def padded(samples: list[dict[str, Any]]) -> dict[str, Tensor]:
 
 
 class Masked(Pooled):
-    def forward(self, bag, mask):
+    def forward(self, bag, mask=None):
+        assert mask is not None
         return self.head((self.of_patch(bag).relu() * mask[..., None]).sum(1))
 
 
@@ -206,7 +209,9 @@ def test_of_patches_of_a_grid_the_place_is_named_in_transformers(tmp_path):
     torch.manual_seed(0)
     vision = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     text = {**vision, "vocab_size": 50, "bos_token_id": 1, "eos_token_id": 2}
-    config = Siglip2Config(vision_config={**vision, "num_patches": 16, "patch_size": 4}, text_config=text, num_labels=2)
+    config = Siglip2Config(
+        vision_config={**vision, "num_patches": 16, "patch_size": 4}, text_config=text, id2label={0: "a", 1: "b"}
+    )
     watching = RelevanceMonitorCallback(**OPTIONS, budget=None)
     arguments = TrainingArguments(
         str(tmp_path),
@@ -232,7 +237,12 @@ class Chunks(nn.Module):
 
     def __init__(self, chunks: int):
         super().__init__()
-        config = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+        config: dict[str, Any] = {
+            "hidden_size": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "intermediate_size": 32,
+        }
         self.bert = BertModel(BertConfig(vocab_size=60, **config), add_pooling_layer=False)
         self.head = nn.Linear(32 * chunks, 2)
 
@@ -268,7 +278,7 @@ def test_of_documents_in_chunks_the_word_is_named_in_a_loop(tmp_path, step):
     with lrptrain.Monitor(model, batches, tmp_path, step=step, **OPTIONS) as watching:
         watching.evaluate(0)
     assert [each.name for each in watching.findings if each.relies] == ["the words '55', '56'"]
-    assert watching.findings[0].relevance > 0.3
+    assert (watching.findings[0].relevance or 0) > 0.3
 
 
 class Corner(nn.Module):
@@ -278,6 +288,7 @@ class Corner(nn.Module):
         super().__init__()
         self.head = nn.Conv2d(1, 2, 1)
         self.head.weight.data = torch.tensor([-40.0, 40.0]).view(2, 1, 1, 1)
+        assert self.head.bias is not None
         self.head.bias.data = torch.tensor([20.0, -20.0])
 
     def forward(self, image):
@@ -300,7 +311,7 @@ def test_images_of_several_sizes_are_all_tested():
 def heard(model: nn.Module) -> tuple[list[Tensor], Any]:
     """What the model is given first in each call, and what ends the listening."""
     seen: list[Tensor] = []
-    note = lambda module, args, kwargs: seen.append([*args, *kwargs.values()][0].clone())  # noqa: E731, RUF015
+    note = lambda module, args, kwargs: seen.append([*args, *kwargs.values()][0].clone())  # noqa: E731
     return seen, model.register_forward_pre_hook(note, with_kwargs=True)
 
 

@@ -3,6 +3,7 @@
 import torch
 
 from lrptrain.batch.call import ROWS
+from lrptrain.cues.cue import Cue
 from lrptrain.cues.row_segment import AllRows, RowSegment, one_row
 from lrptrain.cues.rows import is_annotated, with_rows
 
@@ -11,6 +12,12 @@ OUTSIDE = AllRows("everything outside the annotation", "fault", "outside")
 
 def rows(*values: float) -> torch.Tensor:
     return torch.tensor([[[value] for value in values]])
+
+
+def places(cue: Cue, batch: dict) -> torch.Tensor:
+    found = cue.locate(batch)
+    assert found is not None
+    return found
 
 
 def taken(cue, own: dict, given: dict) -> list[float]:
@@ -44,11 +51,12 @@ def test_a_bag_in_which_nothing_is_marked_lies_outside_as_a_whole():
 def test_thirds_and_the_rows_at_both_ends():
     batch = {"image": rows(*range(7))}
     thirds = AllRows("the rows", "open").children()
-    assert [each.locate(batch).sum().item() for each in thirds] == [2, 2, 3]
-    assert torch.stack([each.locate(batch) for each in thirds]).sum(0).tolist() == [[1] * 7]
+    located = [places(each, batch) for each in thirds]
+    assert [each.sum().item() for each in located] == [2, 2, 3]
+    assert torch.stack(located).sum(0).tolist() == [[1] * 7]
     ends = [child for each in thirds for child in each.children()]
     assert ends == [one_row("first", "open"), one_row("last", "open")]
-    assert [each.locate(batch).nonzero()[:, 1].tolist() for each in ends] == [[0], [6]]
+    assert [places(each, batch).nonzero()[:, 1].tolist() for each in ends] == [[0], [6]]
     assert taken(one_row("last", "open"), batch, {"image": rows(*range(10, 17))})[-2:] == [5, 16]
 
 

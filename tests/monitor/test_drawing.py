@@ -138,4 +138,5 @@ def test_rows_are_shown_by_their_numbers_without_padding():
     bag = Sample(0, 0, tensors | {"argument:pixel_attention_mask": torch.tensor([1, 1, 1, 0])})
     shown = inputs([(bag, None)], LOOK, are_rows=True)[0]()
     assert (shown.tokens, shown.scored) == (["0", "1", "2", None], [True, True, True, False])
+    assert shown.annotation is not None
     assert shown.annotation.tolist() == [0, 1, 0, 255]
