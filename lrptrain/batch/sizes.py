@@ -34,6 +34,11 @@ def slices_of(volume: Shaped[Tensor, "..."]) -> Shaped[Tensor, "slices channels 
     return volume.movedim(1, 0) if is_volume(volume) else volume
 
 
+def channels_first(image: Shaped[Tensor, "..."]) -> Shaped[Tensor, "channels ..."]:
+    """Return an image or a volume as it is, and a video with its channels before its frames."""
+    return slices_of(image).movedim(1, 0) if image.ndim == 4 else image
+
+
 def is_volume(image: Shaped[Tensor, "..."]) -> bool:
     """Return whether an input is a volume: few channels come first, and more slices than these after them."""
     return image.ndim == 4 and image.shape[0] <= MOST_CHANNELS and image.shape[0] < image.shape[1]
@@ -53,12 +58,14 @@ def fitted(donor: Sample, taker: Sample) -> Sample:
     changed: dict[str, Tensor] = {}
     if image.shape != like.shape:
         mode = _MODES[image.ndim]
-        changed[name] = F.interpolate(image[None], like.shape[1:], mode=mode, antialias=mode == "bilinear")[0]
+        size = channels_first(like).shape[1:]
+        resized = F.interpolate(channels_first(image)[None], size, mode=mode, antialias=mode == "bilinear")[0]
+        changed[name] = resized if image.ndim == 3 or is_volume(image) else resized.movedim(1, 0)
         if "boxes" in donor.tensors:
             across, down = like.shape[-1] / image.shape[-1], like.shape[-2] / image.shape[-2]
             changed["boxes"] = donor.tensors["boxes"] * donor.tensors["boxes"].new_tensor([across, down] * 2)
     if "mask" in donor.tensors:
-        mask, other = donor.tensors["mask"], taker.tensors.get("mask", like[0])
+        mask, other = donor.tensors["mask"], taker.tensors.get("mask", channels_first(like)[0])
         places = image.ndim - 1  # two of an image, three of a volume
         planes = mask.reshape(1, -1, *mask.shape[-places:]).float()
         resized = F.interpolate(planes, other.shape[-places:], mode="nearest-exact")

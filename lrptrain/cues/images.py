@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 from lrptrain.batch.call import IMAGES
+from lrptrain.batch.sizes import is_volume
 from lrptrain.cues.cue import Batch
 from lrptrain.cues.painting import Images, Pixels, dilate, inpainted
 
@@ -46,12 +47,20 @@ def without_evidence(batch: Batch) -> Images:
 def pasted(batch: Batch, donors: Images, region: Bool[Tensor, " batch *places"]) -> dict[str, Any]:
     """Return the samples with a region of other images."""
     name, images = image_of(batch)
-    return {**batch, name: torch.where(region[:, None], donors.to(images.dtype), images)}
+    changed = torch.where(region[:, None], donors.to(images.dtype), images)
+    return {**batch, name: changed.movedim(2, 1) if are_videos(batch) else changed}
 
 
 def image_of(batch: Mapping[str, Tensor]) -> tuple[str, Tensor]:
-    """Return the name of the images in a batch, and the images."""
-    return next((name, batch[name]) for name in IMAGES if name in batch)
+    """Return the name of the images in a batch, and the images; of videos, with their channels before their frames."""
+    name, images = next((name, batch[name]) for name in IMAGES if name in batch)
+    return name, images.movedim(2, 1) if are_videos(batch) else images
+
+
+def are_videos(batch: Mapping[str, Tensor]) -> bool:
+    """Return whether a batch is of videos, whose frames come before their channels."""
+    images = next(batch[name] for name in IMAGES if name in batch)
+    return images.ndim == 5 and not is_volume(images[0])
 
 
 def annotation_in(batch: Mapping[str, Tensor], size: tuple[int, ...], index: int | tuple[int, ...] = 0) -> Tensor:

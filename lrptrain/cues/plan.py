@@ -13,7 +13,7 @@ from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.framing import Framing
-from lrptrain.cues.images import Where, mask_in
+from lrptrain.cues.images import Where, are_videos, mask_in
 from lrptrain.cues.length import Length
 from lrptrain.cues.mark import propose_marks
 from lrptrain.cues.measure import FEWEST_SAMPLES, Rows
@@ -32,7 +32,7 @@ from lrptrain.cues.search import Node
 from lrptrain.cues.segment import AllWords, ends_of
 from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
-from lrptrain.cues.volumes import VolumeSurroundings, parts_of_volumes
+from lrptrain.cues.volumes import Planes, VolumeSurroundings, parts_of_volumes
 from lrptrain.cues.whole_input import whole_inputs
 
 CANDIDATES = 4
@@ -135,15 +135,16 @@ def of_texts(
 
 
 def of_volumes(samples: Sequence[Sample]) -> list[Node]:
-    """Return what is tested in volumes; see `of_images`."""
+    """Return what is tested in volumes and videos; see `of_images`."""
     everyone = np.arange(len(samples))
+    planes: Planes = "frames" if are_videos(collate(samples[:1])) else "slices"
     marked = everyone[[_is_annotated(sample) for sample in samples]]
     brightness = Node(Colour.of("image", "open"), everyone)
     if len(marked) < FEWEST_SAMPLES:
-        parts = tuple(Node(each, everyone) for each in parts_of_volumes("open"))
-        return [brightness, Node(Place("the volume", "open", WHOLE), everyone, parts, is_whole=True)]
+        parts = tuple(Node(each, everyone) for each in parts_of_volumes("open", planes))
+        return [brightness, Node(Place(f"all {planes}", "open", WHOLE), everyone, parts, is_whole=True)]
     inside = Node(Colour.of("evidence", "open"), marked)
-    return [Node(VolumeSurroundings(), marked, (), FAULTS_WEIGH), brightness, inside]
+    return [Node(VolumeSurroundings(planes=planes), marked, (), FAULTS_WEIGH), brightness, inside]
 
 
 def of_rows(

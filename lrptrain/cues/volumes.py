@@ -1,8 +1,11 @@
-"""Volumes, `[batch, channels, slices, height, width]`: where along their slices, and all that is not annotated."""
+"""Volumes and videos: where along their slices or frames, and all that is not annotated.
+
+Volumes are `[batch, channels, slices, height, width]`, videos `[batch, frames, channels, height, width]`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool
@@ -14,16 +17,17 @@ from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evi
 from lrptrain.cues.places import EDGE, places
 from lrptrain.cues.surroundings import Surroundings
 
+Planes = Literal["slices", "frames"]
 _PARTS = {
-    "the first quarter of the slices": (0.0, EDGE),
-    "the middle half of the slices": (EDGE, 1 - EDGE),
-    "the last quarter of the slices": (1 - EDGE, 1.0),
+    "the first quarter": (0.0, EDGE),
+    "the middle half": (EDGE, 1 - EDGE),
+    "the last quarter": (1 - EDGE, 1.0),
 }
 
 
 @dataclass(frozen=True)
 class Slices(Cue):
-    """The slices of one part of volumes, or what lies outside of the evidence there.
+    """The slices of one part of volumes, or the frames of one of videos, or what lies outside of the evidence there.
 
     Attributes:
         start: Where they begin, as a share of all slices.
@@ -53,15 +57,21 @@ class Slices(Cue):
 
 @dataclass(frozen=True)
 class VolumeSurroundings(Surroundings):
-    """All of a volume that lies outside of the evidence."""
+    """All of a volume that lies outside of the evidence.
+
+    Attributes:
+        planes: What its slices are called.
+    """
 
     kind: ClassVar[str] = "volume surroundings"
+    planes: Planes = "slices"
 
     def children(self) -> Sequence[Cue]:
         """Return its places, along the slices and across them, and its brightness and contrast."""
-        return [*parts_of_volumes(self.role, self.where), Colour.of(self.where, self.role)]
+        return [*parts_of_volumes(self.role, self.planes, self.where), Colour.of(self.where, self.role)]
 
 
-def parts_of_volumes(role: Role, where: Where = "image") -> list[Cue]:
+def parts_of_volumes(role: Role, planes: Planes = "slices", where: Where = "image") -> list[Cue]:
     """Return the parts of volumes along their slices, and places that are the same in all slices."""
-    return [*(Slices(name, role, *part, where) for name, part in _PARTS.items()), *places(role, where)]
+    along = [Slices(f"{name} of the {planes}", role, *part, where) for name, part in _PARTS.items()]
+    return [*along, *places(role, where)]

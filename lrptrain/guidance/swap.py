@@ -19,6 +19,7 @@ from lrptrain.batch.rows import has_rows
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.donors import random_donors
 from lrptrain.cues.family import FAMILIES
+from lrptrain.cues.images import image_of
 from lrptrain.cues.look import Look
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.text_form import Padding, padding_of
@@ -252,7 +253,7 @@ def _images(explained: Tensor, mask: Shaped[Tensor, " batch *places"]) -> dict[s
             "a swap takes images [batch, channels, height, width], and the model is given "
             f"{tuple(explained.shape)} of {explained.dtype}"
         )
-    if mask.shape != (len(explained), *explained.shape[2:]):
+    if mask.shape != image_of({"image": explained})[1][:, 0].shape:
         raise ValueError(
             f"mask {tuple(mask.shape)} must have the places of the images, which are {tuple(explained.shape)}"
         )

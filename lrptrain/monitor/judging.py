@@ -5,12 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.call import model_output
 from lrptrain.batch.logits import class_probabilities
-from lrptrain.batch.sizes import is_volume, size_of
+from lrptrain.batch.sizes import size_of
 from lrptrain.cues import plan
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.measure import FEWEST_SAMPLES, Measure, MeasureError, Rows
@@ -130,10 +129,10 @@ def roots_of(
     maps = [each.map_of_answer for each in evaluation.samples]
     if evaluation.medium == "rows":
         return [*plan.of_rows(samples, maps, answers, config.seed, marks), *roots], []
-    if evaluation.medium == "volume" and all(map(is_volume, _images(samples))):
+    if evaluation.medium == "volume":
         return [*plan.of_volumes(samples), *roots], []
     grids = [each.grid for each in evaluation.samples if each.grid is not None]
-    axes = {x.ndim for x in _images(samples)}
+    axes = {x.ndim for sample in samples for name, x in sample.tensors.items() if name in IMAGES}
     if len(grids) < len(samples) or axes != {3}:
         return roots, ["parts of an input that is no image, no text and no rows: lrptrain.attribute explains it"]
     untested = []
@@ -143,7 +142,3 @@ def roots_of(
         *plan.of_images(samples, maps, (grids[0][0], grids[0][1]), answers, config.seed, config.region_names, marks),
         *roots,
     ], untested
-
-
-def _images(samples: Sequence[Sample]) -> list[Tensor]:
-    return [x for sample in samples for name, x in sample.tensors.items() if name in IMAGES]

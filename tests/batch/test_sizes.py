@@ -52,6 +52,9 @@ def test_masks_with_regions_and_volumes_are_brought_along():
     volume = Sample(0, 0, {"image": torch.rand(1, 4, 8, 8), "mask": torch.ones(4, 8, 8)})
     taker = Sample(0, 0, {"image": torch.rand(1, 2, 4, 6), "mask": torch.ones(2, 4, 6)})
     assert size_of(fitted(volume, taker)) == size_of(taker)
+    video = Sample(0, 0, {"image": torch.rand(6, 3, 8, 8), "mask": torch.ones(6, 8, 8)})
+    taker = Sample(0, 0, {"image": torch.rand(8, 3, 4, 6), "mask": torch.ones(8, 4, 6)})
+    assert size_of(fitted(video, taker)) == size_of(taker)
 
 
 def test_rows_stay_as_they_are():

@@ -117,3 +117,20 @@ def test_guidance_takes_volumes():
     assert torch.equal(seen[0][inside], columns["image"][inside])
     assert not torch.equal(seen[0], columns["image"])
     assert guidance.values["guidance/energy"] > 0.5
+
+
+class OfFrames(Volumetric):
+    """The same of a video, whose frames come before their colours."""
+
+    def forward(self, scan):
+        return super().forward(scan.movedim(1, 2)[:, :1])
+
+
+def test_of_a_video_the_frames_and_places_are_named():
+    columns = scans()
+    columns["image"] = columns["image"].movedim(1, 2).expand(-1, -1, 3, -1, -1).clone()
+    masked = lrptrain.inspect(OfFrames(*CORNER), [columns], max_samples=N)
+    assert [each.name for each in masked.faults] == ["the top right corner"]
+    del columns["mask"]
+    report = lrptrain.inspect(OfFrames(*LESION), [columns], max_samples=N)
+    assert [each.name for each in report.reads] == ["the middle half of the frames"]
