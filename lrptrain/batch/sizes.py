@@ -7,7 +7,7 @@ from jaxtyping import Shaped
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.batch.call import IMAGES
+from lrptrain.batch.call import ARGUMENT, IMAGES
 from lrptrain.batch.reading import Sample
 
 Size = tuple[tuple[str, tuple[int, ...]], ...]
@@ -27,6 +27,13 @@ def by_size(samples: Sequence[Sample], most: int) -> list[list[int]]:
     for index, sample in enumerate(samples):
         groups.setdefault(size_of(sample), []).append(index)
     return [group[start : start + most] for group in groups.values() for start in range(0, len(group), most)]
+
+
+def cannot_meet(samples: Sequence[Sample]) -> str:
+    """Return the entry of rows that differs in more than their number, such as a graph's `[rows, rows]`; "" if none."""
+    names = dict.fromkeys(name for sample in samples for name in sample.tensors)
+    shapes = {name: {sample.tensors[name].shape[1:] for sample in samples if name in sample.tensors} for name in names}
+    return next((name.removeprefix(ARGUMENT) for name, found in shapes.items() if len(found) > 1), "")
 
 
 def slices_of(volume: Shaped[Tensor, "..."]) -> Shaped[Tensor, "slices channels height width"]:

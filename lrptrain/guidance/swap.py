@@ -255,7 +255,8 @@ def _images(explained: Tensor, mask: Shaped[Tensor, " batch *places"]) -> dict[s
         )
     if mask.shape != image_of({"image": explained})[1][:, 0].shape:
         raise ValueError(
-            f"mask {tuple(mask.shape)} must have the places of the images, which are {tuple(explained.shape)}"
+            f"mask {tuple(mask.shape)} must be [batch, {'slices, ' * (explained.ndim - 4)}height, width] of the "
+            f"images, which are {tuple(explained.shape)}"
         )
     return {"image": explained, "mask": mask}
 

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.call import model_output
 from lrptrain.batch.logits import class_probabilities
-from lrptrain.batch.sizes import size_of
+from lrptrain.batch.sizes import cannot_meet, size_of
 from lrptrain.cues import plan
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.measure import FEWEST_SAMPLES, Measure, MeasureError, Rows
@@ -128,6 +128,8 @@ def roots_of(
         return [*plan.of_texts(samples, answers, language, config.seed, phrases), *roots], [unnamed] if unnamed else []
     maps = [each.map_of_answer for each in evaluation.samples]
     if evaluation.medium == "rows":
+        if name := cannot_meet(samples):
+            return roots, [f"rows, of which {name!r} has another size in each sample, and not along the rows alone"]
         return [*plan.of_rows(samples, maps, answers, config.seed, marks), *roots], []
     if evaluation.medium == "volume":
         return [*plan.of_volumes(samples), *roots], []

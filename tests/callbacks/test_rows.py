@@ -366,3 +366,23 @@ def test_documents_in_chunks_are_swapped_and_guided():
     assert kept[:, 0, 1].all()
     assert kept.float().mean() < 0.5
     assert guidance.values["guidance/swapped"] == 12
+
+
+class Graph(Pooled):
+    """Reads the patches by their neighbours."""
+
+    def forward(self, bag, adjacency=None):
+        assert adjacency is not None
+        return self.head(self.of_patch(adjacency @ bag).relu().sum(1))
+
+
+def test_of_graphs_it_is_said_that_their_rows_are_not_exchanged():
+    bags = [
+        {"bag": bag[None], "adjacency": torch.eye(len(bag))[None], "label": torch.tensor([i % 2])}
+        for i, bag in enumerate(Slides().bags)
+    ]
+    report = lrptrain.inspect(Graph(TUMOUR), bags, max_samples=N, explain="bag")
+    assert report.samples == N
+    assert report.untested == [
+        "rows, of which 'adjacency' has another size in each sample, and not along the rows alone"
+    ]
