@@ -152,8 +152,8 @@ def of_rows(
 ) -> list[Node]:
     """Return what is tested in rows, such as the instances of a bag; see `of_images`."""
     everyone = np.arange(len(samples))
-    batch = collate(samples)
-    marked = everyone[has_annotated_rows(batch).cpu().numpy()]
+    alone = [collate([sample]) for sample in samples]  # together, large bags would be padded to the largest
+    marked = everyone[[bool(has_annotated_rows(each).any()) for each in alone]]
 
     def marks(where: RowPart, rows: Rows) -> tuple[Node, ...]:
         found = []
@@ -170,7 +170,7 @@ def of_rows(
         return _merged(found)
 
     # Of patches of a grid the number is that of its rows and columns, an input of its own.
-    counts = [] if grid_sizes(batch) is not None else [Node(RowCount(), everyone)]
+    counts = [] if all(grid_sizes(each) is not None for each in alone) else [Node(RowCount(), everyone)]
     if len(marked) < FEWEST_SAMPLES:
         return [*counts, Node(AllRows("the rows", "open"), everyone, is_whole=True), *marks("rows", everyone)]
     beside = AllRows("everything outside the annotation", "fault", "outside")

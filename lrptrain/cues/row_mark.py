@@ -1,5 +1,6 @@
 """A kind of row: rows that look alike, wherever they stand, such as tumour patches in a bag of patches."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -66,21 +67,26 @@ def _exchanged(
         theirs: Its rows that count.
     """
     places, rows = own.nonzero().flatten().tolist(), theirs.nonzero().flatten().tolist()
+    is_lost, is_given = lost[own].tolist(), given[theirs].tolist()
     taken: dict[int, int] = {}
-    free = [*range(len(places))]
-    for rank, row in enumerate(rows):
-        if bool(given[row]) and free:
-            wanted = at_share(rank, len(places), len(rows))
-            at = min(free, key=lambda number: abs(number - wanted))
-            free.remove(at)
-            taken[places[at]] = row
-    # Where a row of the kind goes and none comes, another row of the donor does: the nearest one.
-    others = [rank for rank, row in enumerate(rows) if not bool(given[row])] or [*range(len(rows))]
-    for number in free:
-        if bool(lost[places[number]]) and others:
-            wanted = at_share(number, len(rows), len(places))
-            taken[places[number]] = rows[min(others, key=lambda rank: abs(rank - wanted))]
+    for rank in [rank for rank, row_is in enumerate(is_given) if row_is][: len(places)]:
+        wanted = at_share(rank, len(places), len(rows))
+        number = next(each for each in _outwards(wanted, len(places)) if places[each] not in taken)
+        taken[places[number]] = rows[rank]
+    # Where a row of the kind goes and none comes, another row of the donor does: the next one.
+    others = [rank for rank, row_is in enumerate(is_given) if not row_is] or [*range(len(rows))]
+    for number in [number for number, row_is in enumerate(is_lost) if row_is and places[number] not in taken]:
+        if others:
+            after = bisect_left(others, at_share(number, len(rows), len(places)))
+            taken[places[number]] = rows[others[min(after, len(others) - 1)]]
     return taken
+
+
+def _outwards(start: int, count: int) -> Iterator[int]:
+    """Yield the numbers below `count`, the nearest to one of them first."""
+    yield start
+    for distance in range(1, count):
+        yield from (each for each in (start - distance, start + distance) if 0 <= each < count)
 
 
 def propose_row_marks(
