@@ -80,7 +80,7 @@ def shortcut_directions(net: nn.Module, inputs: Inputs, annotated: Batch, classe
         seed: Of who gives to whom.
     """
     generator = torch.Generator().manual_seed(seed)
-    (surroundings,) = Swap().cues(of_texts="input_ids" in annotated)
+    (surroundings,) = Swap().cues("texts" if "input_ids" in annotated else "images")
     found: list[list[Tensor]] = []
     givers = []
     for _ in range(COPIES):

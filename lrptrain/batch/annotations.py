@@ -57,21 +57,23 @@ class TokenAnnotation:
         return (self.evidence * self.valid).sum(-1) / self.valid.sum(-1)
 
 
-def mask_to_tokens(mask: Shaped[Tensor, "batch height width"], grid: tuple[int, int]) -> TokenAnnotation:
+def mask_to_tokens(mask: Shaped[Tensor, " batch *places"], grid: tuple[int, ...]) -> TokenAnnotation:
     """Return the exact share of each patch that a mask marks, also where the borders of patches cut through pixels.
 
     Args:
         mask: 1 evidence, 0 not, 255 ignored, in any dtype (bool works too). Its size need not be that of the image.
-        grid: Rows and columns of patches; tokens are ordered row by row.
+        grid: Rows and columns of patches, of a volume its slices before them; tokens are ordered row by row.
 
     Returns:
         The annotation at `rows * columns` tokens, float32.
 
     Raises:
-        ValueError: If `mask` is not `[batch, height, width]`, holds another value, or `grid` is not positive.
+        ValueError: If `mask` is not `[batch, height, width]`, or `[batch, slices, height, width]` of a volume, holds
+            another value, or `grid` is not positive.
     """
-    if mask.ndim != 3:
-        raise ValueError(f"mask must be [batch, height, width], got shape {tuple(mask.shape)}")
+    if mask.ndim != len(grid) + 1:
+        places = "height, width" if len(grid) == 2 else "slices, height, width"
+        raise ValueError(f"mask must be [batch, {places}], got shape {tuple(mask.shape)}")
     if min(grid) < 1:
         raise ValueError(f"grid must be (rows, columns), both positive, got {grid}")
     areas = [_patch_areas(part, grid) for part in split_values(mask, "mask")]
@@ -79,7 +81,7 @@ def mask_to_tokens(mask: Shaped[Tensor, "batch height width"], grid: tuple[int, 
 
 
 def regions_to_tokens(
-    regions: Shaped[Tensor, "batch regions height width"], names: Sequence[str], grid: tuple[int, int]
+    regions: Shaped[Tensor, "batch regions *places"], names: Sequence[str], grid: tuple[int, ...]
 ) -> dict[str, TokenAnnotation]:
     """Return one annotation per named region; see `mask_to_tokens`.
 
@@ -91,7 +93,7 @@ def regions_to_tokens(
     Raises:
         ValueError: If shapes or names do not fit, or a mask holds a value other than 0, 1, 255.
     """
-    if regions.ndim != 4:
+    if regions.ndim != len(grid) + 2:
         raise ValueError(f"regions must be [batch, regions, height, width], got shape {tuple(regions.shape)}")
     if len(names) != regions.shape[1] or len(set(names)) != len(names):
         raise ValueError(
@@ -277,15 +279,15 @@ def _annotation(evidence_area: Tensor, valid_area: Tensor) -> TokenAnnotation:
     return TokenAnnotation(evidence=share, valid=valid_area)
 
 
-def _patch_areas(part: Bool[Tensor, "batch height width"], grid: tuple[int, int]) -> Float[Tensor, "batch tokens"]:
+def _patch_areas(part: Bool[Tensor, " batch *places"], grid: tuple[int, ...]) -> Float[Tensor, "batch tokens"]:
     """Return the share of each patch that `part` covers: sums of whole numbers, exact up to the last division."""
-    height, width = part.shape[1:]
-    rows, columns = grid
-    # [rows, height] @ [batch, height, width] @ [width, columns]. Half precision would round sums above 2048.
+    areas = part.float()
+    # Pixels become patches along one axis after the other. Half precision would round sums above 2048.
     with torch.autocast(part.device.type, enabled=False):
-        across = _overlap(rows, height, part.device) @ part.float()
-        areas = across @ _overlap(columns, width, part.device).T
-    return areas.flatten(1) / (height * width)
+        for axis, cells in enumerate(grid, start=1):
+            overlap = _overlap(cells, areas.shape[axis], part.device)
+            areas = (areas.movedim(axis, -1) @ overlap.T).movedim(-1, axis)
+    return areas.flatten(1) / part.shape[1:].numel()
 
 
 def _overlap(cells: int, pixels: int, device: torch.device) -> Float[Tensor, "cells pixels"]:

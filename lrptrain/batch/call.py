@@ -22,6 +22,10 @@ TEXTS = ("input_ids", "attention_mask", "token_type_ids")
 ARGUMENT = "argument:"
 CALL = "call:"
 """The entry of a batch that holds its `Call`; batches that nobody heard have none."""
+ROWS = "rows:"
+"""The entry that says which rows of padded samples are theirs; see `lrptrain.batch.rows`."""
+CHUNK = "chunk:"
+"""The entry that says how many tokens a chunk of each text has; see `lrptrain.batch.chunks`."""
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
 
 
@@ -180,6 +184,18 @@ def needs(model: nn.Module, names: Sequence[str]) -> str:
 
 
 def _inputs(model: nn.Module, batch: Mapping[str, Any]) -> Tensor | dict[str, Any]:
+    inputs = _flat_inputs(model, batch)
+    if CHUNK not in batch or isinstance(inputs, Tensor):
+        return inputs
+    # Chunks stand one behind the other here; the model takes them side by side.
+    shape, width = batch["input_ids"].shape, int(batch[CHUNK][0])
+    return {
+        name: x.unflatten(1, (-1, width)) if isinstance(x, Tensor) and x.shape[:2] == shape else x
+        for name, x in inputs.items()
+    }
+
+
+def _flat_inputs(model: nn.Module, batch: Mapping[str, Any]) -> Tensor | dict[str, Any]:
     explained = next(name for name in (*IMAGES, "input_ids") if name in batch)
     call: Call | None = batch.get(CALL)
     others = {name[len(ARGUMENT) :]: x for name, x in batch.items() if name.startswith(ARGUMENT)}
@@ -288,7 +304,22 @@ def batch_length(batch: Mapping[str, Any]) -> int:
 
 
 def model_output(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor, "batch classes"]:
-    """Return the logits of a batch in the contract's form."""
+    """Return the logits of a batch in the contract's form; samples of different numbers of rows each at its own."""
+    if ROWS in batch:
+        return _output_by_length(model, batch)
     inputs = model_inputs(model, batch)
     output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
     return read_logits(output, batch_length(batch))
+
+
+def _output_by_length(model: nn.Module, batch: Mapping[str, Any]) -> Float[Tensor, "batch classes"]:
+    there = batch[ROWS]
+    lengths = there.sum(1)
+    found: dict[int, Tensor] = {}
+    for length in lengths.unique().tolist():
+        samples = (lengths == length).nonzero().flatten()
+        part = {name: x for name, x in rows_of(batch, samples).items() if name != ROWS}
+        aligned = [name for name, x in part.items() if isinstance(x, Tensor) and batch[name].shape[:2] == there.shape]
+        output = model_output(model, part | {name: part[name][:, :length] for name in aligned})
+        found |= dict(zip(samples.tolist(), output, strict=True))
+    return torch.stack([found[sample] for sample in range(len(lengths))])

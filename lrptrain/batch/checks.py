@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from lrptrain.batch.annotations import boxes_to_mask, split_values
 from lrptrain.batch.call import IMAGES, batch_length, rows_of
+from lrptrain.batch.rows import has_rows
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,8 @@ def _check_inputs(batch: Mapping[str, Any], limits: Limits) -> None:
         return
     if ids.ndim != 2:
         raise ValueError(
-            f"'input_ids' {list(ids.shape)} holds several texts of a sample: lrptrain.attribute explains them, and a "
-            "monitor and guidance read one, [batch, tokens], which a model may split into chunks itself"
+            f"'input_ids' {list(ids.shape)} is neither a text [batch, tokens] nor one in chunks, [batch, chunks, "
+            "tokens]: lrptrain.attribute explains it"
         )
     low = int(ids.min())
     high = int(ids.max())
@@ -115,6 +116,9 @@ def _check_label(batch: Mapping[str, Any], limits: Limits) -> None:
 
 def _check_mask(batch: Mapping[str, Any], limits: Limits) -> None:
     mask = batch.get("mask")
+    volume = next((batch[name] for name in IMAGES if name in batch and batch[name].ndim == 5), None)
+    if mask is not None and volume is not None:
+        _check_mask_of_volume(mask, volume)
     image = _image(batch)
     if mask is None or image is None:
         return
@@ -129,6 +133,15 @@ def _check_mask(batch: Mapping[str, Any], limits: Limits) -> None:
             "(image.permute(0, 3, 1, 2)), or say so in a batch_adapter"
         )
     check_aspect_ratio((mask.shape[-2], mask.shape[-1]), (image.shape[-2], image.shape[-1]))
+
+
+def _check_mask_of_volume(mask: Tensor, volume: Tensor) -> None:
+    split_values(mask, "mask")
+    places = [tuple(volume.shape[2:]), (volume.shape[1], *volume.shape[3:])]  # of a video, frames come first
+    if mask.ndim not in (4, 5) or tuple(mask.shape[-3:]) not in places:
+        raise ValueError(
+            f"'mask' {list(mask.shape)} must have the slices, height and width of its volume {list(volume.shape)}"
+        )
 
 
 def check_aspect_ratio(mask: tuple[int, int], image: tuple[int, int]) -> None:
@@ -180,12 +193,13 @@ def _check_boxes(batch: Mapping[str, Any], limits: Limits) -> None:
 
 def _check_rationale(batch: Mapping[str, Any], limits: Limits) -> None:
     rationale = batch.get("rationale")
-    if rationale is None or "input_ids" not in batch:
+    name = next((name for name in ("input_ids", *IMAGES) if name in batch), "")
+    if rationale is None or not (name == "input_ids" or has_rows(batch)):
         return
     split_values(rationale, "rationale")
-    if rationale.shape != batch["input_ids"].shape[:2]:
+    if rationale.shape != batch[name].shape[:2]:
         raise ValueError(
-            f"'rationale' {tuple(rationale.shape)} must have the shape of 'input_ids' {tuple(batch['input_ids'].shape)}"
+            f"'rationale' {tuple(rationale.shape)} must have the shape of {name!r} {tuple(batch[name].shape[:2])}"
         )
 
 

@@ -7,6 +7,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED
+from lrptrain.batch.chunks import chunk_width
 
 
 def content_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
@@ -25,7 +26,7 @@ def content_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
         `good film truly`; without a rationale it is `good film [SEP] truly`.
     """
     attended = attended_tokens(batch)
-    content = attended & ~end_tokens(attended)
+    content = attended & ~end_tokens(attended, chunk_width(batch))
     if "rationale" in batch:
         ignored = batch["rationale"] == IGNORED
         content = content & ~(ignored & ~ignored.all(1, keepdim=True))
@@ -41,8 +42,15 @@ def attended_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]
     return mask != 0
 
 
-def end_tokens(attended: Bool[Tensor, "batch tokens"]) -> Bool[Tensor, "batch tokens"]:
-    """Return True at the first and the last attended token of every row, whichever side the padding is on."""
+def end_tokens(attended: Bool[Tensor, "batch tokens"], width: int | None = None) -> Bool[Tensor, "batch tokens"]:
+    """Return True at the first and the last attended token of every row, whichever side the padding is on.
+
+    Args:
+        attended: Which tokens are no padding.
+        width: The tokens of a chunk, each of which has its ends; None for texts in one piece.
+    """
+    if width is not None:
+        return end_tokens(attended.reshape(-1, width)).view_as(attended)
     # e.g. attended 0 1 1 1 0 counts 0 1 2 3 3 from the left and 3 3 2 1 0 from the right
     first = attended & (attended.cumsum(1) == 1)
     last = attended & (attended.flip(1).cumsum(1).flip(1) == 1)

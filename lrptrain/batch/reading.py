@@ -16,8 +16,11 @@ from lrptrain.batch.annotations import (
     rationale_to_tokens,
     regions_to_tokens,
 )
-from lrptrain.batch.call import ARGUMENT, CALL, IMAGES, TEXTS, Call
+from lrptrain.batch.call import ARGUMENT, CALL, IMAGES, ROWS, TEXTS, Call
+from lrptrain.batch.chunks import flattened
 from lrptrain.batch.forms import as_mapping
+from lrptrain.batch.packing import check_unpacked
+from lrptrain.batch.rows import has_rows, present_rows
 from lrptrain.batch.spans import token_rationale
 from lrptrain.batch.task import CLASSES, LABELS, EachLabel, Task
 
@@ -100,6 +103,7 @@ def read_columns(
     if adapter is not None:
         batch = adapter(batch)
     mapping = as_mapping(batch)
+    check_unpacked(mapping)
     entries = {name: mapping[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in mapping}
     if label and label not in mapping:
         raise ValueError(f"the task reads the labels {label!r}, and the batch has {list(mapping)}")
@@ -107,7 +111,8 @@ def read_columns(
     entries = {name: value for name, value in entries.items() if not _is_absent(name, value)}
     if not needs_input:
         entries = {name: x for name, x in entries.items() if name not in (*IMAGES, *TEXTS) or isinstance(x, Tensor)}
-    if "rationale" in entries and "input_ids" in entries:
+    shapes = [getattr(entries.get(name), "shape", None) for name in ("rationale", "input_ids")]
+    if "rationale" in entries and "input_ids" in entries and (shapes[0] is None or shapes[0] != shapes[1]):
         entries["rationale"] = token_rationale(entries["rationale"], mapping)
     columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
     mask = columns.get("mask")
@@ -124,6 +129,8 @@ def read_columns(
     columns |= _arguments(mapping, next(iter(sizes.values()), None))
     # What is explained is one input: texts beside images are arguments.
     is_image = any(name in columns for name in IMAGES)
+    if needs_input and not is_image:
+        columns = flattened(columns)
     return {f"{ARGUMENT}{name}" if is_image and name in TEXTS else name: x for name, x in columns.items()}
 
 
@@ -242,7 +249,7 @@ def take(batch: Mapping[str, Any], row: int, index: int | str) -> Sample:
 
 
 def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Stack samples; texts and lists of boxes are padded to the longest, and a missing annotation is all ignored.
+    """Stack samples; texts, rows and lists of boxes are padded to the longest; a missing annotation is all ignored.
 
     Raises:
         ValueError: If texts of different lengths come without an attention mask, or images or masks differ in size.
@@ -258,13 +265,17 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
         dtype = _common_dtype(present)
         filled = torch.full_like(present[0], fill, dtype=dtype)
         rows = [sample.tensors[name].to(dtype) if name in sample.tensors else filled for sample in samples]
-        if name in _STACKED and len({row.shape for row in rows}) > 1:
+        are_rows = name in IMAGES and {row.ndim for row in rows} == {2} and len({row.shape[1] for row in rows}) == 1
+        if name in _STACKED and not are_rows and len({row.shape for row in rows}) > 1:
             sizes = sorted({tuple(row.shape) for row in rows})
             raise ValueError(f"{name!r} has other sizes in other samples, {sizes}: bring all of them to one size")
         if len({row.shape for row in rows}) == 1:
             stacked[name] = torch.stack(rows).to(device)
         else:
             stacked[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
+            if are_rows:
+                lengths = torch.tensor([len(row) for row in rows])[:, None]
+                stacked[ROWS] = (torch.arange(stacked[name].shape[1]) < lengths).to(device)
     if samples[0].call is not None:
         stacked[CALL] = samples[0].call
     unmasked = "input_ids" in stacked and "attention_mask" not in stacked
@@ -288,13 +299,13 @@ def batched(samples: Sequence[Sample], batch_size: int, device: torch.device | s
 
 
 def token_annotations(
-    batch: Mapping[str, Tensor], grid: tuple[int, int] | None, region_names: Sequence[str] = ()
+    batch: Mapping[str, Tensor], grid: tuple[int, ...] | None, region_names: Sequence[str] = ()
 ) -> tuple[TokenAnnotation | None, dict[str, TokenAnnotation]]:
     """Return the evidence of a batch at the model's tokens, None without an annotation, and its named regions.
 
     Args:
         batch: A batch in the contract's form.
-        grid: Rows and columns of an image's tokens; None for texts.
+        grid: Rows and columns of an image's tokens, of a volume its slices before them; None for texts and rows.
         region_names: The names of the regions of a mask `[batch, regions, height, width]`; the first is the evidence.
 
     Raises:
@@ -303,11 +314,13 @@ def token_annotations(
     if grid is None:
         if "rationale" not in batch:
             return None, {}
-        return rationale_to_tokens(batch["rationale"], batch.get("attention_mask")), {}
-    if "mask" in batch and batch["mask"].ndim == 4 and batch["mask"].shape[1] == 1 and not region_names:
+        there = present_rows(batch) if has_rows(batch) else batch.get("attention_mask")
+        return rationale_to_tokens(batch["rationale"], there), {}
+    has_regions = "mask" in batch and batch["mask"].ndim == len(grid) + 2
+    if has_regions and batch["mask"].shape[1] == 1 and not region_names:
         # A mask read like an image has a channel axis, [batch, 1, height, width], and no names of regions.
         return mask_to_tokens(batch["mask"][:, 0], grid), {}
-    if "mask" in batch and batch["mask"].ndim == 4:
+    if has_regions:
         regions = regions_to_tokens(batch["mask"], region_names, grid)
         return next(iter(regions.values())), regions
     if "mask" in batch:

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 from lrptrain.batch.call import IMAGES
+from lrptrain.batch.sizes import is_volume
 from lrptrain.cues.cue import Batch
 from lrptrain.cues.painting import Images, Pixels, dilate, inpainted
 
@@ -21,7 +22,7 @@ OF = {"image": "of the image", "outside": "outside the annotation", "evidence": 
 def mask_in(batch: Batch) -> Tensor:
     """Return 1 evidence, 0 not, 255 ignored, of a mask or of boxes, at the images' size; all ignored without either."""
     _, images = image_of(batch)
-    return annotation_in(batch, (images.shape[2], images.shape[3]))
+    return annotation_in(batch, tuple(images.shape[2:]))
 
 
 def pixels_of(where: Where, batch: Batch) -> Pixels:
@@ -34,44 +35,52 @@ def pixels_of(where: Where, batch: Batch) -> Pixels:
     evidence = mask == 1
     if where == "evidence":
         return evidence
-    return (mask == 0) & evidence.flatten(1).any(1)[:, None, None]
+    return (mask == 0) & evidence.flatten(1).any(1).view(-1, *[1] * (mask.ndim - 1))
 
 
 def without_evidence(batch: Batch) -> Images:
     """Return images whose evidence is painted over from what surrounds it: as donors, they give none of it."""
     _, images = image_of(batch)
-    return inpainted(images, dilate(mask_in(batch) == 1, default_margin((images.shape[2], images.shape[3]))))
+    return inpainted(images, dilate(mask_in(batch) == 1, default_margin(tuple(images.shape[2:]))))
 
 
-def pasted(batch: Batch, donors: Images, region: Bool[Tensor, "batch height width"]) -> dict[str, Any]:
+def pasted(batch: Batch, donors: Images, region: Bool[Tensor, " batch *places"]) -> dict[str, Any]:
     """Return the samples with a region of other images."""
     name, images = image_of(batch)
-    return {**batch, name: torch.where(region[:, None], donors.to(images.dtype), images)}
+    changed = torch.where(region[:, None], donors.to(images.dtype), images)
+    return {**batch, name: changed.movedim(2, 1) if are_videos(batch) else changed}
 
 
 def image_of(batch: Mapping[str, Tensor]) -> tuple[str, Tensor]:
-    """Return the name of the images in a batch, and the images."""
-    return next((name, batch[name]) for name in IMAGES if name in batch)
+    """Return the name of the images in a batch, and the images; of videos, with their channels before their frames."""
+    name, images = next((name, batch[name]) for name in IMAGES if name in batch)
+    return name, images.movedim(2, 1) if are_videos(batch) else images
 
 
-def annotation_in(batch: Mapping[str, Tensor], size: tuple[int, int], index: int | tuple[int, ...] = 0) -> Tensor:
+def are_videos(batch: Mapping[str, Tensor]) -> bool:
+    """Return whether a batch is of videos, whose frames come before their channels."""
+    images = next(batch[name] for name in IMAGES if name in batch)
+    return images.ndim == 5 and not is_volume(images[0])
+
+
+def annotation_in(batch: Mapping[str, Tensor], size: tuple[int, ...], index: int | tuple[int, ...] = 0) -> Tensor:
     """Return 1 evidence, 0 not, 255 ignored, at the images' size; all ignored without an annotation."""
     if "mask" in batch:
         mask = batch["mask"]
-        mask = mask[:, index] if mask.ndim == 4 else mask
+        mask = mask[:, index] if mask.ndim == len(size) + 2 else mask
         return _enlarged(mask[:, None].float(), size, torch.float32)[:, 0]
     if "boxes" in batch:
-        return boxes_to_mask(batch["boxes"], size).float()
+        return boxes_to_mask(batch["boxes"], (size[0], size[1])).float()
     images = image_of(batch)[1]
     return torch.full((len(images), *size), IGNORED, device=images.device)
 
 
-def _enlarged(values: Tensor, size: tuple[int, int], dtype: torch.dtype = torch.bool) -> Tensor:
+def _enlarged(values: Tensor, size: tuple[int, ...], dtype: torch.dtype = torch.bool) -> Tensor:
     """Return each value over all pixels that are nearest to it."""
     return F.interpolate(values, size, mode="nearest-exact").to(dtype)
 
 
-def default_margin(size: tuple[int, int]) -> int:
+def default_margin(size: tuple[int, ...]) -> int:
     """Return how many pixels around the evidence belong to it where something is painted over: 1 up to 111, 4 at 224.
 
     Painting over continues what is kept: from the very edge of the evidence, it would spread that over the image. And

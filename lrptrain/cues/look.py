@@ -11,8 +11,8 @@ from torch import Tensor
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.cues.images import OF, Where, image_of, pasted, pixels_of
 
-Pixels = Bool[Tensor, "batch height width"]
-Images = Float[Tensor, "batch channels height width"]
+Pixels = Bool[Tensor, " batch *places"]
+Images = Float[Tensor, "batch channels *places"]
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,17 @@ class Look(Cue):
         images, given = images.to(wide), given.to(wide)
         own, theirs = pixels_of(self.where, batch), pixels_of(self.where, donors)
         changed = self.transplant(images, own, given, theirs)
-        low = torch.minimum(images.amin((2, 3), keepdim=True), given.amin((2, 3), keepdim=True))
-        high = torch.maximum(images.amax((2, 3), keepdim=True), given.amax((2, 3), keepdim=True))
+        places = tuple(range(2, images.ndim))
+        low = torch.minimum(images.amin(places, keepdim=True), given.amin(places, keepdim=True))
+        high = torch.maximum(images.amax(places, keepdim=True), given.amax(places, keepdim=True))
         both = own.flatten(1).any(1) & theirs.flatten(1).any(1)
-        return pasted(batch, torch.maximum(torch.minimum(changed, high), low), own & both[:, None, None])
+        return pasted(
+            batch, torch.maximum(torch.minimum(changed, high), low), own & both.view(-1, *[1] * (own.ndim - 1))
+        )
 
 
-def mean_of(images: Images, inside: Pixels) -> Float[Tensor, "batch channels 1 1"]:
+def mean_of(images: Images, inside: Pixels) -> Float[Tensor, "batch channels *ones"]:
     """Return the mean of every channel over some pixels; 0 of none."""
     weights = inside[:, None].to(images.dtype)
-    return (images * weights).sum((2, 3), keepdim=True) / weights.sum((2, 3), keepdim=True).clamp(min=1)
+    places = tuple(range(2, images.ndim))
+    return (images * weights).sum(places, keepdim=True) / weights.sum(places, keepdim=True).clamp(min=1)

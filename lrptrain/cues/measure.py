@@ -13,6 +13,7 @@ from torch import Tensor
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import IMAGES, TEXTS, rows_of
 from lrptrain.batch.reading import CONTRACT
+from lrptrain.batch.sizes import by_size, fitted, size_of
 from lrptrain.cues.cue import Batch, Cue
 from lrptrain.cues.texts import as_wide_as
 
@@ -229,9 +230,9 @@ class Measure:
             among: The samples that may give it; those of `effects`.
         """
         donors = [int(donors_for(self.answers, among, same, self._seed)[row]) for same in (True, False)]
-        joint = collate([self.samples[i] for i in (row, *donors)], self._device)
-        batch, *given = (rows_of(joint, slice(i, i + 1)) for i in range(3))
-        return [batch, *(cue.exchange(batch, each) for each in given)]
+        own, given = together(self.samples, np.array([row, row]), np.array(donors), self._device)
+        parts = [[rows_of(batch, slice(i, i + 1)) for i in range(2)] for batch in (own, given)]
+        return [parts[0][0], *(cue.exchange(*pair) for pair in zip(*parts, strict=True))]
 
     @torch.no_grad()
     def probabilities(self, batch: Batch) -> Float[np.ndarray, " classes"]:
@@ -244,9 +245,12 @@ class Measure:
         what = (cue, among.tobytes(), rows.tobytes())
         if self._exchanged[0] != what:
             donors = [donors_for(self.answers, among, kind, self._seed) for kind in (False, True)]
-            split = [rows[start : start + self._batch_size] for start in range(0, len(rows), self._batch_size)]
+            split = [rows[indices] for indices in by_size([self.samples[row] for row in rows], self._batch_size)]
             self._exchanged = what, [self._exchange(cue, part, *(each[part] for each in donors)) for part in split]
-        return np.concatenate([np.empty(0), *(self._drops_of(each, same) for each in self._exchanged[1])])
+        values = np.full(len(self.samples), np.nan)
+        for each in self._exchanged[1]:
+            values[each.rows] = self._drops_of(each, same)
+        return values[rows]
 
     def _drops_of(self, exchanged: Exchanged, same: bool) -> Float[np.ndarray, " n"]:
         rows, differ = exchanged.rows, exchanged.differ
@@ -265,12 +269,14 @@ class Measure:
         missing = (like < 0) | (unlike < 0)
         donors = [np.where(missing, rows, each) for each in (unlike, like)]
         size = len(rows)
-        joint = collate([self.samples[row] for group in (rows, rows, *donors) for row in group], self._device)
-        # Both at once, so that texts are padded to the same length.
-        own, given = (rows_of(joint, slice(i * 2 * size, (i + 1) * 2 * size)) for i in range(2))
+        takers, givers = np.tile(rows, 2), np.concatenate(donors)
+        own, given = together(self.samples, takers, givers, self._device)
         both = cue.exchange(own, given)
         same_as = np.full(2 * size, -1)
-        for sample, who in ((given, np.concatenate(donors)), (own, np.tile(rows, 2))):
+        # What a donor is at another size, the model has not been asked.
+        sizes = [[size_of(self.samples[row]) for row in group] for group in (takers, givers)]
+        asked = np.array([one == other for one, other in zip(*sizes, strict=True)], bool)
+        for sample, who in ((given, np.where(asked, givers, -1)), (own, takers)):
             same_as = np.where(differ(both, as_wide_as(both, sample)), same_as, who)
         batches = rows_of(both, slice(size)), rows_of(both, slice(size, 2 * size))
         return Exchanged(rows, differ(*batches) & ~missing, batches, (same_as[:size], same_as[size:]))
@@ -278,8 +284,8 @@ class Measure:
     def _answered(self, who: Rows, rows: Rows) -> Float[np.ndarray, " n"]:
         """Return the probability that some samples, as they are, give to the answers of others."""
         unknown = np.unique(who[np.isnan(self._before[who]).any(1)])
-        for start in range(0, len(unknown), self._batch_size):
-            part = unknown[start : start + self._batch_size]
+        for indices in by_size([self.samples[row] for row in unknown], self._batch_size):
+            part = unknown[indices]
             batch = collate([self.samples[row] for row in part], self._device)
             self._before[part] = self._asked(batch, len(part))[:, : self._before.shape[1]]
         return self._before[who, self.answers[rows]]
@@ -287,6 +293,22 @@ class Measure:
     def _asked(self, batch: Batch, size: int) -> Float[np.ndarray, "batch classes"]:
         self.passes += size
         return self._probabilities(batch)
+
+
+def together(
+    samples: Sequence[Sample], takers: Rows, donors: Rows, device: torch.device | str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return samples of one size, and their donors brought to it, as two batches that are padded alike.
+
+    Args:
+        samples: All samples.
+        takers: Which of them take a cue.
+        donors: Who gives it to each.
+        device: Where the batches are to be.
+    """
+    given = [fitted(samples[donor], samples[taker]) for donor, taker in zip(donors, takers, strict=True)]
+    joint = collate([*(samples[row] for row in takers), *given], device)
+    return rows_of(joint, slice(len(takers))), rows_of(joint, slice(len(takers), 2 * len(takers)))
 
 
 def differ(one: Batch, other: Batch) -> Bool[np.ndarray, " batch"]:

@@ -30,7 +30,7 @@ _EDGES: dict[str, Box] = {
 
 @dataclass(frozen=True)
 class Place(Cue):
-    """The same place in all images: a rectangle, less another one.
+    """The same place in all images, and in all slices of volumes: a rectangle, less another one.
 
     Outside of the evidence, it is what of the place lies there, and donors give none of theirs.
 
@@ -50,7 +50,7 @@ class Place(Cue):
     def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
         """Return its pixels."""
         _, images = image_of(batch)
-        size = (images.shape[2], images.shape[3])
+        size = (images.shape[-2], images.shape[-1])
         inside = _inside(self.box, size)
         if self.hole is not None:
             inside &= ~_inside(self.hole, size)

@@ -7,10 +7,13 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample, collate
+from lrptrain.batch.chunks import chunk_width
+from lrptrain.batch.rows import grid_sizes
+from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.framing import Framing
-from lrptrain.cues.images import Where, mask_in
+from lrptrain.cues.images import Where, are_videos, mask_in
 from lrptrain.cues.length import Length
 from lrptrain.cues.mark import propose_marks
 from lrptrain.cues.measure import FEWEST_SAMPLES, Rows
@@ -20,10 +23,16 @@ from lrptrain.cues.phrase import propose_phrases
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import WHOLE, Place, places
 from lrptrain.cues.region import Region
+from lrptrain.cues.row_count import RowCount
+from lrptrain.cues.row_mark import propose_row_marks
+from lrptrain.cues.row_segment import AllRows
+from lrptrain.cues.rows import RowPart
+from lrptrain.cues.rows import is_annotated as has_annotated_rows
 from lrptrain.cues.search import Node
 from lrptrain.cues.segment import AllWords, ends_of
 from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
+from lrptrain.cues.volumes import Planes, VolumeSurroundings, parts_of_volumes
 from lrptrain.cues.whole_input import whole_inputs
 
 CANDIDATES = 4
@@ -45,7 +54,7 @@ def of_images(
     """Return what is tested in images.
 
     Args:
-        samples: The samples, of one size.
+        samples: The samples; of several sizes, no marks are looked for.
         maps: The relevance of each for its answer, `[tokens]`.
         grid: Rows and columns of the patches.
         answers: The answers.
@@ -89,7 +98,8 @@ def of_texts(
     """Return what is tested in texts; see `of_images`."""
     everyone = np.arange(len(samples))
     batch = collate(samples)
-    pairs = everyone[[len(parts) == OF_PAIR for parts in parts_of(batch, language)]]
+    is_whole = chunk_width(batch) is None
+    pairs = everyone[[is_whole and len(parts) == OF_PAIR for parts in parts_of(batch, language)]]
     marked = everyone[is_annotated(batch).numpy()]
 
     def parts_as(role: Role, where: TextPart, rows: Rows) -> list[Node]:
@@ -102,7 +112,8 @@ def of_texts(
         return [*(Node(Family.of(each, role, language, where), rows) for each in families), *_merged(found)]
 
     def ends_as(role: Role, where: TextPart, rows: Rows) -> list[Node]:
-        return [Node(each, rows) for each in ends_of(role, language, where)]
+        of = "the text" if is_whole else "each chunk"
+        return [Node(each, rows) for each in ends_of(role, language, where, of)]
 
     others = [
         Node(Length("the length of the text", "open", language), everyone),
@@ -121,6 +132,49 @@ def of_texts(
     beside = AllWords("everything outside the annotation", "fault", language, "outside")
     faults = Node(beside, marked, (*parts_as("fault", "outside", marked), *ends_as("fault", "outside", marked)))
     return [Node(all_words, marked, (faults,), FAULTS_WEIGH, is_whole=True), *others]
+
+
+def of_volumes(samples: Sequence[Sample]) -> list[Node]:
+    """Return what is tested in volumes and videos; see `of_images`."""
+    everyone = np.arange(len(samples))
+    planes: Planes = "frames" if are_videos(collate(samples[:1])) else "slices"
+    marked = everyone[[_is_annotated(sample) for sample in samples]]
+    brightness = Node(Colour.of("image", "open"), everyone)
+    if len(marked) < FEWEST_SAMPLES:
+        parts = tuple(Node(each, everyone) for each in parts_of_volumes("open", planes))
+        return [brightness, Node(Place(f"all {planes}", "open", WHOLE), everyone, parts, is_whole=True)]
+    inside = Node(Colour.of("evidence", "open"), marked)
+    return [Node(VolumeSurroundings(planes=planes), marked, (), FAULTS_WEIGH), brightness, inside]
+
+
+def of_rows(
+    samples: Sequence[Sample], maps: Sequence[Tensor], answers: Rows, seed: int = 0, candidates: int = CANDIDATES
+) -> list[Node]:
+    """Return what is tested in rows, such as the instances of a bag; see `of_images`."""
+    everyone = np.arange(len(samples))
+    alone = [collate([sample]) for sample in samples]  # together, large bags would be padded to the largest
+    marked = everyone[[bool(has_annotated_rows(each).any()) for each in alone]]
+
+    def marks(where: RowPart, rows: Rows) -> tuple[Node, ...]:
+        found = []
+        for proposing, judging in _halves(rows, seed) if candidates else ():
+            proposed = propose_row_marks(
+                collate([samples[row] for row in proposing]),
+                [maps[row] for row in proposing],
+                [samples[row].sample_id for row in proposing],
+                answers[proposing],
+                where,
+                candidates,
+            )
+            found += [Node(mark, judging) for _, mark in proposed]
+        return _merged(found)
+
+    # Of patches of a grid the number is that of its rows and columns, an input of its own.
+    counts = [] if all(grid_sizes(each) is not None for each in alone) else [Node(RowCount(), everyone)]
+    if len(marked) < FEWEST_SAMPLES:
+        return [*counts, Node(AllRows("the rows", "open"), everyone, is_whole=True), *marks("rows", everyone)]
+    beside = AllRows("everything outside the annotation", "fault", "outside")
+    return [Node(beside, marked, marks("outside", marked), FAULTS_WEIGH), *counts, *marks("evidence", marked)]
 
 
 def of_inputs(samples: Sequence[Sample]) -> list[Node]:

@@ -50,11 +50,11 @@ class Segment(Spans):
         return len(words) - starts[-1] if self.at_end else starts[0]
 
 
-def ends_of(role: Role, language: Language, where: TextPart = "text") -> list[Segment]:
-    """Return beginning and end of texts."""
+def ends_of(role: Role, language: Language, where: TextPart = "text", of: str = "the text") -> list[Segment]:
+    """Return beginning and end of texts, or of what else their parts are called."""
     return [
-        Segment("the beginning of the text", role, language, where, at_end=False),
-        Segment("the end of the text", role, language, where, at_end=True),
+        Segment(f"the beginning of {of}", role, language, where, at_end=False),
+        Segment(f"the end of {of}", role, language, where, at_end=True),
     ]
 
 

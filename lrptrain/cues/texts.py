@@ -8,12 +8,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.call import ARGUMENT
+from lrptrain.batch.chunks import chunk_width
 from lrptrain.batch.content import attended_tokens, end_tokens
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.cues.cue import Batch, Cue, Role
@@ -58,13 +59,21 @@ def parts_of(batch: Batch, language: Language) -> list[list[Part]]:
     ends = language.form.ends if "attention_mask" in batch else {*language.form.ends, language.form.padding.token}
     special = torch.isin(ids, torch.tensor(sorted(ends), device=ids.device))
     if not language.form.ends:
-        special = end_tokens(attended)
-    rows = zip(ids.tolist(), (attended & ~special).tolist(), batch.get("token_type_ids", ids * 0).tolist(), strict=True)
+        special = end_tokens(attended, chunk_width(batch))
+    # No text goes on from one chunk to the next.
+    types = torch.stack([batch.get("token_type_ids", ids * 0), _chunk_of_places(batch).expand_as(ids)], -1)
+    rows = zip(ids.tolist(), (attended & ~special).tolist(), types.tolist(), strict=True)
     return [[_part(tokens, places, language) for places in _runs(content, types)] for tokens, content, types in rows]
 
 
-def _runs(content: list[bool], types: list[int]) -> list[list[int]]:
-    """Return the places of content that stand side by side and have the same type."""
+def _chunk_of_places(batch: Batch) -> Int[Tensor, " tokens"]:
+    """Return the number of the chunk that each place lies in; 0 of texts in one piece."""
+    width = batch["input_ids"].shape[1]
+    return torch.arange(width, device=batch["input_ids"].device) // (chunk_width(batch) or max(width, 1))
+
+
+def _runs(content: list[bool], types: list[list[int]]) -> list[list[int]]:
+    """Return the places of content that stand side by side and have the same type, in the same chunk."""
     runs: list[list[int]] = []
     for place, is_content in enumerate(content):
         if is_content:
@@ -228,7 +237,7 @@ def composed(
     """Return samples whose texts are made of tokens of theirs and of their donors.
 
     What the model is given for each token, and its annotation, go along with it, but for token types, and for numbers
-    that count places. What makes a text too long is cut before its last token.
+    that count places. What makes a text, or a chunk of one, too long is cut before its last token.
 
     Args:
         batch: The samples.
@@ -237,18 +246,28 @@ def composed(
         language: How texts are made up.
     """
     ids = batch["input_ids"]
-    most = max(language.form.most, ids.shape[1])
-    rows = [row if len(row) <= most else [*row[: most - 1], row[-1]] for row in rows]
+    size = chunk_width(batch)
+    most = max(language.form.most, ids.shape[1]) if size is None else size
+    # Each token stays in the chunk of the place that its type is from.
+    starts = [0] if size is None else [*range(0, ids.shape[1], size)]
+    pieces = [
+        [row if size is None else [each for each in row if each[2] // size == at // size] for at in starts]
+        for row in rows
+    ]
+    pieces = [[piece if len(piece) <= most else [*piece[: most - 1], piece[-1]] for piece in row] for row in pieces]
     # Never narrower than before: a model of one's own may take texts of one length alone.
-    width = max(ids.shape[1], *(len(row) for row in rows))
+    width = max(ids.shape[1], *(len(row[0]) for row in pieces))
+    step = width if size is None else size
     pad, on_the_left = padding_of(batch, language.form.padding)
     side, place, typed = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(3))
     there = torch.zeros(len(rows), width, dtype=torch.bool)
-    for number, row in enumerate(rows):
-        if row:
-            at = slice(width - len(row), width) if on_the_left else slice(0, len(row))
-            side[number, at], place[number, at], typed[number, at] = torch.tensor(row).T
-            there[number, at] = True
+    for number, row in enumerate(pieces):
+        for start, piece in zip(starts, row, strict=True):
+            if piece:
+                first = start + step - len(piece) if on_the_left else start
+                at = slice(first, first + len(piece))
+                side[number, at], place[number, at], typed[number, at] = torch.tensor(piece).T
+                there[number, at] = True
     side, place, typed, there = (x.to(ids.device) for x in (side, place, typed, there))
     result = dict(batch)
     for name, values in batch.items():

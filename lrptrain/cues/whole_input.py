@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from lrptrain.batch.call import ARGUMENT, IMAGES, inputs_of
+from lrptrain.batch.call import ARGUMENT, IMAGES, ROWS, inputs_of
+from lrptrain.batch.rows import beside_rows, has_rows
 from lrptrain.cues.cue import Batch, Cue, Role
 
 _CALLED = {"input_ids": "the text", **dict.fromkeys(IMAGES, "the image")}
@@ -37,7 +38,7 @@ class WholeInput(Cue):
 
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """See `Cue`."""
-        return {**batch, **{name: donors[name] for name in self.entries}}
+        return {**batch, **{name: donors[name] for name in self.entries if name in donors}}
 
 
 def called(argument: str) -> str:
@@ -48,5 +49,10 @@ def called(argument: str) -> str:
 def whole_inputs(batch: Batch, explained: str) -> list[WholeInput]:
     """Return the inputs of a model, the explained one first; none where there is no other; see `inputs_of`."""
     inputs = inputs_of(batch, explained)
-    found = [WholeInput(called(name), "open", name, entries) for name, entries in inputs.items()]
+    names = {name: called(name) for name in inputs}
+    if has_rows(batch):  # what goes by their number comes along, and how many there are
+        beside = beside_rows(batch)
+        others = {name: entries for name, entries in inputs.items() if not set(entries) <= set(beside)}
+        inputs, names[explained] = {explained: (*beside, ROWS), **others}, "the rows"
+    found = [WholeInput(names[name], "open", name, entries) for name, entries in inputs.items()]
     return found if len(found) > 1 else []

@@ -46,7 +46,7 @@ class Finding:
         told_by: The names of what else the model reads, so that mending this one is not enough.
         worst_samples: The ids of up to five samples with the largest effects.
         excerpts: Of texts, words of some of these.
-        medium: What the samples are, `"image"` or `"text"`; "" where it is neither.
+        medium: What the samples are, `"image"`, `"text"` or `"volume"`; "" where it is none of them.
         note: What else there is to know, or "".
         plain: The cue as plain values; see `Cue.to_dict`.
         cue: The cue itself, which guidance exchanges; None for a finding that was read from a record.
@@ -74,7 +74,7 @@ class Finding:
     told_by: tuple[str, ...] = ()
     worst_samples: tuple[int | str, ...] = ()
     excerpts: tuple[str, ...] = ()
-    medium: Literal["image", "text", ""] = ""
+    medium: Literal["image", "text", "volume", ""] = ""
     note: str = ""
     plain: Mapping[str, Any] = field(default_factory=dict, compare=False)
     cue: Any = field(default=None, compare=False)

@@ -17,8 +17,9 @@ from lrptrain.batch.annotations import (
     rationale_to_tokens,
     split_values,
 )
-from lrptrain.batch.checks import check_aspect_ratio
+from lrptrain.batch.checks import check_aspect_ratio, check_values
 from lrptrain.batch.content import content_tokens
+from lrptrain.batch.rows import as_rows, has_rows, present_rows, rows_in
 
 
 def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
@@ -30,7 +31,9 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     Returns:
         `[batch, height, width]` for images (of the first region where there are several;
             boxes are drawn, masks of another size resized),
-        `[batch, tokens]` for texts, with padding and special tokens ignored, unless they are marked as evidence.
+        `[batch, tokens]` for texts, with padding and special tokens ignored, unless they are marked as evidence;
+        `[batch, rows]` for rows, such as the instances of a bag, with padding ignored;
+        `[batch, slices, height, width]` for volumes.
 
     Raises:
         ValueError: If there is none for this kind of input, or one of a wrong shape or with other values.
@@ -38,6 +41,10 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     image = next((batch[name] for name in IMAGES if name in batch), None)
     if image is None:
         return _rationale(batch)
+    if has_rows(batch) and getattr(batch.get("mask"), "ndim", 0) != 3:  # that of a spectrogram
+        return _of_rows(as_rows(batch))
+    if image.ndim == 5:
+        return _of_volumes(batch)
     if "mask" in batch:
         mask = batch["mask"][:, 0] if batch["mask"].ndim == 4 else batch["mask"]
         if mask.ndim != 3:
@@ -49,6 +56,28 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     if "boxes" in batch:
         return boxes_to_mask(batch["boxes"], (image.shape[-2], image.shape[-1]))
     raise ValueError(f"no annotation of images in a batch with {sorted(batch)}: guidance needs 'mask' or 'boxes'")
+
+
+def _of_volumes(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch slices height width"]:
+    if "mask" not in batch:
+        raise ValueError(f"no annotation of volumes in a batch with {sorted(batch)}: guidance needs 'mask'")
+    check_values({name: batch[name] for name in (*IMAGES, "mask") if name in batch})
+    mask = batch["mask"][:, 0] if batch["mask"].ndim == 5 else batch["mask"]
+    return _wide(mask)
+
+
+def _of_rows(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch rows"]:
+    if "rationale" not in batch:
+        raise ValueError(
+            f"no annotation of rows in a batch with {sorted(batch)}: guidance needs 'rationale', a value for each row"
+        )
+    rationale = batch["rationale"]
+    if rationale.shape != rows_in(batch).shape[:2]:
+        raise ValueError(
+            f"'rationale' {tuple(rationale.shape)} must have a value for each of the rows {tuple(rows_in(batch).shape)}"
+        )
+    split_values(rationale, "rationale")
+    return _wide(rationale).masked_fill(~present_rows(batch), IGNORED)
 
 
 def _rationale(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch tokens"]:
@@ -73,8 +102,10 @@ def everything(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
         ValueError: If the batch has neither images nor texts.
     """
     image = next((batch[name] for name in IMAGES if name in batch), None)
+    if has_rows(batch):
+        return torch.where(present_rows(batch), 1, IGNORED).to(torch.uint8)
     if image is not None:
-        return torch.ones((len(image), *image.shape[-2:]), dtype=torch.uint8, device=image.device)
+        return torch.ones((len(image), *image.shape[2:]), dtype=torch.uint8, device=image.device)
     if "input_ids" not in batch:
         raise ValueError(f"a swap takes images or texts, and the batch has {sorted(batch)}")
     return torch.where(content_tokens(batch), 1, IGNORED).to(torch.uint8)
@@ -95,14 +126,16 @@ def _wide(annotation: Shaped[Tensor, " batch *area"]) -> Shaped[Tensor, " batch 
     return annotation.long() if annotation.dtype == torch.int8 else annotation
 
 
-def at_tokens(annotation: Shaped[Tensor, " batch *area"], grid: tuple[int, int] | None) -> TokenAnnotation:
+def at_tokens(annotation: Shaped[Tensor, " batch *area"], grid: tuple[int, ...] | None) -> TokenAnnotation:
     """Bring an annotation made by `evidence` to the model's tokens; samples that are all 255 have no part in any loss.
 
     Args:
         annotation: 1 evidence, 0 not, 255 ignored.
-        grid: Rows and columns of an image's tokens; None for texts.
+        grid: Rows and columns of an image's tokens, of a volume its slices before them; None for texts.
     """
-    return rationale_to_tokens(annotation) if grid is None else mask_to_tokens(annotation, grid)
+    # Patches that are rows may be those of a grid, and are annotated as rows.
+    is_of_tokens = grid is None or annotation.ndim == 2
+    return rationale_to_tokens(annotation) if is_of_tokens or grid is None else mask_to_tokens(annotation, grid)
 
 
 def guidable_samples(batch: Mapping[str, Any], needs_label: bool) -> Bool[Tensor, " batch"]:

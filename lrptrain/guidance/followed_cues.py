@@ -7,6 +7,7 @@ from lrptrain.cues.cue import Cue
 from lrptrain.cues.followed import Known
 from lrptrain.cues.kinds import restored
 from lrptrain.cues.mark import Mark
+from lrptrain.cues.row_mark import RowMark
 from lrptrain.cues.texts import Language
 
 PATIENCE = 3
@@ -107,8 +108,9 @@ class FollowedCues:
         return new
 
     def _is_dropped(self, cue: Cue) -> bool:
-        """Return whether a cue is one of those that were dropped; of marks each picture is another one."""
-        return any(_is_part(cue, each) or (isinstance(each, Mark) and isinstance(cue, Mark)) for each in self.dropped)
+        """Return whether a cue is one of those that were dropped; of marks each picture, or row, is another one."""
+        kind = next((each for each in (Mark, RowMark) if isinstance(cue, each)), ())
+        return any(_is_part(cue, each) or isinstance(each, kind) for each in self.dropped)
 
 
 def _is_part(cue: Cue, whole: Cue) -> bool:

@@ -13,17 +13,20 @@ from torch import Tensor
 
 from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.batch.call import ARGUMENT, TEXTS, rows_of
+from lrptrain.batch.call import ARGUMENT, CHUNK, TEXTS, rows_of
+from lrptrain.batch.chunks import flattened
+from lrptrain.batch.rows import has_rows
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.donors import random_donors
 from lrptrain.cues.family import FAMILIES
+from lrptrain.cues.images import image_of
 from lrptrain.cues.look import Look
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.text_form import Padding, padding_of
 from lrptrain.cues.texts import Language, as_wide_as
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.guidance.followed_cues import FollowedCues, names_of
-from lrptrain.guidance.swap_names import FINDINGS, OF_IMAGES, OF_TEXTS, OUTSIDE, is_of_texts
+from lrptrain.guidance.swap_names import FINDINGS, OF_IMAGES, OF_ROWS, OF_TEXTS, OUTSIDE, Medium, medium_of
 
 LABELS = ("label", "labels")
 
@@ -65,6 +68,7 @@ class Swap:
         self.followed = FollowedCues() if FINDINGS in several else None
         self.language: Language | None = None
         self.takes_mask = False
+        self._of_rows = False
 
     @property
     def is_default(self) -> bool:
@@ -97,24 +101,25 @@ class Swap:
         return (*self._asked, *(self.followed.cues if self.followed else ()))
 
     def check_medium(self, batch: Mapping[str, Any]) -> None:
-        """Reject a batch of images for cues of texts, and the other way round.
+        """Reject a batch of images for cues of texts, or any other pair of what there is.
 
         Raises:
             ValueError: With what they are of.
         """
         has_texts = "input_ids" in batch and not any(name in batch for name in IMAGES)
+        brought: Medium = "texts" if has_texts else "rows" if has_rows(batch) else "images"
+        self._of_rows = brought == "rows"
         for each in self._every:
-            if is_of_texts(each) not in (None, has_texts):
+            medium = medium_of(each)
+            if medium not in (None, brought):
                 name = f"swap={each!r}" if isinstance(each, str) else each.name
-                raise ValueError(
-                    f"{name} is one of {'images' if has_texts else 'texts'}, and the batch has {sorted(batch)}"
-                )
+                raise ValueError(f"{name} is one of {medium}, and the batch has {sorted(batch)}")
 
-    def cues(self, of_texts: bool) -> list[Cue]:
+    def cues(self, medium: Medium) -> list[Cue]:
         """Return the cues, looks first: a place comes as it was, and with it no look of the sample's own.
 
         Args:
-            of_texts: Whether names mean cues of texts, and not of images.
+            medium: What names mean cues of.
 
         Raises:
             ValueError: If words are named, and nothing names the tokens.
@@ -124,7 +129,11 @@ class Swap:
         if unnamed and not language.is_named:
             raise ValueError(f"swap={unnamed[0]!r} reads the texts: pass tokenizer=, that of the model")
         cues = [
-            each if isinstance(each, Cue) else OF_TEXTS[each](language) if of_texts else OF_IMAGES[each]()
+            each
+            if isinstance(each, Cue)
+            else OF_TEXTS[each](language)
+            if medium == "texts"
+            else (OF_ROWS if medium == "rows" else OF_IMAGES)[each]()
             for each in self._every
         ]
         return sorted(cues, key=lambda cue: not isinstance(cue, Look))
@@ -149,15 +158,20 @@ class Swap:
         Raises:
             ValueError: If the step cannot be swapped, with what to change.
         """
+        if explained.ndim == 3 and not explained.is_floating_point():
+            return self._of_chunks(explained, annotation, generator, arguments, chosen)
         annotation = annotation.to(explained.device)
         usable = (annotation != IGNORED).flatten(1).any(1)
         # Of a sample without any evidence all lies outside: nothing of it would be left.
         marked = (annotation == 1).flatten(1).any(1)
-        of_texts = annotation.ndim == 2
-        cues = self.cues(of_texts)
+        of_rows = self._of_rows
+        of_texts = annotation.ndim == 2 and not of_rows
+        cues = self.cues("texts" if of_texts else "rows" if of_rows else "images")
         batch = _others(cues, arguments, explained)
         if all(isinstance(each, WholeInput) for each in cues):
             batch |= {"image": explained}  # whatever it is, it stays
+        elif of_rows:
+            batch |= _rows(explained, annotation, arguments)
         else:
             full = of_texts and self.takes_mask and not bool((explained == self._padding(cues).token).any())
             batch |= _texts(explained, annotation, arguments, full) if of_texts else _images(explained, annotation)
@@ -183,6 +197,22 @@ class Swap:
         explained = after.pop("input_ids" if "input_ids" in after else "image")
         explained = after.pop(own, explained)
         return Swapped(explained, rows, moved, {name.removeprefix(ARGUMENT): x for name, x in after.items()})
+
+    def _of_chunks(
+        self,
+        explained: Tensor,
+        annotation: Shaped[Tensor, " batch *area"],
+        generator: torch.Generator | None,
+        arguments: Mapping[str, Any],
+        chosen: Bool[Tensor, " batch"] | None,
+    ) -> Swapped:
+        """Return what a swap makes of texts in chunks: of one text each, in chunks again."""
+        flat = flattened({"input_ids": explained, **arguments})
+        given = {name: flat["input_ids"] if x is explained else flat[name] for name, x in arguments.items()}
+        swapped = self(flat["input_ids"], annotation, generator, {**given, CHUNK: flat[CHUNK]}, chosen)
+        width = explained.shape[2]
+        arguments = {name: x.unflatten(1, (-1, width)) for name, x in swapped.arguments.items() if name != CHUNK}
+        return swapped._replace(explained=swapped.explained.unflatten(1, (-1, width)), arguments=arguments)
 
     def _padding(self, cues: Sequence[Cue]) -> Padding:
         """Return what fills up texts of which all are equally long."""
@@ -212,22 +242,33 @@ def _numbers(ids: list[int]) -> list[str]:
     return [f" {number}" for number in ids]
 
 
-def _images(explained: Tensor, mask: Shaped[Tensor, "batch height width"]) -> dict[str, Any]:
-    """Return the images of a step as a batch.
+def _images(explained: Tensor, mask: Shaped[Tensor, " batch *places"]) -> dict[str, Any]:
+    """Return the images, or the volumes, of a step as a batch.
 
     Raises:
         ValueError: If they are no images of the mask's size.
     """
-    if explained.ndim != 4 or not explained.is_floating_point():
+    if explained.ndim not in (4, 5) or not explained.is_floating_point():
         raise ValueError(
             "a swap takes images [batch, channels, height, width], and the model is given "
             f"{tuple(explained.shape)} of {explained.dtype}"
         )
-    if mask.shape != (len(explained), *explained.shape[2:]):
+    if mask.shape != image_of({"image": explained})[1][:, 0].shape:
         raise ValueError(
-            f"mask {tuple(mask.shape)} must be [batch, height, width] of the images, which are {tuple(explained.shape)}"
+            f"mask {tuple(mask.shape)} must be [batch, {'slices, ' * (explained.ndim - 4)}height, width] of the "
+            f"images, which are {tuple(explained.shape)}"
         )
     return {"image": explained, "mask": mask}
+
+
+def _rows(explained: Tensor, annotation: Shaped[Tensor, "batch rows"], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rows of a step as a batch: what the model is given for each row, and the annotation."""
+    beside = {
+        f"{ARGUMENT}{name}": x
+        for name, x in arguments.items()
+        if isinstance(x, Tensor) and x is not explained and x.shape[:2] == explained.shape[:2] and name not in LABELS
+    }
+    return {"image": explained, **beside, "rationale": annotation}
 
 
 def _texts(
@@ -274,6 +315,7 @@ def _texts(
     return {
         "input_ids": explained,
         **{name if name in TEXTS else f"{ARGUMENT}{name}": x for name, x in of_tokens.items()},
+        **({CHUNK: others[CHUNK]} if CHUNK in others else {}),
         "rationale": annotation,
     }
 

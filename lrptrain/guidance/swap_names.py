@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.family import FAMILIES, Family
@@ -10,6 +10,10 @@ from lrptrain.cues.framing import Framing
 from lrptrain.cues.length import Length
 from lrptrain.cues.order import Order
 from lrptrain.cues.places import places
+from lrptrain.cues.row_count import RowCount
+from lrptrain.cues.row_mark import RowMark
+from lrptrain.cues.row_segment import AllRows
+from lrptrain.cues.rows import Stretch
 from lrptrain.cues.segment import AllWords
 from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language
@@ -29,7 +33,11 @@ OF_TEXTS: Mapping[str, Callable[[Language], Cue]] = {
     "order": lambda language: Order("the order of the words", "open", language),
     **{each: partial(Family.of, each, "open") for each in FAMILIES},
 }
-NAMES = tuple(dict.fromkeys((*OF_IMAGES, *OF_TEXTS, FINDINGS)))
+OF_ROWS: Mapping[str, Callable[[], Cue]] = {
+    OUTSIDE: lambda: AllRows("everything outside the annotation", "fault", "outside"),
+}
+Medium = Literal["images", "texts", "rows"]
+NAMES = tuple(dict.fromkeys((*OF_IMAGES, *OF_TEXTS, *OF_ROWS, FINDINGS)))
 _FORMER = {
     "statistics": "'colour'",
     "outside+statistics": "['outside', 'colour']",
@@ -141,17 +149,18 @@ def _chosen(findings: Sequence[Any]) -> tuple[list[Cue], str]:
 
 def _check(several: Sequence[str | Cue]) -> None:
     """Reject what cannot be swapped at all, or not together."""
-    kinds = {is_of_texts(each) for each in several} - {None}
+    kinds = sorted({str(medium_of(each)) for each in several if medium_of(each) is not None})
     if len(kinds) > 1:
-        raise ValueError("swap= names cues of images and of texts: train on those of one kind")
+        raise ValueError(f"swap= names cues of {' and of '.join(kinds)}: train on those of one kind")
 
 
-def is_of_texts(each: str | Cue) -> bool | None:
-    """Return whether a name or cue is one of texts; None if it may be of either."""
+def medium_of(each: str | Cue) -> Medium | None:
+    """Return what a name or cue is one of; None if it may be of several."""
     if isinstance(each, WholeInput):
         return None
     if isinstance(each, Cue):
-        return hasattr(each, "language")
-    if each == FINDINGS or (each in OF_IMAGES and each in OF_TEXTS):
-        return None
-    return each in OF_TEXTS
+        is_of_rows = isinstance(each, (Stretch, RowMark, RowCount))
+        return "texts" if hasattr(each, "language") else "rows" if is_of_rows else "images"
+    names: Mapping[Medium, Mapping[str, Any]] = {"images": OF_IMAGES, "texts": OF_TEXTS, "rows": OF_ROWS}
+    known = [medium for medium, of_medium in names.items() if each in of_medium]
+    return known[0] if len(known) == 1 else None

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lrptrain.batch import collate, model_inputs
 from lrptrain.batch.call import explained_argument
+from lrptrain.batch.sizes import by_size
 from lrptrain.loggers.record import ClassMap
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
@@ -38,8 +39,8 @@ def compute_class_maps(
     if not explains_classes(str(evaluator.config.method), config.options, displayed[0].num_logits):
         return []
     complete: list[ExplainedSample] = []
-    for start in range(0, len(displayed), config.batch_size):
-        complete += _completed(evaluator, displayed[start : start + config.batch_size])
+    for indices in by_size([each.sample for each in displayed], config.batch_size):
+        complete += _completed(evaluator, [displayed[index] for index in indices])
     return [each for explained in complete for each in _ranked(explained, class_names)]
 
 

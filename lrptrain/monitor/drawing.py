@@ -1,16 +1,19 @@
 """Explained samples as pictures and highlighted texts, and the samples themselves for the record."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Shaped, UInt8
 from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.annotations import boxes_to_mask
 from lrptrain.batch.content import content_tokens
+from lrptrain.batch.rows import present_rows
+from lrptrain.batch.sizes import slices_of
 from lrptrain.loggers.record import Highlight, Input, Picture
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.summary import FOCUS, class_name
@@ -56,15 +59,21 @@ def pictures(explained: Sequence[ExplainedSample], options: DisplayOptions) -> l
     return [_picture(each, each.grid, options) for each in explained if each.grid is not None]
 
 
-def _picture(explained: ExplainedSample, grid: tuple[int, int], options: DisplayOptions) -> Picture:
-    image = _image(explained.sample)
+def _picture(explained: ExplainedSample, grid: tuple[int, ...], options: DisplayOptions) -> Picture:
     target, heat = next(iter(explained.maps.items()))
-    outline = _annotation(explained.sample.tensors, (image.shape[-2], image.shape[-1]))
+    heat = heat.unflatten(0, grid)  # [rows, columns], of a volume [slices, rows, columns]
+    sample, title = explained.sample, _title(explained, target, options.class_names)
+    if len(grid) == 3:
+        number = int(heat.clamp(min=0).nan_to_num(0.0).sum((1, 2)).argmax())
+        (place,) = shown = _middles(sample, grid)[number : number + 1]
+        sample, heat, title = _of_slices(sample, shown), heat[number], f"{title}, slice {place}"
+    image = _image(sample)
+    outline = _annotation(sample.tensors, (image.shape[-2], image.shape[-1]))
     pair = titled_pair(
         image,
-        heat.unflatten(0, grid),  # [rows, columns]
+        heat,
         outline,
-        title=_title(explained, target, options.class_names),
+        title=title,
         mean=options.mean,
         std=options.std,
     )
@@ -74,6 +83,26 @@ def _picture(explained: ExplainedSample, grid: tuple[int, int], options: Display
         image=pair.picture,
         mask=None if outline is None else pair.laid(outline),
     )
+
+
+def _middles(sample: Sample, grid: tuple[int, ...]) -> list[int]:
+    """Return the slice in the middle of each cell of a volume's map."""
+    count = len(slices_of(_raw(sample)))
+    return [(2 * cell + 1) * count // (2 * grid[0]) for cell in range(grid[0])]
+
+
+def _of_slices(sample: Sample, places: Sequence[int]) -> Sample:
+    """Return a volume as an image: some of its slices, one below the other, with their annotation."""
+    tensors = {"image": torch.cat([slices_of(_raw(sample))[place] for place in places], 1)}
+    mask = sample.tensors.get("mask")
+    if mask is not None:
+        mask = mask[0] if mask.ndim == 4 else mask
+        tensors["mask"] = torch.cat([mask[place] for place in places], 0)
+    return replace(sample, tensors=tensors)
+
+
+def _raw(sample: Sample) -> Tensor:
+    return next(sample.tensors[name] for name in IMAGES if name in sample.tensors)
 
 
 def _title(explained: ExplainedSample, target: str, class_names: Sequence[str]) -> str:
@@ -89,7 +118,7 @@ def _image(sample: Sample) -> Float[Tensor, "channels height width"]:
     Raises:
         ValueError: If it cannot be drawn.
     """
-    image = next(sample.tensors[name] for name in IMAGES if name in sample.tensors)
+    image = _raw(sample)
     if not can_be_drawn(image):
         raise ValueError(
             f"an image has the shape [3, height, width] or [1, height, width] to be drawn, not {tuple(image.shape)}: "
@@ -113,15 +142,15 @@ def _annotation(tensors: Mapping[str, Tensor], size: tuple[int, int]) -> UInt8[n
 
 
 def highlights(explained: Sequence[ExplainedSample], options: DisplayOptions) -> list[Highlight]:
-    """Highlight texts by their relevance for the first target."""
-    return [_highlight(each, options) for each in explained if "input_ids" in each.sample.tensors]
+    """Highlight texts, or the numbers of rows, by their relevance for the first target."""
+    return [_highlight(each, options) for each in explained if each.are_rows or "input_ids" in each.sample.tensors]
 
 
 def _highlight(explained: ExplainedSample, options: DisplayOptions) -> Highlight:
     tensors = explained.sample.tensors
     # Padding has neither a name nor relevance.
     attended = _attended(explained.sample)
-    tokens = options.name_tokens(tensors["input_ids"][attended].tolist())
+    tokens = _names(explained.sample, attended, options)
     scores = next(iter(explained.maps.values()))[attended].numpy()
     rationale = tensors["rationale"][attended].numpy() if "rationale" in tensors else None
     scored = _content(explained.sample)[attended].numpy() & scored_tokens(tokens)
@@ -134,29 +163,33 @@ def _highlight(explained: ExplainedSample, options: DisplayOptions) -> Highlight
 
 
 def inputs(
-    samples: Iterable[tuple[Sample, tuple[int, int] | None]], options: DisplayOptions
+    samples: Iterable[tuple[Sample, tuple[int, ...] | None]], options: DisplayOptions, are_rows: bool = False
 ) -> dict[int | str, Callable[[], Input]]:
     """Return what the samples are, by id, as functions: only what is not in the record yet is made.
 
-    What is neither an image nor a text, such as a series of measurements, cannot be shown, and is left out.
+    What is neither an image nor a text nor rows, such as a waveform, cannot be shown, and is left out.
 
     Args:
         samples: Samples with inputs and annotations, and the grid of their patches, None for a text.
         options: How they are drawn.
+        are_rows: Whether they are rows of numbers, which are shown as these.
     """
-    drawable = [(sample, grid) for sample, grid in samples if grid is not None or "input_ids" in sample.tensors]
+    drawable = [(sample, grid) for sample, grid in samples if grid is not None or are_rows or _is_text(sample)]
     return {sample.sample_id: partial(_input, sample, grid, options) for sample, grid in drawable}
 
 
-def _input(sample: Sample, grid: tuple[int, int] | None, options: DisplayOptions) -> Input:
+def _input(sample: Sample, grid: tuple[int, ...] | None, options: DisplayOptions) -> Input:
     if grid is not None:
+        identity = sample.sample_id
+        if len(grid) == 3:  # slices one below the other are an image, and so are their maps
+            sample, grid = _of_slices(sample, _middles(sample, grid)), (grid[0] * grid[1], grid[2])
         image = _image(sample)
         annotation = _annotation(sample.tensors, (image.shape[-2], image.shape[-1]))
         pixels = to_pixels(image, mean=options.mean, std=options.std)
-        return Input(sample.sample_id, grid, pixels, annotation=annotation)
+        return Input(identity, (grid[0], grid[1]), pixels, annotation=annotation)
     attended = _attended(sample)
     # Only attended tokens have names; None for the others keeps places the same as in the maps.
-    names = iter(options.name_tokens(sample.tensors["input_ids"][attended].tolist()))
+    names = iter(_names(sample, attended, options))
     tokens = [next(names) if is_attended else None for is_attended in attended.tolist()]
     rationale = sample.tensors.get("rationale")
     return Input(
@@ -168,13 +201,30 @@ def _input(sample: Sample, grid: tuple[int, int] | None, options: DisplayOptions
     )
 
 
+def _names(sample: Sample, attended: Bool[Tensor, " tokens"], options: DisplayOptions) -> list[str]:
+    """Return what the tokens of a text are called; rows have their numbers."""
+    if not _is_text(sample):
+        return [str(place) for place in attended.nonzero().flatten().tolist()]
+    return options.name_tokens(sample.tensors["input_ids"][attended].tolist())
+
+
+def _is_text(sample: Sample) -> bool:
+    return "input_ids" in sample.tensors
+
+
+def _as_batch(sample: Sample) -> dict[str, Tensor]:
+    return {name: value[None] for name, value in sample.tensors.items()}
+
+
 def _content(sample: Sample) -> Bool[Tensor, " tokens"]:
-    """Return True at the tokens of a text that are scored: neither special nor padding nor ignored."""
-    return content_tokens({name: value[None] for name, value in sample.tensors.items()})[0]
+    """Return True at the tokens of a text that are scored, neither special nor padding nor ignored, or at rows."""
+    return content_tokens(_as_batch(sample))[0] if _is_text(sample) else _attended(sample)
 
 
 def _attended(sample: Sample) -> Bool[Tensor, " tokens"]:
-    """Return True at the tokens of a text that are no padding."""
+    """Return True at the tokens of a text, or at the rows, that are no padding."""
+    if not _is_text(sample):
+        return present_rows(_as_batch(sample))[0]
     ids = sample.tensors["input_ids"]
     return sample.tensors["attention_mask"].bool() if "attention_mask" in sample.tensors else ids >= 0
 

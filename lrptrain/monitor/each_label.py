@@ -11,10 +11,11 @@ from torch import Tensor
 
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import model_output, rows_of
+from lrptrain.batch.sizes import by_size
 from lrptrain.batch.task import LABELS, EachLabel
 from lrptrain.cues import plan
 from lrptrain.cues.cue import Batch, Cue
-from lrptrain.cues.measure import FEWEST_SAMPLES, Measure, MeasureError, Rows, differ
+from lrptrain.cues.measure import FEWEST_SAMPLES, Measure, MeasureError, Rows, differ, together
 from lrptrain.cues.search import Judged, Search
 from lrptrain.cues.texts import Language
 from lrptrain.findings import Finding
@@ -119,8 +120,8 @@ class JointMeasure:
         known = self._known.setdefault(key, np.zeros(len(self.samples), bool))
         donors = self.donors(among)
         missing = rows[~known[rows]]
-        for start in range(0, len(missing), self._batch_size):
-            part = missing[start : start + self._batch_size]
+        for group in by_size([self.samples[row] for row in missing], self._batch_size):
+            part = missing[group]
             try:
                 values[part] = self._exchanged(cue, part, donors[part])
             except Exception as error:
@@ -130,10 +131,7 @@ class JointMeasure:
 
     def _exchanged(self, cue: Cue, rows: Rows, donors: Int[np.ndarray, "rows 2"]) -> Float[np.ndarray, "rows 2 labels"]:
         size = len(rows)
-        indices = [*rows, *rows, *donors[:, 0], *donors[:, 1]]
-        joint = collate([self.samples[i] for i in indices], self._device)
-        # Both at once, so that texts are padded to the same length.
-        both = cue.exchange(*(rows_of(joint, slice(i * 2 * size, (i + 1) * 2 * size)) for i in range(2)))
+        both = cue.exchange(*together(self.samples, np.tile(rows, 2), donors.T.flatten(), self._device))
         changed = [rows_of(both, slice(i * size, (i + 1) * size)) for i in range(2)]
         different = differ(*changed)
         if not different.any():
@@ -229,10 +227,10 @@ def judge_labels(
             found: Float[np.ndarray, "batch labels"] = model_output(model, batch).double().sigmoid().cpu().numpy()
         return found
 
-    starts = range(0, len(samples), config.run.batch_size)
+    groups = by_size(samples, config.run.batch_size)
     with torch.no_grad():
-        parts = [probabilities(collate(samples[i : i + config.run.batch_size], evaluator.device)) for i in starts]
-    answered = np.concatenate(parts)
+        parts = [probabilities(collate([samples[i] for i in group], evaluator.device)) for group in groups]
+    answered = np.concatenate(parts)[np.argsort(np.concatenate(groups))]
     yes = answered > 0.5
     labels = _labels(samples, yes.shape[1])
     joint = JointMeasure(samples, yes, probabilities, evaluator.device, config.run.batch_size, config.judge.seed)

@@ -20,7 +20,7 @@ class ExplainedSample:
         predicted: The class with the largest logit.
         probabilities: The probabilities of all classes; of a single logit, those of the two classes it decides between.
         maps: Relevance by target, "label" or "predicted", `[tokens]`, on the CPU.
-        grid: Rows and columns of the patches; None for a text.
+        grid: Rows and columns of the patches, of a volume its slices before them; None for a text, and for rows.
         num_logits: The number of the model's logits.
         chance: The annotated share of the area, in [0, 1]; nan without an annotation.
         values: Scores by "<target>/<measure>"; nan where a score is undefined.
@@ -28,6 +28,7 @@ class ExplainedSample:
         areas: The share of the area, in [0, 1], of every named region.
         content_ids: The token ids of a text, -1 where a token is no content; None for an image.
         method: The method of the maps.
+        are_rows: Whether the tokens are rows of numbers, such as the instances of a bag.
         class_maps: Relevance for further classes, by class.
     """
 
@@ -35,7 +36,7 @@ class ExplainedSample:
     predicted: int
     probabilities: Float[np.ndarray, " classes"]
     maps: dict[str, Float[Tensor, " tokens"]]
-    grid: tuple[int, int] | None
+    grid: tuple[int, ...] | None
     num_logits: int
     chance: float
     values: dict[str, float]
@@ -43,6 +44,7 @@ class ExplainedSample:
     areas: dict[str, float] = field(default_factory=dict)
     content_ids: Int[np.ndarray, " tokens"] | None = None
     method: str = ""
+    are_rows: bool = False
     class_maps: dict[int, Float[Tensor, " tokens"]] = field(default_factory=dict)
 
     @property
@@ -80,11 +82,15 @@ class Evaluation:
     step: int = 0
 
     @property
-    def medium(self) -> Literal["image", "text", ""]:
-        """What the samples are; "" for what is neither image nor text, such as a series."""
+    def medium(self) -> Literal["image", "text", "volume", "rows", ""]:
+        """What the samples are; "" for what is none of these, such as a waveform."""
         if all(explained.content_ids is not None for explained in self.samples):
             return "text"
-        return "image" if all(explained.grid is not None for explained in self.samples) else ""
+        if all(explained.are_rows for explained in self.samples):
+            return "rows"
+        if any(explained.grid is None for explained in self.samples):
+            return ""
+        return "image" if all(len(explained.grid or ()) == 2 for explained in self.samples) else "volume"
 
     @property
     def labels(self) -> Int[np.ndarray, " n"]:

@@ -15,6 +15,8 @@ from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.batch.call import explained_argument, rows_of
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.rows import grid_sizes, has_rows, rows_in
+from lrptrain.batch.sizes import by_size
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
@@ -121,7 +123,8 @@ class Evaluator:
             class_maps = self._explain_classes(recording, relevance, num_classes)
             del recording  # before anything else takes memory
             ratios = _mixing_ratios(self.model, batch) if self.config.mixing_ratios else {}
-        evidence, regions = token_annotations(batch, _first(relevance).image_grid, self.config.region_names)
+        grid = None if _are_rows(batch, _first(relevance)) else _first(relevance).grid
+        evidence, regions = token_annotations(batch, grid, self.config.region_names)
         # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)
         yield from _explained_samples(samples, batch, relevance, class_maps, columns, evidence, regions)
@@ -185,7 +188,14 @@ def _batches(samples: Sequence[Sample], size: int, drawn: Collection[int | str])
         first = [sample for sample in alike if sample.sample_id in drawn]
         others = [sample for sample in alike if sample.sample_id not in drawn]
         for part in (first, others):
-            yield from (part[start : start + size] for start in range(0, len(part), size))
+            yield from ([part[index] for index in indices] for indices in by_size(part, size))
+
+
+def _are_rows(batch: Mapping[str, Any], relevance: Relevance) -> bool:
+    """Return whether the tokens are the rows of the input, also where these are patches of a grid."""
+    if not has_rows(batch) or relevance.scores.shape[1] != rows_in(batch).shape[1]:
+        return False
+    return relevance.grid is None or grid_sizes(batch) is not None
 
 
 def _rows(inputs: Tensor | dict[str, Any], rows: Tensor) -> Tensor | dict[str, Any]:
@@ -241,6 +251,7 @@ def _explained_samples(
     """
     first = _first(relevance)
     is_text = first.grid is None and "input_ids" in batch
+    are_rows = _are_rows(batch, first)
     # [batch, tokens], padded to the longest text of the batch; -1 where a token is no content.
     content_ids = torch.where(content_tokens(batch), batch["input_ids"], -1).cpu().numpy() if is_text else None
     probabilities = class_probabilities(first.logits).cpu().numpy()
@@ -256,7 +267,7 @@ def _explained_samples(
             predicted=predicted[i],
             probabilities=probabilities[i],
             maps={target: scores[i, :length] for target, scores in maps.items()},
-            grid=first.image_grid,
+            grid=None if are_rows else first.grid,
             num_logits=first.logits.shape[1],
             chance=chance[i],
             values={name: column[i] for name, column in columns.items()},
@@ -266,6 +277,7 @@ def _explained_samples(
             areas={name: column[i] for name, column in areas.items()},
             content_ids=content_ids[i, :length] if content_ids is not None else None,
             method=first.method,
+            are_rows=are_rows,
             class_maps={target: row[:length] for target, row in class_maps[i].items()},
         )
 

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.call import model_output
 from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.sizes import cannot_meet, size_of
 from lrptrain.cues import plan
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.followed import Known
@@ -284,26 +285,27 @@ def roots_of(
         answers: The answer to each.
         language: How texts are made up.
         config: The options.
-        marks: So many marks each half of the images proposes.
+        marks: So many marks, or kinds of rows, each half of the samples proposes.
         phrases: So many phrases each half of the texts proposes.
     """
-    roots = plan.of_inputs(samples)
+    roots, seed = plan.of_inputs(samples), config.judge.seed
     if evaluation.medium == "text":
         unnamed = "" if language.is_named else "families of words, for nothing names the tokens: pass tokenizer="
-        return [*plan.of_texts(samples, answers, language, config.judge.seed, phrases), *roots], [
-            unnamed
-        ] if unnamed else []
-    grids = {each.grid for each in evaluation.samples}
-    shapes = {tuple(x.shape) for sample in samples for name, x in sample.tensors.items() if name in IMAGES}
-    if None in grids or len(grids) > 1 or len(shapes) > 1:
-        what = "images of several sizes" if None not in grids else "an input that is neither an image nor a text"
-        return roots, [f"{what}, between which nothing can be exchanged place by place"]
-    (grid,) = grids
-    assert grid is not None
-    if len(next(iter(shapes))) != 3:
-        return roots, ["what is no image of channels, height and width"]
+        texts = plan.of_texts(samples, answers, language, seed, phrases)
+        return [*texts, *roots], [unnamed] if unnamed else []
     maps = [each.map_of_answer for each in evaluation.samples]
-    return [
-        *plan.of_images(samples, maps, grid, answers, config.judge.seed, config.show.region_names, marks),
-        *roots,
-    ], []
+    if evaluation.medium == "rows":
+        if name := cannot_meet(samples):
+            return roots, [f"rows, of which {name!r} has another size in each sample, and not along the rows alone"]
+        return [*plan.of_rows(samples, maps, answers, seed, marks), *roots], []
+    if evaluation.medium == "volume":
+        return [*plan.of_volumes(samples), *roots], []
+    grids = [each.grid for each in evaluation.samples if each.grid is not None]
+    axes = {x.ndim for sample in samples for name, x in sample.tensors.items() if name in IMAGES}
+    if len(grids) < len(samples) or axes != {3}:
+        return roots, ["parts of an input that is no image, no text and no rows: lrptrain.attribute explains it"]
+    untested = []
+    if len({size_of(sample) for sample in samples}) > 1:
+        marks, untested = 0, ["marks, which need images of one size"]
+    grid, regions = (grids[0][0], grids[0][1]), config.show.region_names
+    return [*plan.of_images(samples, maps, grid, answers, seed, regions, marks), *roots], untested

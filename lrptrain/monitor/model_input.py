@@ -186,7 +186,8 @@ def by_names(model: nn.Module, batch: Mapping[str, Any], explain: str) -> dict[s
     Raises:
         ValueError: If there is no entry for it.
     """
-    entries = {name.removeprefix(ARGUMENT): x for name, x in batch.items() if name not in ANNOTATIONS}
+    needed = required_parameters(model)  # such as a mask that tells padding
+    entries = {name.removeprefix(ARGUMENT): x for name, x in batch.items() if name not in ANNOTATIONS or name in needed}
     known = parameters_below(model)
     arguments = {name: x for name, x in entries.items() if name in known and isinstance(x, Tensor)}
     if explain not in arguments:
@@ -218,7 +219,8 @@ def _entry(batch: Mapping[str, Any], name: str, value: Tensor) -> str:
     """Return the contract's name of an argument."""
     if name in ("pixel_values", "input_ids"):
         return name
-    is_text = name == "inputs_embeds" or (value.ndim == 2 and not value.is_floating_point())
+    are_ids = value.ndim == 2 or (value.ndim == 3 and "input_ids" in batch)
+    is_text = name == "inputs_embeds" or (are_ids and not value.is_floating_point())
     return "input_ids" if is_text else next((known for known in IMAGES if known in batch), "image")
 
 

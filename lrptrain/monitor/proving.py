@@ -119,7 +119,7 @@ def _seen(cue: Cue, batch: dict[str, Any]) -> dict[str, Any]:
     """Return what is shown of a sample: of a cue that is an input, that input under the name of what is explained."""
     if not isinstance(cue, WholeInput):
         return batch
-    given = {name.removeprefix(ARGUMENT): batch[name] for name in cue.entries}
+    given = {name.removeprefix(ARGUMENT): batch[name] for name in cue.entries if name in batch}
     values = batch[cue.entries[0]]
     return {"image": values} if values.ndim == 4 else {NUMBERS: values, **given}
 

@@ -101,7 +101,7 @@ class RecordBuilder:
             record,
             pictures=drawing.pictures(displayed, options),
             texts=drawing.highlights(displayed, options),
-            inputs=drawing.inputs(with_inputs, options),
+            inputs=drawing.inputs(with_inputs, options, any(each.are_rows for each in displayed)),
         )
 
     def prove(

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch.nn import functional as F
 
 from lrptrain.batch import collate
-from lrptrain.cues.cue import Cue
+from lrptrain.batch.rows import present_rows
+from lrptrain.cues.cue import Batch, Cue
 from lrptrain.cues.measure import Rows
 from lrptrain.cues.search import Judged
 from lrptrain.findings import Finding
-from lrptrain.monitor.evaluation import Evaluation
+from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.excerpts import MOST_EXCERPTS, excerpt
 
 MOST_WORST_SAMPLES = 5
@@ -103,7 +105,7 @@ def _finding(
         told_by=judged.told_by,
         worst_samples=tuple(each.sample.sample_id for each in worst),
         excerpts=tuple(excerpt(each, name_tokens) for each in worst[:MOST_EXCERPTS]) if is_text else (),
-        medium=evaluation.medium,
+        medium="" if evaluation.medium == "rows" else evaluation.medium,
         plain=judged.cue.to_dict(),
         cue=judged.cue,
     )
@@ -135,7 +137,8 @@ def relevance_on(cue: Cue, evaluation: Evaluation, rows: Rows) -> tuple[float | 
     assert evaluation.inputs is not None
     shares, areas = [], []
     for row in rows.tolist():
-        inside = cue.locate(collate([evaluation.inputs[row]]))
+        batch = collate([evaluation.inputs[row]])
+        inside = cue.locate(batch)
         if inside is None:
             return None, None
         explained = evaluation.samples[row]
@@ -144,17 +147,27 @@ def relevance_on(cue: Cue, evaluation: Evaluation, rows: Rows) -> tuple[float | 
         positive = torch.from_numpy(explained.positive_relevance)
         if explained.grid is not None:
             # How much of each patch it covers.
-            weights = F.adaptive_avg_pool2d(inside.double(), explained.grid).flatten()
+            pool = F.adaptive_avg_pool2d if len(explained.grid) == 2 else F.adaptive_avg_pool3d
+            weights = pool(inside.double(), explained.grid).flatten()
             area = float(inside.double().mean())
         else:
             weights = inside.flatten()[: len(positive)].double()
-            content = np.ones(len(weights), int) if explained.content_ids is None else explained.content_ids
+            content = _content(explained, batch)
             area = float(weights[content >= 0].mean()) if (content >= 0).any() else 0.0
         total = float(positive.sum())
         shares.append(float((weights * positive).sum()) / total if total > 0 else math.nan)
         areas.append(area)
     known = [each for each in shares if not math.isnan(each)]
     return (float(np.mean(known)), float(np.mean(areas))) if known else (None, None)
+
+
+def _content(explained: ExplainedSample, batch: Batch) -> Int[np.ndarray, " tokens"]:
+    """Return -1 where a token is no content."""
+    if explained.content_ids is not None:
+        return explained.content_ids
+    if explained.are_rows:
+        return present_rows(batch)[0].cpu().numpy().astype(int) - 1
+    return np.zeros(len(explained.map_of_answer), int)
 
 
 def news_among(previous: Sequence[Finding], current: Sequence[Finding]) -> list[Finding]:

@@ -19,8 +19,10 @@ from lrptrain.batch.call import (
     takes,
 )
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
+from lrptrain.batch.chunks import flattened
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
+from lrptrain.batch.rows import as_rows
 from lrptrain.batch.task import Task, find_task
 from lrptrain.cues.annotator import Annotator
 from lrptrain.cues.text_form import text_form
@@ -64,6 +66,7 @@ class SampleReader:
         self._annotator = None if config.annotate is None else Annotator(config.annotate)
         self._call: Call | None = None
         self._takes_mask = False
+        self._masks_rows = False
         self._padding = 0
         self.start()
 
@@ -98,6 +101,7 @@ class SampleReader:
             ValueError: If the batch cannot be read, or the model is given what cannot be given again.
         """
         self._takes_mask = takes(context.model, "attention_mask")
+        self._masks_rows = takes(context.model, "mask")
         self._padding = text_form(None, context.model).padding.token
         task = self._config.meaning
         if listener is None and self._config.explain is not None:
@@ -128,7 +132,8 @@ class SampleReader:
         """Return a batch whose images have the name that those of the first batch have: two names mean the same."""
         name = next((name for name in IMAGES if name in columns), "")
         first = self._image_name = self._image_name or name
-        return {first if name and key == name else key: x for key, x in columns.items()}
+        named = {first if name and key == name else key: x for key, x in columns.items()}
+        return flattened(as_rows(named, self._masks_rows))
 
     def _by_name(self, context: TrainingContext, columns: dict[str, Any]) -> dict[str, Any]:
         """Return a batch without what the model's forward has no parameter for."""

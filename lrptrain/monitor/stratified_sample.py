@@ -7,7 +7,7 @@ processes.
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from lrptrain.trainers.processes import DataShare, gather, rank_and_size
 
 Key = tuple[float, int]  # (priority, index in the validation set)
 Rank = tuple[int, int]  # (class, number of the sample in it, from 0 on)
-Size = tuple[str, tuple[int, ...]]  # (name of the entry, shape without the batch axis)
 
 
 class ValidationSample:
@@ -31,8 +30,7 @@ class ValidationSample:
     Args:
         max_samples: The size of the sample, in all processes together.
         seed: The seed of the priorities.
-        limits: What values may be at most: samples with other values, or of another size than most, are left out. None
-            to take all as they are.
+        limits: What values may be at most: samples with other values are left out. None to take all as they are.
         in_order: Whether batches come in the order of the set, so that the place of a sample there is its id. Else it
             is `pass-<place>`, its place in this pass.
 
@@ -83,7 +81,6 @@ class ValidationSample:
     def finish(self) -> list[Sample]:
         """Return what this process has of the sample; all processes must call it at the same time."""
         if self.samples is None:
-            self._reservoir.keep_one_size(gather(self._reservoir.sizes()))
             everywhere = gather((dict(self._reservoir.counts), self._reservoir.keys()))
             samples = _of_one_type(self._told_apart(self._reservoir.choose(everywhere)))
             ranks = self._reservoir.ranks(everywhere)
@@ -204,33 +201,6 @@ class StratifiedReservoir:
     def _id(self, place: int) -> int | str:
         return place if self.in_order else f"pass-{place}"
 
-    def sizes(self) -> Counter[Size]:
-        """Return how many candidates have an image, and a mask, of each size."""
-        return Counter(size for entries in self.candidates.values() for _, sample in entries for size in _sizes(sample))
-
-    def keep_one_size(self, everywhere: Collection[Counter[Size]]) -> None:
-        """Leave out candidates whose image or mask is not of the size that most have: they cannot be stacked.
-
-        Args:
-            everywhere: `sizes()` of every process, this one included.
-        """
-        if self.limits is None:
-            return
-        counts: Counter[Size] = sum(everywhere, Counter())
-        # The larger size of two that are equally frequent, so that all processes decide alike. Of a dict with two
-        # values for a name the last one stays.
-        most = dict(sorted(counts, key=lambda size: (counts[size], size)))
-        for label, entries in self.candidates.items():
-            fitting = []
-            for key, sample in entries:
-                others = [(name, size) for name, size in _sizes(sample) if size != most[name]]
-                for name, size in others:
-                    problem = f"{name!r} is {list(size)}, and that of most samples {list(most[name])}"
-                    self.left_out[key[1]] = (sample.sample_id, problem)
-                if not others:
-                    fitting.append((key, sample))
-            self.candidates[label] = fitting
-
     def keys(self) -> dict[int, list[Key]]:
         """Return the candidates' keys by class, to be compared with those of other processes."""
         return {label: [key for key, _ in candidates] for label, candidates in self.candidates.items()}
@@ -283,11 +253,6 @@ def _of_one_type(samples: list[Sample]) -> list[Sample]:
 
 def _images(sample: Sample) -> dict[str, Tensor]:
     return {name: sample.tensors[name] for name in IMAGES if name in sample.tensors}
-
-
-def _sizes(sample: Sample) -> list[Size]:
-    """Return the shape of the image and of the mask; texts differ in length anyway."""
-    return [(name, tuple(sample.tensors[name].shape)) for name in (*IMAGES, "mask") if name in sample.tensors]
 
 
 def priorities(indices: Int[np.ndarray, " n"], seed: int) -> Float[np.ndarray, " n"]:

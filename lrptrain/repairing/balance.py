@@ -149,7 +149,7 @@ def _with_donors(batch: dict[str, Tensor], count: int, column: int, balance: Bal
 def _swapped(batch: dict[str, Tensor], donors: Int[Tensor, " batch"], balance: Balance) -> dict[str, Tensor]:
     """Return a batch in which each sample has something of its donor."""
     given = rows_of(batch, donors.to(next(iter(batch.values())).device))
-    (cue,) = Swap([SWAPPED[balance]]).cues(of_texts=not any(name in batch for name in IMAGES))
+    (cue,) = Swap([SWAPPED[balance]]).cues("images" if any(name in batch for name in IMAGES) else "texts")
     return cue.exchange(batch, given)
 
 

@@ -109,6 +109,6 @@ def test_channels_that_come_last_are_named():
 
 
 def test_several_texts_of_a_sample_are_refused_by_their_shape():
-    problems = unusable({"input_ids": torch.randint(0, 9, (2, 4, 10))})
+    problems = unusable({"input_ids": torch.randint(0, 9, (2, 3, 4, 10))})
     assert list(problems) == [0, 1]
-    assert "[1, 4, 10] holds several texts of a sample" in problems[0]
+    assert "[1, 3, 4, 10] is neither a text [batch, tokens] nor one in chunks" in problems[0]

@@ -34,7 +34,7 @@ from lrptrain.cues.surroundings import Surroundings
 from lrptrain.cues.texts import Language
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.guidance.swap import Swap
-from lrptrain.guidance.swap_names import NAMES, OF_IMAGES, OF_TEXTS
+from lrptrain.guidance.swap_names import NAMES, OF_IMAGES, OF_TEXTS, Medium
 
 BORDER = places("open")[0]
 COLOURS = Colour.of("image", "open")
@@ -220,10 +220,10 @@ def test_what_is_swapped_means_nothing_to_a_loss_on_maps():
 def test_every_family_of_words_and_every_name_is_a_cue():
     language = Language(TOKENIZER.convert_ids_to_tokens)
     for name in NAMES:
-        of_texts = name in OF_TEXTS and name not in OF_IMAGES
+        medium: Medium = "texts" if name in OF_TEXTS and name not in OF_IMAGES else "images"
         swap = Swap([name])
         swap.language = language
-        assert len(swap.cues(of_texts)) == (name != "findings")
+        assert len(swap.cues(medium)) == (name != "findings")
 
 
 def test_a_sample_without_any_evidence_keeps_its_surroundings_and_gives_them():

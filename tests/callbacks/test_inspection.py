@@ -241,7 +241,7 @@ def test_what_cannot_be_exchanged_place_by_place_is_said():
     trained(net, columns, ["image"], 100, 0.05)
     report = lrptrain.inspect(net, batches(columns))
     assert report.untested
-    assert "Not tested: an input that is neither an image nor a text" in str(report)
+    assert "Not tested: parts of an input that is no image, no text and no rows" in str(report)
 
 
 def test_a_model_that_is_sure_of_nothing_is_seen_to_rely_on_what_it_reads(reads_the_corner):

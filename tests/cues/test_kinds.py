@@ -16,6 +16,9 @@ from lrptrain.cues.order import Order
 from lrptrain.cues.phrase import Phrase
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import places
+from lrptrain.cues.row_count import RowCount
+from lrptrain.cues.row_mark import RowMark
+from lrptrain.cues.row_segment import AllRows
 from lrptrain.cues.segment import ends_of
 from lrptrain.cues.surroundings import Surroundings
 from tests.plain_texts import bert
@@ -34,6 +37,10 @@ CUES = [
     Length("the length", "open", LANGUAGE),
     Order("the order", "open", LANGUAGE),
     *ends_of("open", LANGUAGE),
+    AllRows("the rows", "open"),
+    *AllRows("everything outside the annotation", "fault", "outside").children(),
+    RowCount(),
+    RowMark("rows like row 3 of sample 7", "fault", "outside", (0.5, -1.25), 2.0),
 ]
 
 

@@ -134,3 +134,12 @@ def test_what_is_neither_an_image_nor_a_text_is_left_out():
     series = Sample(0, 0, {"image": torch.rand(10, 3)})
     assert inputs([(series, None), (series, (1, 1))], LOOK).keys() == {0}
     assert inputs([(series, None)], LOOK) == {}
+
+
+def test_rows_are_shown_by_their_numbers_without_padding():
+    tensors = {"image": torch.rand(4, 3), "rationale": torch.tensor([0, 1, 0, 255])}
+    bag = Sample(0, 0, tensors | {"argument:pixel_attention_mask": torch.tensor([1, 1, 1, 0])})
+    shown = inputs([(bag, None)], LOOK, are_rows=True)[0]()
+    assert (shown.tokens, shown.scored) == (["0", "1", "2", None], [True, True, True, False])
+    assert shown.annotation is not None
+    assert shown.annotation.tolist() == [0, 1, 0, 255]

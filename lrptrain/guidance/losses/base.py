@@ -125,7 +125,7 @@ class GuidedBatch:
     @cached_property
     def token_annotation(self) -> TokenAnnotation:
         """The annotation at the tokens of the maps."""
-        grid = self.relevance.image_grid
+        grid = self.relevance.grid
         return at_tokens(self.recorded_annotation, grid)
 
     def swapped(self) -> Swapped:

@@ -1,0 +1,106 @@
+"""What cues of rows share: which rows are meant, and how a sample takes rows of its donor."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from lrptrain.batch.annotations import IGNORED
+from lrptrain.batch.call import ARGUMENT
+from lrptrain.batch.rows import beside_rows, present_rows, row_masks, rows_in
+from lrptrain.cues.cue import Batch, Cue, Role
+
+RowPart = Literal["rows", "outside", "evidence"]
+"""All rows of a sample, those outside of the evidence, or the evidence."""
+OF = {"rows": "", "outside": " outside the annotation", "evidence": " among the annotated ones"}
+
+
+def is_annotated(batch: Batch) -> Bool[Tensor, " batch"]:
+    """Return which samples have an annotation; one that marks no row says that all lie outside of the evidence."""
+    return (_annotation(batch) != IGNORED).any(1)
+
+
+def rows_of_part(where: RowPart, batch: Batch) -> Bool[Tensor, "batch rows"]:
+    """Return which rows are meant, without padding."""
+    there = present_rows(batch)
+    if where == "rows":
+        return there
+    return there & (_annotation(batch) == (where == "evidence"))
+
+
+def _annotation(batch: Batch) -> Tensor:
+    rationale = batch.get("rationale")
+    return rationale if isinstance(rationale, Tensor) else torch.full(rows_in(batch).shape[:2], IGNORED)
+
+
+def at_share(place: int, count: int, of: int) -> int:
+    """Return which of `count` places lies as far along as one of `of` places."""
+    return place * count // of
+
+
+def with_rows(batch: Batch, donors: Batch, source: Int[Tensor, "batch rows"]) -> dict[str, Any]:
+    """Return samples with rows of their donors, each with what the model is given beside it, and its annotation.
+
+    Args:
+        batch: The samples.
+        donors: Their donors, padded to the same number of rows.
+        source: For every place the donor's row that comes there; -1 where the sample keeps its own.
+    """
+    source = source.to(rows_in(batch).device)
+    index = torch.arange(len(source), device=source.device)[:, None]
+    result = dict(batch)
+    masks = {name for name, _ in row_masks(batch)}
+    for name in beside_rows(batch):
+        if name in masks or name not in donors or _counts_rows(name, batch[name]):
+            continue
+        taken = donors[name][index, source.clamp(min=0)]
+        is_taken = (source >= 0).view(*source.shape, *[1] * (batch[name].ndim - 2))
+        result[name] = torch.where(is_taken, taken.to(batch[name].dtype), batch[name])
+    return result
+
+
+def _counts_rows(name: str, values: Tensor) -> bool:
+    """Return whether an argument counts rows, as position ids do: it belongs to the place, and not to what is there."""
+    return name.startswith(ARGUMENT) and values.ndim == 2 and bool((values.double().diff(dim=1) == 1).all())
+
+
+@dataclass(frozen=True)
+class Stretch(Cue):
+    """Rows that stand in one stretch: a sample takes those of its donor's, at the same share of the way along it.
+
+    Attributes:
+        where: Which rows count, the others left out.
+    """
+
+    name: str
+    role: Role
+    where: RowPart = "rows"
+
+    @abstractmethod
+    def stretch(self, count: int) -> range:
+        """Return which of so many rows are meant."""
+
+    def locate(self, batch: Batch) -> Bool[Tensor, "batch rows"]:
+        """Return which rows it is."""
+        counted = rows_of_part(self.where, batch)
+        inside = torch.zeros_like(counted)
+        for row, places in enumerate(self._places(counted)):
+            inside[row, places] = True
+        return inside
+
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """See `Cue`."""
+        own, given = (self._places(rows_of_part(self.where, each)) for each in (batch, donors))
+        source = torch.full(rows_in(batch).shape[:2], -1)
+        for row, (places, theirs) in enumerate(zip(own, given, strict=True)):
+            if len(theirs):
+                at = torch.arange(len(places)) * len(theirs) // max(len(places), 1)
+                source[row, places] = theirs[at]
+        return with_rows(batch, donors, source)
+
+    def _places(self, counted: Bool[Tensor, "batch rows"]) -> list[Int[Tensor, " n"]]:
+        places = [row.nonzero().flatten() for row in counted.cpu()]
+        return [each[list(self.stretch(len(each)))] for each in places]

@@ -1,0 +1,77 @@
+"""Volumes and videos: where along their slices or frames, and all that is not annotated.
+
+Volumes are `[batch, channels, slices, height, width]`, videos `[batch, frames, channels, height, width]`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from lrptrain.cues.colour import Colour
+from lrptrain.cues.cue import Batch, Cue, Role
+from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
+from lrptrain.cues.places import EDGE, places
+from lrptrain.cues.surroundings import Surroundings
+
+Planes = Literal["slices", "frames"]
+_PARTS = {
+    "the first quarter": (0.0, EDGE),
+    "the middle half": (EDGE, 1 - EDGE),
+    "the last quarter": (1 - EDGE, 1.0),
+}
+
+
+@dataclass(frozen=True)
+class Slices(Cue):
+    """The slices of one part of volumes, or the frames of one of videos, or what lies outside of the evidence there.
+
+    Attributes:
+        start: Where they begin, as a share of all slices.
+        stop: Where they end.
+        where: In which part of volumes.
+    """
+
+    kind: ClassVar[str] = "slices"
+    name: str
+    role: Role
+    start: float
+    stop: float
+    where: Where = "image"
+
+    def locate(self, batch: Batch) -> Bool[Tensor, "batch slices height width"]:
+        """Return its voxels."""
+        _, volumes = image_of(batch)
+        inside = torch.zeros_like(volumes[:, 0], dtype=torch.bool)
+        inside[:, round(self.start * volumes.shape[2]) : round(self.stop * volumes.shape[2])] = True
+        return inside & pixels_of(self.where, batch)
+
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """See `Cue`."""
+        given = without_evidence(donors) if self.where == "outside" else image_of(donors)[1]
+        return pasted(batch, given, self.locate(batch))
+
+
+@dataclass(frozen=True)
+class VolumeSurroundings(Surroundings):
+    """All of a volume that lies outside of the evidence.
+
+    Attributes:
+        planes: What its slices are called.
+    """
+
+    kind: ClassVar[str] = "volume surroundings"
+    planes: Planes = "slices"
+
+    def children(self) -> Sequence[Cue]:
+        """Return its places, along the slices and across them, and its brightness and contrast."""
+        return [*parts_of_volumes(self.role, self.planes, self.where), Colour.of(self.where, self.role)]
+
+
+def parts_of_volumes(role: Role, planes: Planes = "slices", where: Where = "image") -> list[Cue]:
+    """Return the parts of volumes along their slices, and places that are the same in all slices."""
+    along = [Slices(f"{name} of the {planes}", role, *part, where) for name, part in _PARTS.items()]
+    return [*along, *places(role, where)]

@@ -1,0 +1,389 @@
+"""Samples as they are: bags of any size, patches that are cut out already, texts in chunks, images of several sizes.
+
+Each model reads what is planted, and the finding must name it, in whichever trainer.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from grouped_options import grouped
+from setting import trainer
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+from transformers import (
+    BertConfig,
+    BertModel,
+    Siglip2Config,
+    Siglip2ForImageClassification,
+    Trainer,
+    TrainingArguments,
+)
+
+import lrptrain
+from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
+from lrptrain.loggers.record import Highlight
+
+N = 48
+WIDTH = 16
+OPTIONS: dict[str, Any] = {"max_samples": N, "on_error": "raise"}
+
+
+class Slides(Dataset):
+    """Slides of 5 to 20 patches, each some numbers; a pen mark, and a tumour, are on those of class 1."""
+
+    def __init__(self, seed: int = 0, annotated: bool = True):
+        rng = np.random.default_rng(seed)
+        self.bags, self.tumour, self.pen = [], [], []
+        self.annotated = annotated
+        for i in range(N):
+            rows = torch.from_numpy(rng.normal(size=(int(rng.integers(5, 20)), WIDTH))).float() * 0.5
+            tumour, pen = rng.choice(len(rows), 2, replace=False)
+            if i % 2:
+                rows[tumour, :4] += 3
+                rows[pen, 8:12] += 3
+            self.bags.append(rows)
+            self.tumour.append(int(tumour))
+            self.pen.append(int(pen))
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        labels = torch.zeros(len(self.bags[i]), dtype=torch.long)
+        labels[self.tumour[i]] = i % 2
+        return {"features": self.bags[i], "label": i % 2, **({"rationale": labels} if self.annotated else {})}
+
+
+class Pooled(nn.Module):
+    """Sums what each patch says: of the tumour, or of the pen."""
+
+    def __init__(self, column: int):
+        super().__init__()
+        self.of_patch = nn.Linear(WIDTH, 1)
+        self.head = nn.Linear(1, 2)
+        nn.init.zeros_(self.of_patch.weight)
+        nn.init.constant_(self.of_patch.weight[:, column : column + 4], 0.5)
+        nn.init.constant_(self.of_patch.bias, -3.0)
+        self.head.weight.data = torch.tensor([[-3.0], [3.0]])
+        self.head.bias.data = torch.tensor([3.0, -3.0])
+
+    def forward(self, bag):
+        return self.head(self.of_patch(bag).relu().sum(1))
+
+
+TUMOUR, PEN = 0, 8
+
+
+class OfSlides(pl.LightningModule):
+    def __init__(self, net: nn.Module):
+        super().__init__()
+        self.net = net
+
+    def training_step(self, batch, batch_idx):
+        return nn.functional.cross_entropy(self.net(batch["features"]), batch["label"])
+
+    def validation_step(self, batch, batch_idx):
+        self.log("loss", self.training_step(batch, batch_idx))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1e-6)
+
+
+def of_slides(folder: Any, column: int, annotated: bool) -> RelevanceMonitor:
+    watching = RelevanceMonitor(budget=None, **grouped(OPTIONS))
+    loader = DataLoader(Slides(annotated=annotated), 1)
+    trainer(folder, watching, max_epochs=1).fit(OfSlides(Pooled(column)), loader, loader)
+    return watching
+
+
+def test_of_bags_of_any_size_the_row_that_decides_is_named(tmp_path):
+    watching = of_slides(tmp_path, TUMOUR, annotated=False)
+    assert watching.scalars["relevance/samples"] == N
+    assert watching.scalars["relevance/left_out"] == 0
+    (found,) = (each for each in watching.findings if each.relies)
+    words = found.name.split()
+    row, sample = int(words[3]), int(words[-1])
+    assert words[:3] == ["rows", "like", "row"]
+    assert Slides().tumour[sample] == row
+    assert sample % 2 == 1
+    assert found.effect > 0.9
+    assert (found.relevance or 0) > 0.8
+
+
+def test_what_lies_outside_of_labelled_instances_is_a_fault(tmp_path):
+    watching = of_slides(tmp_path, PEN, annotated=True)
+    fault = watching.faults[0]
+    assert fault.kind == "row mark"
+    assert fault.name.endswith("outside the annotation")
+    row, sample = int(fault.name.split()[3]), int(fault.name.split()[6])
+    assert Slides().pen[sample] == row
+    assert watching.scalars["relevance/label/energy_pointing_game"] < 0.1
+
+
+def test_a_model_of_the_labelled_instances_has_no_fault(tmp_path):
+    watching = of_slides(tmp_path, TUMOUR, annotated=True)
+    assert not watching.faults
+    assert watching.scalars["relevance/label/energy_pointing_game"] > 0.9
+
+
+def test_the_page_shows_bags_by_the_numbers_of_their_rows(tmp_path):
+    watching = of_slides(tmp_path, TUMOUR, annotated=True)
+    shown = {each.sample_id: each for each in watching.core.recorder.drawn}
+    sample = next(i for i in shown if isinstance(i, int) and i % 2)
+    text = shown[sample]
+    assert isinstance(text, Highlight)
+    assert f"「**{Slides().tumour[sample]}**」" in text.text
+
+
+def padded(samples: list[dict[str, Any]]) -> dict[str, Tensor]:
+    """A collator that fills bags up, and says by a mask which patches are there."""
+    bags = [each["features"] for each in samples]
+    return {
+        "bag": nn.utils.rnn.pad_sequence(bags, batch_first=True),
+        "mask": nn.utils.rnn.pad_sequence([torch.ones(len(each)) for each in bags], batch_first=True),
+        "rationale": nn.utils.rnn.pad_sequence(
+            [each["rationale"] for each in samples], batch_first=True, padding_value=255
+        ),
+        "label": torch.tensor([each["label"] for each in samples]),
+    }
+
+
+class Masked(Pooled):
+    def forward(self, bag, mask=None):
+        assert mask is not None
+        return self.head((self.of_patch(bag).relu() * mask[..., None]).sum(1))
+
+
+def test_bags_that_a_collator_fills_up_keep_their_padding_apart(tmp_path):
+    loader = DataLoader(Slides(), 8, collate_fn=padded)
+    report = lrptrain.inspect(Masked(PEN), loader, max_samples=N, explain="bag")
+    assert [each.kind for each in report.faults] == ["row mark"]
+    assert report.samples == N
+    assert not report.untested
+
+
+class Bright(nn.Module):
+    """Reads how many patches there are."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(1, 2)
+        self.head.weight.data = torch.tensor([[-1.0], [1.0]])
+        self.head.bias.data = torch.tensor([12.0, -12.0])
+
+    def forward(self, bag):
+        return self.head((bag * 0 + 1).mean(2).sum(1, keepdim=True))
+
+
+def test_the_number_of_rows_is_a_cue():
+    bags = [{"bag": bag[None], "label": torch.tensor([int(len(bag) > 12)])} for bag in Slides().bags]
+    report = lrptrain.inspect(Bright(), bags, max_samples=N, explain="bag")
+    assert [each.name for each in report.reads] == ["the number of rows"]
+
+
+def naflex(seed: int = 0, count: int = N) -> list[dict[str, Tensor]]:
+    """Photographs of 2 x 6, 3 x 4 and 4 x 3 patches, filled up to 14; a tag is on the patch at the bottom right."""
+    generator = torch.Generator().manual_seed(seed)
+    samples = []
+    for i in range(count):
+        rows, columns = [(2, 6), (3, 4), (4, 3)][i % 3]
+        patches = torch.zeros(14, 48)
+        patches[:12] = torch.rand(12, 48, generator=generator) * 0.3
+        if i // 3 % 2:
+            patches[rows * columns - 1] = 1.0
+        mask = (torch.arange(14) < 12).long()
+        samples.append(
+            {
+                "pixel_values": patches,
+                "pixel_attention_mask": mask,
+                "spatial_shapes": torch.tensor([rows, columns]),
+                "labels": torch.tensor(i // 3 % 2),
+            }
+        )
+    return samples
+
+
+def test_of_patches_of_a_grid_the_place_is_named_in_transformers(tmp_path):
+    torch.manual_seed(0)
+    vision = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text = {**vision, "vocab_size": 50, "bos_token_id": 1, "eos_token_id": 2}
+    config = Siglip2Config(
+        vision_config={**vision, "num_patches": 16, "patch_size": 4}, text_config=text, id2label={0: "a", 1: "b"}
+    )
+    watching = RelevanceMonitorCallback(budget=None, **grouped(OPTIONS))
+    arguments = TrainingArguments(
+        str(tmp_path),
+        num_train_epochs=6,
+        eval_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        save_strategy="no",
+        disable_tqdm=True,
+        learning_rate=3e-3,
+    )
+    model = Siglip2ForImageClassification(config)
+    Trainer(model, arguments, train_dataset=naflex(1, 4 * N)).train()
+    Trainer(model, arguments, eval_dataset=naflex(), callbacks=[watching]).evaluate()
+    found = next(each for each in watching.findings if each.relies)
+    line, column, sample = (int(word.strip(",")) for word in found.name.split() if word.strip(",").isdigit())
+    assert naflex()[sample]["spatial_shapes"].tolist() == [line + 1, column + 1]
+    assert found.name == f"patches like the one in row {line}, column {column} of sample {sample}"
+
+
+class Chunks(nn.Module):
+    """A document as chunks of ids, each encoded alone."""
+
+    def __init__(self, chunks: int):
+        super().__init__()
+        config: dict[str, Any] = {
+            "hidden_size": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "intermediate_size": 32,
+        }
+        self.bert = BertModel(BertConfig(vocab_size=60, **config), add_pooling_layer=False)
+        self.head = nn.Linear(32 * chunks, 2)
+
+    def forward(self, input_ids, attention_mask=None):
+        batch, chunks, tokens = input_ids.shape
+        masks = None if attention_mask is None else attention_mask.reshape(batch * chunks, tokens)
+        states = self.bert(input_ids.reshape(batch * chunks, tokens), attention_mask=masks).last_hidden_state
+        return self.head(states.mean(1).reshape(batch, -1))
+
+
+def documents() -> tuple[Chunks, list[dict[str, Tensor]]]:
+    """A model that reads one word in the third chunk, and its documents."""
+    torch.manual_seed(0)
+    label = torch.arange(N) % 2
+    ids = torch.randint(5, 50, (N, 4, 8))
+    ids[:, 2, 5] = torch.where(label == 1, 55, 56)
+    model = Chunks(4)
+    optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
+    for _ in range(40):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(ids), label).backward()
+        optimizer.step()
+    batches = [
+        {"input_ids": ids[i : i + 12], "attention_mask": torch.ones(12, 4, 8).long(), "label": label[i : i + 12]}
+        for i in range(0, N, 12)
+    ]
+    return model.eval(), batches
+
+
+@pytest.mark.parametrize("step", [None, lambda model, batch: model(batch["input_ids"], batch["attention_mask"])])
+def test_of_documents_in_chunks_the_word_is_named_in_a_loop(tmp_path, step):
+    model, batches = documents()
+    with lrptrain.Monitor(model, batches, tmp_path, step=step, **grouped(OPTIONS)) as watching:
+        watching.evaluate(0)
+    assert [each.name for each in watching.findings if each.relies] == ["the words '55', '56'"]
+    assert (watching.findings[0].relevance or 0) > 0.3
+
+
+class Corner(nn.Module):
+    """Reads how bright the top left quarter of an image of any size is."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Conv2d(1, 2, 1)
+        self.head.weight.data = torch.tensor([-40.0, 40.0]).view(2, 1, 1, 1)
+        assert self.head.bias is not None
+        self.head.bias.data = torch.tensor([20.0, -20.0])
+
+    def forward(self, image):
+        return self.head(nn.functional.adaptive_avg_pool2d(image, 4))[:, :, 0, 0]
+
+
+def test_images_of_several_sizes_are_all_tested():
+    generator = torch.Generator().manual_seed(0)
+    batches = []
+    for i in range(N):
+        image = torch.rand(1, 1, *[(16, 16), (16, 24), (32, 16)][i % 3], generator=generator)
+        image[:, :, : image.shape[2] // 4, : image.shape[3] // 4] = 0.3 + 0.4 * (i // 3 % 2)
+        batches.append({"image": image, "label": torch.tensor([i // 3 % 2])})
+    report = lrptrain.inspect(Corner(), batches, max_samples=N)
+    assert report.samples == N
+    assert report.reads[0].name == "the top left corner"
+    assert report.untested == ["marks, which need images of one size"]
+
+
+def heard(model: nn.Module) -> tuple[list[Tensor], Any]:
+    """What the model is given first in each call, and what ends the listening."""
+    seen: list[Tensor] = []
+    note = lambda module, args, kwargs: seen.append([*args, *kwargs.values()][0].clone())  # noqa: E731
+    return seen, model.register_forward_pre_hook(note, with_kwargs=True)
+
+
+def test_a_swap_gives_bags_what_lies_outside_of_their_labelled_instances():
+    rng = np.random.default_rng(0)
+    generator = torch.Generator().manual_seed(0)
+    label = torch.arange(16) % 2
+    bags = torch.randn(16, 10, WIDTH, generator=generator) * 0.5
+    rationale = torch.zeros(16, 10, dtype=torch.long)
+    for i in range(16):
+        tumour, pen = rng.choice(10, 2, replace=False)
+        rationale[i, tumour] = 1
+        bags[i, tumour, 0] += 2 * label[i]
+        bags[i, pen, 8:12] += 3 * label[i]
+    model = Pooled(PEN)
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    guidance = lrptrain.Guidance("swap", optimizer=optimizer, on_error="raise")
+    seen, handle = heard(model.of_patch)
+    with guidance.step(model, {"image": bags, "label": label, "rationale": rationale}) as step:
+        step.guided(nn.functional.cross_entropy(model(bags), label)).backward()
+    handle.remove()
+    kept = (seen[0] == bags).all(-1)
+    assert kept[rationale == 1].all()
+    assert kept[rationale == 0].float().mean() < 0.2
+    assert guidance.values["guidance/swapped"] == 16
+
+
+def test_maps_of_bags_are_guided_by_the_labels_of_instances():
+    slides = Slides()
+    model = Pooled(PEN)
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    guidance = lrptrain.Guidance("energy", 1.0, method="attnlrp", optimizer=optimizer, on_error="raise")
+    sample = slides[1]
+    batch = {"image": sample["features"][None], "label": torch.tensor([1]), "rationale": sample["rationale"][None]}
+    with guidance.step(model, batch) as step:
+        step.guided(nn.functional.cross_entropy(model(batch["image"]), batch["label"])).backward()
+    assert guidance.values["guidance/energy"] > 0.9  # all of the relevance lies beside the tumour
+
+
+def test_documents_in_chunks_are_swapped_and_guided():
+    model, batches = documents()
+    batch = {**batches[0], "rationale": torch.zeros(12, 4, 8, dtype=torch.long)}
+    batch["rationale"][:, 0, 1] = 1
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    guidance = lrptrain.Guidance({"swap": 1.0, "energy": 1.0}, optimizer=optimizer, on_error="raise")
+    seen, handle = heard(model.bert.embeddings)
+    with guidance.step(model, batch) as step:
+        loss = nn.functional.cross_entropy(model(batch["input_ids"], batch["attention_mask"]), batch["label"])
+        step.guided(loss).backward()
+    handle.remove()
+    kept = seen[0].view(12, 4, 8) == batch["input_ids"]
+    assert kept[:, 0, 1].all()
+    assert kept.float().mean() < 0.5
+    assert guidance.values["guidance/swapped"] == 12
+
+
+class Graph(Pooled):
+    """Reads the patches by their neighbours."""
+
+    def forward(self, bag, adjacency=None):
+        assert adjacency is not None
+        return self.head(self.of_patch(adjacency @ bag).relu().sum(1))
+
+
+def test_of_graphs_it_is_said_that_their_rows_are_not_exchanged():
+    bags = [
+        {"bag": bag[None], "adjacency": torch.eye(len(bag))[None], "label": torch.tensor([i % 2])}
+        for i, bag in enumerate(Slides().bags)
+    ]
+    report = lrptrain.inspect(Graph(TUMOUR), bags, max_samples=N, explain="bag")
+    assert report.samples == N
+    assert report.untested == [
+        "rows, of which 'adjacency' has another size in each sample, and not along the rows alone"
+    ]
