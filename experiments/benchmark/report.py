@@ -114,7 +114,8 @@ def verdicts(pairs: Sequence[Run], learned: Sequence[Run]) -> str:
 def is_the_mark(pair: Run, name: str) -> bool:
     """Whether what is named first is the mark: without the mark, most of its effect is gone."""
     said = pair[READS][name]
-    return bool(said["named"]) and said["without the mark"] <= said["named"][0]["effect"] / 2
+    # None: without marks, no sample has it.
+    return bool(said["named"]) and (said["without the mark"] or 0.0) <= said["named"][0]["effect"] / 2
 
 
 def kinds(pairs: Sequence[Run]) -> str:
@@ -124,7 +125,7 @@ def kinds(pairs: Sequence[Run]) -> str:
         reads = pair[READS]
         row = {"planted": f"{pair['kind']}, {pair['task']}", "share": f"{pair['correlation']:g}"}
         row["accuracy"] = f"{reads['shown']:.2f} to {reads['unbiased']:.2f}{'' if uses(pair) else ' (not used)'}"
-        row["clean"] = f"{pair[CLEAN]['accuracy']:.2f}"
+        row["clean"] = f"{pair[CLEAN][BARE]['accuracy']:.2f}"
         for name in (ANNOTATED, BARE):
             row[name] = "; ".join(
                 f"{'**' * each['is_fault']}{each['cue']}{'**' * each['is_fault']} {each['effect']:.2f}"

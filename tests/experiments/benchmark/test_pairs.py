@@ -121,6 +121,7 @@ def test_tables_count_pairs_that_were_learned():
     assert wins(learned, SCORES["plain features of the images"]).value == 0.5
     assert np.isnan(wins(learned, SCORES["worst slice of errors (the idea of Domino)"]).value)
     assert [is_the_mark(each, BARE) for each in learned] == [True, False, False]
+    assert is_the_mark({READS: {BARE: {**said(0.3, True), "without the mark": None}}}, BARE)
     annotated = next(line for line in verdicts(pairs, learned).splitlines() if line.startswith(f"| {ANNOTATED} |"))
     assert "| 1 of 3 " in annotated
     assert "| 0 of 4 " in annotated
