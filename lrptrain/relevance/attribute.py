@@ -15,6 +15,7 @@ from lrptrain.relevance.model.precision import autocast_state
 from lrptrain.relevance.model.preserve import preserved, unwrap
 from lrptrain.relevance.model.recordable import gives_answers_only
 from lrptrain.relevance.model.train_mode import warn_of_train_mode
+from lrptrain.relevance.model.walk import walked
 from lrptrain.relevance.output.heads import Head, as_head
 from lrptrain.relevance.output.logit_view import LogitView, one_logit_as
 from lrptrain.relevance.output.outputs import has_one_logit, is_sigmoid, logits_of
@@ -53,7 +54,7 @@ def record(
             no graph (`create_graph`) either.
     """
     model = unwrap(model)
-    with preserved(model):
+    with walked(model), preserved(model):
         passed = forward_pass(model, as_arguments(model, inputs, tokenizer), explain, layout, frugal=frugal)
         return replace(passed, tokenizer=tokenizer).logits()
 
@@ -182,17 +183,18 @@ def attribute(
             )
         settings["tokenizer"] = tokenizer
         return {name: attribute(model, arguments, target, methods[0], explain=name, **settings) for name in explain}
-    check_graph(model, create_graph)
-    if not create_graph:  # who trains through a map means to be in train mode
-        warn_of_train_mode(model)
     call = _Call(model, target, tuple(methods), other, explain, layout, tokenizer, create_graph, first_order, options)
-    one = as_batch_of_one(model, arguments)
-    try:
-        maps = call.maps(arguments, may_be_plain=one is None)
-    except Exception:
-        if one is None:
-            raise
-        maps = call.maps(one)
+    with walked(model):
+        check_graph(model, create_graph)
+        if not create_graph:  # who trains through a map means to be in train mode
+            warn_of_train_mode(model)
+        one = as_batch_of_one(model, arguments)
+        try:
+            maps = call.maps(arguments, may_be_plain=one is None)
+        except Exception:
+            if one is None:
+                raise
+            maps = call.maps(one)
     return maps[0] if methods is not method else {each.method: each for each in maps}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lrptrain.relevance.model.walk import modules_of
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.types import NonFiniteError
 
@@ -69,7 +70,7 @@ def as_batch_of_one(model: nn.Module, inputs: Tensor | Mapping[str, Any]) -> Ten
     that layer is a convolution, which itself takes it so.
     """
     kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear, nn.Embedding)
-    first = next((module for module in model.modules() if isinstance(module, kinds)), None)
+    first = next((module for module in modules_of(model) if isinstance(module, kinds)), None)
     named = inputs if isinstance(inputs, Mapping) else {"": inputs}
     name = next((name for name in ("", "pixel_values", "image") if isinstance(named.get(name), Tensor)), None)
     if name is None or not isinstance(first, nn.Conv2d):

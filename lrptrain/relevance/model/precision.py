@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.model.walk import weights_of
+from lrptrain.relevance.model.walk import modules_of, weights_of
 from lrptrain.relevance.notices import share_notices
 from lrptrain.relevance.types import UnsupportedModelError
 
@@ -83,7 +83,7 @@ def model_in_float32(model: nn.Module, *, keep_graph: bool) -> nn.Module:
         UnsupportedModelError: If the model cannot be copied.
     """
     memo: dict[int, Any] = {}
-    for module in model.modules():
+    for module in modules_of(model):
         for parameter in module._parameters.values():
             if parameter is not None:
                 memo[id(parameter)] = _weight_in_float32(parameter, keep_graph)

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from lrptrain.relevance.model.contents import Contents, Parameters
+from lrptrain.relevance.model.contents import Contents, Parameters, same_entries
 from lrptrain.relevance.model.process_wide import in_turn
 from lrptrain.relevance.model.recordable import check_transformations
-from lrptrain.relevance.model.walk import weights_of
+from lrptrain.relevance.model.walk import named_modules_of, weights_of
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.relevance.sharding.whole_weights import whole_weights
@@ -56,7 +56,7 @@ def preserved_under_strategy(model: nn.Module, parameters: bool = True) -> Itera
 
 @contextmanager
 def _random_state(model: nn.Module) -> Iterator[None]:
-    devices = {tensor.device for tensor in weights_of(model) if tensor.device.type != "cpu"}
+    devices = {device for device in {weight.device for weight in weights_of(model)} if device.type != "cpu"}
     kinds = {device.type for device in devices}
     states = random.getstate(), np.random.get_state()
     indices = [device.index for device in devices if device.index is not None]
@@ -71,21 +71,23 @@ def _random_state(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def _attributes(model: nn.Module, with_parameters: bool) -> Iterator[None]:
     # TorchScript keeps its state where Python does not reach.
-    named = [(n, module) for n, module in model.named_modules() if not isinstance(module, torch.jit.ScriptModule)]
-    modules = [(name, module, _own_attributes(module), dict(module._buffers)) for name, module in named]
-    contents = Contents(((name, module, values) for name, module, values, _ in modules), weights_of(model))
+    named = [each for each in named_modules_of(model) if not isinstance(each[1], torch.jit.ScriptModule)]
+    attributes = [(module, _own_attributes(module)) for _, module in named]
+    contents = Contents(named, weights_of(model))
     parameters = Parameters(model) if with_parameters else None
     # The graph of an earlier forward pass may hold the buffers themselves: copies are worked on, not written back.
+    buffers = [(module._buffers, dict(module._buffers)) for _, module in named]
     with torch.inference_mode(False):
-        copies = {id(x): x.detach().clone() for *_, own in modules for x in own.values() if x is not None}
-    for _, module, _, own_buffers in modules:
-        module._buffers.update({name: copies[id(x)] for name, x in own_buffers.items() if x is not None})
+        copies = {id(x): x.detach().clone() for _, own in buffers for x in own.values() if x is not None}
+    for now, own in buffers:
+        now.update({name: copies[id(x)] for name, x in own.items() if x is not None})
     try:
         yield
     finally:
-        for _, module, values, own_buffers in modules:
-            _restore(vars(module), values)
-            _restore(module._buffers, own_buffers)
+        for module, before in attributes:
+            _restore(vars(module), before)
+        for now, own in buffers:
+            _restore(now, own)
         lost = contents.restore()
         if parameters is not None:
             lost += parameters.restore()
@@ -95,11 +97,14 @@ def _attributes(model: nn.Module, with_parameters: bool) -> Iterator[None]:
 
 def _own_attributes(module: nn.Module) -> dict[str, Any]:
     """All but a forward, which who listens to a model's calls puts there and takes away: see `interception`."""
-    return {name: value for name, value in vars(module).items() if name != "forward"}
+    attributes = vars(module).copy()
+    attributes.pop("forward", None)
+    return attributes
 
 
 def _restore(now: dict[str, Any], before: dict[str, Any]) -> None:
     """Set every entry back to the object that it was, and remove new ones."""
-    for name in now.keys() - before.keys() - {"forward"}:
-        del now[name]
-    now.update(before)
+    if not same_entries(now, before):
+        for name in now.keys() - before.keys() - {"forward"}:
+            del now[name]
+        now.update(before)

@@ -21,7 +21,7 @@ from lrptrain.relevance.model.precision import HALF, AutocastState, autocast_sta
 from lrptrain.relevance.model.preserve import preserved
 from lrptrain.relevance.model.recordable import check_recordable, gives_answers_only
 from lrptrain.relevance.model.train_mode import warn_of_train_mode
-from lrptrain.relevance.model.walk import weights_of
+from lrptrain.relevance.model.walk import walked, weights_of
 from lrptrain.relevance.output.heads import Head, HeadFunction, as_head
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.propagation.composite import Rules, applied_to, custom_rules, split_composite
@@ -116,7 +116,7 @@ class Recording:
             options["composite"] = composite
         if not create_graph:
             warn_of_train_mode(self.model)
-        with preserved(self.model):
+        with walked(self.model), preserved(self.model):
             return self._attribute(target, method, other, create_graph, first_order, options)
 
     def _attribute(
