@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lrptrain.relevance.model.walk import modules_of, once_per_class
+from lrptrain.relevance.model.walk import modules_of, once_per_class, once_per_walk
 from lrptrain.relevance.types import unknown_name
 
 # How many names of classes a message lists.
@@ -43,6 +43,7 @@ def output_meaning(model: nn.Module) -> str | None:
     return "single_label_classification" if any(_takes_labels(kind) for kind in kinds) else None
 
 
+@once_per_walk
 def _configured(model: nn.Module) -> list[tuple[Any, set[type]]]:
     """Return the configurations in a model, each once, with the classes of the modules that hold it."""
     found: dict[int, tuple[Any, set[type]]] = {}

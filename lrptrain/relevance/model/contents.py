@@ -41,7 +41,7 @@ _PLAIN = frozenset({bool, int, float, complex, str, bytes, range, type(None), to
 _HOLDING = (dict, list, set, deque)
 _INERT = (SimpleNamespace, Namespace, UserDict, UserList)
 # What torch keeps of every module: hooks, which a forward does not change, and buffers, which are put back elsewhere.
-_BOOKKEEPING = vars(nn.Module()).keys() | {"forward"}
+BOOKKEEPING = vars(nn.Module()).keys() | {"forward"}
 _LIBRARIES = ("site-packages", "dist-packages")
 
 Name = tuple[str, str]
@@ -145,7 +145,7 @@ class Contents:
             # Parameters and modules are what they are: of them, only that none is new or gone is of interest.
             self._containers += [(own, own.copy()) for own in (module._parameters, module._modules)]
             for key, value in vars(module).items():
-                if key not in _BOOKKEEPING and type(value) not in _PLAIN:
+                if key not in BOOKKEEPING and type(value) not in _PLAIN:
                     self._note(value, (name, key), _DEPTH)
             kinds.setdefault(type(module), name)
         for kind, name in kinds.items():
@@ -182,6 +182,9 @@ class Contents:
             self._others.append((name, lambda: why))
 
     def _note_any(self, value: Any, name: Name, depth: int) -> None:
+        # An object may answer slowly what it is an instance of, and one configuration be held by all modules.
+        if id(value) in self._seen:
+            return
         kind = type(value)
         if isinstance(value, Tensor):
             self._note_tensor(value, name)
@@ -189,8 +192,6 @@ class Contents:
         if isinstance(value, tuple):
             for item in value if depth and len(value) <= _ENTRIES else ():
                 self._note(item, name, depth - 1)
-            return
-        if id(value) in self._seen:
             return
         if isinstance(value, _HOLDING):
             self._seen.add(id(value))
@@ -209,7 +210,7 @@ class Contents:
 
     def _note_tensor(self, tensor: Tensor, name: Name) -> None:
         plain = type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided
-        if id(tensor) in self._seen or not plain or tensor.is_inference() or tensor.is_meta:
+        if not plain or tensor.is_inference() or tensor.is_meta:
             return
         self._seen.add(id(tensor))
         copied = tensor.numel() <= _COPIED
@@ -260,7 +261,7 @@ def same_entries(now: Mapping[Any, Any], before: Mapping[Any, Any]) -> bool:
     """Return whether the same keys, in the same order, have the very same values."""
     if len(now) != len(before):
         return False
-    return all(map(is_, now.values(), before.values())) and all(map(is_, now, before))
+    return not now or (all(map(is_, now.values(), before.values())) and all(map(is_, now, before)))
 
 
 def _same(container: Any, before: Any) -> bool:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from lrptrain.relevance.model.walk import modules_of, named_modules_of, once_per_class
+from lrptrain.relevance.model.walk import modules_of, named_modules_of, once_per_class, once_per_walk
 from lrptrain.relevance.types import UnsupportedModelError
 
 # The modules of torch that compute with packed integers.
@@ -12,6 +12,7 @@ _QUANTISED_MODULES = (".nn.quantized", ".intrinsic.quantized")
 _INTEGERS = frozenset({torch.int8, torch.uint8})
 
 
+@once_per_walk
 def gives_answers_only(model: nn.Module) -> bool:
     """Whether some of a model's operations cannot be recorded: it is TorchScript, or quantised."""
     return any(isinstance(x, torch.jit.ScriptModule) or _is_quantised(x) for x in modules_of(model))

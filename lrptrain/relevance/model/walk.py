@@ -1,4 +1,4 @@
-"""One walk over a model for all who ask about its modules while it is explained: torch's own calls itself at each level.
+"""One walk over a model for all who ask about its modules while it is explained: torch walks anew at each call.
 
 Nothing outlives the call of `attribute` that made it: a model that is changed between two calls is walked anew.
 """
@@ -6,7 +6,7 @@ Nothing outlives the call of `attribute` that made it: a model that is changed b
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ class Walk(NamedTuple):
 
     model: nn.Module
     named: list[tuple[str, nn.Module]]
+    facts: dict[str, Any]
 
 
 _walk: ContextVar[Walk | None] = ContextVar("walk", default=None)
@@ -27,7 +28,7 @@ _walk: ContextVar[Walk | None] = ContextVar("walk", default=None)
 @contextmanager
 def walked(model: nn.Module) -> Iterator[None]:
     """Walk over a model once; who asks for its modules or weights inside, gets those of now."""
-    token = _walk.set(Walk(model, list(model.named_modules())))
+    token = _walk.set(Walk(model, list(model.named_modules()), {}))
     try:
         yield
     finally:
@@ -49,6 +50,21 @@ def weights_of(model: nn.Module) -> list[Tensor]:
     """Return the parameters and buffers of a model; those that are shared several times."""
     stores = [store for _, module in named_modules_of(model) for store in (module._parameters, module._buffers)]
     return [x for store in stores if store for x in store.values() if x is not None]
+
+
+def once_per_walk(function: Callable[[nn.Module], T]) -> Callable[[nn.Module], T]:
+    """Remember what a function tells of a model while that is walked over."""
+
+    def remembered(model: nn.Module) -> T:
+        walk = _walk.get()
+        if walk is None or walk.model is not model:
+            return function(model)
+        if function.__name__ not in walk.facts:
+            walk.facts[function.__name__] = function(model)
+        found: T = walk.facts[function.__name__]
+        return found
+
+    return remembered
 
 
 def once_per_class(function: Callable[[type], T]) -> Callable[[type], T]:

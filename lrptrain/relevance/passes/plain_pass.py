@@ -7,6 +7,7 @@ It serves what needs no tape. Where a model does what only a tape can follow, or
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,21 +15,33 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from lrptrain.relevance.model.contents import BOOKKEEPING
 from lrptrain.relevance.model.process_wide import eager, in_turn
 from lrptrain.relevance.model.walk import modules_of
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
     DETACHING,
+    FUNCTIONS,
     HASHING,
+    WEIGHTED,
     as_python,
     canonical_name,
+    is_reordered,
     without_weights,
 )
-from lrptrain.relevance.tape.lookup import Table, as_lookup, first_lookup, later_lookup, lookup_arguments, lookup_in
+from lrptrain.relevance.tape.lookup import (
+    LOOKUPS,
+    Table,
+    as_lookup,
+    first_lookup,
+    later_lookup,
+    lookup_arguments,
+    lookup_in,
+)
 from lrptrain.relevance.tape.nodes import Value, numbers_in, tensors_in
-from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
-from lrptrain.relevance.tape.outside import EXPORTS, without_graph
+from lrptrain.relevance.tape.ordered_gradients import NORMS, with_ordered_gradient
+from lrptrain.relevance.tape.outside import EXPORTS, hands_out, without_graph
 from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.tape.transforms import is_transforming
 from lrptrain.relevance.tokens.inputs import ExplainedInput, text_input
@@ -36,10 +49,19 @@ from lrptrain.relevance.tokens.inputs import ExplainedInput, text_input
 # After these, numbers may go on where no gradient follows them: in numpy, in memory that a kernel fills.
 _FOR_THE_TAPE = EXPORTS | BACKWARD | {"empty", "empty_like", "empty_strided", "new_empty", "resize"}
 
+# Calls that are looked at one by one; all others are carried out as they are.
+_LOOKED_AT = _FOR_THE_TAPE | WEIGHTED | LOOKUPS | NORMS | {"set_grad_enabled", "requires_grad", "flex_attention"}
+
 _PLAIN = frozenset({bool, int, float, str, tuple})
+_NO_TENSORS = frozenset({bool, int, float, type(None), torch.Size, torch.device, torch.dtype})
 MOST_KNOWN = 16
 """Inputs of so many shapes are known of a model at a time; each takes 8 bytes a pixel."""
 _known: WeakKeyDictionary[nn.Module, dict[Hashable, ExplainedInput]] = WeakKeyDictionary()
+
+
+@lru_cache(FUNCTIONS)
+def _is_looked_at(func: Callable[..., Any]) -> bool:
+    return is_reordered(func) or hands_out(func) or canonical_name(func) in _LOOKED_AT
 
 
 class NeedsTape(Exception):  # noqa: N818
@@ -71,6 +93,8 @@ class Lookups(TorchFunctionMode):
     ) -> Any:
         """Carry out one call of the model."""
         kwargs = kwargs or {}
+        if not _is_looked_at(func):
+            return self._run(canonical_name(func), func, args, kwargs)
         if not kwargs:
             func, args = as_python(func, args)
         name = canonical_name(func)
@@ -85,13 +109,17 @@ class Lookups(TorchFunctionMode):
             if lookup is not None:
                 with self:
                     return lookup()
-        result = self._run(name, func, args, kwargs)
+        args = self._prepared(name, func, args)
+        result = with_ordered_gradient(name, self._run(name, func, args, kwargs))
         if name != "embedding" or self.token_ids is None:
             return result
         return self._looked_up(self.token_ids, *lookup_arguments(args, kwargs), result)
 
+    def _prepared(self, name: str, func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return args
+
     def _run(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return with_ordered_gradient(name, func(*args, **kwargs))
+        return func(*args, **kwargs)
 
     def _looked_up(self, text: Tensor, ids: Tensor, table: Tensor, result: Tensor) -> Tensor:
         """What the model reads in place of what it has looked up."""
@@ -204,11 +232,17 @@ class PlainPass(Lookups):
             raise NeedsTape
         return Value(numbers, depends=True)
 
-    def _run(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._is_first and (name in _FOR_THE_TAPE or torch.is_inference_mode_enabled()):
+    def _prepared(self, name: str, func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self._is_first and name in _FOR_THE_TAPE:
             raise NeedsTape
-        result = super()._run(name, func, without_weights(name, without_graph(func, args)), kwargs)
-        if self._is_first:
+        return without_weights(name, without_graph(func, args))
+
+    def _run(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._is_first and torch.is_inference_mode_enabled():
+            raise NeedsTape
+        result = func(*args, **kwargs)
+        # What has a graph has not lost it, and is no hash of ids.
+        if self._is_first and type(result) not in _NO_TENSORS and not (type(result) is Tensor and result.requires_grad):
             self._note_hash(name, args, result)
             goes_on = self.only_answers or name in DETACHING or not torch.is_grad_enabled()
             if not goes_on and _loses_the_graph((args, kwargs), result):
@@ -282,5 +316,6 @@ def _as_it_is(model: nn.Module) -> Hashable:
 
 def _settings(module: nn.Module) -> Hashable:
     shapes = tuple(x.shape for x in module._parameters.values() if x is not None)
-    settings = tuple((name, str(x)) for name, x in vars(module).items() if type(x) in _PLAIN)
+    own = [(name, x) for name, x in vars(module).items() if name not in BOOKKEEPING and type(x) in _PLAIN]
+    settings = tuple((name, repr(x) if type(x) is tuple else x) for name, x in own)
     return type(module), id(module), id(vars(module).get("forward")), shapes, settings

@@ -161,10 +161,10 @@ _SPELLINGS = {
 }
 _COMMUTATIVE = frozenset({"add", "mul"})
 _ALIASED = frozenset({"add", "sub", "mul", "truediv", "pow", "matmul"})
-_FUNCTIONS = 1024  # of so many the names are remembered: a model has some hundred
+FUNCTIONS = 1024  # of so many the names are remembered: a model has some hundred
 
 
-@lru_cache(_FUNCTIONS)
+@lru_cache(FUNCTIONS)
 def canonical_name(function: Callable[..., Any]) -> str:
     """Give one name to every spelling of an operation: `x + y`, `x += y`, `torch.add` and `x.add_` are all "add".
 
@@ -209,6 +209,11 @@ _REORDERED: dict[Any, tuple[Callable[..., Any], Callable[..., tuple[Any, ...]]]]
 }
 
 
+def is_reordered(function: Callable[..., Any]) -> bool:
+    """Whether a function takes its arguments in another order than the Python function of its name."""
+    return function in _REORDERED
+
+
 def as_python(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The call of `torch.nn.functional` that a call of C++ is, for the names that have two orders of arguments."""
     python, reorder = _REORDERED.get(function, (function, None))
@@ -224,7 +229,7 @@ def is_in_place(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
     )
 
 
-@lru_cache(_FUNCTIONS)
+@lru_cache(FUNCTIONS)
 def _is_named_in_place(function: Callable[..., Any]) -> bool:
     name = getattr(function, "__name__", "").partition(".")[0]
     augmented = name.startswith("__i") and name[3:-2] in _ALIASED | {"floordiv", "and", "or"}

@@ -147,6 +147,9 @@ def later_lookup(ids: Int[Tensor, "batch tokens"], looked_up: Int[Tensor, "..."]
     return Lookup(Order.SHIFTED, ids.shape) if shifted else None
 
 
+LOOKUPS = frozenset({"embedding", "embedding_bag", "getitem", "index_select", "matmul", "mm", "linear"})
+"""Calls that may look up rows of a table; see `as_lookup`."""
+
 # -- Lookups in other words --------------------------------------------------------------------------------------------
 
 
@@ -170,10 +173,10 @@ def as_lookup(
         ids: Any = second if name == "getitem" else args[2] if second == 0 else None
         if _is_table(first, is_first) and _are_rows(ids):
             return partial(F.embedding, ids, first)
-    elif name in ("matmul", "mm", "linear") and _is_table(second, is_first):
+    elif name in ("matmul", "mm", "linear") and _may_be_one_hot(first) and _is_table(second, is_first):
         table = second if name != "linear" else second.t()
         bias = args[2] if len(args) > 2 else None
-        if isinstance(first, Tensor) and first.shape[-1:] == table.shape[:1] and _is_one_hot(first):
+        if first.shape[-1:] == table.shape[:1] and _is_one_hot(first):
             ids = first.argmax(-1)
             return lambda: F.embedding(ids, table) if bias is None else F.embedding(ids, table) + bias
     return None
@@ -192,9 +195,13 @@ def _are_rows(ids: Any) -> bool:
     return whole and ids.numel() > 0 and int(ids.amin()) >= 0
 
 
-def _is_one_hot(x: Tensor) -> bool:
-    if x.ndim < 2 or x.grad_fn is not None or not x.is_floating_point() or x.numel() == 0:
+def _may_be_one_hot(x: Any) -> bool:
+    if not isinstance(x, Tensor) or x.grad_fn is not None or not x.is_floating_point():
         return False
+    return x.ndim > 1 and x.numel() > 0
+
+
+def _is_one_hot(x: Tensor) -> bool:
     return bool(((x == 0) | (x == 1)).all()) and bool((x.sum(-1) == 1).all())
 
 
