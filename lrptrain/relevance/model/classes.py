@@ -78,6 +78,8 @@ def explained_class(
     samples, classes = logits.shape
     if target is None:
         return logits.detach().argmax(1)
+    if type(target) is int and 0 <= target < classes:
+        return torch.full((samples,), target, device=logits.device)
     chosen = _as_tensor(_numbered(target, labels or {}, classes), samples).to(logits.device)
     if chosen.is_floating_point() or chosen.dtype in (torch.bool, *_COMPLEX) or chosen.shape not in ((), (samples,)):
         raise ValueError(

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.model.walk import named_modules_of, once_per_class
+from lrptrain.relevance.model.walk import named_modules_of, once_per_class, own_attributes
 from lrptrain.relevance.tape.nodes import version_of
 
 # How deep attributes are followed: a transformers cache has its tensors at the fourth level.
@@ -40,8 +40,6 @@ _COPIED_PARAMETERS = 2**27
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, range, type(None), torch.dtype, torch.device, torch.Size})
 _HOLDING = (dict, list, set, deque)
 _INERT = (SimpleNamespace, Namespace, UserDict, UserList)
-# What torch keeps of every module: hooks, which a forward does not change, and buffers, which are put back elsewhere.
-BOOKKEEPING = vars(nn.Module()).keys() | {"forward"}
 _LIBRARIES = ("site-packages", "dist-packages")
 
 Name = tuple[str, str]
@@ -144,8 +142,8 @@ class Contents:
         for name, module in modules:
             # Parameters and modules are what they are: of them, only that none is new or gone is of interest.
             self._containers += [(own, own.copy()) for own in (module._parameters, module._modules)]
-            for key, value in vars(module).items():
-                if key not in BOOKKEEPING and type(value) not in _PLAIN:
+            for key, value in own_attributes(module):
+                if type(value) not in _PLAIN:
                     self._note(value, (name, key), _DEPTH)
             kinds.setdefault(type(module), name)
         for kind, name in kinds.items():
@@ -182,10 +180,9 @@ class Contents:
             self._others.append((name, lambda: why))
 
     def _note_any(self, value: Any, name: Name, depth: int) -> None:
-        # An object may answer slowly what it is an instance of, and one configuration be held by all modules.
-        if id(value) in self._seen:
-            return
         kind = type(value)
+        if id(value) in self._seen or _is_left_alone(kind):
+            return
         if isinstance(value, Tensor):
             self._note_tensor(value, name)
             return
@@ -368,7 +365,19 @@ def _is_library(kind: type) -> bool:
     return root in ("torch", "lrptrain") or any(f"/{each}/" in file.replace("\\", "/") for each in _LIBRARIES)
 
 
+@once_per_class
+def _is_left_alone(kind: type) -> bool:
+    """Return whether nothing of the objects of a class is put back, whatever they hold."""
+    return not (issubclass(kind, (Tensor, tuple, nn.Module, *_HOLDING, *_WITH_STATE)) or _is_followed(kind))
+
+
 # -- What is put back by a state of its own ----------------------------------------------------------------------------
+
+
+_WITH_STATE = (
+    torch.Generator, np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random, bytearray, array,
+    BytesIO, StringIO, np.ndarray, Iterator,
+)  # fmt: skip
 
 
 def _putting_back(value: Any) -> Callable[[], object] | None:

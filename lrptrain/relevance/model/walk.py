@@ -12,6 +12,8 @@ from weakref import WeakKeyDictionary
 from torch import Tensor, nn
 
 T = TypeVar("T")
+# What torch keeps of every module: hooks, which a forward does not change, and what is looked at elsewhere.
+_BOOKKEEPING = vars(nn.Module()).keys() | {"forward"}
 
 
 class Walk(NamedTuple):
@@ -50,6 +52,11 @@ def weights_of(model: nn.Module) -> list[Tensor]:
     """Return the parameters and buffers of a model; those that are shared several times."""
     stores = [store for _, module in named_modules_of(model) for store in (module._parameters, module._buffers)]
     return [x for store in stores if store for x in store.values() if x is not None]
+
+
+def own_attributes(module: nn.Module) -> list[tuple[str, Any]]:
+    """Return the attributes of a module that are not torch's own, with their names."""
+    return [each for each in vars(module).items() if each[0] not in _BOOKKEEPING]
 
 
 def once_per_walk(function: Callable[[nn.Module], T]) -> Callable[[nn.Module], T]:

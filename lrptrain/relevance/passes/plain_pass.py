@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from lrptrain.relevance.model.contents import BOOKKEEPING
 from lrptrain.relevance.model.process_wide import eager, in_turn
-from lrptrain.relevance.model.walk import modules_of
+from lrptrain.relevance.model.walk import modules_of, own_attributes
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
@@ -316,6 +315,6 @@ def _as_it_is(model: nn.Module) -> Hashable:
 
 def _settings(module: nn.Module) -> Hashable:
     shapes = tuple(x.shape for x in module._parameters.values() if x is not None)
-    own = [(name, x) for name, x in vars(module).items() if name not in BOOKKEEPING and type(x) in _PLAIN]
-    settings = tuple((name, repr(x) if type(x) is tuple else x) for name, x in own)
+    own = own_attributes(module)
+    settings = tuple((name, repr(x) if type(x) is tuple else x) for name, x in own if type(x) in _PLAIN)
     return type(module), id(module), id(vars(module).get("forward")), shapes, settings
