@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lrptrain.relevance.model.contents import Contents, Parameters, same_entries
+from lrptrain.relevance.model.contents import Contents, Lost, Parameters, same_entries
 from lrptrain.relevance.model.process_wide import in_turn
 from lrptrain.relevance.model.recordable import check_transformations
 from lrptrain.relevance.model.walk import named_modules_of, weights_of
@@ -68,30 +68,74 @@ def _random_state(model: nn.Module) -> Iterator[None]:
         np.random.set_state(states[1])
 
 
+class ModelState:
+    """What a model holds when an explanation begins: each of its runs begins with it, and it is put back at the end.
+
+    Args:
+        model: The model. From now on it works on copies of its buffers.
+        with_parameters: Whether parameters are part of it.
+    """
+
+    def __init__(self, model: nn.Module, with_parameters: bool = True) -> None:
+        # TorchScript keeps its state where Python does not reach.
+        named = [each for each in named_modules_of(model) if not isinstance(each[1], torch.jit.ScriptModule)]
+        self.model = model
+        self._attributes = [(module, _own_attributes(module)) for _, module in named]
+        self._contents = Contents(named, weights_of(model))
+        self._parameters = Parameters(model) if with_parameters else None
+        self._buffers = [(module._buffers, dict(module._buffers)) for _, module in named]
+        self._copy_buffers()
+
+    def _copy_buffers(self) -> None:
+        # The graph of an earlier forward pass may hold the buffers themselves: copies are worked on, not written back.
+        with torch.inference_mode(False):
+            copies = {id(x): x.detach().clone() for _, own in self._buffers for x in own.values() if x is not None}
+        for now, own in self._buffers:
+            now.update({name: copies[id(x)] for name, x in own.items() if x is not None})
+
+    def restore(self) -> list[Lost]:
+        """Put back what has changed, and return what could not be."""
+        for module, before in self._attributes:
+            _restore(vars(module), before)
+        for now, own in self._buffers:
+            _restore(now, own)
+        return self._contents.restore() + ([] if self._parameters is None else self._parameters.restore())
+
+    def begin(self) -> list[Lost]:
+        """Put back what has changed, for another run, and return what could not be."""
+        lost = self.restore()
+        self._copy_buffers()
+        return lost
+
+
+# The states of the models that are explained now, the innermost last. Explanations take turns.
+_open: list[ModelState] = []
+
+
+def begin_anew(model: nn.Module) -> list[Lost]:
+    """Let the next run of a model begin as the first one did; return what an earlier run changed for good.
+
+    Nothing is done outside of `preserved`, nor to a sharded model, of which the state is its strategy's.
+    """
+    if not _open or is_sharded(model):
+        return []
+    state = next((each for each in reversed(_open) if each.model is model), None)
+    if state is not None:
+        return state.begin()
+    _open.append(ModelState(model))  # a copy, made for one map, that is to be run several times
+    return []
+
+
 @contextmanager
 def _attributes(model: nn.Module, with_parameters: bool) -> Iterator[None]:
-    # TorchScript keeps its state where Python does not reach.
-    named = [each for each in named_modules_of(model) if not isinstance(each[1], torch.jit.ScriptModule)]
-    attributes = [(module, _own_attributes(module)) for _, module in named]
-    contents = Contents(named, weights_of(model))
-    parameters = Parameters(model) if with_parameters else None
-    # The graph of an earlier forward pass may hold the buffers themselves: copies are worked on, not written back.
-    buffers = [(module._buffers, dict(module._buffers)) for _, module in named]
-    with torch.inference_mode(False):
-        copies = {id(x): x.detach().clone() for _, own in buffers for x in own.values() if x is not None}
-    for now, own in buffers:
-        now.update({name: copies[id(x)] for name, x in own.items() if x is not None})
+    count = len(_open)
+    state = ModelState(model, with_parameters)
+    _open.append(state)
     try:
         yield
     finally:
-        for module, before in attributes:
-            _restore(vars(module), before)
-        for now, own in buffers:
-            _restore(now, own)
-        lost = contents.restore()
-        if parameters is not None:
-            lost += parameters.restore()
-        for each in lost:
+        del _open[count:]
+        for each in state.restore():
             warn_once(model, ("written", each.name), str(each))
 
 

@@ -68,7 +68,7 @@ def _is_quantised_kind(kind: type) -> bool:
 def _is_quantised(module: nn.Module) -> bool:
     if _is_quantised_kind(type(module)):
         return True
-    weight = module._parameters.get("weight")
+    weight: Tensor | None = module._parameters.get("weight")
     weight = module._buffers.get("weight") if weight is None else weight
     if weight is None or (type(weight) is nn.Parameter and weight.is_floating_point()):
         return False

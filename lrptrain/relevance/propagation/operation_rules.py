@@ -9,7 +9,7 @@ from lrptrain.relevance.propagation import in_place_rules, rules
 from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, vjp
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES
+from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES, RESHAPES
 from lrptrain.relevance.tape.nodes import Node, Value, numbers_in, unsupported
 from lrptrain.relevance.tape.sample_axes import crosses_samples
 from lrptrain.relevance.tape.softmaxes import divides_exponentials
@@ -94,6 +94,9 @@ def spread(part: Tensor, axes: list[int], x: Tensor) -> Tensor:
 def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Relevance follows the entries through indexing, reshaping, concatenation and expansion."""
     like = next(part for part in relevance if part is not None)
+    source = node.inputs[0]
+    if node.name in RESHAPES and like.numel() == source.shape.numel():
+        return [(source, like.reshape(source.shape))]
     if node.name in ENTRIES:  # where entries go does not depend on them: nothing is made again, or cast, for it
         inputs = [like.new_empty(value.shape) for value in node.inputs]
     else:

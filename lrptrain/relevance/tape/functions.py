@@ -92,6 +92,10 @@ ENTRIES = frozenset({
     "channel_shuffle", "fliplr", "flipud", "hstack", "vstack", "diagonal", "topk", "sort", "copy", "fill",
     "write_through", "take",
 })  # fmt: skip
+# Those of them that keep every entry at its place in reading order.
+RESHAPES = frozenset({
+    "reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze",
+})  # fmt: skip
 # Those of them that choose entries along an axis by their size, and the position and name of that argument.
 CHOOSING: dict[str, tuple[int, str]] = {"topk": (2, "dim"), "sort": (1, "dim")}
 # The output's entries are copies of one of two inputs' entries: of what was there, or of what was written over it.
@@ -144,6 +148,12 @@ REPEATABLE = frozenset(name for name, activation in ACTIVATIONS.items() if activ
     "rms_norm",
     "group_norm",
 }
+# What is asked of a tensor without reading a number of it; the answer is no tensor.
+QUESTIONS = frozenset({
+    "shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "stride", "storage_offset", "element_size",
+    "device", "get_device", "dtype", "layout", "len", "is_floating_point", "is_complex", "is_signed", "is_contiguous",
+    "is_nested", "is_sparse", "is_quantized", "is_cuda", "is_cpu", "is_meta",
+})  # fmt: skip
 # Python functions of torch whose body is recorded in their place.
 DECOMPOSED = frozenset({"multi_head_attention_forward", "normalize", "softmin"})
 # They may run checkpointed blocks again.

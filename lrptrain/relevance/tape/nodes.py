@@ -226,10 +226,15 @@ def numbers_in(structure: Any) -> Iterator[Tensor]:
     return (x for x in tensors_in(structure) if x.is_floating_point() or x.is_complex())
 
 
+_LEAVES = frozenset({int, float, bool, str, type(None), Tensor, torch.nn.Parameter})
+
+
 def map_nested(structure: Any, kind: type, function: Callable[..., Any]) -> Any:
     """Replace everything of type `kind` in nested tuples, lists and dicts."""
     if isinstance(structure, kind):
         return function(structure)
+    if type(structure) in _LEAVES:
+        return structure
     if isinstance(structure, (tuple, list)):
         items = [map_nested(item, kind, function) for item in structure]
         return type(structure)(*items) if hasattr(structure, "_fields") else type(structure)(items)
