@@ -375,8 +375,8 @@ def _is_left_alone(kind: type) -> bool:
 
 
 _WITH_STATE = (
-    torch.Generator, np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random, bytearray, array,
-    BytesIO, StringIO, np.ndarray, Iterator,
+    torch.Generator, np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random, bytearray,
+    array, BytesIO, StringIO, np.ndarray, Iterator,
 )  # fmt: skip
 
 
