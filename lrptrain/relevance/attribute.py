@@ -10,7 +10,7 @@ from torch import nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
 from lrptrain.relevance.default import check_method
-from lrptrain.relevance.model.arguments import as_arguments, as_batch_of_one
+from lrptrain.relevance.model.arguments import as_arguments, as_batch_of_one, telling_of_inputs
 from lrptrain.relevance.model.precision import autocast_state
 from lrptrain.relevance.model.preserve import preserved, unwrap
 from lrptrain.relevance.model.recordable import gives_answers_only
@@ -54,8 +54,9 @@ def record(
             no graph (`create_graph`) either.
     """
     model = unwrap(model)
-    with walked(model), preserved(model):
-        passed = forward_pass(model, as_arguments(model, inputs, tokenizer), explain, layout, frugal=frugal)
+    arguments = as_arguments(model, inputs, tokenizer)
+    with walked(model), telling_of_inputs(model, arguments), preserved(model):
+        passed = forward_pass(model, arguments, explain, layout, frugal=frugal)
         return replace(passed, tokenizer=tokenizer).logits()
 
 
@@ -129,8 +130,8 @@ def attribute(
             are unwrapped.
         inputs: The image batch `[batch, channels, height, width]` or the token ids `[batch, tokens]`, or a dict of
             keyword arguments with one of them (`pixel_values`, `image`, `input_ids`, `inputs_embeds`) and, for texts,
-            the `attention_mask` (1 token, 0 padding). Or one image without the axis of samples, or texts that the
-            `tokenizer` cuts.
+            the `attention_mask` (1 token, 0 padding); arrays and nested lists are taken, too. Or one image without the
+            axis of samples, or texts, or pairs of texts `[(text, text), ...]`, that the `tokenizer` cuts.
         target: What is explained. A class: one for all, one per sample, or None for the predicted class; its number, or
             its name in the model's `config.label2id`. Of one logit per sample (a regression, a binary classifier) the
             predicted class is that logit, whatever its sign. A tuple, for logits of more axes: `(token, class)` is
@@ -184,7 +185,7 @@ def attribute(
         settings["tokenizer"] = tokenizer
         return {name: attribute(model, arguments, target, methods[0], explain=name, **settings) for name in explain}
     call = _Call(model, target, tuple(methods), other, explain, layout, tokenizer, create_graph, first_order, options)
-    with walked(model):
+    with walked(model), telling_of_inputs(model, arguments):
         check_graph(model, create_graph)
         if not create_graph:  # who trains through a map means to be in train mode
             warn_of_train_mode(model)

@@ -201,7 +201,7 @@ class PlainPass(Lookups):
         )
 
     def explained(
-        self, model: nn.Module, inputs: Any, explain: str | None, find: Callable[[], ExplainedInput]
+        self, model: nn.Module, inputs: Any, explain: str | None, find: Callable[[], tuple[ExplainedInput, bool]]
     ) -> ExplainedInput:
         """What the explained input is: a text, or what a tape has found in a model that is as it was.
 
@@ -209,21 +209,24 @@ class PlainPass(Lookups):
             model: The model.
             inputs: All its arguments.
             explain: The name of the explained one; None if it was chosen by itself.
-            find: Tells it by a tape.
+            find: Tells it by a tape, and whether that holds of other inputs of the same shapes, too.
         """
         assert self.root is not None
         if self.token_ids is not None:
             return text_input(self.root)
         if model.training or (isinstance(inputs, Mapping) and "spatial_shapes" in inputs):
-            return find()
+            return find()[0]
         key = (explain, _described(inputs), _as_it_is(model))
         known = _known.setdefault(model, {})
-        if key not in known:
+        if key in known:
+            return known[key]
+        explained, lasts = find()
+        if lasts:
             if len(known) == MOST_KNOWN:
                 del known[next(iter(known))]
             # Without the tape's values, which would be kept alive.
-            known[key] = replace(find(), cells=None, order=None)
-        return known[key]
+            known[key] = replace(explained, cells=None, order=None)
+        return explained
 
     def as_value(self, numbers: Tensor) -> Value:
         """The logits, or what a head made of the output."""

@@ -276,9 +276,14 @@ class Recording:
         if isinstance(self.watched, PlainPass):
             if self.watched.only_answers and self.watched.root is not None and self.watched.token_ids is None:
                 return untold_input(self.watched.root, self.given_layout)
-            return self.watched.explained(self.model, self.inputs, self.explain, lambda: self.on_tape.explained)
+            return self.watched.explained(self.model, self.inputs, self.explain, self._found_on_tape)
         explained = self._once_per_structure("explained", lambda: replace(self._found_input, cells=None, order=None))
         return with_sizes(explained, self.inputs.get("spatial_shapes") if isinstance(self.inputs, Mapping) else None)
+
+    def _found_on_tape(self) -> tuple[ExplainedInput, bool]:
+        """The explained input, by another pass, and whether the model's operations say so without its numbers."""
+        recording = self.on_tape
+        return recording.explained, recording.propagator.structure is not None
 
     @cached_property
     def _found_input(self) -> ExplainedInput:

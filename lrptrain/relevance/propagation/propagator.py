@@ -23,7 +23,7 @@ from lrptrain.relevance.tape.kernels import KernelAttention, QueryRows
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 from lrptrain.relevance.tape.regions import Region
 from lrptrain.relevance.tape.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
-from lrptrain.relevance.tape.structure import once_per_structure, structure
+from lrptrain.relevance.tape.structure import once_per_structure, structure_of
 from lrptrain.relevance.tape.tape import Tape
 
 T = TypeVar("T")
@@ -59,14 +59,15 @@ class Propagator:
 
     def once_per_structure(self, key: Hashable, find: Callable[[], T]) -> T:
         """Return what `find` finds by the structure of the tape alone, or found in an earlier pass; see `structure`."""
-        if self.model is None or self._structure is None:
+        if self.model is None or self.structure is None:
             return find()
-        return once_per_structure(self.model, (key, self._structure), find)
+        return once_per_structure(self.model, (key, self.structure), find)
 
     @cached_property
-    def _structure(self) -> Hashable | None:
+    def structure(self) -> Hashable | None:
+        """What tells the operations of this tape from those of others; None where their numbers decide."""
         assert self.tape.root is not None
-        return structure(self.tape.nodes, self.tape.root)
+        return structure_of(self.tape.nodes, self.tape.root)
 
     @cached_property
     def patch_embedding(self) -> set[Node]:

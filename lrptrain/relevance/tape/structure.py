@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.tape.functions import DENSE, ELEMENTWISE, ENTRIES, PRODUCTS
+from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, ENTRIES, MAXIMA, PRODUCTS
 from lrptrain.relevance.tape.nodes import Node, Value
 
 T = TypeVar("T")
@@ -23,7 +23,9 @@ _known: WeakKeyDictionary[nn.Module, dict[Hashable, Any]] = WeakKeyDictionary()
 
 _MASKED = frozenset({"masked_fill", "where"})
 # Operations of which the shapes and settings say where entries go.
-_TOLD = ENTRIES | ELEMENTWISE | DENSE | PRODUCTS | _MASKED | {"add", "sub", "rsub", "mul", "div", "mean", "sum"}
+_TOLD = ENTRIES | ELEMENTWISE | DENSE | PRODUCTS | AVERAGES | MAXIMA | _MASKED | {
+    "add", "sub", "rsub", "mul", "div", "mean", "sum", "interpolate",
+}  # fmt: skip
 _SETTINGS = frozenset({int, float, bool, str, type(None), type(...), torch.dtype, torch.device, torch.Size})
 
 
@@ -46,7 +48,7 @@ def _told(x: Any, name: str, numbers: dict[Value, int]) -> Hashable:
     raise _NotToldError
 
 
-def structure(nodes: list[Node], root: Value) -> Hashable | None:
+def structure_of(nodes: list[Node], root: Value) -> Hashable | None:
     """Return what tells the operations of one pass from those of another; None where their numbers decide."""
     numbers = {root: 0}
     operations = []
