@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -32,7 +33,7 @@ from lrptrain.relevance.types import Relevance, TokenLayout
 
 def record(
     model: nn.Module,
-    inputs: Inputs | str | Sequence[str],
+    inputs: Inputs | str | Sequence[Any] | np.ndarray,
     *,
     explain: str | None = None,
     layout: TokenLayout | None = None,
@@ -63,7 +64,7 @@ def record(
 @overload
 def attribute(
     model: nn.Module,
-    inputs: Inputs | str | Sequence[str],
+    inputs: Inputs | str | Sequence[Any] | np.ndarray,
     target: Target = ...,
     method: str | None = ...,
     *,
@@ -75,7 +76,7 @@ def attribute(
 @overload
 def attribute(
     model: nn.Module,
-    inputs: Inputs | str | Sequence[str],
+    inputs: Inputs | str | Sequence[Any] | np.ndarray,
     target: Target = ...,
     method: str | None = ...,
     *,
@@ -87,7 +88,7 @@ def attribute(
 @overload
 def attribute(
     model: nn.Module,
-    inputs: Inputs | str | Sequence[str],
+    inputs: Inputs | str | Sequence[Any] | np.ndarray,
     target: Target = ...,
     method: list[str] | tuple[str, ...] = ...,
     *,
@@ -98,7 +99,7 @@ def attribute(
 
 def attribute(
     model: nn.Module,
-    inputs: Inputs | str | Sequence[str],
+    inputs: Inputs | str | Sequence[Any] | np.ndarray,
     target: Target = None,
     method: str | list[str] | tuple[str, ...] | None = None,
     *,

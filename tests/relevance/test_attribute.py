@@ -316,7 +316,7 @@ def test_pairs_of_texts_are_cut_together():
     given = []
 
     class Pairs(Cutter):
-        def __call__(self, texts, pairs=None, **options):
+        def __call__(self, texts, pairs=None, **options):  # type: ignore[override]
             given.append((texts, pairs))
             return super().__call__([f"{a} {b}" for a, b in zip(texts, pairs, strict=True)], **options)
 
