@@ -167,19 +167,3 @@ def halves(
     """Halve relevance of a product `z` of two activations. Overwrites `z`."""
     share = divide_(relevance, z.mul_(2).contiguous())
     return transpose_a(share).mul_(a), transpose_b(share).mul_(b)
-
-
-def rescaled_sum(
-    relevance: Array, z: Array, operands: tuple[Array, Array], total: Callable[[Array], Array]
-) -> tuple[Array, Array]:
-    """Split relevance of a sum `z` of two operands and give each the absolute share of its sum."""
-    share = divide_(relevance, z.clone(memory_format=torch.contiguous_format))
-    parts = [torch.mul(operand, share) if operand.shape == z.shape else share * operand for operand in operands]
-    sums = [total(part) for part in parts]
-    total_relevance = total(relevance)
-    absolute = sums[0].abs() + sums[1].abs()
-    first, second = (
-        part.mul_(divide_(s.abs(), absolute.clone()) * divide_(total_relevance, s.clone()))
-        for part, s in zip(parts, sums, strict=True)
-    )
-    return first, second

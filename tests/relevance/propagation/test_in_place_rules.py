@@ -111,24 +111,9 @@ def test_halves():
     torch.testing.assert_close(in_place_rules.halves(relevance, a @ b, *rest), rules.halves(relevance, a @ b, *rest))
 
 
-@pytest.mark.parametrize("shape", [(3, 4), (1, 4)])
-@pytest.mark.parametrize("sign", [1, -1])
-def test_rescaled_sum(shape, sign):
-    u, v, relevance = random(3, 4), sign * random(*shape, seed=1), random(3, 4, seed=2)
-    u[0, 0] = -v[0, 0]
-
-    def total(x: Tensor) -> Tensor:
-        return x.sum(1, keepdim=True)
-
-    expected = rules.rescale(relevance, rules.proportional(relevance, (u, v)), total)
-    torch.testing.assert_close(in_place_rules.rescaled_sum(relevance, u + v, (u, v), total), expected)
-    assert (u[1:] != 0).all()  # arguments are as before
-
-
 def test_arguments_but_the_output_of_a_product_are_not_overwritten():
     x, weight, relevance, z = random(3, 5), random(4, 5, seed=1), random(3, 4, seed=2), random(3, 4, seed=4)
     before = [tensor.clone() for tensor in (x, weight, relevance, z)]
     in_place_rules.zplus(relevance, x, weight, z, random(4))
     in_place_rules.halves(relevance, z.clone(), x, weight.T, lambda s: s @ weight, lambda s: x.mT @ s)
-    in_place_rules.rescaled_sum(relevance, z, (z - 1, z.clone()), torch.Tensor.sum)
     assert all(torch.equal(one, other) for one, other in zip(before, (x, weight, relevance, z), strict=True))
