@@ -159,11 +159,3 @@ def times_slope(relevance: Array, x: Array, y: Array | Callable[[Array], Array])
         of_y = y(of_x) if callable(y) else parts_of_y[i]
         torch.div(of_y, _hide_small_(of_x.to(into.dtype, copy=True)), out=into).mul_(part)
     return result
-
-
-def halves(
-    relevance: Array, z: Array, a: Array, b: Array, transpose_a: Callable[..., Any], transpose_b: Callable[..., Any]
-) -> tuple[Array, Array]:
-    """Halve relevance of a product `z` of two activations. Overwrites `z`."""
-    share = divide_(relevance, z.mul_(2).contiguous())
-    return transpose_a(share).mul_(a), transpose_b(share).mul_(b)

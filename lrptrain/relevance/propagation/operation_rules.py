@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from lrptrain.relevance.propagation import in_place_rules, rules
+from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, vjp
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
@@ -248,12 +248,10 @@ def product(
         return _einsum(node, part, stabiliser)
     a = left.tensor.to(part.dtype)
     b = right.tensor.to(part.dtype)
-    z = node.outputs[0].copy()
+    z = node.outputs[0].tensor
     z = z if z.dtype == part.dtype else a @ b
     stabiliser *= _factor(propagator, left) * _factor(propagator, right) if stabiliser else 1.0
-    stabilised = partial(rules.halves, stabiliser=stabiliser)
-    halves = stabilised if stabiliser or torch.is_grad_enabled() else in_place_rules.halves
-    shares = halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
+    shares = rules.halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s, stabiliser)
     return [shape_back(left, shares[0]), shape_back(right, shares[1])]
 
 

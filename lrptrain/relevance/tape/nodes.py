@@ -67,13 +67,6 @@ class Value:
         self._tensor = None
         self._make = partial(_called, node.function, node.args, node.kwargs)
 
-    def copy(self) -> Tensor:
-        """A tensor that may be overwritten."""
-        tensor = self.tensor
-        # What is made once more is nobody else's, unless it is a view: of keys that are transposed, say.
-        is_new = self.held is None and tensor._base is None
-        return tensor if is_new else tensor.clone(memory_format=torch.contiguous_format)
-
 
 @dataclass(eq=False)
 class Node:
