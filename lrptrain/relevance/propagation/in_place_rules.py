@@ -131,31 +131,3 @@ def _hide_small_(denominator: Array) -> Array:
 def _parts(flat: Array) -> tuple[Array, ...]:
     """Entries that fit into a cache; on other devices all of them."""
     return torch.split(flat, _ENTRIES) if flat.device.type == "cpu" and len(flat) else (flat,)
-
-
-def divide_(numerator: Array, denominator: Array) -> Array:
-    """Divide where it is safe, else 0, into the memory of the denominator."""
-    if denominator.numel() == 0:
-        return denominator
-    for part in _parts(denominator.view(-1)):
-        _hide_small_(part)
-    return torch.div(numerator, denominator, out=denominator)
-
-
-def times_slope(relevance: Array, x: Array, y: Array | Callable[[Array], Array]) -> Array:
-    """Relevance times y / x where that is safe, else 0.
-
-    Args:
-        relevance: What is multiplied.
-        x: The input of an operation on single entries, of any precision.
-        y: Its output, or the operation.
-    """
-    result = torch.empty_like(relevance, memory_format=torch.contiguous_format)
-    if result.numel() == 0:
-        return result
-    parts_of_y = () if callable(y) else _parts(y.reshape(-1))
-    places = zip(_parts(result.view(-1)), _parts(relevance.reshape(-1)), _parts(x.reshape(-1)), strict=True)
-    for i, (into, part, of_x) in enumerate(places):
-        of_y = y(of_x) if callable(y) else parts_of_y[i]
-        torch.div(of_y, _hide_small_(of_x.to(into.dtype, copy=True)), out=into).mul_(part)
-    return result

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
-from lrptrain.relevance.propagation.in_place_rules import times_slope
 from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.normalisation import frozen, transposed
 from lrptrain.relevance.propagation.operation_rules import (
@@ -309,16 +308,7 @@ def _through_slope(propagator: Propagator, node: Node, relevance: OutputRelevanc
             else:
                 yield value, part * rules.safe_divide(_output(node, part), x)
         else:
-            yield value, times_slope(part, value.tensor, _activated(node, part))
-
-
-def _activated(node: Node, like: Tensor) -> Callable[[Tensor], Tensor] | Tensor:
-    """The output of an activation; as a function of its input where nobody holds it, for some entries at a time."""
-    (output,) = node.outputs
-    of_entries = node.name in ACTIVATIONS and node.name in REPEATABLE
-    if of_entries and output.held is None and node.inputs[0].tensor.dtype == like.dtype:
-        return lambda x: node.call(lambda _: x)
-    return _output(node, like)
+            yield value, part * rules.safe_divide(_output(node, part), value.tensor.to(part.dtype))
 
 
 def per_unit(rule: RuleFunction) -> RuleFunction:
