@@ -1,15 +1,13 @@
-"""The costly rules once more, in place and in slices: for relevance that is not differentiated.
+"""The z+ rule once more, in place and in slices: for relevance that is not differentiated.
 
-Elementwise steps on fresh tensors cost as much as the matrix products between them. Each function here equals the one
-of its name in `rules.py`, which says what it computes.
+Elementwise steps on fresh tensors cost as much as the matrix products between them. The function here equals the one of
+its name in `rules.py`, which says what it computes.
 
 On a CPU a comparison, a mask and `any` take several times as long as a product or a minimum of the same numbers: so it
 is looked first whether a mask would hide anything, by a minimum. On other devices that would be a wait for an answer.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float

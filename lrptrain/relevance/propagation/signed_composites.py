@@ -43,7 +43,6 @@ from lrptrain.relevance.tape.double_backward.functions import is_exact_gelu, is_
 from lrptrain.relevance.tape.double_backward.gelu import by_slope
 from lrptrain.relevance.tape.double_backward.layer_norm import frozen_gradient
 from lrptrain.relevance.tape.functions import (
-    ACTIVATIONS,
     ALONG,
     AVERAGES,
     COPIES,
@@ -55,7 +54,6 @@ from lrptrain.relevance.tape.functions import (
     NORMALISATIONS,
     PRODUCTS,
     PUTS,
-    REPEATABLE,
     SIZES,
     WRITTEN,
 )
