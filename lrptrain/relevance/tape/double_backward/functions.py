@@ -8,7 +8,6 @@ from torch import Tensor
 
 from lrptrain.relevance.tape.double_backward.gelu import gelu
 from lrptrain.relevance.tape.double_backward.layer_norm import layer_norm
-from lrptrain.relevance.tape.double_backward.linear import is_made_again, linear
 from lrptrain.relevance.tape.transforms import is_transforming
 
 # In half precision the second derivatives would be rounded in other places than torch's.
@@ -32,8 +31,6 @@ def twice_differentiable(
         return _exact_gelu
     if is_norm_of_features(name, args, kwargs):
         return _layer_norm
-    if name == "linear" and args and _is_plain(args, kwargs) and is_made_again(args[0]):
-        return linear
     return function
 
 

@@ -32,17 +32,11 @@ class _Gelu(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.again = _again
         return F.gelu(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         return _GeluGradient.apply(gradient, *ctx.saved_tensors)
-
-
-def _again(ctx: Any) -> Tensor:
-    (x,) = ctx.saved_tensors
-    return F.gelu(x)
 
 
 class _GeluGradient(torch.autograd.Function):
