@@ -21,7 +21,6 @@ from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.model.process_wide import eager, in_turn
 from lrptrain.relevance.tape.buffers import Buffers
-from lrptrain.relevance.tape.double_backward.functions import twice_differentiable
 from lrptrain.relevance.tape.explicit import EXPLICIT
 from lrptrain.relevance.tape.flex import asks_for_kernel
 from lrptrain.relevance.tape.functions import (
@@ -260,8 +259,7 @@ class Tape(TorchFunctionMode):
         if name == "requires_grad" and asks_for_kernel():
             return False
         if not self._records or name == "requires_grad" or sets_no_numbers(func):
-            run = func if self.frugal else twice_differentiable(name, func, args, kwargs)
-            return with_ordered_gradient(name, run(*self._kept(name, args), **kwargs))
+            return with_ordered_gradient(name, func(*self._kept(name, args), **kwargs))
         if name == "set_grad_enabled":
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
@@ -347,8 +345,7 @@ class Tape(TorchFunctionMode):
         # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(inputs)):
-            run = func if self.frugal else twice_differentiable(name, func, args, kwargs)
-            result = run(*self._kept(name, without_graph(func, args)), **kwargs)
+            result = func(*self._kept(name, without_graph(func, args)), **kwargs)
             result = with_ordered_gradient(name, result)
         result = written if name == "setitem" else result
         if name in HASHING and written is None:
