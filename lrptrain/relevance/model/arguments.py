@@ -146,6 +146,8 @@ def _fault_of_inputs(model: nn.Module, inputs: Tensor | Mapping[str, Any]) -> st
         return None
     x: Tensor = arguments[name]
     shown = name if isinstance(inputs, Mapping) else "images" if isinstance(first, nn.Conv2d) else "ids"
+    if isinstance(first, nn.Conv2d) and x.ndim == 5:
+        return f"{shown} {list(x.shape)} have an axis too many: pass [batch, channels, height, width]"
     if isinstance(first, nn.Conv2d) and x.ndim in (3, 4):
         if x.shape[-3] != first.in_channels and x.shape[-1] == first.in_channels:
             return f"{shown} {list(x.shape)} have their channels last: pass {shown}.movedim(-1, -3)"
