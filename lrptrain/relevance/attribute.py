@@ -5,16 +5,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
+import numpy as np
 import torch
 from torch import nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
 from lrptrain.relevance.default import check_method
-from lrptrain.relevance.model.arguments import as_arguments, as_batch_of_one
+from lrptrain.relevance.model.arguments import as_arguments, as_batch_of_one, telling_of_inputs
 from lrptrain.relevance.model.precision import autocast_state
 from lrptrain.relevance.model.preserve import preserved, unwrap
 from lrptrain.relevance.model.recordable import gives_answers_only
 from lrptrain.relevance.model.train_mode import warn_of_train_mode
+from lrptrain.relevance.model.walk import walked
 from lrptrain.relevance.output.heads import Head, as_head
 from lrptrain.relevance.output.logit_view import LogitView, one_logit_as
 from lrptrain.relevance.output.outputs import has_one_logit, is_sigmoid, logits_of
@@ -31,7 +33,7 @@ from lrptrain.relevance.types import Relevance, TokenLayout
 
 def record(
     model: nn.Module,
-    inputs: Inputs | str | Sequence[str],
+    inputs: Inputs | str | Sequence[Any] | np.ndarray,
     *,
     explain: str | None = None,
     layout: TokenLayout | None = None,
@@ -53,15 +55,16 @@ def record(
             no graph (`create_graph`) either.
     """
     model = unwrap(model)
-    with preserved(model):
-        passed = forward_pass(model, as_arguments(model, inputs, tokenizer), explain, layout, frugal=frugal)
+    arguments = as_arguments(model, inputs, tokenizer)
+    with walked(model), telling_of_inputs(model, arguments), preserved(model):
+        passed = forward_pass(model, arguments, explain, layout, frugal=frugal)
         return replace(passed, tokenizer=tokenizer).logits()
 
 
 @overload
 def attribute(
     model: nn.Module,
-    inputs: Inputs | str | Sequence[str],
+    inputs: Inputs | str | Sequence[Any] | np.ndarray,
     target: Target = ...,
     method: str | None = ...,
     *,
@@ -73,7 +76,7 @@ def attribute(
 @overload
 def attribute(
     model: nn.Module,
-    inputs: Inputs | str | Sequence[str],
+    inputs: Inputs | str | Sequence[Any] | np.ndarray,
     target: Target = ...,
     method: str | None = ...,
     *,
@@ -85,7 +88,7 @@ def attribute(
 @overload
 def attribute(
     model: nn.Module,
-    inputs: Inputs | str | Sequence[str],
+    inputs: Inputs | str | Sequence[Any] | np.ndarray,
     target: Target = ...,
     method: list[str] | tuple[str, ...] = ...,
     *,
@@ -96,7 +99,7 @@ def attribute(
 
 def attribute(
     model: nn.Module,
-    inputs: Inputs | str | Sequence[str],
+    inputs: Inputs | str | Sequence[Any] | np.ndarray,
     target: Target = None,
     method: str | list[str] | tuple[str, ...] | None = None,
     *,
@@ -128,8 +131,8 @@ def attribute(
             are unwrapped.
         inputs: The image batch `[batch, channels, height, width]` or the token ids `[batch, tokens]`, or a dict of
             keyword arguments with one of them (`pixel_values`, `image`, `input_ids`, `inputs_embeds`) and, for texts,
-            the `attention_mask` (1 token, 0 padding). Or one image without the axis of samples, or texts that the
-            `tokenizer` cuts.
+            the `attention_mask` (1 token, 0 padding); arrays and nested lists are taken, too. Or one image without the
+            axis of samples, or texts, or pairs of texts `[(text, text), ...]`, that the `tokenizer` cuts.
         target: What is explained. A class: one for all, one per sample, or None for the predicted class; its number, or
             its name in the model's `config.label2id`. Of one logit per sample (a regression, a binary classifier) the
             predicted class is that logit, whatever its sign. A tuple, for logits of more axes: `(token, class)` is
@@ -182,17 +185,18 @@ def attribute(
             )
         settings["tokenizer"] = tokenizer
         return {name: attribute(model, arguments, target, methods[0], explain=name, **settings) for name in explain}
-    check_graph(model, create_graph)
-    if not create_graph:  # who trains through a map means to be in train mode
-        warn_of_train_mode(model)
     call = _Call(model, target, tuple(methods), other, explain, layout, tokenizer, create_graph, first_order, options)
-    one = as_batch_of_one(model, arguments)
-    try:
-        maps = call.maps(arguments, may_be_plain=one is None)
-    except Exception:
-        if one is None:
-            raise
-        maps = call.maps(one)
+    with walked(model), telling_of_inputs(model, arguments):
+        check_graph(model, create_graph)
+        if not create_graph:  # who trains through a map means to be in train mode
+            warn_of_train_mode(model)
+        one = as_batch_of_one(model, arguments)
+        try:
+            maps = call.maps(arguments, may_be_plain=one is None)
+        except Exception:
+            if one is None:
+                raise
+            maps = call.maps(one)
     return maps[0] if methods is not method else {each.method: each for each in maps}
 
 

@@ -4,6 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeVar
 
 import torch
@@ -65,7 +66,7 @@ class Method:
     needs: Needs
     source: str
 
-    @property
+    @cached_property
     def options(self) -> dict[str, object]:
         """Options with their defaults."""
         parameters = list(inspect.signature(self.function).parameters.values())[1:]

@@ -312,6 +312,76 @@ def test_texts_are_cut_by_a_tokenizer(capsys):
         lrptrain.attribute(model, texts, 1)
 
 
+def test_pairs_of_texts_are_cut_together():
+    given = []
+
+    class Pairs(Cutter):
+        def __call__(self, texts, pairs=None, **options):  # type: ignore[override]
+            given.append((texts, pairs))
+            return super().__call__([f"{a} {b}" for a, b in zip(texts, pairs, strict=True)], **options)
+
+    model = KINDS["bert"].build(True)
+    mine = lrptrain.attribute(model, [("a good", "film"), ("no", "plot")], 1, "attnlrp", tokenizer=Pairs())
+    assert given == [(["a good", "no"], ["film", "plot"])]
+    joined = lrptrain.attribute(model, ["a good film", "no plot"], 1, "attnlrp", tokenizer=Cutter())
+    assert torch.equal(mine.scores, joined.scores)
+
+
+def test_arrays_and_lists_are_taken():
+    model, ids = KINDS["bert"].build(True), KINDS["bert"].inputs()["input_ids"]
+    expected = lrptrain.attribute(model, {"input_ids": ids}, 1).scores
+    for given in (ids.numpy(), ids.tolist(), list(ids)):
+        assert torch.equal(lrptrain.attribute(model, given, 1).scores, lrptrain.attribute(model, ids, 1).scores)
+        assert torch.equal(lrptrain.attribute(model, {"input_ids": given}, 1).scores, expected)
+    vit, images = KINDS["vit"].build(True), KINDS["vit"].inputs()
+    scores = lrptrain.attribute(vit, images, 1).scores
+    for pixels in (images.numpy(), list(images), [image.numpy() for image in images]):
+        assert torch.equal(lrptrain.attribute(vit, pixels, 1).scores, scores)
+
+
+@pytest.mark.parametrize("method", [None, "input_x_gradient", "leave_one_out"])
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        ("vit", lambda x: x.movedim(1, -1), r"channels last: pass images.movedim\(-1, -3\)"),
+        ("vit", lambda x: x[0].movedim(0, -1), r"channels last: pass images.movedim\(-1, -3\)"),
+        ("vit", lambda x: x.byte(), r"images are torch.uint8: pass .*images.float\(\) / 255"),
+        ("vit", lambda x: x[:, :1], "have 1 channels, and the model reads 3"),
+        ("vit", lambda x: x.half(), r"pass images.to\(torch.float64\)"),
+        ("bert", lambda x: x["input_ids"].float(), r"whole numbers: pass ids.long\(\)"),
+        ("bert", lambda x: x["input_ids"][0], r"no axis of samples: pass ids\[None\]"),
+        ("bert", lambda x: [[1, 2, 3], [4, 5]], "rows of several lengths"),
+    ],
+)
+def test_inputs_that_the_model_cannot_take_are_told_in_a_line(kind, change, message, method):
+    model, inputs = KINDS[kind].build(True), change(KINDS[kind].inputs())
+    for explain in (lrptrain.attribute, lambda model, x, target, method: lrptrain.record(model, x)):
+        with pytest.raises(ValueError, match=message) as error:
+            explain(model, inputs, 1, method)
+        assert "\n" not in str(error.value)
+
+
+def test_a_picture_is_refused_with_what_to_pass():
+    with pytest.raises(TypeError, match="not object; of a picture pass what the model's transform"):
+        lrptrain.attribute(KINDS["vit"].build(True), object(), 1)  # type: ignore[call-overload]
+
+
+def test_channels_that_the_model_moves_itself_are_no_fault():
+    class ChannelsLast(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = KINDS["vit"].build(True)
+
+        def forward(self, x):
+            return self.inner(x.movedim(-1, 1))
+
+    images = KINDS["vit"].inputs()
+    model = ChannelsLast().eval()
+    assert lrptrain.attribute(model, images.movedim(1, -1), 1).scores.shape[0] == len(images)
+    with pytest.raises(ValueError, match="out of range"):
+        lrptrain.attribute(model, images.movedim(1, -1), 99)
+
+
 def test_a_model_is_given_what_its_forward_takes():
     class Bag(nn.Module):
         def __init__(self):

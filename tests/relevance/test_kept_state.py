@@ -345,7 +345,9 @@ def test_a_teacher_in_a_list_is_copied_in_part_alone(monkeypatch):
     """Its weights may be many, and each call would copy them."""
     monkeypatch.setattr(contents, "_COPIED", 50)
     teacher = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
-    kept = contents.Contents([("", Model(), {"kept": [teacher]})])
+    model = Model()
+    model.kept = [teacher]
+    kept = contents.Contents([("", model)])
     assert sum(each.numbers.numel() for _, each in kept._tensors if each.numbers is not None) == 48
 
 

@@ -360,7 +360,9 @@ def test_an_argument_that_is_not_there():
         lrptrain.attribute(model, given, target, explain=())
     with pytest.raises(ValueError, match=r"explain='pixel_values' names an argument.*pass a dict"):
         lrptrain.attribute(Small(), patches(), explain="pixel_values")
-    with pytest.raises(TypeError, match=r"inputs must be a tensor, a dict of the arguments.*not list"):
+    with pytest.raises(TypeError, match=r"inputs must be a tensor, an array, a dict of the arguments.*not set"):
+        lrptrain.attribute(Small(), {1})  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match=r"have an axis too many: pass \[batch, channels, height, width\]"):
         lrptrain.attribute(Small(), [patches()])
 
 

@@ -11,7 +11,7 @@ from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.methods.stages import Stages, as_it_is, layers_or_stages, with_gradient
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.tape.double_backward.attention import row_of_map, row_of_positive_map
+from lrptrain.relevance.tape.double_backward import row_of_map, row_of_positive_map
 from lrptrain.relevance.tape.kernels import KernelAttention, Kernels
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.sample_axes import SampleAxis

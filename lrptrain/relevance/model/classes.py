@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lrptrain.relevance.model.walk import modules_of, once_per_class, once_per_walk
 from lrptrain.relevance.types import unknown_name
 
 # How many names of classes a message lists.
@@ -27,7 +28,7 @@ def class_names(model: nn.Module) -> dict[str, int]:
 
 def problem_type(model: nn.Module) -> str | None:
     """Return what the outputs mean, as a configuration of Hugging Face in the model says; None where none does."""
-    problems = (getattr(getattr(part, "config", None), "problem_type", None) for part in model.modules())
+    problems = (getattr(config, "problem_type", None) for config, _ in _configured(model))
     return next((problem for problem in problems if problem), None)
 
 
@@ -35,9 +36,28 @@ def output_meaning(model: nn.Module) -> str | None:
     """Return what the outputs mean, as `problem_type`; None where nothing tells classes from labels."""
     # A head of transformers that takes labels computes its own loss by them, and leaves the type open until it trains:
     # its pipelines take that for classes that exclude each other. A backbone, with a head of the user's, has no labels.
-    heads = (part for part in model.modules() if hasattr(getattr(part, "config", None), "problem_type"))
-    takes_labels = any("labels" in signature(head.forward).parameters for head in heads)
-    return problem_type(model) or ("single_label_classification" if takes_labels else None)
+    problem = problem_type(model)
+    if problem is not None:
+        return problem
+    kinds = {kind for config, kinds in _configured(model) if hasattr(config, "problem_type") for kind in kinds}
+    return "single_label_classification" if any(_takes_labels(kind) for kind in kinds) else None
+
+
+@once_per_walk
+def _configured(model: nn.Module) -> list[tuple[Any, set[type]]]:
+    """Return the configurations in a model, each once, with the classes of the modules that hold it."""
+    found: dict[int, tuple[Any, set[type]]] = {}
+    for part in modules_of(model):
+        held = "config" in vars(part) or hasattr(type(part), "config")
+        config = getattr(part, "config", None) if held else None
+        if config is not None:
+            found.setdefault(id(config), (config, set()))[1].add(type(part))
+    return list(found.values())
+
+
+@once_per_class
+def _takes_labels(kind: type[nn.Module]) -> bool:
+    return "labels" in signature(kind.forward).parameters
 
 
 def explained_class(
@@ -58,6 +78,8 @@ def explained_class(
     samples, classes = logits.shape
     if target is None:
         return logits.detach().argmax(1)
+    if type(target) is int and 0 <= target < classes:
+        return torch.full((samples,), target, device=logits.device)
     chosen = _as_tensor(_numbered(target, labels or {}, classes), samples).to(logits.device)
     if chosen.is_floating_point() or chosen.dtype in (torch.bool, *_COMPLEX) or chosen.shape not in ((), (samples,)):
         raise ValueError(

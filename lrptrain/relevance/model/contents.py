@@ -14,18 +14,19 @@ import sys
 from argparse import Namespace
 from array import array
 from collections import UserDict, UserList, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import BytesIO, StringIO
 from operator import is_
 from types import GeneratorType, SimpleNamespace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lrptrain.relevance.model.walk import named_modules_of, once_per_class, own_attributes
 from lrptrain.relevance.tape.nodes import version_of
 
 # How deep attributes are followed: a transformers cache has its tensors at the fourth level.
@@ -39,27 +40,10 @@ _COPIED_PARAMETERS = 2**27
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, range, type(None), torch.dtype, torch.device, torch.Size})
 _HOLDING = (dict, list, set, deque)
 _INERT = (SimpleNamespace, Namespace, UserDict, UserList)
-# What torch keeps of every module: hooks, which a forward does not change, and buffers, which are put back elsewhere.
-_BOOKKEEPING = vars(nn.Module()).keys() - {"_parameters", "_modules"}
 _LIBRARIES = ("site-packages", "dist-packages")
 
 Name = tuple[str, str]
 """The name of a module, and of the attribute of it that leads to a thing."""
-
-
-T = TypeVar("T")
-
-
-def _once_per_class(function: Callable[[type], T]) -> Callable[[type], T]:
-    """Remember what a function returns for a class, as long as that exists."""
-    known: WeakKeyDictionary[type, T] = WeakKeyDictionary()
-
-    def remembered(kind: type) -> T:
-        if kind not in known:
-            known[kind] = function(kind)
-        return known[kind]
-
-    return remembered
 
 
 class Lost(NamedTuple):
@@ -98,12 +82,16 @@ class _Kept:
             written past `version_of`, through `.data` or NumPy, not even that.
     """
 
+    __slots__ = ("memory", "numbers", "tensor", "version")
+
     def __init__(self, tensor: Tensor, copied: bool) -> None:
         self.tensor = tensor
         self.version = version_of(tensor)
         self.memory = tensor.detach()  # the same; the tensor may be given another
-        with torch.inference_mode(False), torch.no_grad():
-            self.numbers = self.memory.clone() if copied else None
+        self.numbers: Tensor | None = None
+        if copied:
+            with torch.inference_mode(False), torch.no_grad():
+                self.numbers = self.memory.clone()
 
     def touched(self) -> bool:
         """Return whether anything was written, were it the numbers that stood there, or other memory was given."""
@@ -139,33 +127,34 @@ class Contents:
     """What the attributes of a model's modules hold, to be put back into the same objects.
 
     Args:
-        modules: The modules by name, with their attributes.
+        modules: The modules by name.
         skipped: Tensors that somebody else puts back: the buffers.
     """
 
-    def __init__(
-        self, modules: Iterable[tuple[str, nn.Module, Mapping[str, Any]]], skipped: Iterable[Tensor] = ()
-    ) -> None:
-        modules = list(modules)
+    def __init__(self, modules: Sequence[tuple[str, nn.Module]], skipped: Iterable[Tensor] = ()) -> None:
         self._containers: list[tuple[Any, Any]] = []
         self._tensors: list[tuple[Name, _Kept]] = []
         # Each puts something back, and returns a text if it cannot: why.
         self._others: list[tuple[Name, Callable[[], object]]] = []
-        self._seen = {id(tensor) for tensor in skipped} | {id(module) for _, module, _ in modules}
+        self._seen = {id(tensor) for tensor in skipped} | {id(module) for _, module in modules}
         self._weights_left = _COPIED  # of modules that are registered nowhere, such as a teacher
-        for name, module, values in modules:
-            for key, value in values.items():
-                if type(value) not in _PLAIN and key not in _BOOKKEEPING:
-                    # Parameters and modules are what they are: of them, only that none is new or gone is of interest.
-                    self._note(value, (name, key), 0 if key in ("_parameters", "_modules") else _DEPTH)
-            for kind in _own_classes(type(module)):
-                if id(kind) not in self._seen:
-                    self._note_class(kind, name)
+        kinds: dict[type, str] = {}
+        for name, module in modules:
+            # Parameters and modules are what they are: of them, only that none is new or gone is of interest.
+            self._containers += [(own, own.copy()) for own in (module._parameters, module._modules)]
+            for key, value in own_attributes(module):
+                if type(value) not in _PLAIN:
+                    self._note(value, (name, key), _DEPTH)
+            kinds.setdefault(type(module), name)
+        for kind, name in kinds.items():
+            for own_kind in _own_classes(kind):
+                if id(own_kind) not in self._seen:
+                    self._note_class(own_kind, name)
 
     def restore(self) -> list[Lost]:
         """Put back what has changed, and return what could not be."""
         for container, before in self._containers:
-            if not _same(container, before):
+            if not (same_entries if isinstance(container, dict) else _same)(container, before):
                 _refill(container, before)
         lost = [
             (name, "a tensor too large for a copy; make it a buffer (register_buffer)")
@@ -192,14 +181,14 @@ class Contents:
 
     def _note_any(self, value: Any, name: Name, depth: int) -> None:
         kind = type(value)
+        if id(value) in self._seen or _is_left_alone(kind):
+            return
         if isinstance(value, Tensor):
             self._note_tensor(value, name)
             return
         if isinstance(value, tuple):
             for item in value if depth and len(value) <= _ENTRIES else ():
                 self._note(item, name, depth - 1)
-            return
-        if id(value) in self._seen:
             return
         if isinstance(value, _HOLDING):
             self._seen.add(id(value))
@@ -218,7 +207,7 @@ class Contents:
 
     def _note_tensor(self, tensor: Tensor, name: Name) -> None:
         plain = type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided
-        if id(tensor) in self._seen or not plain or tensor.is_inference() or tensor.is_meta:
+        if not plain or tensor.is_inference() or tensor.is_meta:
             return
         self._seen.add(id(tensor))
         copied = tensor.numel() <= _COPIED
@@ -265,12 +254,15 @@ class Contents:
 # -- Containers and attributes -----------------------------------------------------------------------------------------
 
 
-def _same(container: Any, before: Any) -> bool:
-    if len(container) != len(before):
+def same_entries(now: Mapping[Any, Any], before: Mapping[Any, Any]) -> bool:
+    """Return whether the same keys, in the same order, have the very same values."""
+    if len(now) != len(before):
         return False
-    if isinstance(container, dict):
-        return all(map(is_, container, before)) and all(map(is_, container.values(), before.values()))
-    return all(map(is_, container, before))
+    return not now or (all(map(is_, now.values(), before.values())) and all(map(is_, now, before)))
+
+
+def _same(container: Any, before: Any) -> bool:
+    return len(container) == len(before) and all(map(is_, container, before))
 
 
 def _refill(container: Any, before: Any) -> None:
@@ -308,7 +300,7 @@ def _put_numbers(tensor: Tensor, before: Tensor) -> None:
             tensor.detach().copy_(before)
 
 
-@_once_per_class
+@once_per_class
 def _slots(kind: type) -> tuple[str, ...]:
     listed = (vars(base).get("__slots__", ()) for base in kind.__mro__)
     names = [name for slots in listed for name in ([slots] if isinstance(slots, str) else slots)]
@@ -345,13 +337,13 @@ def _put_into_class(kind: type, before: Mapping[str, Any]) -> None:
 # -- Whose objects are followed ----------------------------------------------------------------------------------------
 
 
-@_once_per_class
+@once_per_class
 def _own_classes(kind: type) -> tuple[type, ...]:
     """Return the classes of a module that no library has made."""
     return tuple(base for base in kind.__mro__ if not _is_library(base))
 
 
-@_once_per_class
+@once_per_class
 def _is_followed(kind: type) -> bool:
     """Return whether objects of a class are followed: the user's own, and those that merely hold others."""
     if kind.__module__ == "transformers.cache_utils":
@@ -364,7 +356,7 @@ def _is_followed(kind: type) -> bool:
     )
 
 
-@_once_per_class
+@once_per_class
 def _is_library(kind: type) -> bool:
     root = (kind.__module__ or "").partition(".")[0]
     if root in sys.stdlib_module_names and root != "__main__":
@@ -373,7 +365,19 @@ def _is_library(kind: type) -> bool:
     return root in ("torch", "lrptrain") or any(f"/{each}/" in file.replace("\\", "/") for each in _LIBRARIES)
 
 
+@once_per_class
+def _is_left_alone(kind: type) -> bool:
+    """Return whether nothing of the objects of a class is put back, whatever they hold."""
+    return not (issubclass(kind, (Tensor, tuple, nn.Module, *_HOLDING, *_WITH_STATE)) or _is_followed(kind))
+
+
 # -- What is put back by a state of its own ----------------------------------------------------------------------------
+
+
+_WITH_STATE = (
+    torch.Generator, np.random.RandomState, np.random.Generator, np.random.BitGenerator, random.Random, bytearray,
+    array, BytesIO, StringIO, np.ndarray, Iterator,
+)  # fmt: skip
 
 
 def _putting_back(value: Any) -> Callable[[], object] | None:
@@ -459,7 +463,13 @@ class Parameters:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        plain = {name: p for name, p in model.named_parameters() if type(p) is nn.Parameter and not p.is_meta}
+        plain: dict[str, nn.Parameter] = {}
+        seen = set[int]()
+        for prefix, module in named_modules_of(model):
+            for key, p in module._parameters.items():
+                if type(p) is nn.Parameter and id(p) not in seen and not p.is_meta:
+                    seen.add(id(p))
+                    plain[f"{prefix}.{key}" if prefix else key] = p
         self._model, self._mode = model, model.training
         copied = _WRITTEN_BY.get(model, {}).get(model.training)
         if copied is None:

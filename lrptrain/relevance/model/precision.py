@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.model.walk import weights_of
+from lrptrain.relevance.model.walk import modules_of, once_per_walk, weights_of
 from lrptrain.relevance.notices import share_notices
 from lrptrain.relevance.types import UnsupportedModelError
 
@@ -57,6 +57,7 @@ def without_autocast() -> Iterator[None]:
         yield
 
 
+@once_per_walk
 def has_half_weights(model: nn.Module) -> bool:
     """Whether weights themselves are float16 or bfloat16, as those of `model.bfloat16()`."""
     return any(x.dtype in HALF for x in weights_of(model))
@@ -83,7 +84,7 @@ def model_in_float32(model: nn.Module, *, keep_graph: bool) -> nn.Module:
         UnsupportedModelError: If the model cannot be copied.
     """
     memo: dict[int, Any] = {}
-    for module in model.modules():
+    for module in modules_of(model):
         for parameter in module._parameters.values():
             if parameter is not None:
                 memo[id(parameter)] = _weight_in_float32(parameter, keep_graph)

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from lrptrain.relevance.model.contents import Contents, Parameters
+from lrptrain.relevance.model.contents import Contents, Lost, Parameters, same_entries
 from lrptrain.relevance.model.process_wide import in_turn
 from lrptrain.relevance.model.recordable import check_transformations
-from lrptrain.relevance.model.walk import weights_of
+from lrptrain.relevance.model.walk import named_modules_of, weights_of
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.relevance.sharding.whole_weights import whole_weights
@@ -56,7 +56,7 @@ def preserved_under_strategy(model: nn.Module, parameters: bool = True) -> Itera
 
 @contextmanager
 def _random_state(model: nn.Module) -> Iterator[None]:
-    devices = {tensor.device for tensor in weights_of(model) if tensor.device.type != "cpu"}
+    devices = {device for device in {weight.device for weight in weights_of(model)} if device.type != "cpu"}
     kinds = {device.type for device in devices}
     states = random.getstate(), np.random.get_state()
     indices = [device.index for device in devices if device.index is not None]
@@ -68,38 +68,87 @@ def _random_state(model: nn.Module) -> Iterator[None]:
         np.random.set_state(states[1])
 
 
+class ModelState:
+    """What a model holds when an explanation begins: each of its runs begins with it, and it is put back at the end.
+
+    Args:
+        model: The model. From now on it works on copies of its buffers.
+        with_parameters: Whether parameters are part of it.
+    """
+
+    def __init__(self, model: nn.Module, with_parameters: bool = True) -> None:
+        # TorchScript keeps its state where Python does not reach.
+        named = [each for each in named_modules_of(model) if not isinstance(each[1], torch.jit.ScriptModule)]
+        self.model = model
+        self._attributes = [(module, _own_attributes(module)) for _, module in named]
+        self._contents = Contents(named, weights_of(model))
+        self._parameters = Parameters(model) if with_parameters else None
+        self._buffers = [(module._buffers, dict(module._buffers)) for _, module in named]
+        self._copy_buffers()
+
+    def _copy_buffers(self) -> None:
+        # The graph of an earlier forward pass may hold the buffers themselves: copies are worked on, not written back.
+        with torch.inference_mode(False):
+            copies = {id(x): x.detach().clone() for _, own in self._buffers for x in own.values() if x is not None}
+        for now, own in self._buffers:
+            now.update({name: copies[id(x)] for name, x in own.items() if x is not None})
+
+    def restore(self) -> list[Lost]:
+        """Put back what has changed, and return what could not be."""
+        for module, before in self._attributes:
+            _restore(vars(module), before)
+        for now, own in self._buffers:
+            _restore(now, own)
+        return self._contents.restore() + ([] if self._parameters is None else self._parameters.restore())
+
+    def begin(self) -> list[Lost]:
+        """Put back what has changed, for another run, and return what could not be."""
+        lost = self.restore()
+        self._copy_buffers()
+        return lost
+
+
+# The states of the models that are explained now, the innermost last. Explanations take turns.
+_open: list[ModelState] = []
+
+
+def begin_anew(model: nn.Module) -> list[Lost]:
+    """Let the next run of a model begin as the first one did; return what an earlier run changed for good.
+
+    Nothing is done outside of `preserved`, nor to a sharded model, of which the state is its strategy's.
+    """
+    if not _open or is_sharded(model):
+        return []
+    state = next((each for each in reversed(_open) if each.model is model), None)
+    if state is not None:
+        return state.begin()
+    _open.append(ModelState(model))  # a copy, made for one map, that is to be run several times
+    return []
+
+
 @contextmanager
 def _attributes(model: nn.Module, with_parameters: bool) -> Iterator[None]:
-    # TorchScript keeps its state where Python does not reach.
-    named = [(n, module) for n, module in model.named_modules() if not isinstance(module, torch.jit.ScriptModule)]
-    modules = [(name, module, _own_attributes(module), dict(module._buffers)) for name, module in named]
-    contents = Contents(((name, module, values) for name, module, values, _ in modules), weights_of(model))
-    parameters = Parameters(model) if with_parameters else None
-    # The graph of an earlier forward pass may hold the buffers themselves: copies are worked on, not written back.
-    with torch.inference_mode(False):
-        copies = {id(x): x.detach().clone() for *_, own in modules for x in own.values() if x is not None}
-    for _, module, _, own_buffers in modules:
-        module._buffers.update({name: copies[id(x)] for name, x in own_buffers.items() if x is not None})
+    count = len(_open)
+    state = ModelState(model, with_parameters)
+    _open.append(state)
     try:
         yield
     finally:
-        for _, module, values, own_buffers in modules:
-            _restore(vars(module), values)
-            _restore(module._buffers, own_buffers)
-        lost = contents.restore()
-        if parameters is not None:
-            lost += parameters.restore()
-        for each in lost:
+        del _open[count:]
+        for each in state.restore():
             warn_once(model, ("written", each.name), str(each))
 
 
 def _own_attributes(module: nn.Module) -> dict[str, Any]:
     """All but a forward, which who listens to a model's calls puts there and takes away: see `interception`."""
-    return {name: value for name, value in vars(module).items() if name != "forward"}
+    attributes = vars(module).copy()
+    attributes.pop("forward", None)
+    return attributes
 
 
 def _restore(now: dict[str, Any], before: dict[str, Any]) -> None:
     """Set every entry back to the object that it was, and remove new ones."""
-    for name in now.keys() - before.keys() - {"forward"}:
-        del now[name]
-    now.update(before)
+    if not same_entries(now, before):
+        for name in now.keys() - before.keys() - {"forward"}:
+            del now[name]
+        now.update(before)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from lrptrain.relevance.model.walk import modules_of, named_modules_of, once_per_class, once_per_walk
 from lrptrain.relevance.types import UnsupportedModelError
 
 # The modules of torch that compute with packed integers.
@@ -11,9 +12,10 @@ _QUANTISED_MODULES = (".nn.quantized", ".intrinsic.quantized")
 _INTEGERS = frozenset({torch.int8, torch.uint8})
 
 
+@once_per_walk
 def gives_answers_only(model: nn.Module) -> bool:
     """Whether some of a model's operations cannot be recorded: it is TorchScript, or quantised."""
-    return any(isinstance(x, torch.jit.ScriptModule) or _is_quantised(x) for x in model.modules())
+    return any(isinstance(x, torch.jit.ScriptModule) or _is_quantised(x) for x in modules_of(model))
 
 
 def check_transformations() -> None:
@@ -35,32 +37,42 @@ def check_recordable(model: nn.Module) -> None:
     Raises:
         UnsupportedModelError: If one is TorchScript or quantised, or has no numbers yet.
     """
-    for name, module in model.named_modules():
-        where = f"{type(module).__name__} in module '{name or '(model)'}'"
+    for name, module in named_modules_of(model):
         if isinstance(module, torch.jit.ScriptModule):
             raise UnsupportedModelError(
-                f"{where} is TorchScript, whose operations cannot be recorded; explain the model that was scripted or "
-                "traced, which has the same weights"
+                f"{_place(name, module)} is TorchScript, whose operations cannot be recorded; explain the model that "
+                "was scripted or traced, which has the same weights"
             )
-        if any(x.is_meta for x in module.parameters(recurse=False)):
+        if any(x is not None and x.is_meta for x in module._parameters.values()):
             raise UnsupportedModelError(
-                f"{where} is on the meta device and has no numbers: load its weights first "
+                f"{_place(name, module)} is on the meta device and has no numbers: load its weights first "
                 "(model.to_empty(device='cpu'), model.load_state_dict(...))"
             )
         if _is_quantised(module):
             raise UnsupportedModelError(
-                f"{where} is quantised: it computes with integers, which carry no relevance and no gradient; explain "
-                "the float model that it was made from"
+                f"{_place(name, module)} is quantised: it computes with integers, which carry no relevance and no "
+                "gradient; explain the float model that it was made from"
             )
 
 
-def _is_quantised(module: nn.Module) -> bool:
+def _place(name: str, module: nn.Module) -> str:
+    return f"{type(module).__name__} in module '{name or '(model)'}'"
+
+
+@once_per_class
+def _is_quantised_kind(kind: type) -> bool:
     # A FloatFunctional stands in the package, too, but is what a float model calls for sums until it is converted.
-    named = any(part in type(module).__module__ for part in _QUANTISED_MODULES)
-    if named and type(module).__name__ != "FloatFunctional":
+    return any(part in kind.__module__ for part in _QUANTISED_MODULES) and kind.__name__ != "FloatFunctional"
+
+
+def _is_quantised(module: nn.Module) -> bool:
+    if _is_quantised_kind(type(module)):
         return True
-    weight = module._parameters.get("weight", module._buffers.get("weight"))
-    return weight is not None and (weight.dtype in _INTEGERS or weight.is_quantized or _is_packed(weight))
+    weight: Tensor | None = module._parameters.get("weight")
+    weight = module._buffers.get("weight") if weight is None else weight
+    if weight is None or (type(weight) is nn.Parameter and weight.is_floating_point()):
+        return False
+    return weight.dtype in _INTEGERS or weight.is_quantized or _is_packed(weight)
 
 
 def _is_packed(weight: Tensor) -> bool:

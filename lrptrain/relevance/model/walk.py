@@ -1,20 +1,87 @@
-"""One walk over a model, where torch's own are called several times a map: each of them calls itself at every level."""
+"""One walk over a model for all who ask about its modules while it is explained: torch walks anew at each call.
+
+Nothing outlives the call of `attribute` that made it: a model that is changed between two calls is walked anew.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
+
+T = TypeVar("T")
+# What torch keeps of every module: hooks, which a forward does not change, and what is looked at elsewhere.
+_BOOKKEEPING = vars(nn.Module()).keys() | {"forward"}
+
+
+class Walk(NamedTuple):
+    """The modules of a model by name, each once, a module before those that it holds."""
+
+    model: nn.Module
+    named: list[tuple[str, nn.Module]]
+    facts: dict[str, Any]
+
+
+_walk: ContextVar[Walk | None] = ContextVar("walk", default=None)
+
+
+@contextmanager
+def walked(model: nn.Module) -> Iterator[None]:
+    """Walk over a model once; who asks for its modules or weights inside, gets those of now."""
+    token = _walk.set(Walk(model, list(model.named_modules()), {}))
+    try:
+        yield
+    finally:
+        _walk.reset(token)
+
+
+def named_modules_of(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return all modules by name, as `model.named_modules()` does."""
+    walk = _walk.get()
+    return walk.named if walk is not None and walk.model is model else list(model.named_modules())
 
 
 def modules_of(model: nn.Module) -> list[nn.Module]:
     """Return all modules, each once, a module before those that it holds."""
-    found = {model: None}
-    waiting = [model]
-    while waiting:
-        inner = [x for x in waiting.pop()._modules.values() if x is not None and x not in found]
-        found.update(dict.fromkeys(inner))
-        waiting += inner
-    return list(found)
+    return [module for _, module in named_modules_of(model)]
 
 
 def weights_of(model: nn.Module) -> list[Tensor]:
     """Return the parameters and buffers of a model; those that are shared several times."""
-    stores = [store for module in modules_of(model) for store in (module._parameters, module._buffers)]
-    return [x for store in stores for x in store.values() if x is not None]
+    stores = [store for _, module in named_modules_of(model) for store in (module._parameters, module._buffers)]
+    return [x for store in stores if store for x in store.values() if x is not None]
+
+
+def own_attributes(module: nn.Module) -> list[tuple[str, Any]]:
+    """Return the attributes of a module that are not torch's own, with their names."""
+    return [each for each in vars(module).items() if each[0] not in _BOOKKEEPING]
+
+
+def once_per_walk(function: Callable[[nn.Module], T]) -> Callable[[nn.Module], T]:
+    """Remember what a function tells of a model while that is walked over."""
+
+    def remembered(model: nn.Module) -> T:
+        walk = _walk.get()
+        if walk is None or walk.model is not model:
+            return function(model)
+        if function.__name__ not in walk.facts:
+            walk.facts[function.__name__] = function(model)
+        found: T = walk.facts[function.__name__]
+        return found
+
+    return remembered
+
+
+def once_per_class(function: Callable[[type], T]) -> Callable[[type], T]:
+    """Remember what a function returns for a class, as long as that exists."""
+    known: WeakKeyDictionary[type, T] = WeakKeyDictionary()
+
+    def remembered(kind: type) -> T:
+        found = known.get(kind)
+        if found is None:
+            found = known[kind] = function(kind)
+        return found
+
+    return remembered

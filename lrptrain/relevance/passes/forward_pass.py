@@ -20,6 +20,7 @@ from lrptrain.relevance.model.precision import (
     no_run_in_float32,
     without_autocast,
 )
+from lrptrain.relevance.model.preserve import begin_anew
 from lrptrain.relevance.output.heads import Head
 from lrptrain.relevance.output.logit_view import LogitView
 from lrptrain.relevance.output.outputs import applied_view
@@ -70,6 +71,7 @@ class ForwardPass:
     @cached_property
     def in_float32(self) -> "ForwardPass":
         """Another pass of the same inputs, in float32."""
+        begin_anew(self.model)
         passed = forward_pass(
             self.model, self.inputs, self.explain, self.layout, frugal=self.tape.frugal, full_precision=True
         )
@@ -78,6 +80,7 @@ class ForwardPass:
     @cached_property
     def on_tape(self) -> "ForwardPass":
         """Another pass of the same inputs, recorded."""
+        begin_anew(self.model)
         return forward_pass(self.model, self.inputs, self.explain, self.layout, frugal=True)
 
     def under(self, head: Head) -> Recording:
@@ -175,6 +178,8 @@ def forward_pass(
             stack.enter_context(without_autocast())
         in_another = full_precision and has_half
         run = model_in_float32(model, keep_graph=not frugal) if in_another else model
+        if in_another:
+            begin_anew(run)  # its first run; others begin alike
         try:
             if plain:
                 left: tuple[Tape | PlainPass, Any] = run_plainly(run, inputs, explain)

@@ -7,6 +7,7 @@ It serves what needs no tape. Where a model does what only a tape can follow, or
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,20 +16,31 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from lrptrain.relevance.model.process_wide import eager, in_turn
-from lrptrain.relevance.model.walk import modules_of
+from lrptrain.relevance.model.walk import modules_of, own_attributes
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
     DETACHING,
+    FUNCTIONS,
     HASHING,
+    WEIGHTED,
     as_python,
     canonical_name,
+    is_reordered,
     without_weights,
 )
-from lrptrain.relevance.tape.lookup import Table, as_lookup, first_lookup, later_lookup, lookup_arguments, lookup_in
+from lrptrain.relevance.tape.lookup import (
+    LOOKUPS,
+    Table,
+    as_lookup,
+    first_lookup,
+    later_lookup,
+    lookup_arguments,
+    lookup_in,
+)
 from lrptrain.relevance.tape.nodes import Value, numbers_in, tensors_in
-from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
-from lrptrain.relevance.tape.outside import EXPORTS, without_graph
+from lrptrain.relevance.tape.ordered_gradients import NORMS, with_ordered_gradient
+from lrptrain.relevance.tape.outside import EXPORTS, hands_out, without_graph
 from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.tape.transforms import is_transforming
 from lrptrain.relevance.tokens.inputs import ExplainedInput, text_input
@@ -36,10 +48,19 @@ from lrptrain.relevance.tokens.inputs import ExplainedInput, text_input
 # After these, numbers may go on where no gradient follows them: in numpy, in memory that a kernel fills.
 _FOR_THE_TAPE = EXPORTS | BACKWARD | {"empty", "empty_like", "empty_strided", "new_empty", "resize"}
 
+# Calls that are looked at one by one; all others are carried out as they are.
+_LOOKED_AT = _FOR_THE_TAPE | WEIGHTED | LOOKUPS | NORMS | {"set_grad_enabled", "requires_grad", "flex_attention"}
+
 _PLAIN = frozenset({bool, int, float, str, tuple})
+_NO_TENSORS = frozenset({bool, int, float, type(None), torch.Size, torch.device, torch.dtype})
 MOST_KNOWN = 16
 """Inputs of so many shapes are known of a model at a time; each takes 8 bytes a pixel."""
 _known: WeakKeyDictionary[nn.Module, dict[Hashable, ExplainedInput]] = WeakKeyDictionary()
+
+
+@lru_cache(FUNCTIONS)
+def _is_looked_at(func: Callable[..., Any]) -> bool:
+    return is_reordered(func) or hands_out(func) or canonical_name(func) in _LOOKED_AT
 
 
 class NeedsTape(Exception):  # noqa: N818
@@ -71,6 +92,8 @@ class Lookups(TorchFunctionMode):
     ) -> Any:
         """Carry out one call of the model."""
         kwargs = kwargs or {}
+        if not _is_looked_at(func):
+            return self._run(canonical_name(func), func, args, kwargs)
         if not kwargs:
             func, args = as_python(func, args)
         name = canonical_name(func)
@@ -85,13 +108,17 @@ class Lookups(TorchFunctionMode):
             if lookup is not None:
                 with self:
                     return lookup()
-        result = self._run(name, func, args, kwargs)
+        args = self._prepared(name, func, args)
+        result = with_ordered_gradient(name, self._run(name, func, args, kwargs))
         if name != "embedding" or self.token_ids is None:
             return result
         return self._looked_up(self.token_ids, *lookup_arguments(args, kwargs), result)
 
+    def _prepared(self, name: str, func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return args
+
     def _run(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return with_ordered_gradient(name, func(*args, **kwargs))
+        return func(*args, **kwargs)
 
     def _looked_up(self, text: Tensor, ids: Tensor, table: Tensor, result: Tensor) -> Tensor:
         """What the model reads in place of what it has looked up."""
@@ -174,7 +201,7 @@ class PlainPass(Lookups):
         )
 
     def explained(
-        self, model: nn.Module, inputs: Any, explain: str | None, find: Callable[[], ExplainedInput]
+        self, model: nn.Module, inputs: Any, explain: str | None, find: Callable[[], tuple[ExplainedInput, bool]]
     ) -> ExplainedInput:
         """What the explained input is: a text, or what a tape has found in a model that is as it was.
 
@@ -182,21 +209,24 @@ class PlainPass(Lookups):
             model: The model.
             inputs: All its arguments.
             explain: The name of the explained one; None if it was chosen by itself.
-            find: Tells it by a tape.
+            find: Tells it by a tape, and whether that holds of other inputs of the same shapes, too.
         """
         assert self.root is not None
         if self.token_ids is not None:
             return text_input(self.root)
         if model.training or (isinstance(inputs, Mapping) and "spatial_shapes" in inputs):
-            return find()
+            return find()[0]
         key = (explain, _described(inputs), _as_it_is(model))
         known = _known.setdefault(model, {})
-        if key not in known:
+        if key in known:
+            return known[key]
+        explained, lasts = find()
+        if lasts:
             if len(known) == MOST_KNOWN:
                 del known[next(iter(known))]
             # Without the tape's values, which would be kept alive.
-            known[key] = replace(find(), cells=None, order=None)
-        return known[key]
+            known[key] = replace(explained, cells=None, order=None)
+        return explained
 
     def as_value(self, numbers: Tensor) -> Value:
         """The logits, or what a head made of the output."""
@@ -204,11 +234,17 @@ class PlainPass(Lookups):
             raise NeedsTape
         return Value(numbers, depends=True)
 
-    def _run(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._is_first and (name in _FOR_THE_TAPE or torch.is_inference_mode_enabled()):
+    def _prepared(self, name: str, func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self._is_first and name in _FOR_THE_TAPE:
             raise NeedsTape
-        result = super()._run(name, func, without_weights(name, without_graph(func, args)), kwargs)
-        if self._is_first:
+        return without_weights(name, without_graph(func, args))
+
+    def _run(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._is_first and torch.is_inference_mode_enabled():
+            raise NeedsTape
+        result = func(*args, **kwargs)
+        # What has a graph has not lost it, and is no hash of ids.
+        if self._is_first and type(result) not in _NO_TENSORS and not (type(result) is Tensor and result.requires_grad):
             self._note_hash(name, args, result)
             goes_on = self.only_answers or name in DETACHING or not torch.is_grad_enabled()
             if not goes_on and _loses_the_graph((args, kwargs), result):
@@ -282,5 +318,6 @@ def _as_it_is(model: nn.Module) -> Hashable:
 
 def _settings(module: nn.Module) -> Hashable:
     shapes = tuple(x.shape for x in module._parameters.values() if x is not None)
-    settings = tuple((name, str(x)) for name, x in vars(module).items() if type(x) in _PLAIN)
+    own = own_attributes(module)
+    settings = tuple((name, repr(x) if type(x) is tuple else x) for name, x in own if type(x) in _PLAIN)
     return type(module), id(module), id(vars(module).get("forward")), shapes, settings

@@ -4,9 +4,9 @@ import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,10 +18,10 @@ from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.model.arguments import warn_of_other_texts
 from lrptrain.relevance.model.classes import class_names, explained_class, output_meaning, rival_class
 from lrptrain.relevance.model.precision import HALF, AutocastState, autocast_state
-from lrptrain.relevance.model.preserve import preserved
+from lrptrain.relevance.model.preserve import begin_anew, preserved
 from lrptrain.relevance.model.recordable import check_recordable, gives_answers_only
 from lrptrain.relevance.model.train_mode import warn_of_train_mode
-from lrptrain.relevance.model.walk import weights_of
+from lrptrain.relevance.model.walk import walked, weights_of
 from lrptrain.relevance.output.heads import Head, HeadFunction, as_head
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.propagation.composite import Rules, applied_to, custom_rules, split_composite
@@ -55,6 +55,7 @@ from lrptrain.relevance.types import (
 if TYPE_CHECKING:
     from lrptrain.relevance.passes.forward_pass import ForwardPass
 
+T = TypeVar("T")
 Inputs = Tensor | Mapping[str, Any]
 Target = int | str | Sequence[int | str | tuple[int, ...]] | Int[Tensor, " batch"] | HeadFunction | None
 Blocks = list[Float[Tensor, "batch heads length length"]]
@@ -77,6 +78,8 @@ class Recording:
         explain: The name of the explained argument, or None for the one that is chosen by itself.
         head: What of the model's output is explained.
         forward_pass: The model's whole output, which other heads can be read from.
+        keeps_answer: Whether a second run answers as the first one did, of a model that changes what cannot be put
+            back; None as long as there was no such run.
     """
 
     watched: Tape | PlainPass
@@ -89,6 +92,7 @@ class Recording:
     explain: str | None = None
     head: Head = field(default_factory=Head)
     forward_pass: "ForwardPass | None" = field(default=None, repr=False)
+    keeps_answer: bool | None = field(default=None, init=False, repr=False)
     _pooling: dict[tuple[object, ...], Tensor] = field(default_factory=dict, init=False, repr=False)
 
     # -- Maps ---------------------------------------------------------------------------------------------------------
@@ -116,7 +120,7 @@ class Recording:
             options["composite"] = composite
         if not create_graph:
             warn_of_train_mode(self.model)
-        with preserved(self.model):
+        with walked(self.model), preserved(self.model):
             return self._attribute(target, method, other, create_graph, first_order, options)
 
     def _attribute(
@@ -272,13 +276,29 @@ class Recording:
         if isinstance(self.watched, PlainPass):
             if self.watched.only_answers and self.watched.root is not None and self.watched.token_ids is None:
                 return untold_input(self.watched.root, self.given_layout)
-            return self.watched.explained(self.model, self.inputs, self.explain, lambda: self.on_tape.explained)
+            return self.watched.explained(self.model, self.inputs, self.explain, self._found_on_tape)
+        explained = self._once_per_structure("explained", lambda: replace(self._found_input, cells=None, order=None))
+        return with_sizes(explained, self.inputs.get("spatial_shapes") if isinstance(self.inputs, Mapping) else None)
+
+    def _found_on_tape(self) -> tuple[ExplainedInput, bool]:
+        """The explained input, by another pass, and whether the model's operations say so without its numbers."""
+        recording = self.on_tape
+        return recording.explained, recording.propagator.structure is not None
+
+    @cached_property
+    def _found_input(self) -> ExplainedInput:
+        """The explained input, with the values that its tokens are made of."""
         try:
             block = self.blocks[0] if self.length else None
         except (UnsupportedModelError, UnsupportedMethodError):  # no attention over the whole sequence
             block = None
-        explained = kind_of_input(self.propagator, self.given_layout, block)
-        return with_sizes(explained, self.inputs.get("spatial_shapes") if isinstance(self.inputs, Mapping) else None)
+        return kind_of_input(self.propagator, self.given_layout, block)
+
+    def _once_per_structure(self, what: str, find: Callable[[], T]) -> T:
+        """Return what `find` finds by the structure of the tape, or found in an earlier pass."""
+        if self.given_layout is not None or custom_rules():
+            return find()
+        return self.propagator.once_per_structure((what, self.explain), find)
 
     @property
     def grid(self) -> tuple[int, ...] | None:
@@ -348,7 +368,7 @@ class Recording:
     @cached_property
     def propagator(self) -> Propagator:
         """The backward pass of relevance over the tape."""
-        return Propagator(self.tape, self.samples)
+        return Propagator(self.tape, self.samples, self.model)
 
     @cached_property
     def blocks(self) -> list[Value]:
@@ -410,7 +430,9 @@ class Recording:
         """Where the content tokens stand in the sequence."""
         if self.given_layout is not None:
             return self.given_layout
-        return input_layout(self.propagator, self.explained, self.length, self.blocks[0])
+        return self._once_per_structure(
+            "layout", lambda: input_layout(self.propagator, self._found_input, self.length, self.blocks[0])
+        )
 
     @property
     def patch_grid(self) -> tuple[int, int]:
@@ -578,6 +600,7 @@ def forward_on_tape(
             tables = _distinct(found.tables)
         except KernelError:
             kernels = False
+        begin_anew(model)
     if tape.root is None:
         raise UnsupportedModelError(
             "the model never looks up an embedding of its token ids (it changes them before, or multiplies a one-hot "

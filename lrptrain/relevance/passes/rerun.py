@@ -9,8 +9,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from lrptrain.relevance.advice import other_methods
 from lrptrain.relevance.explanation import NO_GRADIENT, Explanation
 from lrptrain.relevance.model.arguments import mask_name
+from lrptrain.relevance.model.preserve import begin_anew
 from lrptrain.relevance.model.process_wide import eager
 from lrptrain.relevance.passes.plain_pass import Lookups, PlainPass
 from lrptrain.relevance.passes.recording import Inputs, Recording, explained_input
@@ -28,6 +30,8 @@ def rerun(
 ) -> Any:
     """The model's output for other pixels or word embeddings, with its own attention kernels.
 
+    Each run begins with the model as it was when the explanation began.
+
     Args:
         recording: The recorded pass of the batch as it is.
         values: The pixels or word embeddings that take the place of `recording.watched.root`. Gradients flow to them
@@ -35,7 +39,11 @@ def rerun(
         rows: Which sample of the batch each of them stands for; the model's other inputs are taken from there. Without
             them, `values` is one or several whole copies of the batch, one behind the other.
         attention_mask: The mask that takes the place of the recorded one (texts).
+
+    Raises:
+        UnsupportedModelError: If earlier runs have changed the answer for good.
     """
+    _begin(recording)
     name, original = explained_input(recording.inputs, recording.explain)
     if rows is None:
         rows = torch.arange(len(values), device=original.device) % recording.samples
@@ -57,6 +65,23 @@ def rerun(
         if not isinstance(recording.inputs, Mapping):
             return recording.model(replacement)
         return recording.model(**others | {name: replacement})
+
+
+def _begin(recording: Recording) -> None:
+    """Let the model be as it was for the first run, or refuse a model of which that cannot be said."""
+    lost = [each for each in begin_anew(recording.model) if each.seen]
+    if lost and recording.keeps_answer is None:
+        recording.keeps_answer = True
+        assert recording.watched.leaf is not None
+        with torch.no_grad():
+            again = recording.head.read(rerun(recording, recording.watched.leaf.detach()), recording.samples)
+        first = recording.logits
+        recording.keeps_answer = torch.allclose(again, first, rtol=0.0, atol=1e-4 * max(1.0, float(first.abs().max())))
+    if lost and not recording.keeps_answer:
+        raise UnsupportedModelError(
+            f"the method runs the model several times, and each run changes what the next one answers: {lost[0]}; take "
+            f"{other_methods('attnlrp', 'generic_attention', 'input_x_gradient')}, which run it once"
+        )
 
 
 @contextmanager

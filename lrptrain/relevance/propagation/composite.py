@@ -11,7 +11,7 @@ has one. Where several composites have a rule for an operation, the nearest to t
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -191,12 +191,15 @@ def as_composite(rules: Rules) -> Composite:
     return rules if isinstance(rules, Composite) else Composite(rules)
 
 
-def split_composite(options: Mapping[str, Any]) -> tuple[dict[str, Any], Composite]:
-    """Take the rules of a call out of its options; the name of a composite is an option of the method itself."""
+def split_composite(options: Mapping[str, Any]) -> tuple[dict[str, Any], AbstractContextManager[object]]:
+    """Take the rules of a call out of its options, to be used in a `with` block.
+
+    The name of a composite is an option of the method itself.
+    """
     others = dict(options)
     composite = others.get("composite")
     if composite is None or isinstance(composite, str):
-        return others, Composite()
+        return others, nullcontext()
     del others["composite"]
     return others, as_composite(composite)
 

@@ -1,15 +1,13 @@
-"""The costly rules once more, in place and in slices: for relevance that is not differentiated.
+"""The z+ rule once more, in place and in slices: for relevance that is not differentiated.
 
-Elementwise steps on fresh tensors cost as much as the matrix products between them. Each function here equals the one
-of its name in `rules.py`, which says what it computes.
+Elementwise steps on fresh tensors cost as much as the matrix products between them. The function here equals the one of
+its name in `rules.py`, which says what it computes.
 
 On a CPU a comparison, a mask and `any` take several times as long as a product or a minimum of the same numbers: so it
 is looked first whether a mask would hide anything, by a minimum. On other devices that would be a wait for an answer.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -131,55 +129,3 @@ def _hide_small_(denominator: Array) -> Array:
 def _parts(flat: Array) -> tuple[Array, ...]:
     """Entries that fit into a cache; on other devices all of them."""
     return torch.split(flat, _ENTRIES) if flat.device.type == "cpu" and len(flat) else (flat,)
-
-
-def divide_(numerator: Array, denominator: Array) -> Array:
-    """Divide where it is safe, else 0, into the memory of the denominator."""
-    if denominator.numel() == 0:
-        return denominator
-    for part in _parts(denominator.view(-1)):
-        _hide_small_(part)
-    return torch.div(numerator, denominator, out=denominator)
-
-
-def times_slope(relevance: Array, x: Array, y: Array | Callable[[Array], Array]) -> Array:
-    """Relevance times y / x where that is safe, else 0.
-
-    Args:
-        relevance: What is multiplied.
-        x: The input of an operation on single entries, of any precision.
-        y: Its output, or the operation.
-    """
-    result = torch.empty_like(relevance, memory_format=torch.contiguous_format)
-    if result.numel() == 0:
-        return result
-    parts_of_y = () if callable(y) else _parts(y.reshape(-1))
-    places = zip(_parts(result.view(-1)), _parts(relevance.reshape(-1)), _parts(x.reshape(-1)), strict=True)
-    for i, (into, part, of_x) in enumerate(places):
-        of_y = y(of_x) if callable(y) else parts_of_y[i]
-        torch.div(of_y, _hide_small_(of_x.to(into.dtype, copy=True)), out=into).mul_(part)
-    return result
-
-
-def halves(
-    relevance: Array, z: Array, a: Array, b: Array, transpose_a: Callable[..., Any], transpose_b: Callable[..., Any]
-) -> tuple[Array, Array]:
-    """Halve relevance of a product `z` of two activations. Overwrites `z`."""
-    share = divide_(relevance, z.mul_(2).contiguous())
-    return transpose_a(share).mul_(a), transpose_b(share).mul_(b)
-
-
-def rescaled_sum(
-    relevance: Array, z: Array, operands: tuple[Array, Array], total: Callable[[Array], Array]
-) -> tuple[Array, Array]:
-    """Split relevance of a sum `z` of two operands and give each the absolute share of its sum."""
-    share = divide_(relevance, z.clone(memory_format=torch.contiguous_format))
-    parts = [torch.mul(operand, share) if operand.shape == z.shape else share * operand for operand in operands]
-    sums = [total(part) for part in parts]
-    total_relevance = total(relevance)
-    absolute = sums[0].abs() + sums[1].abs()
-    first, second = (
-        part.mul_(divide_(s.abs(), absolute.clone()) * divide_(total_relevance, s.clone()))
-        for part, s in zip(parts, sums, strict=True)
-    )
-    return first, second

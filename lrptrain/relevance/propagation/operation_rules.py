@@ -5,11 +5,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from lrptrain.relevance.propagation import in_place_rules, rules
+from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, vjp
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES
+from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES, RESHAPES
 from lrptrain.relevance.tape.nodes import Node, Value, numbers_in, unsupported
 from lrptrain.relevance.tape.sample_axes import crosses_samples
 from lrptrain.relevance.tape.softmaxes import divides_exponentials
@@ -94,6 +94,9 @@ def spread(part: Tensor, axes: list[int], x: Tensor) -> Tensor:
 def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Relevance follows the entries through indexing, reshaping, concatenation and expansion."""
     like = next(part for part in relevance if part is not None)
+    source = node.inputs[0]
+    if node.name in RESHAPES and like.numel() == source.shape.numel():
+        return [(source, like.reshape(source.shape))]
     if node.name in ENTRIES:  # where entries go does not depend on them: nothing is made again, or cast, for it
         inputs = [like.new_empty(value.shape) for value in node.inputs]
     else:
@@ -245,12 +248,10 @@ def product(
         return _einsum(node, part, stabiliser)
     a = left.tensor.to(part.dtype)
     b = right.tensor.to(part.dtype)
-    z = node.outputs[0].copy()
+    z = node.outputs[0].tensor
     z = z if z.dtype == part.dtype else a @ b
     stabiliser *= _factor(propagator, left) * _factor(propagator, right) if stabiliser else 1.0
-    stabilised = partial(rules.halves, stabiliser=stabiliser)
-    halves = stabilised if stabiliser or torch.is_grad_enabled() else in_place_rules.halves
-    shares = halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
+    shares = rules.halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s, stabiliser)
     return [shape_back(left, shares[0]), shape_back(right, shares[1])]
 
 

@@ -54,12 +54,6 @@ def add(
     """Sums and differences; a constant is an operand like any other, and its share goes nowhere."""
     part = single_output(relevance)
     operands, (first, second) = zip(*sum_operands(node, part), strict=True)
-    z = node.outputs[0].tensor
-    # The rule in place is no function of autograd, and has no defence against masks of -inf.
-    in_place = normalised and not (stabiliser or torch.is_grad_enabled()) and z.dtype == part.dtype
-    if in_place and bool(z.sum().isfinite()):
-        pair = in_place_rules.rescaled_sum(part, z, (first, second), propagator.total(node))
-        return [shape_back(v, share) for v, share in zip(operands, pair, strict=True) if isinstance(v, Value)]
     # An additive mask of -inf carries no relevance, and inf * 0 must not make it NaN.
     shares = rules.proportional(part, (rules.bounded(first), rules.bounded(second)), stabiliser)
     if normalised:

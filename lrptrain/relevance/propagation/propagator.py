@@ -2,12 +2,13 @@
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lrptrain.relevance.propagation.composite import (
     Composite,
@@ -22,7 +23,10 @@ from lrptrain.relevance.tape.kernels import KernelAttention, QueryRows
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 from lrptrain.relevance.tape.regions import Region
 from lrptrain.relevance.tape.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
+from lrptrain.relevance.tape.structure import once_per_structure, structure_of
 from lrptrain.relevance.tape.tape import Tape
+
+T = TypeVar("T")
 
 # Scaling and shifting by constants leaves pixels what they are.
 _PREPROCESSING = frozenset({"add", "sub", "mul", "div"})
@@ -35,16 +39,35 @@ class Propagator:
     Attributes:
         tape: The recorded operations.
         samples: Number of samples in the batch.
+        model: The model, of which is remembered what follows from the structure of its tapes; None for no memory.
     """
 
     tape: Tape
     samples: int
+    model: nn.Module | None = None
 
     @cached_property
     def axes(self) -> Axes:
         """The sample axis of every recorded value."""
+        root = self.tape.root
+        assert root is not None
+        values = dict.fromkeys((root, *(value for node in self.tape.nodes for value in node.outputs)))
+        found = self.once_per_structure(
+            ("axes", self.samples), lambda: [*sample_axes(self.tape.nodes, root, self.samples).values()]
+        )
+        return dict(zip(values, found, strict=True))
+
+    def once_per_structure(self, key: Hashable, find: Callable[[], T]) -> T:
+        """Return what `find` finds by the structure of the tape alone, or found in an earlier pass; see `structure`."""
+        if self.model is None or self.structure is None:
+            return find()
+        return once_per_structure(self.model, (key, self.structure), find)
+
+    @cached_property
+    def structure(self) -> Hashable | None:
+        """What tells the operations of this tape from those of others; None where their numbers decide."""
         assert self.tape.root is not None
-        return sample_axes(self.tape.nodes, self.tape.root, self.samples)
+        return structure_of(self.tape.nodes, self.tape.root)
 
     @cached_property
     def patch_embedding(self) -> set[Node]:

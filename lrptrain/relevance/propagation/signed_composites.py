@@ -6,14 +6,11 @@ denominators, slopes and second factors are held fixed. Relevance is then g time
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
-from lrptrain.relevance.propagation.in_place_rules import times_slope
 from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.normalisation import frozen, transposed
 from lrptrain.relevance.propagation.operation_rules import (
@@ -40,11 +37,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     written,
 )
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.double_backward.functions import is_exact_gelu, is_norm_of_features
-from lrptrain.relevance.tape.double_backward.gelu import by_slope
-from lrptrain.relevance.tape.double_backward.layer_norm import frozen_gradient
 from lrptrain.relevance.tape.functions import (
-    ACTIVATIONS,
     ALONG,
     AVERAGES,
     COPIES,
@@ -56,13 +49,11 @@ from lrptrain.relevance.tape.functions import (
     NORMALISATIONS,
     PRODUCTS,
     PUTS,
-    REPEATABLE,
     SIZES,
     WRITTEN,
 )
 from lrptrain.relevance.tape.kernels import FUSED_ATTENTION
-from lrptrain.relevance.tape.nodes import Node, Value, map_nested
-from lrptrain.relevance.tape.regions import Region
+from lrptrain.relevance.tape.nodes import Node, Value
 
 
 def _output(node: Node, like: Tensor) -> Tensor:
@@ -277,23 +268,11 @@ def _through_attention(propagator: Propagator, node: Node, relevance: OutputRele
 def _through_fixed(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
     for value in only_input(node):
-        if torch.is_grad_enabled():
-            x = value.tensor.to(part.dtype)
-            if is_norm_of_features(*_call(node, x)):
-                yield value, frozen_gradient(part, x, node.argument(2, "weight"), node.argument(4, "eps", 1e-5))
-                continue
         passed = transposed(node, part) if node.name in NORMALISATIONS else None
         if passed is None:
             (passed,) = vjp(_fixed_map(propagator, node), [value.tensor.to(part.dtype)], [part])
             assert passed is not None
         yield value, passed
-
-
-def _call(node: Node, x: Tensor) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-    """A call of torch's own on other numbers; without a name if it is none."""
-    is_own = not (isinstance(node.function, Region) or hasattr(node.function, "frozen"))
-    args, kwargs = map_nested((node.args, node.kwargs), Value, lambda _: x)
-    return node.name if is_own else "", args, kwargs
 
 
 def _through_slope(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -302,23 +281,8 @@ def _through_slope(propagator: Propagator, node: Node, relevance: OutputRelevanc
     for value in only_input(node):
         if node.name in COPIES:
             yield value, part
-        elif torch.is_grad_enabled():
-            x = value.tensor.to(part.dtype)
-            if is_exact_gelu(*_call(node, x)):
-                yield value, by_slope(part, x)
-            else:
-                yield value, part * rules.safe_divide(_output(node, part), x)
         else:
-            yield value, times_slope(part, value.tensor, _activated(node, part))
-
-
-def _activated(node: Node, like: Tensor) -> Callable[[Tensor], Tensor] | Tensor:
-    """The output of an activation; as a function of its input where nobody holds it, for some entries at a time."""
-    (output,) = node.outputs
-    of_entries = node.name in ACTIVATIONS and node.name in REPEATABLE
-    if of_entries and output.held is None and node.inputs[0].tensor.dtype == like.dtype:
-        return lambda x: node.call(lambda _: x)
-    return _output(node, like)
+            yield value, part * rules.safe_divide(_output(node, part), value.tensor.to(part.dtype))
 
 
 def per_unit(rule: RuleFunction) -> RuleFunction:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.model.walk import modules_of, weights_of
+from lrptrain.relevance.model.walk import modules_of, once_per_class, weights_of
 from lrptrain.relevance.types import UnsupportedModelError
 
 # Where the hooks of FSDP2 and of tensor parallel layers come from.
@@ -58,6 +58,7 @@ def reshard(model: nn.Module) -> None:
             module.reshard()  # type: ignore[operator]
 
 
+@once_per_class
 def _is_fsdp_module(kind: type) -> bool:
     return any(base.__name__ == "FSDPModule" for base in kind.__mro__)
 

@@ -26,20 +26,18 @@ from lrptrain.relevance.sharding.shards import (
     shards_by_module,
     without_strategy,
 )
-from lrptrain.relevance.tape.functions import canonical_name, is_in_place, sets_no_numbers
+from lrptrain.relevance.tape.functions import QUESTIONS, canonical_name, is_in_place, sets_no_numbers
 from lrptrain.relevance.tape.nodes import map_nested, tensors_in
 from lrptrain.relevance.tape.transforms import is_transforming, untransformed
 from lrptrain.relevance.types import UnsupportedModelError
 
 # Properties that are numbers of the tensor; the others say what kind of tensor it is.
 _NUMBERS = frozenset({"T", "mT", "H", "mH", "real", "imag"})
-# What is asked of a tensor without reading a number of it.
-_QUESTIONS = frozenset({
-    "size", "dim", "ndimension", "numel", "nelement", "stride", "storage_offset", "element_size", "get_device",
-    "is_floating_point", "is_complex", "is_signed", "is_contiguous", "is_inference", "is_pinned", "is_shared",
-    "is_same_size", "is_set_to", "len", "hash", "requires_grad", "register_hook", "retain_grad", "untyped_storage",
-    "register_post_accumulate_grad_hook", "full_tensor", "to_local", "redistribute",
-})  # fmt: skip
+# What else is asked of a tensor without reading a number of it.
+_QUESTIONS = QUESTIONS | {
+    "is_inference", "is_pinned", "is_shared", "is_same_size", "is_set_to", "hash", "requires_grad", "register_hook",
+    "retain_grad", "untyped_storage", "register_post_accumulate_grad_hook", "full_tensor", "to_local", "redistribute",
+}  # fmt: skip
 _ALIASES = frozenset({"detach", "data"})
 
 # What is open now, the innermost last. All of it belongs to one thread: explanations take turns.

@@ -37,6 +37,11 @@ class Buffers:
         """Nothing is allotted so far."""
         self._contents: dict[int, _Contents] = {}
 
+    @property
+    def any_known(self) -> bool:
+        """Whether the contents of some buffer are known."""
+        return bool(self._contents)
+
     def note_allotted(self, name: str, results: Iterable[Tensor]) -> None:
         """Note the results of a call, if they are new memory."""
         if name not in _ALLOTTING:

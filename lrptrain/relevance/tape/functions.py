@@ -92,6 +92,10 @@ ENTRIES = frozenset({
     "channel_shuffle", "fliplr", "flipud", "hstack", "vstack", "diagonal", "topk", "sort", "copy", "fill",
     "write_through", "take",
 })  # fmt: skip
+# Those of them that keep every entry at its place in reading order.
+RESHAPES = frozenset({
+    "reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze",
+})  # fmt: skip
 # Those of them that choose entries along an axis by their size, and the position and name of that argument.
 CHOOSING: dict[str, tuple[int, str]] = {"topk": (2, "dim"), "sort": (1, "dim")}
 # The output's entries are copies of one of two inputs' entries: of what was there, or of what was written over it.
@@ -144,6 +148,12 @@ REPEATABLE = frozenset(name for name, activation in ACTIVATIONS.items() if activ
     "rms_norm",
     "group_norm",
 }
+# What is asked of a tensor without reading a number of it; the answer is no tensor.
+QUESTIONS = frozenset({
+    "shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "stride", "storage_offset", "element_size",
+    "device", "get_device", "dtype", "layout", "len", "is_floating_point", "is_complex", "is_signed", "is_contiguous",
+    "is_nested", "is_sparse", "is_quantized", "is_cuda", "is_cpu", "is_meta",
+})  # fmt: skip
 # Python functions of torch whose body is recorded in their place.
 DECOMPOSED = frozenset({"multi_head_attention_forward", "normalize", "softmin"})
 # They may run checkpointed blocks again.
@@ -161,10 +171,10 @@ _SPELLINGS = {
 }
 _COMMUTATIVE = frozenset({"add", "mul"})
 _ALIASED = frozenset({"add", "sub", "mul", "truediv", "pow", "matmul"})
-_FUNCTIONS = 1024  # of so many the names are remembered: a model has some hundred
+FUNCTIONS = 1024  # of so many the names are remembered: a model has some hundred
 
 
-@lru_cache(_FUNCTIONS)
+@lru_cache(FUNCTIONS)
 def canonical_name(function: Callable[..., Any]) -> str:
     """Give one name to every spelling of an operation: `x + y`, `x += y`, `torch.add` and `x.add_` are all "add".
 
@@ -209,6 +219,11 @@ _REORDERED: dict[Any, tuple[Callable[..., Any], Callable[..., tuple[Any, ...]]]]
 }
 
 
+def is_reordered(function: Callable[..., Any]) -> bool:
+    """Whether a function takes its arguments in another order than the Python function of its name."""
+    return function in _REORDERED
+
+
 def as_python(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The call of `torch.nn.functional` that a call of C++ is, for the names that have two orders of arguments."""
     python, reorder = _REORDERED.get(function, (function, None))
@@ -224,7 +239,7 @@ def is_in_place(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
     )
 
 
-@lru_cache(_FUNCTIONS)
+@lru_cache(FUNCTIONS)
 def _is_named_in_place(function: Callable[..., Any]) -> bool:
     name = getattr(function, "__name__", "").partition(".")[0]
     augmented = name.startswith("__i") and name[3:-2] in _ALIASED | {"floordiv", "and", "or"}

@@ -147,6 +147,9 @@ def later_lookup(ids: Int[Tensor, "batch tokens"], looked_up: Int[Tensor, "..."]
     return Lookup(Order.SHIFTED, ids.shape) if shifted else None
 
 
+LOOKUPS = frozenset({"embedding", "embedding_bag", "getitem", "index_select", "gather", "matmul", "mm", "linear"})
+"""Calls that may look up rows of a table; see `as_lookup`."""
+
 # -- Lookups in other words --------------------------------------------------------------------------------------------
 
 
@@ -156,7 +159,8 @@ def as_lookup(
     """How a call that reads rows of a table reads them by `F.embedding`; None if it reads none.
 
     Args:
-        name: Of the operation: `table[ids]`, `index_select`, a product with a one-hot matrix, or `embedding_bag`.
+        name: Of the operation: `table[ids]`, `index_select`, `gather`, a product with a one-hot matrix, or
+            `embedding_bag`.
         args: Its arguments.
         kwargs: Its arguments by name.
         is_first: Whether no text was looked up so far, so that the table may be a buffer as well as a parameter.
@@ -170,10 +174,19 @@ def as_lookup(
         ids: Any = second if name == "getitem" else args[2] if second == 0 else None
         if _is_table(first, is_first) and _are_rows(ids):
             return partial(F.embedding, ids, first)
-    elif name in ("matmul", "mm", "linear") and _is_table(second, is_first):
-        table = second if name != "linear" else second.t()
+    elif name == "gather":
+        rows = _rows_gathered(*args) if len(args) == 3 and _is_table(first, is_first) else None
+        if rows is not None:
+            return partial(F.embedding, rows, first)
+    elif name in ("matmul", "mm", "linear") and _may_be_one_hot(first):
+        # `linear(x, table.T)` reads the rows of the table, `linear(x, weight)` the columns of a weight.
+        transposed = _transposed_of(second)
+        table = second if transposed is None else transposed if name == "linear" else second
+        if not _is_table(table, is_first):
+            return None
+        table = table.t() if name == "linear" and transposed is None else table
         bias = args[2] if len(args) > 2 else None
-        if isinstance(first, Tensor) and first.shape[-1:] == table.shape[:1] and _is_one_hot(first):
+        if first.shape[-1:] == table.shape[:1] and _is_one_hot(first):
             ids = first.argmax(-1)
             return lambda: F.embedding(ids, table) if bias is None else F.embedding(ids, table) + bias
     return None
@@ -186,15 +199,35 @@ def _is_table(x: Any, is_first: bool) -> bool:
     return is_first or isinstance(x, nn.Parameter)
 
 
+def _transposed_of(x: Any) -> Tensor | None:
+    """The table that a tensor shows with its rows as columns, or None."""
+    base = x._base if isinstance(x, Tensor) and x.ndim == 2 else None
+    if base is None or base.ndim != 2 or x.data_ptr() != base.data_ptr() or x.stride() != base.t().stride():
+        return None
+    return base if x.shape == base.t().shape else None
+
+
+def _rows_gathered(table: Tensor, axis: Any, index: Any) -> Tensor | None:
+    """The ids of whole rows that `gather` reads; None if it reads single entries."""
+    if axis not in (0, -2) or not _are_rows(index) or index.ndim != 2 or index.shape[1] != table.shape[1]:
+        return None
+    ids: Tensor = index[:, 0]
+    return ids if index.stride(1) == 0 or bool((index == ids[:, None]).all()) else None
+
+
 def _are_rows(ids: Any) -> bool:
     """Whether an index chooses whole rows, counted from the first."""
     whole = isinstance(ids, Tensor) and ids.ndim > 0 and ids.dtype in (torch.int32, torch.int64)
     return whole and ids.numel() > 0 and int(ids.amin()) >= 0
 
 
-def _is_one_hot(x: Tensor) -> bool:
-    if x.ndim < 2 or x.grad_fn is not None or not x.is_floating_point() or x.numel() == 0:
+def _may_be_one_hot(x: Any) -> bool:
+    if not isinstance(x, Tensor) or x.grad_fn is not None or not x.is_floating_point():
         return False
+    return x.ndim > 1 and x.numel() > 0
+
+
+def _is_one_hot(x: Tensor) -> bool:
     return bool(((x == 0) | (x == 1)).all()) and bool((x.sum(-1) == 1).all())
 
 

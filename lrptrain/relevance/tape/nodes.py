@@ -67,13 +67,6 @@ class Value:
         self._tensor = None
         self._make = partial(_called, node.function, node.args, node.kwargs)
 
-    def copy(self) -> Tensor:
-        """A tensor that may be overwritten."""
-        tensor = self.tensor
-        # What is made once more is nobody else's, unless it is a view: of keys that are transposed, say.
-        is_new = self.held is None and tensor._base is None
-        return tensor if is_new else tensor.clone(memory_format=torch.contiguous_format)
-
 
 @dataclass(eq=False)
 class Node:
@@ -226,10 +219,15 @@ def numbers_in(structure: Any) -> Iterator[Tensor]:
     return (x for x in tensors_in(structure) if x.is_floating_point() or x.is_complex())
 
 
+_LEAVES = frozenset({int, float, bool, str, type(None), Tensor, torch.nn.Parameter})
+
+
 def map_nested(structure: Any, kind: type, function: Callable[..., Any]) -> Any:
     """Replace everything of type `kind` in nested tuples, lists and dicts."""
     if isinstance(structure, kind):
         return function(structure)
+    if type(structure) in _LEAVES:
+        return structure
     if isinstance(structure, (tuple, list)):
         items = [map_nested(item, kind, function) for item in structure]
         return type(structure)(*items) if hasattr(structure, "_fields") else type(structure)(items)

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from lrptrain.relevance.tape.functions import canonical_name
 
-_NORMS = frozenset({"batch_norm", "instance_norm"})
+NORMS = frozenset({"batch_norm", "instance_norm"})
 
 
 def with_ordered_gradient(name: str, result: Any) -> Any:
@@ -24,7 +24,7 @@ def with_ordered_gradient(name: str, result: Any) -> Any:
         name: The name of the operation; see `canonical_name`.
         result: What it returned.
     """
-    if name in _NORMS and isinstance(result, Tensor) and result.requires_grad:
+    if name in NORMS and isinstance(result, Tensor) and result.requires_grad:
         result.register_hook(_in_order)  # type: ignore[no-untyped-call]
     return result
 

@@ -18,9 +18,14 @@ _IMPORTS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor", "new", "fr
 _WITHOUT_GRAPH = frozenset({"numpy", "__array__", "__dlpack__", "__float__", "__int__", "__complex__", "__index__"})
 
 
+def hands_out(function: Any) -> bool:
+    """Whether a call hands out numbers to where no graph is."""
+    return getattr(function, "__name__", "") in _WITHOUT_GRAPH
+
+
 def without_graph(function: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of a call that hands out numbers, as it takes them."""
-    if getattr(function, "__name__", "") not in _WITHOUT_GRAPH:
+    if not hands_out(function):
         return args
     return tuple(x.detach() if isinstance(x, Tensor) else x for x in args)
 

@@ -6,9 +6,18 @@ from types import CodeType, FrameType
 
 from torch import nn
 
+from lrptrain.relevance.model.walk import named_modules_of, once_per_class
+
 # The code that runs a module's hooks and its forward, and the function inside of it that does so if there are hooks.
 _CALL = nn.Module._call_impl.__code__
 _CALLERS = {_CALL, *(constant for constant in _CALL.co_consts if isinstance(constant, CodeType))}
+
+
+@once_per_class
+def _forward_of(kind: type) -> CodeType | None:
+    """Return the code of the forward of a class of modules, if it has one of its own."""
+    code = getattr(inspect.unwrap(getattr(kind, "forward", len)), "__code__", None)
+    return code if code is not None and code.co_argcount else None
 
 
 class RunningModule:
@@ -16,14 +25,10 @@ class RunningModule:
 
     def __init__(self, model: nn.Module):
         """Learn the names of the model's modules."""
-        self._names: dict[int, str] = {}
+        named = named_modules_of(model)
+        self._names = {id(module): name for name, module in named}
         # The code of every forward, for those that are called without hooks.
-        self._forwards = set[CodeType]()
-        for name, module in model.named_modules():
-            self._names[id(module)] = name
-            code = getattr(inspect.unwrap(getattr(type(module), "forward", len)), "__code__", None)
-            if code is not None and code.co_argcount:
-                self._forwards.add(code)
+        self._forwards = {_forward_of(kind) for kind in {type(module) for _, module in named}} - {None}
 
     def name(self) -> str:
         """The module's name in the model; "" for the model itself, and where none runs."""

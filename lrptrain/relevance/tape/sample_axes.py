@@ -17,6 +17,7 @@ from lrptrain.relevance.tape.functions import (
     NORMALISATIONS,
     PRODUCTS,
     PUTS,
+    RESHAPES,
     SIZES,
     WRITTEN,
 )
@@ -24,9 +25,6 @@ from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels, map_nested
 from lrptrain.relevance.tape.writes import indexed_write
 from lrptrain.relevance.types import UnsupportedModelError
 
-_RESHAPES = frozenset(
-    ["reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze"]
-)
 _REDUCTIONS = frozenset(["mean", "sum", "max", "amax", "min", "amin", "logsumexp"]) | SIZES
 # They pick entries by indices along one axis, their second argument.
 _PICKS = frozenset(["gather", "index_select", "topk", "sort"])
@@ -114,7 +112,7 @@ def _follow(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis |
         return None
     before = source.shape
     after = output.shape
-    if node.name in _RESHAPES and before.numel() == after.numel():
+    if node.name in RESHAPES and before.numel() == after.numel():
         return _reshaped(at, before, after, samples)
     if node.name in _PICKS:
         picked = node.argument(1, "dim")

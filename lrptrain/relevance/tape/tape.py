@@ -21,7 +21,6 @@ from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.model.process_wide import eager, in_turn
 from lrptrain.relevance.tape.buffers import Buffers
-from lrptrain.relevance.tape.double_backward.functions import twice_differentiable
 from lrptrain.relevance.tape.explicit import EXPLICIT
 from lrptrain.relevance.tape.flex import asks_for_kernel
 from lrptrain.relevance.tape.functions import (
@@ -36,6 +35,7 @@ from lrptrain.relevance.tape.functions import (
     HASHING,
     OF_FIRST,
     OVERWRITING,
+    QUESTIONS,
     REPEATABLE,
     as_python,
     canonical_name,
@@ -229,6 +229,8 @@ class Tape(TorchFunctionMode):
         if not kwargs:
             func, args = as_python(func, args)
         name = canonical_name(func)
+        if name in QUESTIONS:
+            return func(*args, **kwargs)
         if self.token_ids is not None and self._records and not is_transforming():
             lookup = as_lookup(name, args, kwargs, is_first=self.root is None)
             if lookup is not None:
@@ -257,8 +259,7 @@ class Tape(TorchFunctionMode):
         if name == "requires_grad" and asks_for_kernel():
             return False
         if not self._records or name == "requires_grad" or sets_no_numbers(func):
-            run = func if self.frugal else twice_differentiable(name, func, args, kwargs)
-            return with_ordered_gradient(name, run(*self._kept(name, args), **kwargs))
+            return with_ordered_gradient(name, func(*self._kept(name, args), **kwargs))
         if name == "set_grad_enabled":
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
@@ -318,22 +319,23 @@ class Tape(TorchFunctionMode):
             return self._transformed(name, func, args, kwargs, tensors)
         for tensor in _read(name, args, kwargs, tensors):
             self._check(tensor, name)
-        for tensor in tensors:
+        for tensor in tensors if self._buffers.any_known else ():
             if not self._depends(tensor) and self._buffers.written_unseen(tensor):
                 raise self._unsupported(
                     name, "reads memory that was written outside of torch's functions (by a kernel?)"
                 )
-        if is_in_place(func, args, kwargs):
+        in_place = is_in_place(func, args, kwargs)
+        if in_place:
             args, kwargs = self._with_copies(name, args, kwargs, tensors)
             tensors = list(tensors_in((args, kwargs)))
-        node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
-        if name in OVERWRITING and is_in_place(func, args, kwargs):
+        inputs = self._inputs(tensors)
+        node = Node(name, func, self._wrap(args), self._wrap(kwargs), inputs, path=self._where())
+        if name in OVERWRITING and in_place:
             node = _overwriting(node, tensors[0])
         elif name == "as_strided" and node.inputs:
             node = _taking(node, tensors[0], result_of=partial(func, *args, **kwargs))
         # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
-        in_place = is_in_place(func, args, kwargs) and not is_idle(node)
-        written = tensors[0] if tensors and in_place else None
+        written = tensors[0] if tensors and in_place and not is_idle(node) else None
         if node.inputs:
             self._check_call(node, func, tensors)
         if written is not None:
@@ -342,9 +344,8 @@ class Tape(TorchFunctionMode):
                 _keep_overwritten_constants(node, written)
         # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [version_of(tensor) for tensor in tensors]
-        with torch.set_grad_enabled(self._graph or any(self._depends(tensor) for tensor in tensors)):
-            run = func if self.frugal else twice_differentiable(name, func, args, kwargs)
-            result = run(*self._kept(name, without_graph(func, args)), **kwargs)
+        with torch.set_grad_enabled(self._graph or bool(inputs)):
+            result = func(*self._kept(name, without_graph(func, args)), **kwargs)
             result = with_ordered_gradient(name, result)
         result = written if name == "setitem" else result
         if name in HASHING and written is None:
@@ -390,8 +391,9 @@ class Tape(TorchFunctionMode):
         """Notice calls on values that no tape can follow."""
         if node.name in BACKWARD and (inspect.isfunction(func) or inspect.ismethod(func)):
             raise self._unsupported(node.name, "takes a gradient of activations inside of the forward pass")
-        if node.name == "array_wrap" or any(self._outside.came_from_there(x) for x in tensors if not self._depends(x)):
-            exported = self._outside.exported
+        exported = self._outside.exported
+        came = exported and any(self._outside.came_from_there(x) for x in tensors if not self._depends(x))
+        if node.name == "array_wrap" or came:
             raise self._unsupported(node.name, f"reads numbers that may have left torch before (by {exported})")
         self._outside.note(node.name, node.path, (x for x in tensors if self._depends(x)))
 

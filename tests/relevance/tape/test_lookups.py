@@ -99,6 +99,11 @@ WORDS: dict[str, Callable[[nn.Embedding, Tensor], Tensor]] = {
     "a buffer": lambda table, ids: table.weight.detach()[ids],
     "one-hot": lambda table, ids: nn.functional.one_hot(ids, 12).to(table.weight.dtype) @ table.weight,
     "one-hot, by a layer": by_linear,
+    "one-hot, by F.linear": lambda table, ids: nn.functional.linear(
+        nn.functional.one_hot(ids, 12).to(table.weight.dtype), table.weight.T
+    ),
+    "gather": lambda table, ids: table.weight.gather(0, ids.flatten()[:, None].expand(-1, 8)).view(*ids.shape, 8),
+    "gather of copies": lambda table, ids: table.weight.gather(0, ids.view(-1, 1).repeat(1, 8)).view(*ids.shape, 8),
 }
 
 

@@ -103,12 +103,3 @@ def test_numbers_leave_torch_by_calls_that_the_mode_sees():
     with Seen() as seen:
         x.numpy(), np.asarray(x), x.tolist(), x[0].item(), np.from_dlpack(x)
     assert {"numpy", "array", "tolist", "item", "dlpack"} <= set(seen.names), "an export is no longer seen: outside.py"
-
-
-def test_whether_somebody_else_keeps_what_a_graph_saves_can_be_told():
-    """What `double_backward.linear` asks before it keeps less."""
-    graphs = torch._C._autograd
-    assert graphs._saved_tensors_hooks_is_enabled()  # type: ignore[attr-defined]
-    assert graphs._top_saved_tensors_default_hooks(False) is None
-    with torch.autograd.graph.save_on_cpu():
-        assert graphs._top_saved_tensors_default_hooks(False) is not None
