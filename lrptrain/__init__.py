@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lrptrain.monitor.config import Judge, Run, Show
     from lrptrain.monitor.inspection import inspect
     from lrptrain.monitor.loop_monitor import Monitor
+    from lrptrain.monitor.summary import register_metric
     from lrptrain.relevance import (
         Composite,
         Decomposition,
@@ -81,6 +82,7 @@ __all__ = [
     "methods",
     "record",
     "register_method",
+    "register_metric",
     "register_rule",
     "repair",
     "rules",
@@ -106,6 +108,7 @@ _ORIGINS = {
     "Run": "lrptrain.monitor.config",
     "Show": "lrptrain.monitor.config",
     "Monitor": "lrptrain.monitor.loop_monitor",
+    "register_metric": "lrptrain.monitor.summary",
     "GroupDROLoss": "lrptrain.guidance.group_dro",
     "Guidance": "lrptrain.guidance.loop",
     "group_dro": "lrptrain.guidance.transformers_trainer",

@@ -4,12 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from lrptrain.batch.content import attended_tokens
-from lrptrain.batch.reading import ANNOTATIONS
-from lrptrain.metrics.deletion import at_tokens
 
 _ENDS = ("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
 
@@ -100,25 +97,3 @@ def _positions(config: Any, model: nn.Module) -> int:
         if isinstance(module, nn.Embedding) and "position" in name and module.num_embeddings == limit:
             return limit - (0 if module.padding_idx is None else module.padding_idx + 1)
     return limit
-
-
-def along_tokens(
-    batch: Mapping[str, Any], places: Int[Tensor, "batch n"], is_text: Bool[Tensor, "batch n"]
-) -> dict[str, Any]:
-    """Return the model's other arguments for texts that are made of a batch's tokens in another order.
-
-    Args:
-        batch: Texts in the contract's form; their annotations and labels are left out.
-        places: Which token of its text each token of the result is.
-        is_text: Where the result is no padding; padding has 0.
-    """
-    shape = batch["input_ids"].shape[:2]
-    moved: dict[str, Any] = {}
-    for name, value in batch.items():
-        if name in ("input_ids", "attention_mask", "label", *ANNOTATIONS):
-            continue
-        moved[name] = value
-        if isinstance(value, Tensor) and value.shape[:2] == shape:
-            padding = ~is_text.view(*is_text.shape, *[1] * (value.ndim - 2))
-            moved[name] = at_tokens(value, places).masked_fill(padding, 0)
-    return moved

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -139,8 +139,9 @@ def _of_targets(key: str) -> tuple[str, ...]:
     return tuple(f"{target}/{key}" for target in TARGETS)
 
 
-# A new scalar of the samples is one entry here; a new score of maps is one entry in LOCALIZATION_METRICS.
-METRICS: tuple[SampleMetric, ...] = (
+# A new scalar of the samples is one entry here, and a user's by `register_metric`; a new score of maps is one entry in
+# LOCALIZATION_METRICS.
+METRICS: list[SampleMetric] = [
     *(
         SampleMetric(
             _of_targets(measure.key),
@@ -229,7 +230,7 @@ METRICS: tuple[SampleMetric, ...] = (
         explanation="Number of samples that were evaluated.",
         compute=_count,
     ),
-)
+]
 # Of cues. All of it is lowest where a model answers by chance, and is nan there: nothing is known of what it reads.
 FINDING_METRICS = (
     LoggedMetric(
@@ -272,6 +273,49 @@ FAILURES = LoggedMetric(
 LEFT_OUT = LoggedMetric(
     ("left_out",), "Samples left out", COST, unit="count", explanation="Number of samples that could not be used."
 )
+
+
+def register_metric(
+    key: str,
+    compute: Callable[[Sequence[ExplainedSample]], float],
+    explanation: str = "",
+    higher_is_better: bool | None = None,
+    bounds: tuple[float, float] | None = None,
+) -> None:
+    """Let every monitor log a value of your own as `relevance/<key>`; the page and the loggers show it.
+
+    Args:
+        key: The name of the value, such as `corner_share`.
+        compute: Takes the explained samples of an evaluation. Of each, `maps["predicted"]` `[tokens]` is the relevance,
+            `grid` the rows and columns of its patches, `sample.label` and `predicted` are classes. It returns a number;
+            nan where there is none. It is tried before training, where its error ends the run.
+        explanation: What the value means, in a sentence.
+        higher_is_better: Whether a higher value is better; None if neither is.
+        bounds: The least and the largest value; None where there are none.
+
+    Raises:
+        ValueError: If another value has that name.
+    """
+    if any(find_metric([metric], key) for metric in logged_metrics()):
+        raise ValueError(f"relevance/{key} is logged already: give the value another name")
+
+    def named(scored: Sequence[ExplainedSample], _: Sequence[str]) -> dict[str, float]:
+        return {key: float(compute(scored))}
+
+    title = key.replace("_", " ").capitalize()
+    unit: Literal["share", "number"] = "share" if bounds == (0, 1) else "number"
+    METRICS.append(
+        SampleMetric(
+            (key,),
+            title,
+            WHERE_IT_LOOKS,
+            higher_is_better=higher_is_better,
+            unit=unit,
+            bounds=bounds,
+            explanation=explanation,
+            compute=named,
+        )
+    )
 
 
 def without_verdicts(values: dict[str, float]) -> dict[str, float]:

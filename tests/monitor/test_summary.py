@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from timm.models.vision_transformer import VisionTransformer
 
+import lrptrain
 from lrptrain.batch import Sample
 from lrptrain.monitor.evaluation import ExplainedSample
-from lrptrain.monitor.summary import logged_metrics, scalars, table
+from lrptrain.monitor.summary import METRICS, logged_metrics, scalars, table
 
 NAMES = ["cat", "dog"]
 
@@ -86,3 +88,38 @@ def test_each_score_is_explained_in_one_sentence_that_the_documentation_has():
 def fullmatch_of(key, documented):
     """Return whether a key, with * for any name, is the one that the documentation has with <name>."""
     return re.fullmatch(re.escape(key).replace(r"\*", "(block_)?<.+>"), documented)
+
+
+@pytest.fixture
+def registry():
+    before = len(METRICS)
+    yield METRICS
+    del METRICS[before:]
+
+
+def test_a_value_of_the_users_is_logged_charted_and_explained(registry, tmp_path):
+    def brightest(samples):
+        return sum(float(each.maps["predicted"].max()) for each in samples) / len(samples)
+
+    lrptrain.register_metric("brightest", brightest, "The largest relevance.", higher_is_better=True)
+    model = VisionTransformer(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=2)
+    batch = {"image": torch.randn(8, 3, 16, 16), "label": torch.arange(8) % 2}
+    with lrptrain.Monitor(model, [batch], tmp_path, max_samples=8, run=lrptrain.Run(name="a")) as monitor:
+        monitor.evaluate(0)
+    assert monitor.scalars["relevance/a/brightest"] == pytest.approx(brightest(monitor.scored))
+    (metric,) = (each for each in logged_metrics() if each.keys == ("brightest",))
+    assert (metric.title, metric.explanation, metric.higher_is_better) == ("Brightest", "The largest relevance.", True)
+
+
+@pytest.mark.parametrize("key", ["accuracy", "label/auprc", "accuracy_per_group/1", "mine"])
+def test_no_two_values_have_one_name(registry, key):
+    lrptrain.register_metric("mine", len)
+    with pytest.raises(ValueError, match="logged already"):
+        lrptrain.register_metric(key, len)
+
+
+def test_a_value_that_fails_ends_a_run_before_its_first_step(registry, tmp_path):
+    lrptrain.register_metric("broken", lambda samples: 1 / 0)
+    model = VisionTransformer(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=2)
+    with pytest.raises(ZeroDivisionError):
+        lrptrain.Monitor(model, [{"image": torch.randn(2, 3, 16, 16), "label": torch.arange(2)}], tmp_path)
