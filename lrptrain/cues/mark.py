@@ -57,6 +57,7 @@ class Mark(Cue):
     """
 
     kind: ClassVar[str] = "mark"
+    is_proposed: ClassVar[bool] = True
     name: str
     role: Role
     where: Where

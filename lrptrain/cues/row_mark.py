@@ -33,6 +33,7 @@ class RowMark(Cue):
     """
 
     kind: ClassVar[str] = "row mark"
+    is_proposed: ClassVar[bool] = True
     name: str
     role: Role
     where: RowPart

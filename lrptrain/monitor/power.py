@@ -68,7 +68,9 @@ def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
             each
             # What matters most comes first.
             for each in sorted(judged, key=lambda each: (each.cue.role != "fault", each.cue.kind != WholeInput.kind))
-            if each.verdict == verdict and not each.cue.is_several and not (verdict == "not sure" and each.within)
+            if each.verdict == verdict
+            and not (each.cue.is_several or (each.cue.is_proposed and each.cue.role != "fault"))
+            and not (verdict == "not sure" and each.within)
         )
         names = [*dict.fromkeys(each.cue.name for each in single)]
         names = [name for name in names if name not in told]

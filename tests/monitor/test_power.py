@@ -9,6 +9,7 @@ from lrptrain.batch import Sample
 from lrptrain.cues.measure import Effect
 from lrptrain.cues.phrase import Phrase
 from lrptrain.cues.places import places
+from lrptrain.cues.row_mark import RowMark
 from lrptrain.cues.search import Judged
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.power import lines_of, shown_by
@@ -71,3 +72,11 @@ def test_lists_of_words_are_not_said_beside_their_words():
     assert lines_of([judged(one, "not sure"), judged(several, "not sure")], []) == [
         "Not sure whether it relies on: the words 1."
     ]
+
+
+def test_what_samples_propose_is_no_news_unless_it_may_be_a_fault():
+    mark = RowMark("rows like row 3 of sample 7", "open", "rows", (0.0, 1.0), 0.5)
+    for verdict in ("not sure", "does not rely"):
+        assert lines_of([judged(mark, verdict)], []) == []
+    doubt = judged(mark.declared("fault"), "not sure")
+    assert lines_of([doubt], []) == [f"Not sure whether it relies on: {mark.name}."]
