@@ -271,7 +271,7 @@ def inputs_of(batch: Mapping[str, Any], explained: str) -> dict[str, tuple[str, 
     entries = {explained: own, **others}
     given = {name: batch[entry] for name, entry in entries.items()}
     # Of two inputs that a mask fits, it is that of the one that is not explained.
-    masks = {mask: name for name in given if (mask := mask_name(given, name)) is not None}
+    masks = {mask: name for name in given if (mask := mask_name(given, name)) not in (None, name)}
     if "input_ids" in given and "token_type_ids" in given:
         masks["token_type_ids"] = "input_ids"
     inputs = {name: [entry] for name, entry in entries.items() if name not in masks}

@@ -189,7 +189,8 @@ def _column(name: str, value: Any) -> Tensor | list[int | str]:
             f"{name!r} of a batch must hold {expected} per sample, not {column.dtype} of shape {list(column.shape)}; "
             f"pass batch_adapter=... that brings it to that form{without}"
         )
-    if name in ("mask", "rationale") and column.dtype in _TOO_NARROW:
+    # A mask of a value per row may be an argument of the model, which has its type.
+    if name in ("mask", "rationale") and column.dtype in _TOO_NARROW and (name, column.ndim) != ("mask", 2):
         return column.to(_TOO_NARROW[column.dtype])
     if column.dtype in _WIDE_UNSIGNED and name not in IMAGES:
         column = column.long()

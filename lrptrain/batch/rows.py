@@ -4,7 +4,7 @@ Samples may have different numbers of rows. Where they meet they are padded, and
 model is given each at its own length.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -31,20 +31,30 @@ def present_rows(batch: Mapping[str, Any]) -> Bool[Tensor, "batch rows"]:
     there = torch.ones(rows.shape[:2], dtype=torch.bool, device=rows.device)
     if ROWS in batch:
         there &= batch[ROWS]
-    for name, is_padding in row_masks(batch):
-        there &= (batch[name] == 0) == is_padding
+    for name, is_padding in row_masks(batch).items():
+        there &= (batch[name] == 0) == is_padding[:, None]
     return there
 
 
-def row_masks(batch: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Yield the entries that tell the model which rows are padding, and whether 1 stands for padding in them.
+def row_masks(batch: Mapping[str, Any]) -> dict[str, Bool[Tensor, " batch"]]:
+    """Return the entries that tell the model which rows are padding, and in which samples 1 stands for padding.
 
-    They are arguments `[batch, rows]` with `mask` in their names; of `padding_mask` and its like, 1 is padding.
+    They are arguments `[batch, rows]` with `mask` in their names. Some models take 1 for padding, others 0, under any
+    name. The rows tell: padding is all zeros, and a sample is not all padding. Where they do not, a name does.
     """
-    shape = rows_in(batch).shape[:2]
+    rows = rows_in(batch)
+    blank = (rows == 0).all(2)
+    found = {}
     for name, values in batch.items():
-        if name.startswith(ARGUMENT) and "mask" in name and isinstance(values, Tensor) and values.shape == shape:
-            yield name, "padding" in name
+        if not (name.startswith(ARGUMENT) and "mask" in name and isinstance(values, Tensor)):
+            continue
+        if values.shape != rows.shape[:2]:
+            continue
+        marked = values != 0
+        of_ones, of_zeros = ((blank | ~marked).all(1), (blank | marked).all(1))
+        is_padding = torch.where(of_ones ^ of_zeros, of_ones, torch.full_like(of_ones, "padding" in name))
+        found[name] = (is_padding & ~marked.all(1)) | ~marked.any(1)
+    return found
 
 
 def beside_rows(batch: Mapping[str, Any]) -> list[str]:
@@ -72,14 +82,21 @@ def grid_sizes(batch: Mapping[str, Any]) -> Int[Tensor, "batch 2"] | None:
 
 
 def as_rows(batch: Mapping[str, Any], takes_mask: bool = False) -> dict[str, Any]:
-    """Return a batch of rows whose mask, a value per row, is their rationale; any other batch as it is.
+    """Return a batch of rows whose mask, a value per row, is their rationale, and whose other masks are arguments.
+
+    Any other batch stays as it is.
 
     Args:
         batch: A batch in the contract's form.
         takes_mask: Whether the model takes an argument `mask`: then that is none of people, and tells padding.
     """
-    mask = batch.get("mask")
-    if not (has_rows(batch) and isinstance(mask, Tensor) and mask.shape == rows_in(batch).shape[:2]):
+    if not has_rows(batch):
         return dict(batch)
-    name = f"{ARGUMENT}mask" if takes_mask else "rationale"
-    return {name: mask} | {key: x for key, x in batch.items() if key != "mask"}
+    batch = {f"{ARGUMENT}{name}" if name == "attention_mask" else name: values for name, values in batch.items()}
+    mask = batch.get("mask")
+    if not (isinstance(mask, Tensor) and mask.shape == rows_in(batch).shape[:2]):
+        return batch
+    rest = {key: x for key, x in batch.items() if key != "mask"}
+    if takes_mask:
+        return {f"{ARGUMENT}mask": mask, **rest}
+    return {"rationale": mask.to(torch.uint8) if mask.dtype == torch.bool else mask, **rest}

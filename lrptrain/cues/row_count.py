@@ -33,7 +33,7 @@ class RowCount(Cue):
             source[row, :count] = places[[at_share(i, len(places), count) for i in range(count)]]
             filled[row, :count] = True
         source, filled = source.to(rows_in(batch).device), filled.to(rows_in(batch).device)
-        masks = dict(row_masks(batch))
+        masks = row_masks(batch)
         result = dict(batch)
         for name in beside_rows(batch):
             values: Tensor = batch[name]
@@ -41,7 +41,7 @@ class RowCount(Cue):
             absent = ~filled.view(*filled.shape, *[1] * (values.ndim - 2))
             result[name] = taken.masked_fill(absent, IGNORED if name == "rationale" else 0)
             if name in masks:
-                result[name] = (filled != masks[name]).to(values.dtype)
+                result[name] = (filled != masks[name][:, None]).to(values.dtype)
         # What the model is told to leave out may go on behind the rows; what it is not told of may not.
         lengths = filled.sum(1)
         if masks and ROWS in batch:

@@ -52,7 +52,7 @@ def with_rows(batch: Batch, donors: Batch, source: Int[Tensor, "batch rows"]) ->
     source = source.to(rows_in(batch).device)
     index = torch.arange(len(source), device=source.device)[:, None]
     result = dict(batch)
-    masks = {name for name, _ in row_masks(batch)}
+    masks = row_masks(batch)
     for name in beside_rows(batch):
         if name in masks or name not in donors or _counts_rows(name, batch[name]):
             continue

@@ -6,6 +6,7 @@ from lrptrain.cues.cue import Cue
 from lrptrain.monitor.evaluator import TARGETS
 from lrptrain.monitor.gate import FORBIDDEN
 from lrptrain.monitor.summary import logged_metrics
+from lrptrain.trainers.checks import check_shares
 
 
 def check_targets(targets: Sequence[str]) -> None:
@@ -14,7 +15,7 @@ def check_targets(targets: Sequence[str]) -> None:
     Raises:
         ValueError: With what they may be.
     """
-    if not targets or isinstance(targets, str) or not set(targets) <= set(TARGETS):
+    if not isinstance(targets, Sequence) or isinstance(targets, str) or not targets or {*targets} - {*TARGETS}:
         raise ValueError(f"targets must be a list of some of {TARGETS}, not {targets!r}")
 
 
@@ -24,9 +25,7 @@ def check_judge(min_effect: float, confidence: float, fail_on: str | None) -> No
     Raises:
         ValueError: With the argument and what it may be.
     """
-    for name, value in (("min_effect", min_effect), ("confidence", confidence)):
-        if not 0 < value < 1:
-            raise ValueError(f"{name} must lie between 0 and 1, not {value}")
+    check_shares(min_effect=min_effect, confidence=confidence)
     if fail_on not in FORBIDDEN:
         raise ValueError(f"fail_on must be 'relies', 'not sure' or None, not {fail_on!r}")
 

@@ -14,7 +14,7 @@ from lrptrain.monitor.budget import Budget, Extent
 from lrptrain.monitor.evaluator import TARGETS, ExplanationConfig
 from lrptrain.monitor.gate import FAIL_AFTER
 from lrptrain.relevance.default import check_method
-from lrptrain.trainers.checks import check_counts, check_normalisation, check_on_error, check_run_name
+from lrptrain.trainers.checks import check_counts, check_normalisation, check_on_error, check_run_name, check_texts
 
 INSPECTS = "inspect"
 """The kind of what looks at a trained model once."""
@@ -55,6 +55,8 @@ class Show:
         check_targets(self.targets)
         check_counts(0, max_pictures=self.max_pictures, class_maps=self.class_maps)
         check_normalisation(self.mean, self.std)
+        if self.class_names is not None and (isinstance(self.class_names, str | Mapping)):
+            raise ValueError(f"class_names must be a list in the order of the logits, not {self.class_names!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,7 @@ class Judge:
     def __post_init__(self) -> None:
         check_judge(self.min_effect, self.confidence, self.fail_on)
         check_counts(fail_after=self.fail_after)
+        check_counts(0, seed=self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +121,7 @@ class Run:
     def __post_init__(self) -> None:
         check_counts(every_n_epochs=self.every_n_epochs, batch_size=self.batch_size)
         check_run_name(self.run_name)
+        check_texts(name=self.name)
         check_on_error(self.on_error)
 
 

@@ -61,17 +61,23 @@ def raise_if_forbidden(findings: Sequence[Finding], fail_on: str | None, require
         raise FindingError(f"stopped by fail_on={fail_on!r}{times}: {finding}")
 
 
-def raise_if_unjudged(evaluated: bool, fail_on: str | None, monitor: str) -> None:
+def raise_if_unjudged(evaluated: bool, untested: str, fail_on: str | None, monitor: str) -> None:
     """Raise an error if a gate would pass because nobody looked.
 
     Args:
         evaluated: Whether there was any evaluation.
+        untested: Why the last one tested nothing; "" if it tested anything.
         fail_on: What the gate forbids; None without a gate.
         monitor: The monitor, for the message.
 
     Raises:
-        FindingError: If there is a gate, and was no evaluation.
+        FindingError: If there is a gate, and was no evaluation, or nothing was tested.
     """
+    if fail_on is not None and evaluated and untested:
+        raise FindingError(
+            f"fail_on={fail_on!r}: {monitor} tested nothing in its last evaluation, so that its gate cannot pass: not "
+            f"tested: {untested}"
+        )
     if fail_on is not None and not evaluated:
         raise FindingError(
             f"fail_on={fail_on!r}: {monitor} evaluated nothing in this run, so that its gate cannot pass: no "

@@ -116,8 +116,9 @@ class Judging(RunState):
         earlier = [(restored(each["cue"], lambda: language), np.array(each["rows"])) for each in before]
         power = self._sharpness(evaluation)
         judgement = judge_cues(evaluator, evaluation, mine, self._config, language, power, earlier, on_failure)
-        # What the user gives is tested anyway.
-        proposed = [each for each in judgement.judged if each.named and each.cue not in (self._config.cues or ())]
+        # What the user gives is tested anyway, and so is all that is no evidence.
+        given = self._config.cues or ()
+        proposed = [each for each in judgement.judged if each.named and not (each.cue in given or each.cue.is_rest)]
         plain = [{"cue": each.cue.to_dict(), "rows": each.rows.tolist()} for each in proposed]
         self.earlier = {"sample": ids, "cues": plain}
         return judgement
@@ -140,7 +141,7 @@ class Judging(RunState):
             held_back: Why its training says that it does not learn; "" if it does not say so.
         """
         self.findings = findings
-        self.judgement = judgement
+        self.judgement = judgement._replace(measure=None)  # which holds the model
         self.evaluations += 1
         if self.skill.update(evaluation, class_names, self._config.judge.confidence, held_back):
             self._inform(f"{self._config.title}: {self.skill.text}")

@@ -397,7 +397,9 @@ class MonitorCore:
         Raises:
             FindingError: If there is a gate, and was no evaluation.
         """
-        raise_if_unjudged(self.has_evaluated, self.config.judge.fail_on, self.config.title)
+        judgement = self.judging.judgement
+        untested = "" if judgement.judged or not self.recorder.scored else "; ".join(judgement.untested)
+        raise_if_unjudged(self.has_evaluated, untested, self.config.judge.fail_on, self.config.title)
 
     def end(self) -> None:
         """Note the end of the run, and say how it ended."""

@@ -44,7 +44,7 @@ def findings_of(
     before = {each.identity: each for each in previous}
     reported: dict[tuple[str, str, str], Finding] = {}
     for each in judged:
-        doubt = each.cue.role == "fault" and each.verdict == "not sure" and not each.within
+        doubt = each.cue.role == "fault" and each.verdict == "not sure" and (not each.within or each.cue.is_rest)
         ended = each.verdict != "relies" and _identity(each, class_names) in before
         if each.named or doubt or ended:
             finding = _finding(each, evaluation, class_names, name_tokens, has_maps)

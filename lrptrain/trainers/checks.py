@@ -1,6 +1,9 @@
 """Checks of arguments that several callbacks share."""
 
 from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
 
 
 def check_run_name(name: str | None) -> None:
@@ -12,19 +15,44 @@ def check_run_name(name: str | None) -> None:
     Raises:
         ValueError: If it is empty, a path, or points at another folder.
     """
+    check_texts(run_name=name)
     if name is not None and (not name.strip() or name in (".", "..") or any(each in name for each in "/\\\0")):
         raise ValueError(f"run_name is the name of one folder below relevance/, not {name!r}")
 
 
 def check_counts(least: int = 1, **counts: int) -> None:
-    """Reject counts below `least`.
+    """Reject what is no whole number, and counts below `least`.
 
     Raises:
         ValueError: With the name of the argument.
     """
     for name, value in counts.items():
+        if not isinstance(value, Integral) or isinstance(value, bool):
+            raise ValueError(f"{name} must be a whole number, not {value!r}")
         if value < least:
             raise ValueError(f"{name} must be at least {least}, not {value}")
+
+
+def check_shares(**shares: float) -> None:
+    """Reject what does not lie between 0 and 1.
+
+    Raises:
+        ValueError: With the name of the argument.
+    """
+    for name, value in shares.items():
+        if not isinstance(value, Real) or not 0 < value < 1:
+            raise ValueError(f"{name} must lie between 0 and 1, not {value!r}")
+
+
+def check_texts(**texts: str | None) -> None:
+    """Reject names that are no text.
+
+    Raises:
+        ValueError: With the name of the argument.
+    """
+    for name, value in texts.items():
+        if value is not None and not isinstance(value, str):
+            raise ValueError(f"{name} must be a text or None, not {value!r}")
 
 
 def check_normalisation(mean: float | Sequence[float] | None, std: float | Sequence[float] | None) -> None:
@@ -35,6 +63,8 @@ def check_normalisation(mean: float | Sequence[float] | None, std: float | Seque
     """
     if (mean is None) != (std is None):
         raise ValueError("give both mean and std, or neither")
+    if std is not None and not (np.asarray(std) > 0).all():
+        raise ValueError(f"std must be larger than 0, not {std!r}")
 
 
 def check_on_error(on_error: str) -> None:

@@ -1,10 +1,11 @@
 """Rows of numbers: which are a sample's own, what goes along with them, and how the model is given them."""
 
+import pytest
 import torch
 from torch import nn
 
 from lrptrain.batch import Sample, collate, read_batch, token_annotations
-from lrptrain.batch.call import ROWS, model_output
+from lrptrain.batch.call import ROWS, inputs_of, model_output
 from lrptrain.batch.checks import unusable
 from lrptrain.batch.rows import as_rows, beside_rows, grid_sizes, present_rows
 
@@ -89,3 +90,32 @@ def test_padding_is_ignored_by_scores():
 def test_a_label_for_each_row_must_be_one_for_each():
     batch = {"image": torch.rand(1, 4, WIDTH), "rationale": torch.tensor([[0, 1]])}
     assert "must have the shape of 'image' (1, 4)" in unusable(batch)[0]
+
+
+@pytest.mark.parametrize("name", ["mask", "row_mask", "padding_mask", "attention_mask"])
+@pytest.mark.parametrize("of_padding", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.long, torch.float])
+def test_padding_is_what_is_all_zeros_whatever_its_mask_is_called(name, of_padding, dtype):
+    there = torch.tensor([[True, True, False], [True, True, True], [True, False, False]])  # the second one is full
+    batch = {"image": (torch.rand(3, 3, WIDTH) + 1) * there[..., None]}
+    mask = there != of_padding
+    assert present_rows({**batch, f"argument:{name}": mask.to(dtype)}).tolist() == there.tolist()
+
+
+def test_where_the_rows_do_not_tell_a_name_does():
+    batch, mask = {"image": torch.rand(1, 3, WIDTH) + 1}, torch.tensor([[1, 1, 0]])
+    assert present_rows({**batch, "argument:row_mask": mask}).tolist() == [[True, True, False]]
+    assert present_rows({**batch, "argument:padding_mask": mask}).tolist() == [[False, False, True]]
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float])
+def test_a_mask_that_is_the_models_keeps_its_type_and_another_can_be_ignored(dtype):
+    batch = read_batch({"image": torch.rand(2, 3, WIDTH), "mask": torch.ones(2, 3).to(dtype)})
+    assert as_rows(batch, takes_mask=True)["argument:mask"].dtype == dtype
+    assert as_rows(batch)["rationale"].dtype == (torch.uint8 if dtype == torch.bool else dtype)
+
+
+def test_a_mask_of_the_models_beside_rows_is_theirs():
+    batch = as_rows({"image": torch.rand(2, 3, WIDTH), "attention_mask": torch.ones(2, 3)})
+    assert set(batch) == {"image", "argument:attention_mask"}
+    assert inputs_of(batch, "bag") == {"bag": ("image", "argument:attention_mask")}

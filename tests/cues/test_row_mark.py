@@ -54,8 +54,9 @@ def test_padding_and_what_is_not_meant_proposes_nothing():
     batch, maps, answers, _ = planted()
     batch["rationale"] = torch.ones(SAMPLES, ROWS, dtype=torch.long)
     assert not [*propose_row_marks(batch, maps, range(SAMPLES), answers, "outside", 4)]
-    batch["argument:mask"] = torch.zeros(SAMPLES, ROWS)
-    assert not [*propose_row_marks(batch, maps, range(SAMPLES), answers, "rows", 4)]
+    batch["argument:mask"] = (torch.arange(ROWS) == 0).float().expand(SAMPLES, ROWS)
+    proposed = [mark for _, mark in propose_row_marks(batch, maps, range(SAMPLES), answers, "rows", 4)]
+    assert all(mark.name.startswith("rows like row 0 ") for mark in proposed)
 
 
 MARK = RowMark("rows like row 0 of sample 0", "open", "rows", (1.0, 0.0), 0.5)

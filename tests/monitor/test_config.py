@@ -87,3 +87,24 @@ def test_an_option_arrives_where_it_is_used():
 def test_what_cannot_be_is_refused_at_once(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RelevanceMonitor(max_samples=cast(Any, 16.5)), "max_samples must be a whole number"),
+        (lambda: RelevanceMonitor(max_samples=cast(Any, None)), "max_samples must be a whole number"),
+        (lambda: lrptrain.Show(class_maps=cast(Any, "5")), "class_maps must be a whole number"),
+        (lambda: lrptrain.Show(class_names=cast(Any, {0: "a"})), "class_names must be a list"),
+        (lambda: lrptrain.Show(mean=[0.5], std=[0.0]), "std must be larger than 0"),
+        (lambda: lrptrain.Show(targets=cast(Any, 1)), "targets must be a list"),
+        (lambda: lrptrain.Judge(seed=-1), "seed must be at least 0"),
+        (lambda: lrptrain.Judge(fail_after=cast(Any, 1.5)), "fail_after must be a whole number"),
+        (lambda: lrptrain.Judge(min_effect=cast(Any, "5%")), "min_effect must lie between 0 and 1"),
+        (lambda: lrptrain.Run(name=cast(Any, 3)), "name must be a text"),
+        (lambda: lrptrain.Run(run_name=cast(Any, 3)), "run_name must be a text"),
+    ],
+)
+def test_what_has_the_wrong_type_is_refused_by_its_name(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

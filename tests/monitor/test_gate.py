@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from examples import OPEN, finding
 
-from lrptrain.monitor.gate import FindingError, gravest_forbidden, is_lasting, raise_if_forbidden
+from lrptrain.monitor.gate import FindingError, gravest_forbidden, is_lasting, raise_if_forbidden, raise_if_unjudged
 
 
 def with_verdicts(*verdicts):
@@ -40,3 +40,10 @@ def test_the_gravest_is_named():
 def test_older_records_are_judged_by_their_last_verdict():
     assert is_lasting(finding(verdicts=(), epochs=()), ("relies",), 3)
     assert not is_lasting(finding(verdict="not sure", verdicts=(), epochs=()), ("relies",), 1)
+
+
+def test_a_gate_does_not_pass_where_nothing_was_tested():
+    with pytest.raises(FindingError, match=r"tested nothing in its last evaluation.*7 samples are too few"):
+        raise_if_unjudged(True, "anything: 7 samples are too few", "relies", "Monitor")
+    raise_if_unjudged(True, "", "relies", "Monitor")
+    raise_if_unjudged(True, "anything: 7 samples are too few", None, "Monitor")

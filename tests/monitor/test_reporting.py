@@ -1,6 +1,6 @@
 """From tested cues to findings."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -82,6 +82,18 @@ def test_what_is_not_named_is_left_out_but_for_doubts_about_faults():
         ]
     )
     assert [each.name for each in kept] == ["doubt"]
+
+
+@dataclass(frozen=True)
+class Rest(Place):
+    """All that is no evidence."""
+
+    is_rest = True
+
+
+def test_a_doubt_about_all_that_is_no_evidence_is_reported_within_a_whole_too():
+    rest = Rest("the rest", "fault", CORNER.box)
+    assert [each.name for each in reported([judged(rest, "not sure", False, within="the words")])] == ["the rest"]
 
 
 def test_history_goes_on_and_an_end_is_kept():
