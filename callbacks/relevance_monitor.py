@@ -153,9 +153,9 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             "annotate": annotate,
             "tokenizer": tokenizer,
             "cues": cues,
-            "show": show or Show(),
-            "judge": judge or Judge(),
-            "run": run or Run(),
+            "show": show,
+            "judge": judge,
+            "run": run,
         }
         self.config = MonitorConfig.of("RelevanceMonitor", options | unknown)
         self.dataloader_idx = self.config.run.dataloader_idx

@@ -168,7 +168,7 @@ class MonitorConfig:
 
     @classmethod
     def of(cls, kind: str, options: Mapping[str, Any]) -> Self:
-        """Return the options that a user gives.
+        """Return the options that a user gives; None stands for a group as it is by default.
 
         Raises:
             TypeError: If there is no such option, or it lies in a group, with what to write.
@@ -178,7 +178,8 @@ class MonitorConfig:
         unknown = [name for name in options if name not in known]
         if unknown:
             raise TypeError(f"{kind} has no argument {listed(unknown)}: {_way(unknown, sorted(known - {'kind'}))}")
-        return cls(**{"kind": kind, **options})
+        given = {name: value for name, value in options.items() if value is not None or name not in GROUPS}
+        return cls(**{"kind": kind, **given})
 
     @property
     def title(self) -> str:

@@ -45,6 +45,10 @@ def test_a_group_is_an_object_of_its_class(kind):
         made(kind, show={"mean": [0.5]})
 
 
+def test_none_stands_for_a_group_as_it_is():
+    assert RelevanceMonitorCallback(show=None).config.show == RelevanceMonitor(show=None).config.show == lrptrain.Show()
+
+
 def test_each_option_has_one_place():
     names = [each.name for group in GROUPS.values() for each in fields(group)]
     assert len(names) == len({*names})
