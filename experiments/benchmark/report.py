@@ -34,7 +34,7 @@ def share(hits: float, number: int) -> Ratio:
     rate = hits / number
     middle = (rate + z**2 / (2 * number)) / (1 + z**2 / number)
     half = z / (1 + z**2 / number) * np.sqrt(rate * (1 - rate) / number + z**2 / (4 * number**2))
-    return Ratio(rate, middle - half, middle + half)
+    return Ratio(rate, max(middle - half, 0.0), min(middle + half, 1.0))
 
 
 def uses(pair: Run) -> bool:
