@@ -318,15 +318,14 @@ class MonitorCore:
         """Evaluate as much as is planned: explain, judge and record; every process takes part."""
         started = time.monotonic()
         self.recorder.key = key
-        with self.planner.evaluating(context, extent, weights, is_last):
-            # What is written of this moment has the weights of a checkpoint that is saved meanwhile.
-            self._before_evaluation = self._state()
-            try:
-                with preserved(context.module):
-                    explained = self.explainer.explain(context, self.reader.sample, extent, self.failures)
-                    return None if explained is None else self._judge_and_record(context, started, *explained)
-            finally:
-                self._before_evaluation = self.recorder.key = None
+        # What is written of this moment has the weights of a checkpoint that is saved meanwhile.
+        self._before_evaluation = self._state()
+        try:
+            with self.planner.evaluating(context, extent, weights, is_last), preserved(context.module):
+                explained = self.explainer.explain(context, self.reader.sample, extent, self.failures)
+                return None if explained is None else self._judge_and_record(context, started, *explained)
+        finally:
+            self._before_evaluation = self.recorder.key = None
 
     def _judge_and_record(
         self, context: TrainingContext, started: float, evaluator: Evaluator, gathered: GatheredSamples

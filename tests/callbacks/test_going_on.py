@@ -237,6 +237,9 @@ def test_a_checkpoint_amid_an_evaluation_leads_to_no_doubled_record(call, dies, 
     net.net.register_forward_hook(save)
     with pytest.raises((KeyboardInterrupt, SystemExit) if dies else RuntimeError):
         runner.fit(net, loader(), loader())
+    saved = torch.load(tmp_path / "amid.ckpt", weights_only=True)["callbacks"][first.state_key]
+    assert saved["evaluated_epoch"] == 0  # the one under way may not come to its end
+    assert saved["weights"]["tried"] == saved["weights"]["evaluated"]
     second = monitor()
     fit(tmp_path / "parts", second, max_epochs=3, ckpt=tmp_path / "amid.ckpt")
     assert second.folder == first.folder
