@@ -75,8 +75,8 @@ def raise_if_unjudged(evaluated: bool, untested: str, fail_on: str | None, monit
     """
     if fail_on is not None and evaluated and untested:
         raise FindingError(
-            f"fail_on={fail_on!r}: {monitor} tested nothing in its last evaluation, so that its gate cannot pass: not "
-            f"tested: {untested}"
+            f"fail_on={fail_on!r}: {monitor} tested nothing in its last evaluation, so that its gate cannot pass: "
+            f"{untested}"
         )
     if fail_on is not None and not evaluated:
         raise FindingError(

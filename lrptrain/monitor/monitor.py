@@ -20,6 +20,7 @@ from lrptrain.batch.call import model_output, rows_of
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, Head
 from lrptrain.cues.followed import note_known
+from lrptrain.cues.measure import FEWEST_SAMPLES
 from lrptrain.findings import Finding
 from lrptrain.findings.sentences import counted
 from lrptrain.loggers import EpochRecord
@@ -396,8 +397,8 @@ class MonitorCore:
         Raises:
             FindingError: If there is a gate, and was no evaluation.
         """
-        judgement = self.judging.judgement
-        untested = "" if judgement.judged or not self.recorder.scored else "; ".join(judgement.untested)
+        samples = len(self.recorder.scored)
+        untested = f"{samples} samples are too few" if 0 < samples < FEWEST_SAMPLES else ""
         raise_if_unjudged(self.has_evaluated, untested, self.config.judge.fail_on, self.config.title)
 
     def end(self) -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from numbers import Integral, Real
 
-import numpy as np
-
 
 def check_run_name(name: str | None) -> None:
     """Reject a name that cannot be that of one folder.
@@ -63,7 +61,8 @@ def check_normalisation(mean: float | Sequence[float] | None, std: float | Seque
     """
     if (mean is None) != (std is None):
         raise ValueError("give both mean and std, or neither")
-    if std is not None and not (np.asarray(std) > 0).all():
+    values = [std] if isinstance(std, int | float) else [*(std or ())]
+    if not all(float(each) > 0 for each in values):
         raise ValueError(f"std must be larger than 0, not {std!r}")
 
 

@@ -134,9 +134,9 @@ def test_images_that_cannot_be_drawn_are_refused_with_what_goes_on_without_pictu
     assert watching.scored
 
 
-def test_videos_are_refused_with_what_explains_them(tmp_path):
+def test_a_mask_of_a_picture_is_none_of_a_video(tmp_path):
     columns = {**data(), "image": torch.randn(24, 3, 4, 16, 16)}
-    with pytest.raises(ValueError, match=r"take a model of single frames, or explain videos by lrptrain\.attribute"):
+    with pytest.raises(ValueError, match=r"'mask' .* must have the slices, height and width of its volume"):
         trainer(tmp_path, monitor()).fit(module(net=OfVideos()), loader(columns), loader(columns))
 
 
