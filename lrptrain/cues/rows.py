@@ -32,8 +32,8 @@ def rows_of_part(where: RowPart, batch: Batch) -> Bool[Tensor, "batch rows"]:
 
 
 def _annotation(batch: Batch) -> Tensor:
-    rationale = batch.get("rationale")
-    return rationale if isinstance(rationale, Tensor) else torch.full(rows_in(batch).shape[:2], IGNORED)
+    rationale, rows = batch.get("rationale"), rows_in(batch)
+    return rationale if isinstance(rationale, Tensor) else torch.full(rows.shape[:2], IGNORED, device=rows.device)
 
 
 def at_share(place: int, count: int, of: int) -> int:

@@ -61,7 +61,8 @@ def check_normalisation(mean: float | Sequence[float] | None, std: float | Seque
     """
     if (mean is None) != (std is None):
         raise ValueError("give both mean and std, or neither")
-    values = [std] if isinstance(std, int | float) else [*(std or ())]
+    # Whatever holds the numbers, such as an array or a tensor.
+    values = () if std is None else (std,) if isinstance(std, int | float) else tuple(std)
     if not all(float(each) > 0 for each in values):
         raise ValueError(f"std must be larger than 0, not {std!r}")
 

@@ -4,8 +4,10 @@ import inspect
 from dataclasses import fields
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
+from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 import lrptrain
@@ -43,6 +45,14 @@ def test_what_is_no_option_is_refused_with_those_that_there_are(kind):
 def test_a_group_is_an_object_of_its_class(kind):
     with pytest.raises(TypeError, match=r"show must be lrptrain.Show\(...\), not \{'mean'"):
         made(kind, show={"mean": [0.5]})
+
+
+@pytest.mark.parametrize("form", [list, tuple, np.array, torch.tensor])
+def test_a_normalisation_is_taken_in_any_form(form):
+    show = lrptrain.Show(mean=form([0.5, 0.4, 0.3]), std=form([0.2, 0.2, 0.2]))
+    batch = {"image": torch.randn(8, 3, 16, 16), "label": torch.arange(8) % 2}
+    model = VisionTransformer(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=2)
+    assert lrptrain.inspect(model, [batch], show=show).samples == 8
 
 
 def test_none_stands_for_a_group_as_it_is():
