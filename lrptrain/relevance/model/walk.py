@@ -21,7 +21,7 @@ class Walk(NamedTuple):
 
     model: nn.Module
     named: list[tuple[str, nn.Module]]
-    facts: dict[str, Any]
+    facts: dict[Callable[..., Any], Any]
 
 
 _walk: ContextVar[Walk | None] = ContextVar("walk", default=None)
@@ -66,9 +66,9 @@ def once_per_walk(function: Callable[[nn.Module], T]) -> Callable[[nn.Module], T
         walk = _walk.get()
         if walk is None or walk.model is not model:
             return function(model)
-        if function.__name__ not in walk.facts:
-            walk.facts[function.__name__] = function(model)
-        found: T = walk.facts[function.__name__]
+        if function not in walk.facts:
+            walk.facts[function] = function(model)
+        found: T = walk.facts[function]
         return found
 
     return remembered
