@@ -160,6 +160,10 @@ class MonitorConfig:
                 raise TypeError(f"{name} must be lrptrain.{group.__name__}(...), not {getattr(self, name)!r}")
         check_method(self.method, dict(self.show.method_options or {}))
         check_counts(max_samples=self.max_samples)
+        if self.kind == INSPECTS and (self.judge.fail_on is not None or self.budget is not None):
+            raise ValueError("inspect looks once, with no run to end or to save time in: leave out fail_on and budget")
+        if self.kind != "RelevanceMonitor" and self.run.dataloader_idx:
+            raise ValueError("dataloader_idx is of a Lightning Trainer: elsewhere, give the data that are to be read")
         check_cues(self.cues, self.judge.fail_on)
         self.meaning  # noqa: B018  refuses what is no task
         if self.annotate is not None:

@@ -47,6 +47,18 @@ def test_a_group_is_an_object_of_its_class(kind):
         made(kind, show={"mean": [0.5]})
 
 
+@pytest.mark.parametrize("options", [{"judge": lrptrain.Judge(fail_on="relies")}, {"budget": 0.5}])
+def test_an_inspection_has_no_run_to_end(options):
+    with pytest.raises(ValueError, match="inspect looks once"):
+        made(lrptrain.inspect, **options)
+
+
+@pytest.mark.parametrize("kind", [RelevanceMonitorCallback, lrptrain.Monitor, lrptrain.inspect])
+def test_a_dataloader_is_chosen_under_lightning_alone(kind):
+    with pytest.raises(ValueError, match="dataloader_idx is of a Lightning Trainer"):
+        made(kind, run=lrptrain.Run(dataloader_idx=1))
+
+
 @pytest.mark.parametrize("form", [list, tuple, np.array, torch.tensor])
 def test_a_normalisation_is_taken_in_any_form(form):
     show = lrptrain.Show(mean=form([0.5, 0.4, 0.3]), std=form([0.2, 0.2, 0.2]))
