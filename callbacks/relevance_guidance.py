@@ -108,6 +108,8 @@ class RelevanceGuidance(ModelCallback):
             By default it is looked for in the datamodule, the dataset, the module and beside the weights.
         annotate: Makes the annotations, where batches hold none; see `RelevanceMonitor`. It sees images as the batch
             holds them, augmented, and is asked again where they change.
+        explain: The parameter of the model's forward that is explained and swapped, where it takes several images or
+            texts; by default the input of the batch.
 
     Attributes:
         failures: How often the guidance failed.
@@ -144,6 +146,7 @@ class RelevanceGuidance(ModelCallback):
         seed: int = 0,
         tokenizer: Any = None,
         annotate: Annotate | None = None,
+        explain: str | None = None,
     ) -> None:
         super().__init__()
         self.guidance = GuidedTraining(
@@ -168,6 +171,7 @@ class RelevanceGuidance(ModelCallback):
             seed=seed,
             tokenizer=tokenizer,
             annotate=annotate,
+            explain=explain,
             name="RelevanceGuidance",
             inform=inform,
         )

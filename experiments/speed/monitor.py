@@ -34,7 +34,7 @@ from lrptrain.monitor.drawing import choose_displayed
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
 from lrptrain.monitor.gathering import gather_inputs, ids_to_draw
-from lrptrain.monitor.judging import judge_cues
+from lrptrain.monitor.judgement import Tests
 from lrptrain.monitor.proving import examples_of
 from lrptrain.monitor.record_builder import RecordBuilder
 from lrptrain.relevance.output.outputs import read_logits
@@ -236,15 +236,10 @@ def evaluation_parts(
     evaluation = Evaluation(explained, inputs.samples)
     language = builder.language((), model)
     mine = inputs.local_rows
-    parts["tests of cues"], judgement = meter.ratio(
-        lambda: judge_cues(both, evaluation, mine, MonitorConfig(), language, 1.0, (), None)
-    )
-    measure = judgement.measure
-    assert measure is not None
+    tests = Tests(both, evaluation, mine, MonitorConfig(), language)
+    parts["tests of cues"], judgement = meter.ratio(lambda: tests.judge(1.0))
     parts["statistics"], record = meter.ratio(lambda: builder.build(evaluation, (), judgement))
-    parts["proofs"], record = meter.ratio(
-        lambda: builder.prove(record, judgement, examples_of(measure, judgement.judged), ())
-    )
+    parts["proofs"], record = meter.ratio(lambda: builder.prove(record, judgement, examples_of(judgement), ()))
     record = replace(record, class_maps=class_maps)
     parts["drawing"], record = meter.ratio(lambda: builder.draw(record, displayed, (), evaluation))
     with tempfile.TemporaryDirectory() as folder:
@@ -256,7 +251,7 @@ def evaluation_parts(
         "sum": sum(parts.values()),
         "once": max(first - parts["writing"], 0.0),
         "cues": len(judgement.judged),
-        "passes": measure.passes / len(explained),
+        "passes": judgement.passes / len(explained),
         "misread": float(np.mean([x.predicted != x.sample.label for x in explained])),
     }
 

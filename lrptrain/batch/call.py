@@ -257,6 +257,15 @@ def _missing(model: nn.Module, inputs: Tensor | Mapping[str, Any]) -> list[str]:
     return required[1:] if isinstance(inputs, Tensor) else [name for name in required if name not in inputs]
 
 
+def entry_of(batch: Mapping[str, Any], name: str, value: Tensor) -> str:
+    """Return the contract's name of an argument."""
+    if name in ("pixel_values", "input_ids"):
+        return name
+    are_ids = value.ndim == 2 or (value.ndim == 3 and "input_ids" in batch)
+    is_text = name == "inputs_embeds" or (are_ids and not value.is_floating_point())
+    return "input_ids" if is_text else next((known for known in IMAGES if known in batch), "image")
+
+
 def inputs_of(batch: Mapping[str, Any], explained: str) -> dict[str, tuple[str, ...]]:
     """Return the entries of each input of a model, by its parameter, the explained one first: itself and its masks.
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
+from lrptrain.batch.logits import class_probabilities
 from lrptrain.relevance.model.classes import problem_type
 from lrptrain.relevance.output.logit_view import CumulativeView, LogitView, one_logit_as
 from lrptrain.relevance.output.outputs import head_of_output
@@ -60,6 +61,10 @@ class Task(ABC):
     def reading(self) -> AbstractContextManager[None]:
         """Return what the model's output is read in, as the logits of classes."""
         return one_logit_as(self.view)
+
+    def probabilities(self, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch _classes"]:
+        """Return the probability of each class, of one logit those of two; of several labels that of each."""
+        return class_probabilities(logits)
 
     @abstractmethod
     def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
@@ -121,14 +126,16 @@ class Classes(Task):
         if not self.one_hot:
             raise ValueError(
                 f"'label' {shape} has several columns: of one-hot labels say task='classes'; of several labels per "
-                "sample task=lrptrain.OneLabel(column) takes one of them; labels of tokens are left out in a "
+                "sample task=lrptrain.EachLabel() tells all to a monitor, and task=lrptrain.OneLabel(column) takes one "
+                "of them; labels of tokens are left out in a "
                 "batch_adapter, and lrptrain.targets.TokenTarget explains a token's class"
             )
         values = label.double()
         if not bool((((values == 0) | (values == 1)).all(1) & (values.sum(1) <= 1)).all()):
             raise ValueError(
-                f"'label' {shape} is not one-hot: task=lrptrain.OneLabel(column) takes one of several labels per "
-                "sample; of soft labels a batch_adapter may give the most probable class, label.argmax(1)"
+                f"'label' {shape} is not one-hot: of several labels per sample task=lrptrain.EachLabel() tells all to "
+                "a monitor, and task=lrptrain.OneLabel(column) takes one of them; of soft labels a batch_adapter may "
+                "give the most probable class, label.argmax(1)"
             )
         return torch.where(values.any(1), values.argmax(1), NO_LABEL)
 
@@ -281,33 +288,36 @@ LABELS = "labels:"
 
 @dataclass(frozen=True)
 class EachLabel(Task):
-    """All of several labels per sample, each with a logit of its own: an inspection tells what is read for each.
+    """All of several labels per sample, each with a logit of its own: monitors and inspections tell what each reads.
 
-    The samples are exchanged once for all labels. A monitor and guidance take one label, `OneLabel`.
+    The samples are exchanged once for all labels. Guidance and repairs take one label, `OneLabel`.
 
     Attributes:
-        titles: What the labels are called, in the order of the logits; empty for their numbers.
+        titles: What the labels are called, in the order of the logits; empty for the names of the classes, or numbers.
     """
 
     name: ClassVar[str] = "each label"
     titles: tuple[str, ...] = ()
 
-    def names(self, count: int) -> list[str]:
-        """Return what the labels are called.
+    @property
+    def class_names(self) -> list[str] | None:
+        """What the labels are called."""
+        return [*self.titles] or None
 
-        Args:
-            count: How many the model has.
+    def probabilities(self, logits: Float[Tensor, "batch labels"]) -> Float[Tensor, "batch labels"]:
+        """Return the probability of each label.
 
         Raises:
-            ValueError: If there are other titles, or one label alone.
+            ValueError: If there is one label alone, or another number than of titles.
         """
+        count = logits.shape[1]
         if count < 2:
             raise ValueError(
                 "task=lrptrain.EachLabel() is of several labels, and the model has one logit: leave it out"
             )
         if self.titles and len(self.titles) != count:
             raise ValueError(f"lrptrain.EachLabel names {len(self.titles)} labels, and the model has {count} logits")
-        return [*self.titles] or [f"label {number}" for number in range(count)]
+        return logits.double().sigmoid()
 
     def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
         """Return no class for any sample: it has several labels."""
@@ -411,13 +421,13 @@ def find_task(task: "TaskName | Task | None", model: nn.Module | None = None, se
     Args:
         task: A task, its name, or None.
         model: A model, whose `config.problem_type` (Hugging Face) may say that it is a regression.
-        several: Whether all labels of a sample can be told together.
+        several: Whether all labels of a sample can be told together, as by monitors.
 
     Raises:
         ValueError: If the name is unknown, or the model says what needs more than a name.
     """
     if isinstance(task, EachLabel) and not several:
-        raise ValueError("task=lrptrain.EachLabel() is for lrptrain.inspect: here lrptrain.OneLabel(column) takes one")
+        raise ValueError("task=lrptrain.EachLabel() is for monitors: here lrptrain.OneLabel(column) takes one label")
     if isinstance(task, Task):
         return task
     if task is not None:
@@ -435,7 +445,8 @@ def find_task(task: "TaskName | Task | None", model: nn.Module | None = None, se
         )
     if problem == "multi_label_classification":
         raise ValueError(
-            "the model's config.problem_type is 'multi_label_classification': task=lrptrain.OneLabel(column) takes one "
-            "of its labels, and to lrptrain.inspect task=lrptrain.EachLabel() gives all"
+            "the model's config.problem_type is 'multi_label_classification': pass "
+            + ("task=lrptrain.EachLabel() for all labels, or " if several else "")
+            + "task=lrptrain.OneLabel(column) for one of them"
         )
     return CLASSES

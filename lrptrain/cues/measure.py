@@ -207,16 +207,7 @@ class Measure:
         missing = np.array([row for row in rows.tolist() if row not in known], int)
         if len(missing):
             mine = missing if self._mine is None else missing[np.isin(missing, self._mine)]
-            problem, cause, measured = "", None, np.empty(0)
-            try:
-                measured = self._measured(cue, mine, among, same)
-            except Exception as error:
-                problem, cause = f"{type(error).__name__}: {error}", error
-            # Also after a failure: the other processes wait for this one.
-            parts = self._gather((mine, measured, problem))
-            if first := next((each for *_, each in parts if each), ""):
-                raise MeasureError(first) from cause
-            for where, found, _ in parts:
+            for where, found in by_all(mine, lambda rows: self._measured(cue, rows, among, same), self._gather):
                 known.update(zip(where.tolist(), found.tolist(), strict=True))
         return np.array([known[row] for row in rows.tolist()])
 
@@ -293,6 +284,33 @@ class Measure:
     def _asked(self, batch: Batch, size: int) -> Float[np.ndarray, "batch classes"]:
         self.passes += size
         return self._probabilities(batch)
+
+
+def by_all(
+    mine: Rows,
+    measure: Callable[[Rows], np.ndarray],
+    gather: Callable[[Any], list[Any]],
+) -> list[tuple[Rows, np.ndarray]]:
+    """Return what every process measures on its own samples, and which these are; all of them call it.
+
+    Args:
+        mine: The samples of this process.
+        measure: Measures them; returns values by sample, `[n, ...]`.
+        gather: Returns the values of all processes.
+
+    Raises:
+        MeasureError: If it fails, in whichever process.
+    """
+    problem, cause, measured = "", None, np.empty(0)
+    try:
+        measured = measure(mine)
+    except Exception as error:
+        problem, cause = f"{type(error).__name__}: {error}", error
+    # Also after a failure: the other processes wait for this one.
+    parts = gather((mine, measured, problem))
+    if first := next((each for *_, each in parts if each), ""):
+        raise MeasureError(first) from cause
+    return [(where, found) for where, found, _ in parts if len(where)]
 
 
 def together(

@@ -65,6 +65,7 @@ class Judged:
         named: Whether it is what a report names: it relies, and no part of it carries most of its effect.
         answer: The answer that alone is told by it, as a class; None for all of them together.
         told_by: The names of other named cues: what is mended of this one, they still tell.
+        label: Of a model of several labels, the number of that which it tells; None of any other.
     """
 
     cue: Cue
@@ -77,6 +78,7 @@ class Judged:
     named: bool = False
     answer: int | None = None
     told_by: tuple[str, ...] = ()
+    label: int | None = None
 
     @property
     def is_fault(self) -> bool:

@@ -21,7 +21,7 @@ STANDINGS = ("fault", "open", "not sure", "evidence", "does not rely")
 
 
 def announce(findings: Iterable["Finding"], run: Path | None = None) -> list[str]:
-    """Return one paragraph per finding, the gravest first.
+    """Return one paragraph per finding, the gravest first; where to look, and what to do, is said once.
 
     Args:
         findings: The findings.
@@ -30,7 +30,13 @@ def announce(findings: Iterable["Finding"], run: Path | None = None) -> list[str
     Returns:
         Paragraphs of several lines without an end of line, at most 80 columns wide but for a path that is longer.
     """
-    return [_paragraph(each, run) for each in sorted(findings, key=gravity)]
+    said: set[str] = set()
+    paragraphs = []
+    for number, each in enumerate(sorted(findings, key=gravity)):
+        text = sentences(each)
+        paragraphs.append(_paragraph(each, None if number else run, "" if text.remedy in said else text.remedy))
+        said.add(text.remedy)
+    return paragraphs
 
 
 def gravity(finding: "Finding") -> tuple[int, float]:
@@ -48,7 +54,7 @@ def look_at(run: Path) -> str:
     return f"lrptrain dashboard {shlex.quote(min(paths, key=len))}"
 
 
-def _paragraph(finding: "Finding", run: Path | None) -> str:
+def _paragraph(finding: "Finding", run: Path | None, remedy: str) -> str:
     text = sentences(finding)
     evidence = (" ".join(part for part in (text.effect, text.history) if part), text.share, text.told_by)
     lines = [
@@ -58,7 +64,7 @@ def _paragraph(finding: "Finding", run: Path | None) -> str:
             for line in (*evidence, text.relevance, text.excerpt)
             if line
         ),
-        *_where_next(finding, run, text.remedy),
+        *_where_next(finding, run, remedy),
     ]
     return "\n".join(lines)
 

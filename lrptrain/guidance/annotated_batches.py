@@ -7,6 +7,7 @@ from torch import Tensor
 
 from lrptrain.batch import BatchAdapter, read_batch
 from lrptrain.batch.annotations import IGNORED
+from lrptrain.batch.call import ARGUMENT, IMAGES, TEXTS, entry_of
 from lrptrain.batch.checks import Limits, unusable
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
@@ -37,6 +38,7 @@ class AnnotatedBatches:
         seed: The seed of the draw of the fraction.
         failed: Counts batches that cannot be read.
         annotate: Makes the annotations, where batches hold none; None for those of the batches.
+        explain: The argument that is explained, where the model takes several; None for the input of the batch.
 
     Attributes:
         language: How texts are made up, where annotations are made of them.
@@ -56,6 +58,7 @@ class AnnotatedBatches:
         seed: int,
         failed: Failures,
         annotate: Annotate | None = None,
+        explain: str | None = None,
     ) -> None:
         self.objective = objective
         self.sparse = sparse
@@ -64,6 +67,7 @@ class AnnotatedBatches:
         self.batch_adapter = batch_adapter
         self.seed = seed
         self.failed = failed
+        self.explain = explain
         self.annotator = None if annotate is None else Annotator(annotate)
         self.start_over()
 
@@ -84,7 +88,7 @@ class AnnotatedBatches:
             ValueError: If no batch has worked yet, and this one cannot be used.
         """
         try:
-            columns: dict[str, Any] = read_batch(batch, self.batch_adapter, self.objective.task)
+            columns = self._columns(batch)
             self.objective.swap.check_medium(columns)
             needs_annotation = self.objective.needs_annotation
             # What a monitor finds later may go by annotations: those that there are must fit from the first batch on.
@@ -118,6 +122,22 @@ class AnnotatedBatches:
                 raise
             self.failed.note("reading a batch", error)
             return {}, _none()
+
+    def _columns(self, batch: Any) -> dict[str, Any]:
+        """Return a batch in the contract's form, in which what is explained is the input.
+
+        A step may give the model what a batch calls by another name: then the input is what the contract says.
+        """
+        task, explain = self.objective.task, self.explain
+        if explain is not None:
+            columns = read_batch(batch, self.batch_adapter, task, needs_input=False)
+            plain = {name.removeprefix(ARGUMENT): x for name, x in columns.items()}
+            if explain in plain:
+                entry = entry_of(columns, explain, plain[explain])
+                beside = TEXTS[1:] if entry == "input_ids" else ()
+                inputs = {entry: plain[explain], **{name: plain[name] for name in beside if name in plain}}
+                return {**{name: x for name, x in columns.items() if name not in (*IMAGES, *TEXTS, explain)}, **inputs}
+        return read_batch(batch, self.batch_adapter, task)
 
     def _problems(self, columns: dict[str, Any], worked: bool) -> dict[int, str]:
         """Return what is wrong with samples whose values cannot be used, by their row; name the first of them.

@@ -142,7 +142,8 @@ class GuidedStep:
             objective = self._training.objective
             change = self._with_swapped_samples if objective.swaps else None
             records = objective.records(guided, samples)
-            with intercepted(self.model, samples, records, change, objective.keeps_maps) as forwards:
+            explain = self._training.batches.explain
+            with intercepted(self.model, samples, records, change, objective.keeps_maps, explain) as forwards:
                 self._forwards = forwards
                 yield
         finally:
@@ -271,9 +272,14 @@ class GuidedStep:
         if self._whole:
             return whole_batch(unwrap(self.model))
         return (
-            f"the training step never called {type(self.model).__name__} with the {batch_length(self.batch)} "
-            f"samples of its batch: say which module it calls with them, {choice_of_parts(self.model)}"
+            f"the training step never called {type(self.model).__name__} with {self._asked_for()}the "
+            f"{batch_length(self.batch)} samples of its batch: say which module it calls with them, "
+            f"{choice_of_parts(self.model)}"
         )
+
+    def _asked_for(self) -> str:
+        explain = self._training.batches.explain
+        return f"an argument {explain!r} of " if explain else ""
 
     def _with_swapped_samples(self, arguments: Mapping[str, Any], name: str) -> dict[str, Tensor]:
         """Return what the model is given in place of the input of the user's step.

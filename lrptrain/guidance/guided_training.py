@@ -94,6 +94,7 @@ class GuidedTraining:
         seed: int = 0,
         tokenizer: Any = None,
         annotate: Annotate | None = None,
+        explain: str | None = None,
         name: str = "Guidance",
         inform: Callable[[str], None] = inform,
     ) -> None:
@@ -138,6 +139,7 @@ class GuidedTraining:
             seed=seed,
             failed=self.failed,
             annotate=annotate,
+            explain=explain,
         )
         self.start_over()
 

@@ -10,10 +10,9 @@ from lrptrain.batch import collate, model_inputs
 from lrptrain.batch.call import explained_argument
 from lrptrain.batch.sizes import by_size
 from lrptrain.loggers.record import ClassMap
-from lrptrain.monitor.evaluation import ExplainedSample
+from lrptrain.monitor.evaluation import ExplainedSample, class_name
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.further_classes import Classes, explain_classes, explains_classes, unexplained_classes
-from lrptrain.monitor.summary import class_name
 from lrptrain.relevance import record
 
 
@@ -78,5 +77,7 @@ def _ranked(explained: ExplainedSample, class_names: Sequence[str]) -> list[Clas
 
 def _explained_classes(explained: ExplainedSample) -> dict[int, Tensor]:
     """Return all maps of a sample, by class."""
+    if explained.labels is not None:  # whose map is that of all answers
+        return explained.class_maps
     classes = {"label": explained.sample.label, "predicted": explained.predicted}
     return {classes[target]: values for target, values in explained.maps.items()} | explained.class_maps

@@ -68,8 +68,11 @@ def tells_classes_apart(evaluation: Evaluation, confidence: float) -> bool:
 
     Args:
         evaluation: The samples.
-        confidence: `1 - confidence` is the level of the test.
+        confidence: `1 - confidence` is the level of the test; of several labels, of all of them together.
     """
+    if several := evaluation.num_labels:
+        level = 1 - (1 - confidence) / several
+        return any(tells_classes_apart(evaluation.of(label), level) for label in range(several))
     labels = np.array([each.sample.label for each in evaluation.samples])
     answers = np.array([each.predicted for each in evaluation.samples])
     labelled = labels >= 0

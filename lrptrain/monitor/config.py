@@ -193,7 +193,7 @@ class MonitorConfig:
     @property
     def meaning(self) -> Task:
         """The task: what output and labels mean."""
-        return find_task(self.task, several=self.kind == INSPECTS)
+        return find_task(self.task, several=True)
 
     @property
     def prefix(self) -> str:

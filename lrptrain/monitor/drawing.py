@@ -15,8 +15,8 @@ from lrptrain.batch.content import content_tokens
 from lrptrain.batch.rows import present_rows
 from lrptrain.batch.sizes import slices_of
 from lrptrain.loggers.record import Highlight, Input, Picture
-from lrptrain.monitor.evaluation import ExplainedSample
-from lrptrain.monitor.summary import FOCUS, class_name
+from lrptrain.monitor.evaluation import ExplainedSample, class_name
+from lrptrain.monitor.summary import FOCUS
 from lrptrain.render import scored_tokens, titled_pair, to_pixels, token_html, token_markdown
 
 
@@ -107,6 +107,8 @@ def _raw(sample: Sample) -> Tensor:
 
 def _title(explained: ExplainedSample, target: str, class_names: Sequence[str]) -> str:
     """Return which class is explained, and its probability."""
+    if explained.labels is not None:
+        return f"answers {explained.answer_in(class_names)!r}, p = {explained.probability:.2f}"
     explained_class = explained.sample.label if target == "label" else explained.predicted
     probability = explained.probabilities[explained_class]
     return f"target {class_name(explained_class, class_names)!r}, p = {probability:.2f}"
@@ -231,9 +233,8 @@ def _attended(sample: Sample) -> Bool[Tensor, " tokens"]:
 
 def caption(explained: ExplainedSample, class_names: Sequence[str]) -> str:
     """Return one line: id, label, prediction, and the share of relevance on the annotation."""
-    label = class_name(explained.sample.label, class_names)
-    predicted = f"{class_name(explained.predicted, class_names)} ({explained.probability:.0%})"
-    parts = [f"#{explained.sample.sample_id}", f"{label} read as {predicted}"]
+    predicted = f"{explained.answer_in(class_names)} ({explained.probability:.0%})"
+    parts = [f"#{explained.sample.sample_id}", f"{explained.label_in(class_names)} read as {predicted}"]
     share = next((value for name, value in explained.values.items() if name.endswith(FOCUS)), float("nan"))
     if not np.isnan(share):
         parts.append(f"{share:.0%} on the annotation ({explained.chance:.0%} of the area)")

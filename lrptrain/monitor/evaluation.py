@@ -1,7 +1,7 @@
 """The samples of one evaluation, each with its prediction, its relevance maps and their scores."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -9,6 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lrptrain.batch import Sample
+
+UNKNOWN = "?"
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,8 @@ class ExplainedSample:
     Attributes:
         sample: The sample; its tensors may be left out.
         predicted: The class with the largest logit.
-        probabilities: The probabilities of all classes; of a single logit, those of the two classes it decides between.
+        probabilities: The probabilities of all classes; of a single logit, those of the two classes it decides between;
+            of several labels, that of each.
         maps: Relevance by target, "label" or "predicted", `[tokens]`, on the CPU.
         grid: Rows and columns of the patches, of a volume its slices before them; None for a text, and for rows.
         num_logits: The number of the model's logits.
@@ -30,6 +33,7 @@ class ExplainedSample:
         method: The method of the maps.
         are_rows: Whether the tokens are rows of numbers, such as the instances of a bag.
         class_maps: Relevance for further classes, by class.
+        labels: Of several labels, 1 for each that it has, 0 for others, -1 where it is not known; else None.
     """
 
     sample: Sample
@@ -46,11 +50,48 @@ class ExplainedSample:
     method: str = ""
     are_rows: bool = False
     class_maps: dict[int, Float[Tensor, " tokens"]] = field(default_factory=dict)
+    labels: Int[np.ndarray, " labels"] | None = None
 
     @property
     def probability(self) -> float:
-        """The probability of the predicted class."""
-        return float(self.probabilities.max())
+        """The probability of the predicted class; of several labels, the mean of those of their answers."""
+        if self.labels is None:
+            return float(self.probabilities.max())
+        return float(np.maximum(self.probabilities, 1 - self.probabilities).mean())
+
+    @property
+    def is_right(self) -> Bool[np.ndarray, " known"]:
+        """Whether the answer is the label, one entry for each label that is known."""
+        if self.labels is None:
+            return np.array([self.predicted == self.sample.label] if self.sample.label >= 0 else [], bool)
+        known = self.labels >= 0
+        right: Bool[np.ndarray, " known"] = (self.probabilities > 0.5)[known] == self.labels[known]
+        return right
+
+    def label_in(self, class_names: Sequence[str]) -> str:
+        """Return what it is, or which labels it has; `?` where that is not known."""
+        if self.labels is None:
+            return class_name(self.sample.label, class_names)
+        return _joined(self.labels > 0, class_names) if (self.labels >= 0).any() else UNKNOWN
+
+    def answer_in(self, class_names: Sequence[str]) -> str:
+        """Return what the model answers."""
+        if self.labels is None:
+            return class_name(self.predicted, class_names)
+        return _joined(self.probabilities > 0.5, class_names)
+
+    def of(self, label: int) -> "ExplainedSample":
+        """Return the sample as a model of one of its several labels alone would answer it."""
+        assert self.labels is not None
+        yes = float(self.probabilities[label])
+        return replace(
+            self,
+            sample=replace(self.sample, label=int(self.labels[label])),
+            predicted=int(yes > 0.5),
+            probabilities=np.array([1 - yes, yes]),
+            num_logits=2,
+            labels=None,
+        )
 
     @property
     def map_of_answer(self) -> Float[Tensor, " tokens"]:
@@ -92,6 +133,16 @@ class Evaluation:
             return ""
         return "image" if all(len(explained.grid or ()) == 2 for explained in self.samples) else "volume"
 
+    def of(self, label: int | None) -> "Evaluation":
+        """Return the samples as a model of one of several labels alone would answer them; as they are for None."""
+        return self if label is None else replace(self, samples=[each.of(label) for each in self.samples])
+
+    @property
+    def num_labels(self) -> int:
+        """The number of labels of each sample, 0 where it has one class."""
+        labels = self.samples[0].labels if self.samples else None
+        return 0 if labels is None else len(labels)
+
     @property
     def labels(self) -> Int[np.ndarray, " n"]:
         """The label of each sample, -1 without one."""
@@ -107,3 +158,12 @@ class Evaluation:
         """The class that the model answers to each."""
         answers: Int[np.ndarray, " n"] = self.probabilities.argmax(1)
         return answers
+
+
+def class_name(label: int, class_names: Sequence[str]) -> str:
+    """Return the name of a class, `?` without a label."""
+    return UNKNOWN if label < 0 else class_names[label]
+
+
+def _joined(has: Bool[np.ndarray, " labels"], class_names: Sequence[str]) -> str:
+    return ", ".join(class_names[number] for number in np.flatnonzero(has).tolist()) or "none"

@@ -6,23 +6,24 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.batch import Sample, collate, model_inputs, token_annotations
 from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.batch.call import explained_argument, rows_of
 from lrptrain.batch.content import content_tokens
-from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.rows import grid_sizes, has_rows, rows_in
 from lrptrain.batch.sizes import by_size
-from lrptrain.batch.task import CLASSES, Task
+from lrptrain.batch.task import CLASSES, LABELS, NO_LABEL, EachLabel, Task
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.further_classes import explain_classes, explains_classes, unexplained_classes
 from lrptrain.relevance import Recording, Relevance, attribute, decompose, record
+from lrptrain.relevance.output.outputs import read_logits
 from lrptrain.trainers.progress import Progress, no_bar
 
 logger = logging.getLogger(__name__)
@@ -120,20 +121,36 @@ class Evaluator:
         with self.forward_context():
             recording = record(self.model, inputs, frugal=True, explain=explained_argument(inputs))
             relevance = self._explain(recording, inputs, samples)
-            class_maps = self._explain_classes(recording, relevance, num_classes)
+            probabilities = self.config.task.probabilities(_first(relevance).logits).cpu().numpy()
+            class_maps = self._explain_classes(recording, relevance, probabilities, num_classes)
             del recording  # before anything else takes memory
             ratios = _mixing_ratios(self.model, batch) if self.config.mixing_ratios else {}
         grid = None if _are_rows(batch, _first(relevance)) else _first(relevance).grid
         evidence, regions = token_annotations(batch, grid, self.config.region_names)
         # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)
-        yield from _explained_samples(samples, batch, relevance, class_maps, columns, evidence, regions)
+        yield from _explained_samples(
+            samples,
+            batch,
+            relevance,
+            probabilities,
+            self._labels(batch, probabilities),
+            class_maps,
+            columns,
+            evidence,
+            regions,
+        )
 
     def _explain(
         self, recording: Recording, inputs: Tensor | dict[str, Any], samples: Sequence[Sample]
     ) -> dict[str, Relevance]:
-        """Return the relevance by target; the predicted class is only explained anew where it is not the label."""
+        """Return the relevance by target; the predicted class is only explained anew where it is not the label.
+
+        Of several labels, one map explains all answers: the sum of the logits, each with the sign of its answer.
+        """
         options = self.config.options
+        if isinstance(self.config.task, EachLabel):
+            return {"predicted": _of_all_answers(recording, self.config.method, options)}
         if "label" not in self.config.targets or any(sample.label < 0 for sample in samples):
             return {"predicted": recording.attribute(None, self.config.method, **options)}
         labels = torch.tensor([sample.label for sample in samples], device=recording.logits.device)
@@ -161,22 +178,50 @@ class Evaluator:
         for_predicted = Relevance(scores, for_label.logits, predicted, for_label.method, for_label.grid)
         return {"label": for_label, "predicted": for_predicted}
 
+    def _labels(
+        self, batch: Mapping[str, Tensor], probabilities: Float[np.ndarray, "batch labels"]
+    ) -> Int[np.ndarray, "batch labels"] | Sequence[None]:
+        if not isinstance(self.config.task, EachLabel):
+            return [None] * len(probabilities)
+        labels: Int[np.ndarray, "batch labels"] = (
+            batch[LABELS].cpu().numpy() if LABELS in batch else np.full(probabilities.shape, NO_LABEL)
+        )
+        if labels.shape != probabilities.shape:
+            raise ValueError(f"'label' has {labels.shape[1]} columns, and the model {probabilities.shape[1]} logits")
+        return labels
+
     def _explain_classes(
-        self, recording: Recording, relevance: Mapping[str, Relevance], num_classes: int
+        self,
+        recording: Recording,
+        relevance: Mapping[str, Relevance],
+        probabilities: Float[np.ndarray, "batch classes"],
+        num_classes: int,
     ) -> list[dict[int, Tensor]]:
         """Return for each sample the maps of its most probable classes that have none yet, by class."""
         first = _first(relevance)
         none: list[dict[int, Tensor]] = [{} for _ in first.logits]
         if not (num_classes and explains_classes(first.method, self.config.options, first.logits.shape[1])):
             return none
-        probabilities = class_probabilities(first.logits).cpu().numpy()
         explained = list(zip(*(each.target.tolist() for each in relevance.values()), strict=True))
+        if isinstance(self.config.task, EachLabel):  # the map of all answers is that of none
+            explained = [()] * len(explained)
         classes = unexplained_classes(probabilities, explained, num_classes)
         try:
             return explain_classes(recording, classes, first.method, self.config.options)
         except Exception:  # a map that is only shown costs no score: `compute_class_maps` tries again, and says why
             logger.debug("the maps of further classes could not be computed", exc_info=True)
             return none
+
+
+def _of_all_answers(recording: Recording, method: str | None, options: Mapping[str, Any]) -> Relevance:
+    logits = recording.logits.detach()
+    signs = torch.where(logits > 0, 1.0, -1.0).to(logits)
+
+    def all_answers(output: Any) -> Float[Tensor, " batch"]:
+        return (read_logits(output, len(logits)) * signs).sum(1)
+
+    found = recording.attribute(all_answers, method, **options)
+    return Relevance(found.scores, logits, logits.argmax(1), found.method, found.grid)
 
 
 def _batches(samples: Sequence[Sample], size: int, drawn: Collection[int | str]) -> Iterator[Sequence[Sample]]:
@@ -233,6 +278,8 @@ def _explained_samples(
     samples: Sequence[Sample],
     batch: Mapping[str, Tensor],
     relevance: Mapping[str, Relevance],
+    probabilities: Float[np.ndarray, "batch classes"],
+    labels: Int[np.ndarray, "batch labels"] | Sequence[None],
     class_maps: Sequence[Mapping[int, Tensor]],
     columns: Mapping[str, list[float]],
     evidence: TokenAnnotation | None,
@@ -244,6 +291,8 @@ def _explained_samples(
         samples: The samples of the batch.
         batch: The samples, stacked; texts are padded to the longest.
         relevance: The relevance by target.
+        probabilities: As the samples have them.
+        labels: As the samples have them.
         class_maps: The relevance for further classes of each sample, by class.
         columns: Values of all samples, by name.
         evidence: The annotation; None without one.
@@ -254,7 +303,6 @@ def _explained_samples(
     are_rows = _are_rows(batch, first)
     # [batch, tokens], padded to the longest text of the batch; -1 where a token is no content.
     content_ids = torch.where(content_tokens(batch), batch["input_ids"], -1).cpu().numpy() if is_text else None
-    probabilities = class_probabilities(first.logits).cpu().numpy()
     predicted = first.logits.argmax(1).tolist()
     chance = evidence.chance.tolist() if evidence is not None else [float("nan")] * len(samples)
     present = evidence.present.tolist() if evidence is not None else [False] * len(samples)
@@ -279,6 +327,7 @@ def _explained_samples(
             method=first.method,
             are_rows=are_rows,
             class_maps={target: row[:length] for target, row in class_maps[i].items()},
+            labels=labels[i],
         )
 
 

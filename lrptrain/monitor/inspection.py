@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from lrptrain.batch import Sample
-from lrptrain.batch.task import EachLabel
 from lrptrain.cues.search import Judged
 from lrptrain.findings import Finding, HasFindings, announce
 from lrptrain.findings.sentences import MEND_FAULT, counted
 from lrptrain.monitor.confidence import sharpness
 from lrptrain.monitor.config import INSPECTS
 from lrptrain.monitor.draw import at_rest
-from lrptrain.monitor.each_label import JointEvaluator, judge_labels
+from lrptrain.monitor.each_label import judge_labels
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.isolation import explain_usable
-from lrptrain.monitor.judging import judge_cues
+from lrptrain.monitor.judgement import Tests
 from lrptrain.monitor.loop_monitor import Monitor
 from lrptrain.monitor.power import lines_of
 from lrptrain.monitor.proving import examples_of, with_proofs
@@ -151,9 +151,6 @@ def inspect(
     drawn: list[Sample] = core.reader.finish(core.failures.note)
     with at_rest(context.model):
         evaluator: Evaluator = core.explainer.evaluator(context, 0)
-        task = monitor.config.task
-        if isinstance(task, EachLabel):
-            evaluator = JointEvaluator(evaluator.model, evaluator.config, evaluator.device, evaluator.precision)
         explained, problems = explain_usable(evaluator, drawn)
         report = _inspected(monitor, explained, evaluator, context.name_sources)
     left_out = {**core.reader.sample.left_out, **problems}
@@ -169,25 +166,18 @@ def _inspected(
     names = builder.names(evaluation, sources)
     options = builder.options(names, sources)
     language = builder.language(sources, evaluator.model)
-    if isinstance(monitor.config.task, EachLabel):
-        found = judge_labels(evaluator, evaluation, monitor.config.task, monitor.config, language, options.name_tokens)
-        return Inspection(
-            found.findings, found.judged, len(explained), found.accuracy, found.untested, found.passes / len(explained)
-        )
+    tests = Tests(evaluator, evaluation, range(len(explained)), monitor.config, language)
     power = sharpness(evaluation.probabilities, evaluation.labels)
-    judgement = judge_cues(evaluator, evaluation, range(len(explained)), monitor.config, language, power, (), None)
+    judgement = judge_labels(tests) if evaluation.num_labels else tests.judge(power)
     findings = findings_of(judgement.judged, evaluation, names, options.name_tokens)
-    measure = judgement.measure
-    if measure is not None:
-        examples = examples_of(measure, judgement.judged)
-        findings = with_proofs(findings, judgement.judged, examples, measure, options, "")
-    labelled = evaluation.labels >= 0
-    right = (evaluation.answers == evaluation.labels)[labelled]
+    if judgement.measures:
+        findings = with_proofs(findings, judgement, examples_of(judgement), options, "")
+    right = np.concatenate([each.is_right for each in explained])
     return Inspection(
         findings=findings,
         judged=judgement.judged,
         samples=len(explained),
-        accuracy=float(right.mean()) if labelled.any() else math.nan,
+        accuracy=float(right.mean()) if len(right) else math.nan,
         untested=[*judgement.untested],
-        passes=0.0 if measure is None else measure.passes / len(explained),
+        passes=judgement.passes / len(explained),
     )

@@ -17,6 +17,7 @@ from lrptrain.batch.call import (
     batch_length,
     bound_arguments,
     candidates,
+    entry_of,
     parameters_below,
     required_parameters,
     split_call,
@@ -205,7 +206,7 @@ def _as_call(model: nn.Module, batch: Mapping[str, Any], arguments: dict[str, An
     needed = (name, *required_parameters(model))
     arguments = {key: x for key, x in arguments.items() if key not in _OF_THE_LOSS or key in needed}
     call, columns = split_call(arguments, name, len(value))
-    entry = _entry(batch, name, value)
+    entry = entry_of(batch, name, value)
     rest = {key: x for key, x in batch.items() if key not in (*IMAGES, *TEXTS) and not key.startswith(ARGUMENT)}
     # Of two texts, these are those of the one of that name.
     named = TEXTS if entry == "input_ids" and (name == entry or entry not in columns) else ()
@@ -213,15 +214,6 @@ def _as_call(model: nn.Module, batch: Mapping[str, Any], arguments: dict[str, An
         rest |= {key: x for key, x in batch.items() if key in TEXTS[1:]}
     own = {key if key in named else f"{ARGUMENT}{key}": x for key, x in columns.items()}
     return {**rest, entry: value, **own, CALL: call}
-
-
-def _entry(batch: Mapping[str, Any], name: str, value: Tensor) -> str:
-    """Return the contract's name of an argument."""
-    if name in ("pixel_values", "input_ids"):
-        return name
-    are_ids = value.ndim == 2 or (value.ndim == 3 and "input_ids" in batch)
-    is_text = name == "inputs_embeds" or (are_ids and not value.is_floating_point())
-    return "input_ids" if is_text else next((known for known in IMAGES if known in batch), "image")
 
 
 def _chosen(

@@ -336,11 +336,11 @@ class MonitorCore:
         builder = self.recorder.builder
         language = builder.language(context.name_sources, context.model)
         judgement = self.judging.judge(evaluator, evaluation, mine, language, self._note_untested)
-        if judgement.measure is not None:  # else as in a first epoch, in which all answers are alike: no news
+        if judgement.measures:  # else as in a first epoch, in which all answers are alike: no news
             self.recorder.mention([f"not tested: {line}" for line in judgement.untested])
         record = builder.build(evaluation, context.name_sources, judgement, self.judging.findings)
         # In all processes, for they may share the model.
-        examples = {} if judgement.measure is None else examples_of(judgement.measure, judgement.judged)
+        examples = examples_of(judgement) if judgement.measures else {}
         self.recorder.scored = gathered.explained
         self.planner.weights.evaluated = self.planner.weights.tried
         self._guided_by = guiding(context.module)

@@ -81,6 +81,10 @@ def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
 
 
 def inputs_among(judged: Sequence[Judged]) -> list[tuple[WholeInput, Effect]]:
-    """Return the model's inputs as wholes with their effects, the largest first; none of a model with one."""
+    """Return the model's inputs as wholes with their effects, the largest first; none of a model with one.
+
+    Of several labels it is the largest effect on any of them.
+    """
     inputs = [(each.cue, each.effect) for each in judged if isinstance(each.cue, WholeInput) and each.effect.samples]
-    return sorted(inputs, key=lambda pair: -pair[1].mean)
+    largest = dict(sorted(inputs, key=lambda pair: pair[1].mean))
+    return sorted(largest.items(), key=lambda pair: -pair[1].mean)

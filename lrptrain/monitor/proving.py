@@ -13,6 +13,8 @@ from torch import Tensor
 
 from lrptrain.batch import IMAGES
 from lrptrain.batch.call import ARGUMENT
+from lrptrain.batch.rows import has_rows, present_rows, rows_in
+from lrptrain.batch.sizes import slices_of
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.measure import Measure
 from lrptrain.cues.search import Judged
@@ -22,8 +24,9 @@ from lrptrain.files import file_name_of
 from lrptrain.findings import Finding
 from lrptrain.findings.proof import Mark, MarkedWord, Proof, ProvenSample
 from lrptrain.monitor.drawing import DisplayOptions, can_be_drawn
-from lrptrain.monitor.reporting import name_of
-from lrptrain.monitor.summary import class_name
+from lrptrain.monitor.evaluation import class_name
+from lrptrain.monitor.judgement import Judgement
+from lrptrain.monitor.reporting import answers_to, name_of
 from lrptrain.render import contact_sheet, enlarge, join_words, scored_tokens, to_pixels
 
 MOST_SAMPLES = 3
@@ -44,14 +47,14 @@ Example = tuple[int, list[tuple[dict[str, Any], np.ndarray]]]
 probabilities of all classes."""
 
 
-def examples_of(measure: Measure, judged: Sequence[Judged]) -> dict[int, list[Example]]:
+def examples_of(judgement: Judgement) -> dict[int, list[Example]]:
     """Return samples that show the effects of named cues best, by the number of the cue; in all processes alike."""
     found: dict[int, list[Example]] = {}
-    for number, each in enumerate(judged):
+    for number, each in enumerate(judgement.judged):
         if not each.named or len(found) == MOST_PROOFS:
             continue
         rows = [int(i) for i in np.argsort(-each.values, kind="stable") if not np.isnan(each.values[i])]
-        found[number] = [(row, _with_answers(measure, each, row)) for row in rows[:MOST_SAMPLES]]
+        found[number] = [(row, _with_answers(judgement.measures[each.label], each, row)) for row in rows[:MOST_SAMPLES]]
     return found
 
 
@@ -61,9 +64,8 @@ def _with_answers(measure: Measure, judged: Judged, row: int) -> list[tuple[dict
 
 def with_proofs(
     findings: Sequence[Finding],
-    judged: Sequence[Judged],
+    judgement: Judgement,
     examples: Mapping[int, Sequence[Example]],
-    measure: Measure,
     options: DisplayOptions,
     folder: str,
 ) -> list[Finding]:
@@ -71,17 +73,17 @@ def with_proofs(
 
     Args:
         findings: The findings of the evaluation.
-        judged: What was tested.
+        judgement: What was tested.
         examples: See `examples_of`.
-        measure: What measured the effects.
         options: How samples are drawn.
         folder: The folder of the proofs in that of the run.
     """
     proofs: dict[tuple[str, str, str], Proof] = {}
     for number, shown in examples.items():
-        each = judged[number]
+        each = judgement.judged[number]
+        names = replace(options, class_names=answers_to(each.label, options.class_names))
         name = f"{folder}/{number}_{file_name_of(each.cue.kind)}"
-        proof = _proof(each.cue, shown, measure, options, name)
+        proof = _proof(each.cue, shown, judgement.measures[each.label], names, name)
         if proof is not None:
             proofs[each.cue.kind, name_of(each, options.class_names), each.cue.role] = proof
     return [replace(each, proof=proofs.get(each.identity)) for each in findings]
@@ -106,7 +108,7 @@ def _proof(cue: Cue, examples: Sequence[Example], measure: Measure, options: Dis
             )
         )
     proof = Proof(CHANGE, CONTROL, tuple(proven))
-    images = [[_image(each) for each, _ in variants] for _, variants in examples]
+    images = [_images([each for each, _ in variants]) for _, variants in examples]
     if all(image is None for row in images for image in row):
         return replace(proof, path=f"{name}.html") if any(each.changed_words for each in proven) else None
     drawable = [[image for image in row if image is not None and can_be_drawn(image)] for row in images]
@@ -124,8 +126,15 @@ def _seen(cue: Cue, batch: dict[str, Any]) -> dict[str, Any]:
     return {"image": values} if values.ndim == 4 else {NUMBERS: values, **given}
 
 
-def _image(batch: Mapping[str, Any]) -> Tensor | None:
-    return next((batch[name][0].cpu() for name in IMAGES if name in batch), None)
+def _images(variants: Sequence[Mapping[str, Any]]) -> list[Tensor | None]:
+    """Return a sample as it is and changed, each as an image; of a volume, the slice that changes most."""
+    images = [next((batch[name][0].cpu() for name in IMAGES if name in batch), None) for batch in variants]
+    volumes = [slices_of(image) for image in images if image is not None and image.ndim == 4]
+    if not volumes or {each.shape for each in volumes} != {volumes[0].shape}:
+        return [None if image is None or image.ndim < 3 else image for image in images]
+    changes = sum((each - volumes[0]).double().abs().flatten(1).sum(1) for each in volumes[1:])
+    place = int(torch.as_tensor(changes).argmax())
+    return [each[place] for each in volumes]
 
 
 def _compared(
@@ -133,7 +142,7 @@ def _compared(
 ) -> tuple[MarkedWord, ...]:
     """Return a changed text or numbers, with what was taken away or put in; nothing of an image."""
     if "input_ids" not in original and NUMBERS not in original:
-        return ()
+        return _compared_rows(original, changed) if has_rows(original) else ()
     before = _words(original, options)
     after = _words(changed, options)
     marked: list[MarkedWord] = []
@@ -143,6 +152,22 @@ def _compared(
         mark: Mark = "" if kind == "equal" else "gone"
         marked += [(word, mark) for word in before[start:stop]]
         marked += [] if kind == "equal" else [(word, "new") for word in after[new_start:new_stop]]
+    first = next((i for i, (_, mark) in enumerate(marked) if mark), 0)
+    start = max(0, first - WORDS_BEFORE)
+    return tuple(marked[start : start + MOST_WORDS])
+
+
+def _compared_rows(original: Mapping[str, Any], changed: Mapping[str, Any]) -> tuple[MarkedWord, ...]:
+    """Return which rows of a sample were taken away, and that others came in their place."""
+    before, after = rows_in(original)[0], rows_in(changed)[0]
+    were, are = present_rows(original)[0], present_rows(changed)[0]
+    marked: list[MarkedWord] = []
+    for row in range(min(len(before), len(after))):
+        if were[row] and are[row] and torch.equal(before[row], after[row]):
+            marked.append((f"row {row}", ""))
+            continue
+        marked += [(f"row {row}", "gone")] if were[row] else []
+        marked += [("another", "new")] if are[row] else []
     first = next((i for i, (_, mark) in enumerate(marked) if mark), 0)
     start = max(0, first - WORDS_BEFORE)
     return tuple(marked[start : start + MOST_WORDS])

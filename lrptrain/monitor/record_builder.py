@@ -16,7 +16,7 @@ from lrptrain.loggers.local import PROOFS, evaluation_name
 from lrptrain.loggers.metrics import key_names
 from lrptrain.monitor import drawing, summary
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
-from lrptrain.monitor.judging import Judgement
+from lrptrain.monitor.judgement import Judgement
 from lrptrain.monitor.power import inputs_among
 from lrptrain.monitor.proving import Example, with_proofs
 from lrptrain.monitor.reporting import findings_of, news_among
@@ -119,11 +119,11 @@ class RecordBuilder:
             examples: Samples that show it; see `lrptrain.monitor.proving`.
             sources: As for `build`.
         """
-        if judgement.measure is None:
+        if not judgement.measures:
             return record
         folder = f"{PROOFS}/{evaluation_name(record.epoch, record.step)}"
         options = self.options(record.class_names, sources)
-        findings = with_proofs(record.findings, judgement.judged, examples, judgement.measure, options, folder)
+        findings = with_proofs(record.findings, judgement, examples, options, folder)
         proven = {each.identity: each for each in findings}
         return replace(record, findings=findings, new_findings=[proven[each.identity] for each in record.new_findings])
 
@@ -143,7 +143,9 @@ class RecordBuilder:
         """
         if not evaluation.samples:
             raise ValueError("the validation set gave no samples")
-        return class_names_or_numbers(self.class_names, sources, evaluation.samples[0].num_logits)
+        names = class_names_or_numbers(self.class_names, sources, evaluation.samples[0].num_logits)
+        # A number alone is no label that a person knows.
+        return [f"label {name}" if evaluation.num_labels and name.isdecimal() else name for name in names]
 
 
 def _reliances(judged: Sequence[Judged], findings: Sequence[Finding]) -> dict[str, float]:

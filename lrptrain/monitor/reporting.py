@@ -29,7 +29,6 @@ def findings_of(
     class_names: Sequence[str],
     name_tokens: Callable[[list[int]], list[str]],
     previous: Sequence[Finding] = (),
-    has_maps: bool = True,
 ) -> list[Finding]:
     """Return what is reported of an evaluation: what is named, doubts about faults, and what was reported before.
 
@@ -39,7 +38,6 @@ def findings_of(
         class_names: The name of each class.
         name_tokens: Brings token ids to token strings.
         previous: The findings of the evaluation before.
-        has_maps: Whether the samples have maps of these answers, so that the relevance on a cue says anything.
     """
     before = {each.identity: each for each in previous}
     reported: dict[tuple[str, str, str], Finding] = {}
@@ -47,7 +45,7 @@ def findings_of(
         doubt = each.cue.role == "fault" and each.verdict == "not sure" and (not each.within or each.cue.is_rest)
         ended = each.verdict != "relies" and _identity(each, class_names) in before
         if each.named or doubt or ended:
-            finding = _finding(each, evaluation, class_names, name_tokens, has_maps)
+            finding = _finding(each, evaluation.of(each.label), class_names, name_tokens)
             reported.setdefault(finding.identity, _continued(finding, before.get(finding.identity)))
     ended_ones = [each for each in reported.values() if each.verdict == "does not rely"]
     lost = {each.identity for each in ended_ones[:-MOST_ENDED]}
@@ -55,8 +53,14 @@ def findings_of(
 
 
 def name_of(judged: Judged, class_names: Sequence[str]) -> str:
-    """Return what a cue is called, with the only answer that it tells, if there is one."""
-    return judged.cue.name + ("" if judged.answer is None else f", for answers {class_names[judged.answer]!r}")
+    """Return what a cue is called, with the only answer or the label that it tells, if there is one."""
+    answer = "" if judged.answer is None else f", for answers {class_names[judged.answer]!r}"
+    return judged.cue.name + answer + ("" if judged.label is None else f", for the label {class_names[judged.label]!r}")
+
+
+def answers_to(label: int | None, class_names: Sequence[str]) -> Sequence[str]:
+    """Return the names of the answers to one of several labels; of all classes for None."""
+    return class_names if label is None else [f"no {class_names[label]}", class_names[label]]
 
 
 def by_class(judged: Judged, evaluation: Evaluation, class_names: Sequence[str]) -> dict[str, float]:
@@ -78,14 +82,15 @@ def _finding(
     evaluation: Evaluation,
     class_names: Sequence[str],
     name_tokens: Callable[[list[int]], list[str]],
-    has_maps: bool,
 ) -> Finding:
     effect = judged.effect
     order = [int(i) for i in np.argsort(-judged.values, kind="stable") if not np.isnan(judged.values[i])]
     worst = [evaluation.samples[row] for row in order[:MOST_WORST_SAMPLES]]
     is_text = evaluation.medium == "text"
-    classes = by_class(judged, evaluation, class_names)
-    relevance, area = relevance_on(judged.cue, evaluation, judged.rows) if has_maps else (None, None)
+    classes = by_class(judged, evaluation, answers_to(judged.label, class_names))
+    # Of several labels, the map is that of all answers: it says nothing of one.
+    has_map = judged.label is None
+    relevance, area = relevance_on(judged.cue, evaluation, judged.rows) if has_map else (None, None)
     return Finding(
         name=name_of(judged, class_names),
         kind=judged.cue.kind,

@@ -186,7 +186,9 @@ class SampleReader:
                 of another task.
         """
         if not isinstance(self._config.task, Task):
-            find_task(self._config.task, context.model)  # a model may say that its output means something else
+            find_task(
+                self._config.task, context.model, several=True
+            )  # a model may say that its output means something else
         contract_batch = self.read(context, batch, listener)
         self.png_masks.add(contract_batch)
         self.limits = replace(self.limits, vocabulary=vocabulary_size(context.model))

@@ -104,14 +104,14 @@ def _chance(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> di
 
 def _accuracies(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
     """Return the accuracy of the labelled samples, and the lowest of any group."""
-    labelled = [each for each in scored if each.sample.label >= 0]
+    labelled = [each for each in scored if len(each.is_right)]
     groups = _group_accuracies(scored, class_names)
     values = {"accuracy": _accuracy(labelled)} if labelled else {}
     return values | ({"worst_group_accuracy": min(groups.values())} if groups else {})
 
 
 def _confidence(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
-    return {"confidence": float(np.mean([each.probabilities.max() for each in scored]))} if scored else {}
+    return {"confidence": float(np.mean([each.probability for each in scored]))} if scored else {}
 
 
 def _sharpness(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
@@ -126,13 +126,13 @@ def _sharpness(scored: Sequence[ExplainedSample], class_names: Sequence[str]) ->
 def _group_accuracies(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
     by_group: dict[int, list[ExplainedSample]] = {}
     for each in scored:
-        if each.sample.label >= 0 and each.sample.group is not None:
+        if len(each.is_right) and each.sample.group is not None:
             by_group.setdefault(each.sample.group, []).append(each)
     return {f"accuracy_per_group/{group}": _accuracy(members) for group, members in sorted(by_group.items())}
 
 
 def _accuracy(labelled: Sequence[ExplainedSample]) -> float:
-    return float(np.mean([each.predicted == each.sample.label for each in labelled]))
+    return float(np.concatenate([each.is_right for each in labelled]).mean())
 
 
 def _of_targets(key: str) -> tuple[str, ...]:
@@ -332,8 +332,8 @@ def table(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict
     """Return one row per sample: id, classes, probability, annotated share, every measure, and the maps themselves."""
     columns: dict[str, list[Any]] = {
         "sample_id": [each.sample.sample_id for each in scored],
-        "label": [class_name(each.sample.label, class_names) for each in scored],
-        "predicted": [class_name(each.predicted, class_names) for each in scored],
+        "label": [each.label_in(class_names) for each in scored],
+        "predicted": [each.answer_in(class_names) for each in scored],
         "probability": [each.probability for each in scored],
         "chance": [each.chance for each in scored],
     }
@@ -347,8 +347,3 @@ def table(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict
 
 def _value_names(scored: Sequence[ExplainedSample]) -> list[str]:
     return list(dict.fromkeys(name for each in scored for name in each.values))
-
-
-def class_name(label: int, class_names: Sequence[str]) -> str:
-    """Return the name of a class, `?` without a label."""
-    return "?" if label < 0 else class_names[label]

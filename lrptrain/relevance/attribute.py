@@ -273,7 +273,12 @@ def reads_a_logit(output: Any) -> bool:
 
 
 def as_recording(
-    tape: Tape, output: Any, model: nn.Module, inputs: Inputs, layout: TokenLayout | None = None
+    tape: Tape,
+    output: Any,
+    model: nn.Module,
+    inputs: Inputs,
+    layout: TokenLayout | None = None,
+    explain: str | None = None,
 ) -> Recording:
     """Return a forward pass that has run on a tape as a recording, its operations canonized.
 
@@ -281,4 +286,4 @@ def as_recording(
         UnsupportedModelError: If the output is not `[batch, classes]`, or did not come from the input.
         NonFiniteError: If logits are NaN.
     """
-    return ForwardPass(tape, output, model, inputs, None, layout, autocast_state()).under(Head())
+    return ForwardPass(tape, output, model, inputs, explain, layout, autocast_state()).under(Head())

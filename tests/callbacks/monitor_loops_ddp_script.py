@@ -12,7 +12,7 @@ from grouped_options import grouped
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "trainers" / "behaviours"))
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data import DataLoader, DistributedSampler, StackDataset
 from trained import OPTIONS, Texts, bert, collate, unannotated
 from transformers import Trainer, TrainingArguments
 
@@ -56,6 +56,27 @@ def loop() -> None:
     write("loop", monitor)
 
 
+class Labels(torch.nn.Module):
+    """Each of two labels by a quarter of the image."""
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return torch.stack([12 * image[:, :, :4, :4].mean((1, 2, 3)), 12 * image[:, :, 4:, 4:].mean((1, 2, 3))], 1) - 6
+
+
+def labels() -> None:
+    label = torch.randint(0, 2, (24, 2), generator=torch.Generator().manual_seed(0))
+    image = torch.zeros(24, 3, 8, 8, dtype=torch.float64)
+    image[:, :, :4, :4], image[:, :, 4:, 4:] = (label[:, each, None, None, None] for each in range(2))
+    columns: Any = {"image": image, "label": label}
+    dataset: Any = StackDataset(**columns)
+    sampler: Any = DistributedSampler(dataset, PROCESSES, RANK, shuffle=True) if PROCESSES > 1 else None
+    given = grouped({**GIVEN, "max_samples": 24, "run_name": "labels", "method": "input_x_gradient"})
+    batches = DataLoader(dataset, 3, sampler=sampler)
+    monitor = lrptrain.Monitor(Labels(), batches, FOLDER, task=lrptrain.EachLabel(), **given)
+    monitor.evaluate(0)
+    write("labels", monitor)
+
+
 def transformers() -> None:
     monitor = RelevanceMonitorCallback(**grouped({**GIVEN, "run_name": "trainer"}))
     arguments = TrainingArguments(
@@ -76,6 +97,7 @@ def transformers() -> None:
 
 
 loop()
+labels()
 torch.manual_seed(0)
 transformers()
 if PROCESSES > 1:

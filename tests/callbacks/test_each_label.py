@@ -1,13 +1,23 @@
 """All labels of a model of several in one pass of the samples: what is read for each, and at what cost."""
 
+from typing import Any
+
 import pytest
+import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
+from grouped_options import grouped
+from setting import trainer
 from test_full_texts import Numbered
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, StackDataset
+from transformers import Trainer, TrainingArguments
 
 import lrptrain
-from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
+from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor, RelevanceMonitorCallback
+from lrptrain.loggers import read_class_maps, read_samples
+from lrptrain.loggers.record import Picture
+from lrptrain.monitor.gate import FindingError
 
 LABELS, N, SIDE, PATCH = 20, 128, 32, 4
 MAP = 3
@@ -127,21 +137,121 @@ def test_labels_that_are_not_known_or_all_alike_are_left_out():
     report = lrptrain.inspect(model, [columns], task=lrptrain.EachLabel())
     wrong = N // 2 + int(columns["label"][:, 5].sum())
     assert report.accuracy == pytest.approx(1 - wrong / (N * LABELS - N // 2))
-    assert any(line.startswith("the labels label 5: the model answers") for line in report.untested)
+    assert "label 5: the model answers nearly all samples alike" in report.untested
     assert not of_label(report, 5)
 
 
 def test_what_it_does_not_serve_says_so():
     columns = images()
     for attempt in (
-        lambda task: RelevanceMonitor(task=task),
         lambda task: RelevanceGuidance("swap", task=task),
         lambda task: lrptrain.compare(Patches(), [columns], ["attnlrp"], task=task),
         lambda task: lrptrain.repair(Patches(), [columns], task=task),
     ):
-        with pytest.raises(ValueError, match=r"is for lrptrain.inspect: here lrptrain.OneLabel\(column\) takes one"):
+        with pytest.raises(ValueError, match=r"is for monitors: here lrptrain.OneLabel\(column\) takes one"):
             attempt(lrptrain.EachLabel())
     with pytest.raises(ValueError, match="names 2 labels, and the model has 20 logits"):
         lrptrain.inspect(Patches(), [columns], task=lrptrain.EachLabel(("a", "b")))
+    with pytest.raises(ValueError, match="'label' has 19 columns, and the model 20 logits"):
+        lrptrain.inspect(Patches(), [{**columns, "label": columns["label"][:, 1:]}], task=lrptrain.EachLabel())
     with pytest.raises(ValueError, match=r"'label' \[128\] must be \[batch, labels\] of 0 and 1"):
         lrptrain.inspect(Patches(), [{**columns, "label": columns["label"][:, 0]}], task=lrptrain.EachLabel())
+
+
+TITLES = [f"finding {number}" for number in range(LABELS)]
+
+
+class OfImages(pl.LightningModule):
+    def __init__(self, net: nn.Module):
+        super().__init__()
+        self.net = net
+
+    def training_step(self, batch, batch_idx):
+        return F.binary_cross_entropy_with_logits(self.net(batch["image"]), batch["label"].float())
+
+    def validation_step(self, batch, batch_idx):
+        self.log("loss", self.training_step(batch, batch_idx))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.0)
+
+
+class OfHuggingFace(nn.Module):
+    def __init__(self, net: nn.Module):
+        super().__init__()
+        self.net = net
+
+    def forward(self, image, labels=None):
+        logits = self.net(image)
+        loss = None if labels is None else F.binary_cross_entropy_with_logits(logits, labels.float())
+        return {"loss": loss, "logits": logits}
+
+
+def watched(way: str, folder: Any, **options: Any) -> Any:
+    """Return a monitor of all labels, under one of the three trainers, after an epoch that changes nothing."""
+    given = grouped({"max_samples": N, "class_names": TITLES, "on_error": "raise", **options})
+    columns = images()
+    if way == "transformers":
+        columns["labels"] = columns.pop("label")
+    dataset: Any = StackDataset(**columns)
+    if way == "loop":
+        monitor = lrptrain.Monitor(Patches(), DataLoader(dataset, 32), folder, task=lrptrain.EachLabel(), **given)
+        monitor.evaluate(0)
+        return monitor
+    if way == "transformers":
+        callback = RelevanceMonitorCallback(budget=None, task=lrptrain.EachLabel(), **given)
+        arguments = TrainingArguments(
+            str(folder), num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch", save_strategy="no",
+            report_to=[], use_cpu=True, disable_tqdm=True, label_names=["labels"],
+        )  # fmt: skip
+        data: Any = {"train_dataset": dataset, "eval_dataset": dataset}
+        Trainer(OfHuggingFace(Patches()), arguments, callbacks=[callback], **data).train()
+        return callback
+    watching = RelevanceMonitor(budget=None, task=lrptrain.EachLabel(), **given)
+    trainer(folder, watching, max_epochs=1).fit(OfImages(Patches()), *[DataLoader(dataset, 32)] * 2)
+    return watching
+
+
+@pytest.mark.parametrize("way", ["lightning", "transformers", "loop"])
+def test_a_run_is_monitored_for_all_labels_under_every_trainer(way, tmp_path):
+    monitor = watched(way, tmp_path)
+    named = {each.name for each in monitor.findings if each.relies}
+    assert named >= {f"{place}, for the label 'finding {label}'" for label, place in PLACES.items()}
+    assert monitor.scalars["relevance/accuracy"] == 1
+    assert 0.9 < monitor.scalars["relevance/reads"] <= 1
+    proven = [each for each in monitor.findings if each.proof is not None]
+    assert proven
+    for each in proven:
+        title = each.name.split("'")[1]
+        assert {sample.answer for sample in each.proof.samples} <= {title, f"no {title}"}
+    columns = images()
+    table = read_samples(monitor.folder)
+    for sample, label, predicted in zip(table["sample_id"], table["label"], table["predicted"], strict=True):
+        has = [TITLES[number] for number in columns["label"][int(sample)].nonzero().flatten().tolist()]
+        assert label == predicted == (", ".join(has) or "none")
+    # The map of all answers, and of the most probable labels one each.
+    picture = next(each for each in monitor.core.recorder.drawn if isinstance(each, Picture))
+    assert "read as" in picture.caption
+    assert {*read_class_maps(monitor.folder)["class"]} <= {*TITLES}
+    assert not monitor.failures
+
+
+def test_a_gate_stops_for_the_fault_of_one_label(tmp_path):
+    mask = torch.ones(N, SIDE, SIDE, dtype=torch.uint8)
+    mask[:, :PATCH, :PATCH] = 0
+    columns: Any = {**images(), "mask": mask}
+    dataset: Any = StackDataset(**columns)
+    monitor = lrptrain.Monitor(
+        Patches(), DataLoader(dataset, 32), tmp_path, max_samples=N, task=lrptrain.EachLabel(),
+        judge=lrptrain.Judge(fail_on="relies", fail_after=1),
+    )  # fmt: skip
+    with pytest.raises(FindingError, match="for the label 'label 0'"):
+        monitor.evaluate(0)
+
+
+def test_a_model_that_guesses_every_label_is_told_nothing_of(tmp_path):
+    columns = images()
+    columns["label"] = columns["label"][torch.randperm(N, generator=torch.Generator().manual_seed(0))]
+    monitor = lrptrain.Monitor(Patches(), [columns], tmp_path, max_samples=N, task=lrptrain.EachLabel())
+    monitor.evaluate(0)
+    assert monitor.core.judging.power(monitor.scored)["tells"] is False

@@ -27,6 +27,19 @@ def test_two_processes_find_what_one_does(folders, name):
         ]
 
 
+def test_two_processes_tell_all_labels_as_one_does(folders):
+    one, two, other = result(folders[0], "labels"), result(folders[1], "labels"), result(folders[1], "labels", 1)
+    assert {each["name"].partition(", for")[2] for each in one["findings"]} == {
+        " the label 'label 0'",
+        " the label 'label 1'",
+    }
+    for each in (two, other):
+        assert each["ids"] == one["ids"]
+        assert each["failures"] == 0
+        assert each["scalars"] == pytest.approx(one["scalars"], rel=1e-9, nan_ok=True)
+        assert [finding["name"] for finding in each["findings"]] == [finding["name"] for finding in one["findings"]]
+
+
 def test_what_one_process_refuses_all_do(folders):
     assert "text1: rationale must be 1" in result(folders[1], "wrong", 1)
     assert "(process 1)" in result(folders[1], "wrong", 0)

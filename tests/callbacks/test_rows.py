@@ -123,6 +123,20 @@ def test_what_lies_outside_of_labelled_instances_is_a_fault(tmp_path):
     assert watching.scalars["relevance/label/energy_pointing_game"] < 0.1
 
 
+def test_a_proof_says_which_rows_were_exchanged(tmp_path):
+    proof = of_slides(tmp_path, PEN, annotated=True).faults[0].proof
+    assert proof is not None
+    assert proof.path.endswith(".html")
+    slides = Slides()
+    for each in proof.samples:
+        sample = int(each.sample_id)
+        gone = {word for word, mark in each.changed_words if mark == "gone"}
+        if sample % 2:  # its pen mark is taken away, and with it the answer
+            assert f"row {slides.pen[sample]}" in gone
+        assert f"row {slides.tumour[sample]}" not in gone, "which is annotated"
+        assert each.changed < 0.1 < 0.9 < each.control
+
+
 def test_a_model_of_the_labelled_instances_has_no_fault(tmp_path):
     watching = of_slides(tmp_path, TUMOUR, annotated=True)
     assert not watching.faults
@@ -280,6 +294,39 @@ def test_of_documents_in_chunks_the_word_is_named_in_a_loop(tmp_path, step):
         watching.evaluate(0)
     assert [each.name for each in watching.findings if each.relies] == ["the words '55', '56'"]
     assert (watching.findings[0].relevance or 0) > 0.3
+
+
+class ForTransformers(nn.Module):
+    def __init__(self, net: nn.Module):
+        super().__init__()
+        self.net = net
+
+    def forward(self, bag=None, input_ids=None, attention_mask=None, labels=None):
+        logits = self.net(bag) if bag is not None else self.net(input_ids, attention_mask)
+        return {"loss": None if labels is None else nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+@pytest.mark.parametrize("kind", ["documents", "bags"])
+def test_documents_in_chunks_and_bags_are_monitored_in_transformers(kind, tmp_path):
+    rows: Any
+    net: Any
+    if kind == "documents":
+        net, batches = documents()
+        rows = [{("labels" if k == "label" else k): x[i] for k, x in b.items()} for b in batches for i in range(12)]
+    else:
+        net, items = Pooled(PEN), [Slides()[i] for i in range(N)]
+        rows = [{"bag": x["features"], "labels": torch.tensor(x["label"])} for x in items]
+    watching = RelevanceMonitorCallback(budget=None, **grouped(OPTIONS))
+    arguments = TrainingArguments(
+        str(tmp_path), num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch", report_to=[], use_cpu=True,
+        save_strategy="no", disable_tqdm=True, per_device_train_batch_size=1, per_device_eval_batch_size=1,
+    )  # fmt: skip
+    model = ForTransformers(net)
+    Trainer(model, arguments, train_dataset=rows, eval_dataset=rows, callbacks=[watching]).train()
+    (found,) = (each for each in watching.findings if each.relies)
+    assert found.name == "the words '55', '56'" if kind == "documents" else found.name.startswith("rows like row ")
+    assert watching.scalars["relevance/samples"] == N
+    assert watching.scalars["relevance/left_out"] == 0
 
 
 class Corner(nn.Module):

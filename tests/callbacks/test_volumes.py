@@ -3,15 +3,18 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from PIL import Image
 from setting import trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
+from transformers import Trainer, TrainingArguments
 
 import lrptrain
-from lrptrain.callbacks import RelevanceMonitor
+from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
 from lrptrain.loggers.inputs import input_path
 
 N = 32
@@ -78,6 +81,35 @@ def test_a_tag_in_a_corner_is_a_fault_in_lightning(tmp_path):
     assert getattr(picture, "image").ndim == 3  # noqa: B009  one slice
     assert watching.folder is not None
     assert json.loads(input_path(watching.folder, 1).read_text())["grid"] == [16, 4]  # slices one below the other
+    proof = watching.faults[0].proof
+    assert proof is not None
+    shown = np.asarray(Image.open(watching.folder / proof.path).convert("L"))
+    # Of each volume the slice that holds the tag: bright in one of the first two pictures, where it was exchanged.
+    assert (shown[:40, 120:160].mean() > 200) != (shown[:40, 290:330].mean() > 200)
+
+
+class OfTransformers(nn.Module):
+    def __init__(self, net: nn.Module):
+        super().__init__()
+        self.net = net
+
+    def forward(self, scan, labels=None):
+        logits = self.net(scan)
+        return {"loss": None if labels is None else nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+def test_a_tag_in_a_corner_is_a_fault_in_transformers(tmp_path):
+    columns = scans()
+    rows: Any = [{"scan": x, "mask": m, "labels": y} for x, m, y in zip(*columns.values(), strict=True)]
+    watching = RelevanceMonitorCallback(max_samples=N, run=lrptrain.Run(on_error="raise"), budget=None)
+    arguments = TrainingArguments(
+        str(tmp_path), num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch", report_to=[], use_cpu=True,
+        save_strategy="no", disable_tqdm=True,
+    )  # fmt: skip
+    model = OfTransformers(Volumetric(*CORNER))
+    Trainer(model, arguments, train_dataset=rows, eval_dataset=rows, callbacks=[watching]).train()
+    assert [each.name for each in watching.faults] == ["the top right corner"]
+    assert watching.scalars["relevance/samples"] == N
 
 
 @pytest.mark.parametrize("place", [CORNER, LESION])

@@ -30,6 +30,12 @@ def test_no_more_than_three_samples_are_named():
     assert "  See samples 5, 4, 3: lrptrain dashboard runs" in text
 
 
+def test_where_to_look_and_what_to_do_is_said_once():
+    texts = announce([finding(), finding(name="another"), OPEN], Path("runs"))
+    assert ["lrptrain dashboard runs" in text for text in texts] == [True, False, False]
+    assert ["  Mend: " in text for text in texts] == [True, False, True]
+
+
 def test_the_gravest_comes_first():
     unknown = finding(effect=float("nan"), interval=(float("nan"), float("nan")), name="unknown")
     milder = finding(interval=(0.1, 0.9), name="milder")
@@ -45,10 +51,10 @@ def test_words_of_a_text_are_shown_beside_its_number():
 
 def test_a_paragraph_fits_a_terminal_and_commands_are_not_broken(tmp_path, monkeypatch):
     far = finding(name="the corner, " * 9, worst_samples=tuple("x" * 30 + str(i) for i in range(5)), role="open")
-    for text in announce([far, replace(far, verdict="not sure", note="because " * 20)], Path("runs")):
-        lines = text.splitlines()
-        assert max(len(line) for line in lines if not line.startswith("  Mend")) <= WIDTH
-        assert "  See: lrptrain dashboard runs" in lines
+    texts = announce([far, replace(far, verdict="not sure", note="because " * 20)], Path("runs"))
+    for text in texts:
+        assert max(len(line) for line in text.splitlines() if not line.startswith("  Mend")) <= WIDTH
+    assert "  See: lrptrain dashboard runs" in texts[0].splitlines()
     folder = tmp_path / "my runs" / ("long" * 20)
     (text,) = announce([finding()], folder)
     assert shlex.split(text.split("lrptrain dashboard ")[1].splitlines()[0])[0] in (

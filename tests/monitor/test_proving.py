@@ -9,6 +9,7 @@ from lrptrain.cues.phrase import Phrase
 from lrptrain.cues.search import Judged
 from lrptrain.findings import Finding
 from lrptrain.monitor.drawing import DisplayOptions
+from lrptrain.monitor.judgement import Judgement
 from lrptrain.monitor.proving import examples_of, with_proofs
 
 
@@ -28,7 +29,8 @@ def proven(words=220, at=100, named=1):
         found.append(Judged(cue, "relies", Effect(0.9, 0.8, 1.0, 16), values, everyone, named=True))
     findings = [Finding(each.cue.name, "phrase", "open", "relies", 0.9, (0.8, 1.0), 16) for each in found]
     options = DisplayOptions(["no", "yes"], writer.language.name_tokens)
-    shown = with_proofs(findings, found, examples_of(measure, found), measure, options, "proofs/0")
+    judgement = Judgement(found, measures={None: measure})
+    shown = with_proofs(findings, judgement, examples_of(judgement), options, "proofs/0")
     return [each.proof for each in shown]
 
 

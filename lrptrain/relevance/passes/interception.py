@@ -93,13 +93,13 @@ class InterceptedForward:
                 as it is; methods that need float32 record it again.
         """
         if rows is None and self.tape is not None:
-            return as_recording(self.tape, self.output, self.model, self.arguments)
+            return as_recording(self.tape, self.output, self.model, self.arguments, explain=self.name)
         arguments = self.chosen(rows)
         with preserved(self.model):
             if full_precision:
-                return forward_pass(self.model, arguments, full_precision=True).under(Head())
-            tape, output = run_on_tape(self.model, arguments, keeps_maps=self.keeps_maps)
-        return as_recording(tape, output, self.model, arguments)
+                return forward_pass(self.model, arguments, self.name, full_precision=True).under(Head())
+            tape, output = run_on_tape(self.model, arguments, explain=self.name, keeps_maps=self.keeps_maps)
+        return as_recording(tape, output, self.model, arguments, explain=self.name)
 
     def again(
         self,
@@ -139,6 +139,7 @@ def intercepted(
     record: bool,
     change: Change | None = None,
     keeps_maps: bool = True,
+    explain: str | None = None,
 ) -> Iterator[list[InterceptedForward]]:
     """Listen to the first call of a model with a batch of the given size.
 
@@ -152,12 +153,13 @@ def intercepted(
         change: Takes the caller's arguments by name, and the name of the explained one, and returns those of them that
             the model is given others for; None for no change.
         keeps_maps: Whether recordings hold the attention maps in their graph; see `forward_on_tape`.
+        explain: The argument that is explained; calls without it go by. None for the image, the embeddings or the ids.
 
     Yields:
         The call, once it was made.
     """
     model = unwrap(model)
-    listener = _Listener(model, samples, record, change, keeps_maps)
+    listener = _Listener(model, samples, record, change, keeps_maps, explain)
     vars(model)["forward"] = listener
     try:
         with eager():
@@ -176,8 +178,10 @@ class _Listener:
         record: bool,
         change: Change | None = None,
         keeps_maps: bool = True,
+        explain: str | None = None,
     ) -> None:
         self.model = model
+        self.explain = explain
         self.samples = samples
         self.record = record
         self.change = change
@@ -195,7 +199,7 @@ class _Listener:
         if not self.listens or threading.get_ident() != self.thread:
             return self.forward(*args, **kwargs)
         arguments = _named(self.signed, args, kwargs)
-        name = _explained_name(arguments)
+        name = _explained_name(arguments, self.explain)
         if self.calls or name is None or not torch.is_grad_enabled() or arguments[name].shape[:1] != (self.samples,):
             return self.forward(*args, **kwargs)
         originals = arguments
@@ -268,7 +272,8 @@ def _named(forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[s
     return named
 
 
-def _explained_name(arguments: Mapping[str, Any]) -> str | None:
-    if not any(isinstance(x, Tensor) for x in arguments.values()):
+def _explained_name(arguments: Mapping[str, Any], explain: str | None) -> str | None:
+    tensors = {name for name, x in arguments.items() if isinstance(x, Tensor)}
+    if not tensors or (explain is not None and explain not in tensors):
         return None
-    return explained_input(arguments)[0]
+    return explained_input(arguments, explain)[0]

@@ -1,0 +1,216 @@
+"""The tests of an evaluation: what of its samples is tested, by a measure, and what that has shown."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from lrptrain.batch import IMAGES, Sample
+from lrptrain.batch.call import model_output
+from lrptrain.batch.sizes import cannot_meet, size_of
+from lrptrain.cues import plan
+from lrptrain.cues.cue import Cue
+from lrptrain.cues.measure import FEWEST_SAMPLES, Measure, MeasureError, Rows
+from lrptrain.cues.search import Judged, Node, Search
+from lrptrain.cues.texts import Language
+from lrptrain.monitor.confidence import sharpened
+from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.evaluation import Evaluation
+from lrptrain.monitor.evaluator import Evaluator
+from lrptrain.relevance.model.preserve import unwrap
+from lrptrain.trainers.processes import gather
+
+
+class Judgement(NamedTuple):
+    """What the tests of an evaluation have shown.
+
+    Attributes:
+        judged: Every cue that was tested; what is named comes first, by the lower end of its effect.
+        untested: What was not tested, and why, a line each.
+        measures: What measured the effects, to show examples, by the number of the label; the only one by None, and
+            none where nothing could be tested.
+        passes: How many samples the model was given, in this process.
+    """
+
+    judged: Sequence[Judged] = ()
+    untested: Sequence[str] = ()
+    measures: Mapping[int | None, Measure] = {}
+    passes: int = 0
+
+
+class Earlier(NamedTuple):
+    """What was named of the same samples before: it is tested again.
+
+    Attributes:
+        label: The label that it tells, of several; else None.
+        cue: The cue.
+        rows: The samples that judge it.
+    """
+
+    label: int | None
+    cue: Cue
+    rows: Rows
+
+
+@dataclass
+class Tests:
+    """The tests of one evaluation, of which every process makes the same, each on its own samples.
+
+    Attributes:
+        evaluator: The model, in evaluation mode.
+        evaluation: The samples, with their inputs.
+        mine: The indices of the samples that this process measures.
+        config: What is tested, and how strictly.
+        language: How texts are made up.
+        earlier: What is tested again.
+        on_failure: Takes what could not be measured; None passes the error on.
+    """
+
+    __test__ = False
+    evaluator: Evaluator
+    evaluation: Evaluation
+    mine: Sequence[int]
+    config: MonitorConfig
+    language: Language
+    earlier: Sequence[Earlier] = ()
+    on_failure: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        self.untested: list[str] = []
+        self._places: dict[Cue, Bool[np.ndarray, " places"] | None] = {}
+
+    @property
+    def samples(self) -> Sequence[Sample]:
+        """The samples, with their inputs."""
+        assert self.evaluation.inputs is not None
+        return self.evaluation.inputs
+
+    @property
+    def hindrance(self) -> str:
+        """Why nothing can be tested; "" if something can."""
+        if self.config.cues is None:
+            return "anything: cues=None"
+        if len(self.samples) < FEWEST_SAMPLES:
+            return f"anything: {len(self.samples)} samples are too few, {FEWEST_SAMPLES} can be enough"
+        return ""
+
+    def probabilities(self, batch: Mapping[str, Any]) -> Float[np.ndarray, "batch classes"]:
+        """Return what the model answers to a batch, with the trainer's autocast."""
+        with self.evaluator.forward_context():
+            logits = model_output(unwrap(self.evaluator.model), batch)
+            found: Float[np.ndarray, "batch classes"] = self.config.meaning.probabilities(logits).cpu().numpy()
+        return found
+
+    def judge(self, power: float) -> Judgement:
+        """Test what may decide the answers of a model.
+
+        Args:
+            power: What sharpens the probabilities; see `lrptrain.monitor.confidence`.
+        """
+        if self.hindrance:
+            return Judgement(untested=[self.hindrance])
+        evaluation = self.evaluation
+        if len(np.unique(evaluation.answers)) < 2:
+            return Judgement(
+                untested=["anything: the model gives one answer to all samples, so nothing can be exchanged"]
+            )
+        measure = Measure(
+            self.samples,
+            evaluation.answers,
+            lambda batch: sharpened(self.probabilities(batch), power),
+            self.evaluator.device,
+            self.config.run.batch_size,
+            self.config.judge.seed,
+            before=sharpened(evaluation.probabilities, power),
+            mine=np.array(self.mine, int),
+            gather=gather,
+        )
+        judged = self.searched(measure, evaluation, self.config.judge.confidence)
+        return Judgement(judged, self.untested, {None: measure}, measure.passes)
+
+    def searched(
+        self,
+        measure: Measure,
+        evaluation: Evaluation,
+        confidence: float,
+        label: int | None = None,
+        marks: int = plan.CANDIDATES,
+        phrases: int = plan.CANDIDATES,
+    ) -> list[Judged]:
+        """Return what is found by one measure; what is not tested is noted.
+
+        Args:
+            measure: What measures effects.
+            evaluation: The samples, as it sees them.
+            confidence: `1 - confidence` is the level of all its tests together.
+            label: The label that is told, of several.
+            marks: As for `roots_of`.
+            phrases: As for `roots_of`.
+        """
+        config = self.config
+        assert config.cues is not None
+        roots, untested = roots_of(evaluation, self.samples, self.language, config, marks, phrases)
+        marked = sum(each.annotated is not None for each in evaluation.samples)
+        if 0 < marked < FEWEST_SAMPLES:
+            untested.append(
+                f"what lies outside of annotations: {marked} samples have one, {FEWEST_SAMPLES} can be enough"
+            )
+        self._note(untested)
+        again = [(each.cue, each.rows) for each in self.earlier if each.label == label]
+        roots = plan.with_further(roots, [*((cue, None) for cue in config.cues), *again], len(self.samples))
+        on_failure = None if self.on_failure is None else self._failed
+        search = Search(measure, config.judge.min_effect, confidence, config.cues, on_failure, self._places)
+        return [replace(each, label=label) for each in search.run(roots)]
+
+    def _failed(self, cue: Cue, error: MeasureError) -> None:
+        if self._note([f"{cue.name}: {error}"]) and self.on_failure is not None:
+            self.on_failure(f"{cue.name} could not be exchanged: {error}")
+
+    def _note(self, lines: Sequence[str]) -> bool:
+        """Note what is not tested, each line once; return whether any is new."""
+        new = [line for line in lines if line not in self.untested]
+        self.untested += new
+        return bool(new)
+
+
+def roots_of(
+    evaluation: Evaluation,
+    samples: Sequence[Sample],
+    language: Language,
+    config: MonitorConfig,
+    marks: int = plan.CANDIDATES,
+    phrases: int = plan.CANDIDATES,
+) -> tuple[list[Node], list[str]]:
+    """Return what is tested of some samples, and what is not, with the reason.
+
+    Args:
+        evaluation: The samples, explained.
+        samples: The same with their inputs.
+        language: How texts are made up.
+        config: The options.
+        marks: So many marks, or kinds of rows, each half of the samples proposes.
+        phrases: So many phrases each half of the texts proposes.
+    """
+    roots, seed, answers = plan.of_inputs(samples), config.judge.seed, evaluation.answers
+    if evaluation.medium == "text":
+        unnamed = "" if language.is_named else "families of words, for nothing names the tokens: pass tokenizer="
+        texts = plan.of_texts(samples, answers, language, seed, phrases)
+        return [*texts, *roots], [unnamed] if unnamed else []
+    maps = [each.map_of_answer for each in evaluation.samples]
+    if evaluation.medium == "rows":
+        if name := cannot_meet(samples):
+            return roots, [f"rows, of which {name!r} has another size in each sample, and not along the rows alone"]
+        return [*plan.of_rows(samples, maps, answers, seed, marks), *roots], []
+    if evaluation.medium == "volume":
+        return [*plan.of_volumes(samples), *roots], []
+    grids = [each.grid for each in evaluation.samples if each.grid is not None]
+    axes = {x.ndim for sample in samples for name, x in sample.tensors.items() if name in IMAGES}
+    if len(grids) < len(samples) or axes != {3}:
+        return roots, ["parts of an input that is no image, no text and no rows: lrptrain.attribute explains it"]
+    untested = []
+    if len({size_of(sample) for sample in samples}) > 1:
+        marks, untested = 0, ["marks, which need images of one size"]
+    grid, regions = (grids[0][0], grids[0][1]), config.show.region_names
+    return [*plan.of_images(samples, maps, grid, answers, seed, regions, marks), *roots], untested
