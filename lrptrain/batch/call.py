@@ -37,20 +37,22 @@ class Call:
         explained: The parameter that takes the explained input.
         texts: Those of a text's entries that the model is given; a batch may have others.
         constants: The arguments that are no rows of samples, by parameter.
+        bare: The parameters that take one sample without a batch axis, as of a model of one bag `[rows, numbers]`.
     """
 
     explained: str
     texts: tuple[str, ...] = ()
     constants: Mapping[str, Any] = field(default_factory=dict)
+    bare: tuple[str, ...] = ()
 
     def with_mask(self) -> "Call":
         """Return the call with an attention mask, of texts that are all full: it was made without one."""
         constants = {name: x for name, x in self.constants.items() if name != "attention_mask"}
-        return Call(self.explained, ("attention_mask", *self.texts), constants)
+        return Call(self.explained, ("attention_mask", *self.texts), constants, self.bare)
 
     def differs_from(self, other: "Call") -> str:
         """Return the name of an argument that another call has otherwise; "" if none."""
-        if self.explained != other.explained:
+        if (self.explained, self.bare) != (other.explained, other.bare):
             return self.explained
         names = [*self.constants, *(name for name in other.constants if name not in self.constants)]
         return next((name for name in names if not _equal(self.constants.get(name), other.constants.get(name))), "")
@@ -60,6 +62,31 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor) or isinstance(other, Tensor):
         return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
     return bool(one == other)
+
+
+class OfOneSample(nn.Module):
+    """A model that takes one sample without a batch axis, as one that takes a batch of one.
+
+    Args:
+        model: The model.
+        bare: The parameters that take a sample without a batch axis.
+    """
+
+    def __init__(self, model: nn.Module, bare: Sequence[str]) -> None:
+        super().__init__()
+        self.model = model
+        self.bare = bare
+        self.training = model.training
+
+    def forward(self, **arguments: Any) -> Any:
+        """Return what the model makes of the only sample."""
+        return self.model(**{name: x[0] if name in self.bare else x for name, x in arguments.items()})
+
+
+def of_batches(model: nn.Module, batch: Mapping[str, Any]) -> nn.Module:
+    """Return a model as one of batches, which the call of a batch may say that it is not."""
+    call: Call | None = batch.get(CALL)
+    return OfOneSample(model, call.bare) if call is not None and call.bare else model
 
 
 def parameters_of(model: nn.Module) -> Mapping[str, inspect.Parameter]:
@@ -316,9 +343,13 @@ def model_output(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor,
     """Return the logits of a batch in the contract's form; samples of different numbers of rows each at its own."""
     if ROWS in batch:
         return _output_by_length(model, batch)
-    inputs = model_inputs(model, batch)
+    length = batch_length(batch)
+    called = of_batches(model, batch)
+    if called is not model and length > 1:
+        return torch.cat([model_output(model, rows_of(batch, slice(i, i + 1))) for i in range(length)])
+    model, inputs = called, model_inputs(model, batch)
     output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
-    return read_logits(output, batch_length(batch))
+    return read_logits(output, length)
 
 
 def _output_by_length(model: nn.Module, batch: Mapping[str, Any]) -> Float[Tensor, "batch classes"]:

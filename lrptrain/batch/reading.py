@@ -123,6 +123,7 @@ def read_columns(
             f"no input in a batch with {list(mapping)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
             "batch_adapter=... to rename its entries, or to a monitor explain= with the name of one"
         )
+    columns = _with_batch_axis(columns)
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"the entries of a batch differ in length: {sizes}")
@@ -132,6 +133,16 @@ def read_columns(
     if needs_input and not is_image:
         columns = flattened(columns)
     return {f"{ARGUMENT}{name}" if is_image and name in TEXTS else name: x for name, x in columns.items()}
+
+
+def _with_batch_axis(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return one bag `[rows, numbers]` with one label as a batch of one; any other batch as it is."""
+    bag, label = next((columns[name] for name in IMAGES if name in columns), None), columns.get("label")
+    if not isinstance(bag, Tensor) or bag.ndim != 2 or not bag.is_floating_point() or len(bag) < 2:
+        return columns
+    if label is None or len(label) != 1:
+        return columns
+    return {name: x[None] if isinstance(x, Tensor) and len(x) == len(bag) else x for name, x in columns.items()}
 
 
 def _arguments(mapping: Mapping[str, Any], length: int | None) -> dict[str, Tensor]:

@@ -23,6 +23,8 @@ def size_of(sample: Sample) -> Size:
 
 def by_size(samples: Sequence[Sample], most: int) -> list[list[int]]:
     """Return the indices of samples in groups of one size, in their order, of at most so many samples each."""
+    if any(sample.call is not None and sample.call.bare for sample in samples):
+        most = 1  # the model takes one at a time
     groups: dict[Size, list[int]] = {}
     for index, sample in enumerate(samples):
         groups.setdefault(size_of(sample), []).append(index)

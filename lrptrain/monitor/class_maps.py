@@ -7,7 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from lrptrain.batch import collate, model_inputs
-from lrptrain.batch.call import explained_argument
+from lrptrain.batch.call import explained_argument, of_batches
 from lrptrain.batch.sizes import by_size
 from lrptrain.loggers.record import ClassMap
 from lrptrain.monitor.evaluation import ExplainedSample, class_name
@@ -54,7 +54,7 @@ def _completed(evaluator: Evaluator, samples: Sequence[ExplainedSample]) -> list
     batch = collate([samples[row].sample for row in lacking], evaluator.device)
     with evaluator.forward_context():
         inputs = model_inputs(evaluator.model, batch)
-        recording = record(evaluator.model, inputs, frugal=True, explain=explained_argument(inputs))
+        recording = record(of_batches(evaluator.model, batch), inputs, frugal=True, explain=explained_argument(inputs))
         maps = explain_classes(recording, classes[lacking], str(evaluator.config.method), evaluator.config.options)
     maps_of_row = dict(zip(lacking, maps, strict=True))
     return [replace(each, class_maps=each.class_maps | maps_of_row.get(row, {})) for row, each in enumerate(samples)]

@@ -86,8 +86,9 @@ def _add_all(
             contract_batch = core.reader.check(context, placed.batch, listener)
             try:
                 core.check_first_batch(context, placed.batch, contract_batch)
-            except (TypeError, KeyError, IndexError, AttributeError) as error:
-                if listener is not None:
+            except (TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:
+                # Of the errors of torch, those that are nothing more special: a tensor of another shape than expected.
+                if listener is not None or (isinstance(error, RuntimeError) and type(error) is not RuntimeError):
                     raise
                 raise ValueError(
                     f"the model fails on a batch as {core.config.title} gives it ({type(error).__name__}: {error}): "

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lrptrain.batch import Sample, collate, model_inputs, token_annotations
 from lrptrain.batch.annotations import TokenAnnotation
-from lrptrain.batch.call import explained_argument, rows_of
+from lrptrain.batch.call import explained_argument, of_batches, rows_of
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.rows import grid_sizes, has_rows, rows_in
 from lrptrain.batch.sizes import by_size
@@ -119,12 +119,13 @@ class Evaluator:
         batch = collate(samples, self.device)
         inputs = model_inputs(self.model, batch)
         with self.forward_context():
-            recording = record(self.model, inputs, frugal=True, explain=explained_argument(inputs))
+            model = of_batches(self.model, batch)
+            recording = record(model, inputs, frugal=True, explain=explained_argument(inputs))
             relevance = self._explain(recording, inputs, samples)
             probabilities = self.config.task.probabilities(_first(relevance).logits).cpu().numpy()
             class_maps = self._explain_classes(recording, relevance, probabilities, num_classes)
             del recording  # before anything else takes memory
-            ratios = _mixing_ratios(self.model, batch) if self.config.mixing_ratios else {}
+            ratios = _mixing_ratios(model, batch) if self.config.mixing_ratios else {}
         grid = None if _are_rows(batch, _first(relevance)) else _first(relevance).grid
         evidence, regions = token_annotations(batch, grid, self.config.region_names)
         # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
@@ -167,7 +168,7 @@ class Evaluator:
             scores = torch.where((predicted != labels)[:, None], again, scores)
         elif len(misread):
             again = attribute(
-                self.model,
+                recording.model,
                 _rows(inputs, misread),
                 predicted[misread],
                 for_label.method,

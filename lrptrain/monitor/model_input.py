@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -172,8 +173,9 @@ def with_call(listener: InputListener, batch: Mapping[str, Any], explain: str | 
                 "batch_adapter=... to rename its entries"
             )
         return dict(batch)
-    arguments, name = chosen
-    return _as_call(listener.model, batch, arguments, name)
+    arguments, name, bare = chosen
+    found = _as_call(listener.model, batch, arguments, name)
+    return {**found, CALL: replace(found[CALL], bare=bare)}
 
 
 def by_names(model: nn.Module, batch: Mapping[str, Any], explain: str) -> dict[str, Any]:
@@ -218,19 +220,27 @@ def _as_call(model: nn.Module, batch: Mapping[str, Any], arguments: dict[str, An
 
 def _chosen(
     listener: InputListener, batch: Mapping[str, Any], explain: str | None, step: str
-) -> tuple[dict[str, Any], str] | None:
-    """Return the call that is made again and the parameter that is explained; None if no call is one of the batch."""
+) -> tuple[dict[str, Any], str, tuple[str, ...]] | None:
+    """Return the call that is made again, the parameter that is explained, and those without a batch axis.
+
+    None if no call is one of the batch.
+    """
     rows = {name: x for name, x in batch.items() if name != CALL and not name.startswith(ARGUMENT)}
     length = batch_length(rows) if rows else None
     if explain is not None:
         for arguments in listener.calls:
             if isinstance(arguments.get(explain), Tensor):
-                return arguments, explain
+                return arguments, explain, ()
         heard = sorted({name for call in listener.calls for name, x in call.items() if isinstance(x, Tensor)})
         raise ValueError(f"explain={explain!r} is no tensor that {step} gives the model; it gives {heard}")
     ours = next(((name, batch[name]) for name in (*IMAGES, "input_ids") if name in batch), None)
     possible = [(arguments, candidates(arguments, length)) for arguments in listener.calls]
     possible = [each for each in possible if each[1]]
+    if length == 1 and ours is not None:
+        for arguments in listener.calls:
+            for name, x in arguments.items():
+                if isinstance(x, Tensor) and x.ndim > 1 and _same(x, ours[1][0]):
+                    return _with_batch_axis(arguments, name)
     if not possible:
         return None
     if ours is not None:
@@ -238,7 +248,7 @@ def _chosen(
         for arguments, _ in possible:
             for name, x in arguments.items():
                 if isinstance(x, Tensor) and _same(x, ours[1]):
-                    return arguments | {name: ours[1].to(x.device)}, name
+                    return arguments | {name: ours[1].to(x.device)}, name, ()
         possible = [
             (arguments, alike)
             for arguments, found in possible
@@ -257,7 +267,14 @@ def _chosen(
         _check_aligned(arguments[name], ours[1], ours[0], batch, step)
     value = arguments[name]
     is_image = value.ndim > 2 and not value.is_floating_point() and (ours is None or ours[0] in IMAGES)
-    return arguments | ({name: value.float()} if is_image else {}), name
+    return arguments | ({name: value.float()} if is_image else {}), name, ()
+
+
+def _with_batch_axis(arguments: Mapping[str, Any], explained: str) -> tuple[dict[str, Any], str, tuple[str, ...]]:
+    """Return the call of a model of one sample as one of a batch: what has as many rows as it gets a batch axis."""
+    rows = len(arguments[explained])
+    bare = tuple(name for name, x in arguments.items() if isinstance(x, Tensor) and x.shape[:1] == (rows,))
+    return {name: x[None] if name in bare else x for name, x in arguments.items()}, explained, bare
 
 
 def _comparable(theirs: Tensor, name: str, ours: Tensor) -> bool:

@@ -16,6 +16,7 @@ from lrptrain.batch.call import (
     missing_arguments,
     needs,
     parameters_below,
+    parameters_of,
     takes,
 )
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
@@ -164,8 +165,12 @@ class SampleReader:
         if isinstance(expected, Tensor):  # nothing of the batch was heard
             return isinstance(given, Tensor)
         if isinstance(given, Tensor):
-            given = {str(explained_argument(expected)): given}
-        if CALL in heard and heard[CALL].constants:
+            name = str(explained_argument(expected))
+            first = next(iter(parameters_of(context.model).values()))
+            if first.name != name or first.kind is first.KEYWORD_ONLY:
+                return False
+            given = {name: given}
+        if CALL in heard and (heard[CALL].constants or heard[CALL].bare):
             return False
         return given.keys() == expected.keys() and all(torch.equal(given[name], x) for name, x in expected.items())
 

@@ -296,6 +296,87 @@ def test_of_documents_in_chunks_the_word_is_named_in_a_loop(tmp_path, step):
     assert (watching.findings[0].relevance or 0) > 0.3
 
 
+class OfOneBag(Pooled):
+    """Takes one bag `[rows, numbers]`, as whole-slide models often do, and gives back more than logits."""
+
+    def forward(self, bag, label=None, instance_eval=False):
+        assert bag.ndim == 2
+        weights = self.of_patch(bag).relu()
+        logits = self.head(torch.mm(weights.T, torch.ones_like(weights)))
+        return logits, logits.softmax(1), weights.T, {}
+
+
+class OfKeywords(nn.Module):
+    """Takes all by name."""
+
+    def __init__(self, column: int):
+        super().__init__()
+        self.pooled = Pooled(column)
+
+    def forward(self, **given):
+        return {"logits": self.pooled(given["data"])}
+
+
+class ByCall(OfSlides):
+    """Calls its net in a way of its own, with batches as its own collator makes them."""
+
+    def __init__(self, net, call):
+        super().__init__(net)
+        self.call = call
+
+    def training_step(self, batch, batch_idx):
+        return nn.functional.cross_entropy(self.call(self.net, batch[0]), batch[1])
+
+    def validation_step(self, batch, batch_idx):
+        self.training_step(batch, batch_idx)
+
+
+def alone(samples):
+    """One bag without a batch axis, and its label."""
+    return samples[0]["features"], torch.tensor([samples[0]["label"]])
+
+
+def together(samples):
+    return samples[0]["features"][None], torch.tensor([samples[0]["label"]])
+
+
+@pytest.mark.parametrize("way", ["lightning", "loop"])
+@pytest.mark.parametrize(
+    ("net", "collator", "call", "task"),
+    [
+        (OfOneBag, alone, lambda net, bag: net(bag)[0], lrptrain.Head(0)),
+        (OfOneBag, together, lambda net, bag: net(bag.squeeze(0))[0], lrptrain.Head(0)),
+        (OfKeywords, together, lambda net, bag: net(data=bag)["logits"], None),
+    ],
+)
+def test_bags_are_monitored_as_their_model_is_called(way, net, collator, call, task, tmp_path):
+    loader, model = DataLoader(Slides(), 1, collate_fn=collator), net(PEN)
+    options = {**grouped(OPTIONS), "task": task}
+    if way == "lightning":
+        watching: Any = RelevanceMonitor(budget=None, **options)
+        trainer(tmp_path, watching, max_epochs=1).fit(ByCall(model, call), loader, loader)
+    else:
+        step = lambda model, batch: call(model, batch[0])  # noqa: E731
+        watching = lrptrain.Monitor(model, loader, tmp_path, step=step, **options)
+        watching.evaluate(0)
+    (found,) = (each for each in watching.findings if each.relies)
+    row, sample = int(found.name.split()[3]), int(found.name.split()[-1])
+    assert Slides().pen[sample] == row
+    assert (found.relevance or 0) > 0.8
+    assert watching.scalars["relevance/samples"] == N
+
+
+def test_of_a_model_that_fails_on_bags_it_is_said_how_to_call_it(tmp_path):
+    loader = DataLoader(Slides(), 1, collate_fn=lambda samples: {"image": together(samples)[0]})
+    with pytest.raises(ValueError, match="say how it is called, as by step=lambda model, batch"):
+        lrptrain.Monitor(Unbatched(), loader, tmp_path)
+
+
+class Unbatched(nn.Module):
+    def forward(self, bag):
+        return torch.mm(bag, torch.ones(WIDTH, 2))
+
+
 class ForTransformers(nn.Module):
     def __init__(self, net: nn.Module):
         super().__init__()
