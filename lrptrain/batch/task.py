@@ -4,8 +4,9 @@ A task reads the labels of a batch, and says how one number per sample is read a
 (the predicted class, its map, changes of its probability, accuracies) works on classes.
 """
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.relevance.model.classes import problem_type
 from lrptrain.relevance.output.logit_view import CumulativeView, LogitView, one_logit_as
-from lrptrain.relevance.output.outputs import head_of_output
+from lrptrain.relevance.output.outputs import HeadName, head_of_output
 from lrptrain.relevance.types import unknown_name
 
 NO_LABEL = -1
@@ -56,7 +57,7 @@ class Task(ABC):
         package = (
             "lrptrain" if isinstance(self, (EachLabel, Head, OneLabel, Ordinal, Regression)) else type(self).__module__
         )
-        return f"{package}.{self!r}"
+        return re.sub(r"<function (.*?) at 0x\w+>", r"\1", f"{package}.{self!r}")
 
     def reading(self) -> AbstractContextManager[None]:
         """Return what the model's output is read in, as the logits of classes."""
@@ -120,15 +121,16 @@ class Classes(Task):
         shape = list(label.shape)
         if label.ndim > 2:
             raise ValueError(
-                f"'label' {shape} is one of pixels, and maps explain one class per sample: leave it out in a "
-                "batch_adapter; lrptrain.targets.SemanticSegmentationTarget explains a class in a region"
+                f"'label' {shape} is one of pixels, and maps explain one class per sample. Of a region, such as the "
+                "middle: task=lrptrain.Head(lambda output: output.logits[:, :, 8, 8], label=lambda labels: "
+                "labels[:, 32, 32])"
             )
         if not self.one_hot:
             raise ValueError(
                 f"'label' {shape} has several columns: of one-hot labels say task='classes'; of several labels per "
                 "sample task=lrptrain.EachLabel() tells all to a monitor, and task=lrptrain.OneLabel(column) takes one "
-                "of them; labels of tokens are left out in a "
-                "batch_adapter, and lrptrain.targets.TokenTarget explains a token's class"
+                "of them; of a token's class task=lrptrain.Head(lambda output: output.logits[:, 3], label=lambda "
+                "labels: labels[:, 3])"
             )
         values = label.double()
         if not bool((((values == 0) | (values == 1)).all(1) & (values.sum(1) <= 1)).all()):
@@ -374,20 +376,22 @@ class Head(Task):
     """One head of a model that returns several: its logits are a part of the output.
 
     Attributes:
-        output: The name of the output's field, or its number in a tuple, as 0 of `(logits, states)`.
+        output: The name of the output's field, its number in a tuple, as 0 of `(logits, states)`, or a function of the
+            output that returns logits `[batch, classes]`: `lambda output: output.logits[:, 3]` of the third token.
         task: What this head's logits and labels mean.
-        label: The entry of a batch that holds the labels of this head; "" for `label` or `labels`.
+        label: The entry of a batch that holds the labels of this head; "" for `label` or `labels`. Or a function of
+            these: `lambda labels: labels[:, 3]`.
     """
 
     name: ClassVar[str] = "head"
-    output: str | int = 0
+    output: HeadName = 0
     task: Task = CLASSES
-    label: str = ""
+    label: str | Callable[[Tensor], Tensor] = ""
 
     @property
     def entry(self) -> str:
         """The entry of a batch that holds the labels."""
-        return self.label
+        return self.label if isinstance(self.label, str) else ""
 
     @property
     def view(self) -> LogitView:
@@ -407,7 +411,7 @@ class Head(Task):
 
     def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
         """Return the class of each label, as the head's own task has it."""
-        return self.task.classes(label)
+        return self.task.classes(self.label(label) if callable(self.label) else label)
 
 
 TaskName = Literal["classes", "binary"]

@@ -187,13 +187,13 @@ class MonitorCore:
             # A head that begins with zeros, as torchvision's, has nothing to explain yet.
             warnings.filterwarnings("ignore", f".*{ZERO_LOGIT}", RelevanceWarning)
             evaluation = self._first_evaluation(context, samples, contract_batch)
+            self.reader.limit_classes(max(evaluation.samples[0].num_logits, 1))
+            self.reader.check_values(contract_batch)  # now that the classes are known
             self.explainer.decide_method(evaluation.samples)
             sources = context.name_sources
             record = self.recorder.builder.build(evaluation, sources)
             self.recorder.builder.draw(record, evaluation.samples[: min(1, self.config.show.max_pictures)], sources)
         self.watch(context.module)
-        self.reader.limit_classes(max(evaluation.samples[0].num_logits, 1))
-        self.reader.check_values(contract_batch)  # labels beyond the first rows, now that the classes are known
         self.reader.start()
 
     def _learn_language(self, context: TrainingContext) -> None:

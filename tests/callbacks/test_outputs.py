@@ -176,3 +176,65 @@ def test_a_head_is_guided_by_its_own_labels():
         assert guidance.values["guidance/samples"] == 6
         values[entry] = guidance.values["guidance/energy"]
     assert values["labels_a"] != values["labels_b"]
+
+
+class OfTokens(nn.Module):
+    """Two classes of each of six tokens: the third one's by the word in the fifth place."""
+
+    def __init__(self):
+        super().__init__()
+        self.embeddings = nn.Embedding(60, 1)
+        self.scale = nn.Parameter(torch.tensor(1.0))
+        with torch.no_grad():
+            self.embeddings.weight.zero_()
+            self.embeddings.weight[55], self.embeddings.weight[56] = 1.0, -1.0
+
+    def forward(self, input_ids, attention_mask=None, labels=None):
+        read = self.scale * self.embeddings(input_ids)[:, 4]
+        logits = torch.zeros(*input_ids.shape, 2)
+        third = (torch.arange(input_ids.shape[1]) == 3)[None, :, None]
+        logits = torch.where(third, torch.cat([-5 * read, 5 * read], 1)[:, None], logits)
+        loss = None if labels is None else nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return {"loss": loss, "logits": logits}
+
+
+def tagged() -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    ids, labels = torch.randint(5, 50, (N, 6), generator=generator), torch.zeros(N, 6, dtype=torch.long)
+    labels[:, 3] = torch.arange(N) % 2
+    ids[:, 4] = torch.where(labels[:, 3] == 1, 55, 56)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
+
+
+THIRD = lrptrain.Head(lambda output: output["logits"][:, 3], label=lambda labels: labels[:, 3])
+
+
+@pytest.mark.parametrize("way", ["transformers", "loop"])
+def test_the_class_of_a_token_is_monitored(way, tmp_path):
+    columns = tagged()
+    options: dict[str, Any] = {"max_samples": N, "task": THIRD, "run": lrptrain.Run(on_error="raise")}
+    if way == "loop":
+        watching: Any = lrptrain.Monitor(OfTokens(), [columns], tmp_path, **options)
+        watching.evaluate(0)
+    else:
+        rows: Any = [{name: x[i] for name, x in columns.items()} for i in range(N)]
+        watching = RelevanceMonitorCallback(budget=None, **options)
+        arguments = TrainingArguments(
+            str(tmp_path), num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch", report_to=[], use_cpu=True,
+            save_strategy="no", disable_tqdm=True,
+        )  # fmt: skip
+        Trainer(OfTokens(), arguments, train_dataset=rows, eval_dataset=rows, callbacks=[watching]).train()
+    assert [each.name for each in watching.findings if each.relies] == ["the words '55', '56'"]
+    assert watching.scalars["relevance/accuracy"] == 1
+    assert "0x" not in THIRD.description
+
+
+def test_the_class_of_a_token_is_guided():
+    columns = {**tagged(), "rationale": torch.zeros(N, 6, dtype=torch.long)}
+    columns["rationale"][:, 1] = 1
+    guidance = lrptrain.Guidance("energy", 1.0, task=THIRD, method="input_x_gradient", on_error="raise")
+    model = OfTokens()
+    given = {name: x for name, x in columns.items() if name != "rationale"}
+    with guidance.step(model, columns) as step:
+        step.guided(model(**given)["loss"])
+    assert guidance.values["guidance/energy"] == 1, "all of the relevance lies on the fifth word"

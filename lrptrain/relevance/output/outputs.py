@@ -1,6 +1,6 @@
 """How what a model returns is read: its logits, a named field of it, and what a message says of it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
@@ -46,15 +46,17 @@ def field_of(output: Any, *names: str) -> Tensor | None:
     return next((entry for entry in candidates if isinstance(entry, Tensor)), None)
 
 
-_HEAD: ContextVar[str | int | None] = ContextVar("head", default=None)
+HeadName = str | int | Callable[[Any], Tensor]
+_HEAD: ContextVar[HeadName | None] = ContextVar("head", default=None)
 
 
 @contextmanager
-def head_of_output(name: str | int | None) -> Iterator[None]:
+def head_of_output(name: HeadName | None) -> Iterator[None]:
     """Take the logits from one part of a model's output, in all that reads them meanwhile.
 
     Args:
-        name: The name of a field, or the number of an entry of a tuple; None for the output itself or its `logits`.
+        name: The name of a field, the number of an entry of a tuple, or a function of the output; None for the output
+            itself or its `logits`.
     """
     token = _HEAD.set(name)
     try:
@@ -68,6 +70,8 @@ def logits_of(output: Any) -> Tensor | None:
     name = _HEAD.get()
     if name is None:
         return field_of(output, "logits")
+    if callable(name):
+        return name(output)
     if isinstance(output, (list, tuple)) and isinstance(name, int):
         found = output[name] if -len(output) <= name < len(output) else None
         return found if isinstance(found, Tensor) else None
