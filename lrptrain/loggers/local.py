@@ -35,7 +35,7 @@ from lrptrain.loggers.inputs import write_inputs
 from lrptrain.loggers.metrics import COST, LoggedMetric
 from lrptrain.loggers.record import ClassMap, EpochRecord
 from lrptrain.loggers.tables import read_columns
-from lrptrain.loggers.timeline import EVENTS, Moment, read_timeline, stands
+from lrptrain.loggers.timeline import EVENTS, Moment, read_timeline, stands, with_last_entries
 from lrptrain.terminal import give_warning
 
 MAP = "map_"  # the prefix of columns of maps, such as `map_label`
@@ -75,7 +75,7 @@ def write_record(
         "epoch": record.epoch,
         "step": record.step,
         "scalars": record.scalars,
-        "findings": findings,
+        "findings": with_last_entries(findings),
         **({"power": dict(record.power)} if record.power else {}),
         "weights": dict(zip(("epoch", "step"), record.weights or (record.epoch, record.step), strict=True)),
         **(marks or {}),

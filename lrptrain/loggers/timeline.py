@@ -6,6 +6,8 @@ A line is an evaluation. The first one of a run that goes on from an earlier che
 
 and what was evaluated after that moment before stands no longer: it belongs to a past that the model has left. Where
 nothing had been evaluated at the checkpoint, the value is null. One line, so that a kill never leaves half of both.
+
+Of a finding's history a line has the last entries, and how many come before, in earlier lines.
 """
 
 import json
@@ -32,6 +34,13 @@ Moment = tuple[int, int]
 """Epoch and step of an evaluation."""
 
 
+_HISTORY = ("history", "verdicts", "epochs")
+MOST_ENTRIES = 20
+"""A line has so many entries of a history: enough for a gate, and lines that do not grow."""
+_PAST = "past"
+"""The key that says how many entries of a finding's history are in earlier lines alone."""
+
+
 @dataclass(frozen=True)
 class Timeline:
     """What stands, and what does not.
@@ -50,6 +59,41 @@ class Timeline:
 def continued_after(moment: Moment | None) -> dict[str, Any]:
     """Return what the line says after which no earlier evaluation of a later moment stands; None for none at all."""
     return {_CONTINUED: None if moment is None else {"epoch": moment[0], "step": moment[1]}}
+
+
+def with_last_entries(findings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return findings for a line, of long histories the last entries: all of them in all lines would grow as n²."""
+    return [
+        {**each, _PAST: past, **{name: each[name][-MOST_ENTRIES:] for name in _HISTORY}}
+        if (past := len(each["verdicts"]) - MOST_ENTRIES) > 0
+        else each
+        for each in findings
+    ]
+
+
+def _with_histories(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return evaluations in order of time whose findings have their whole histories."""
+    whole: list[dict[str, Any]] = []
+    before: dict[Any, dict[str, Any]] = {}
+    for event in events:
+        findings = [_continued(each, before.get(_identity(each))) for each in event["findings"]]
+        before = {_identity(each): each for each in findings}
+        whole.append({**event, "findings": findings})
+    return whole
+
+
+def _identity(finding: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(finding.get(name) for name in ("kind", "name", "role"))
+
+
+def _continued(finding: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a finding with its whole history; as it is where the line before does not have that."""
+    past = finding.get(_PAST)
+    known = 0 if before is None else len(before.get("verdicts", ()))
+    if before is None or not _is_count(past) or known != past + MOST_ENTRIES - 1:
+        return finding
+    rest = {key: value for key, value in finding.items() if key != _PAST}
+    return rest | {name: [*before[name][:past], *rest[name]] for name in _HISTORY if name in rest and name in before}
 
 
 def has_continuation(data: bytes) -> bool:
@@ -119,9 +163,9 @@ def read_for_judgement(folder: Path) -> Judged | None:
     if not timeline.events:
         return None
     last = timeline.events[-1]
-    # Of two lines of one moment the later one counts.
-    written = next(each for each in reversed(contents) if _moment(each) == moment_of(last))
-    return Judged(last, tuple(map(Finding.from_dict, written.get("findings") or ())), len(timeline.events))
+    if lost := [each["name"] for each in last["findings"] if _PAST in each]:
+        raise UnreadableRunError(f"the history of {lost[0]!r} is not in the lines before")
+    return Judged(last, tuple(map(Finding.from_dict, last["findings"])), len(timeline.events))
 
 
 def _unreadable_part(content: Any) -> str:
@@ -197,7 +241,7 @@ def timeline_of(lines: Iterable[bytes], until: str | None = None) -> Timeline:
         ids[moment] = content["id"] if isinstance(content.get("id"), str) else ""
         if until is not None and ids[moment] == until:
             break
-    events = [standing[moment] for moment in sorted(standing)]
+    events = _with_histories(standing[moment] for moment in sorted(standing))
     return Timeline(events, {moment: ids[moment] for moment in standing}, unreadable)
 
 
