@@ -2,10 +2,10 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from lrptrain.cues.search import Verdict
 from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, read_events, read_findings
 from lrptrain.loggers.local import write_record
@@ -15,7 +15,7 @@ EVALUATIONS = 3 * MOST_ENTRIES
 
 
 def found(epochs: int, name: str = "the corner", first: int = 0) -> Finding:
-    verdicts: tuple[Verdict, ...] = ("relies",) * epochs
+    verdicts: Any = ("relies",) * epochs
     return Finding(
         name, "place", "open", "relies", 0.5, (0.4, 0.6), 16,
         epoch=first + epochs - 1, first_epoch=first,
