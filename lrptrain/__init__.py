@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lrptrain.monitor.config import Judge, Run, Show
     from lrptrain.monitor.inspection import inspect
     from lrptrain.monitor.loop_monitor import Monitor
+    from lrptrain.monitor.preview import preview
     from lrptrain.monitor.summary import register_metric
     from lrptrain.relevance import (
         Composite,
@@ -80,6 +81,7 @@ __all__ = [
     "inspect",
     "jtt_weights",
     "methods",
+    "preview",
     "record",
     "register_method",
     "register_metric",
@@ -108,6 +110,7 @@ _ORIGINS = {
     "Run": "lrptrain.monitor.config",
     "Show": "lrptrain.monitor.config",
     "Monitor": "lrptrain.monitor.loop_monitor",
+    "preview": "lrptrain.monitor.preview",
     "register_metric": "lrptrain.monitor.summary",
     "GroupDROLoss": "lrptrain.guidance.group_dro",
     "Guidance": "lrptrain.guidance.loop",

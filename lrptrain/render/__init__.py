@@ -1,6 +1,6 @@
 """Relevance as a picture or as highlighted text; knows no logger."""
 
-from lrptrain.render.image import enlarge, overlay, to_picture, to_pixels
+from lrptrain.render.image import enlarge, outlined, overlay, to_picture, to_pixels
 from lrptrain.render.pair import TitledPair, beside, titled_pair
 from lrptrain.render.sheet import contact_sheet
 from lrptrain.render.signals import spectrogram, video_frames, waveform
@@ -14,6 +14,7 @@ __all__ = [
     "contact_sheet",
     "enlarge",
     "join_words",
+    "outlined",
     "overlay",
     "scored_tokens",
     "spectrogram",

@@ -51,7 +51,7 @@ def overlay(
     picture = to_picture(image, mean=mean, std=std)
     relevance = _scaled(_resized(_array(heat), (picture.shape[0], picture.shape[1])), peak)
     blended = blend(picture, relevance, opacity)
-    return blended if mask is None else _outlined(blended, enlarge(_array(mask)) == 1)
+    return blended if mask is None else outlined(blended, enlarge(_array(mask)) == 1)
 
 
 def to_picture(
@@ -132,7 +132,7 @@ def _scaled(relevance: Float[np.ndarray, "*shape"], peak: float | None = None) -
     return (relevance / largest).clip(-1, 1) if largest > 0 else np.zeros_like(relevance)
 
 
-def _outlined(
+def outlined(
     picture: UInt8[np.ndarray, "height width 3"], evidence: Bool[np.ndarray, "height width"]
 ) -> UInt8[np.ndarray, "height width 3"]:
     """A line along the inner border of the evidence, with a black one on either side: it shows on any ground."""
