@@ -175,8 +175,9 @@ def _text(item: Input, title: str) -> str:
     """Return a text as HTML: marked words underlined, those that count for nothing grey."""
     marked = [False] * len(item.tokens) if item.annotation is None else (item.annotation == 1).tolist()
     words = [
-        f'{" " if word.space else ""}<span style="{"font-weight:bold;text-decoration:underline" if word.evidence else ""}'
-        f'{"" if word.scored else "color:#767676"}">{html.escape(word.text)}</span>'
+        f'{" " if word.space else ""}<span style="'
+        f'{"font-weight:bold;text-decoration:underline" if word.evidence else "" if word.scored else "color:#767676"}">'
+        f"{html.escape(word.text)}</span>"
         for word in join_words(item.tokens, item.scored, marked)
     ]
     return f"<p><strong>{html.escape(title)}</strong><br>{''.join(words)}</p>"

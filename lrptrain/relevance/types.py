@@ -1,5 +1,6 @@
 """The record that attribution returns, the layout of a model's tokens, handles of registrations, and the errors."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -151,10 +152,12 @@ class Relevance:
         multi_label: bool | None = None,
         max_samples: int = 16,
     ) -> None:
-        """Save what `show` shows as a file: `map.html`, which holds its pictures, or of images `map.png`.
+        """Save what `show` shows: `map.png`, or `map.html`, which holds its pictures; or as numbers, `map.json`.
+
+        JSON has the `method`, the `grid`, and of each sample its `target`, `scores`, and of a text the `words`.
 
         Args:
-            path: The file, which ends in .html or .png.
+            path: The file, which ends in .html, .png or .json.
             inputs: As for `show`.
             tokenizer: As for `show`.
             class_names: As for `show`.
@@ -164,14 +167,17 @@ class Relevance:
             max_samples: As for `show`.
 
         Raises:
-            ValueError: As `show`, or if the file ends in anything else, or a text is to be a PNG.
+            ValueError: As `show`, or if the file ends in anything else.
             TypeError: As `show`.
             ImportError: If a PNG is to be made without pillow.
         """
         from lrptrain.relevance.shown import showing
 
         views = showing.views(self, inputs, tokenizer, class_names, mean, std, multi_label, max_samples)
-        showing.save_views(views, path)
+        if Path(path).suffix.lower() == ".json":
+            Path(path).write_text(json.dumps(showing.plain(self, views)), encoding="utf-8")
+        else:
+            showing.save_views(views, path)
 
     def _repr_html_(self) -> str:
         from lrptrain.relevance.shown import showing

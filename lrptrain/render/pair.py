@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lrptrain.extras import require
 from lrptrain.render.colors import OPACITY, blend, scale_text
+from lrptrain.render.fonts import font_of
 from lrptrain.render.image import enlarge, finite_map, overlay, to_picture
 from lrptrain.render.sheet import broken_lines
 
@@ -110,7 +111,7 @@ def titled(
         ImportError: Without pillow.
     """
     width = picture.shape[1]
-    font = require("PIL.ImageFont", "monitor").load_default(size=max(12, width // 34))
+    font = font_of(max(12, width // 34))
     lines = [
         _written(_strip(width, round(1.4 * font.size)), [(0, _INK, line)], font)
         for line in broken_lines(title, width, font)[:_MOST_LINES]

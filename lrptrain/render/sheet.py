@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from lrptrain.extras import require
+from lrptrain.render.fonts import font_of
 
 _GAP = 8
 _BACKGROUND = (255, 255, 255)
@@ -32,7 +33,7 @@ def contact_sheet(
     if not pictures:
         raise ValueError("a contact sheet needs at least one picture")
     width = max(picture.shape[1] for picture in pictures)
-    font = require("PIL.ImageFont", "monitor").load_default(size=max(13, width // 16))
+    font = font_of(max(13, width // 16))
     lines = [broken_lines(caption, width, font) for caption in captions]
     cells = [_cell(picture, caption, width, font) for picture, caption in zip(pictures, lines, strict=True)]
     # 5 cells in 4 columns are rows of 4 and 1, and all rows have the width of 4.

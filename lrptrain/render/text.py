@@ -114,6 +114,33 @@ def token_words(
     return "\n".join([*lines, *_notes(shaded)])
 
 
+def painted_words(
+    tokens: Sequence[str], scores: ArrayLike, scored: ArrayLike | None
+) -> list[tuple[str, bool, tuple[int, int, int] | None]]:
+    """Return each word, whether a space comes before it, and its colour on white; None of what is not scored."""
+    shaded = _shaded(tokens, scores, None, scored)
+    return [(each.word.text, each.word.space, _on_white(each) if each.word.scored else None) for each in shaded]
+
+
+def noted(tokens: Sequence[str], scores: ArrayLike, scored: ArrayLike | None) -> list[str]:
+    """Return what no colour says; see `token_html`."""
+    return _notes(_shaded(tokens, scores, None, scored), " (grey)")
+
+
+def word_scores(tokens: Sequence[str], scores: ArrayLike, scored: ArrayLike | None) -> list[tuple[str, float]]:
+    """Return the words of a text that are scored, each with the sum of its tokens' relevance."""
+    values = np.nan_to_num(np.asarray(scores, dtype=float), posinf=0.0, neginf=0.0)
+    words = (each.word for each in _shaded(tokens, scores, None, scored))
+    return [(word.text, float(values[list(word.places)].sum())) for word in words if word.scored]
+
+
+def _on_white(shaded: _Shaded) -> tuple[int, int, int]:
+    """Return the colour of a word: the strongest one is 75 % colour and 25 % white, as on the page."""
+    alpha = abs(shaded.weight) * OPACITY
+    red, green, blue = (round(255 + alpha * (channel - 255)) for channel in _color(shaded.weight))
+    return red, green, blue
+
+
 def _shaded(
     tokens: Sequence[str], scores: ArrayLike, rationale: ArrayLike | None, scored: ArrayLike | None
 ) -> list[_Shaded]:
@@ -187,10 +214,7 @@ def _painted(shaded: _Shaded) -> str:
     if not word.scored:
         codes = _GREY
     else:
-        # As on the page: the strongest word is 75 % colour and 25 % white.
-        alpha = abs(shaded.weight) * OPACITY
-        # A terminal knows no opacity: the colour is mixed with white here.
-        red, green, blue = (round(255 + alpha * (channel - 255)) for channel in _color(shaded.weight))
+        red, green, blue = _on_white(shaded)  # a terminal knows no opacity
         codes = f"38;2;17;17;17;48;2;{red};{green};{blue}"
     underline = ";4" if word.evidence else ""
     return f"{' ' if word.space else ''}\x1b[{codes}{underline}m{word.text}\x1b[0m"

@@ -19,6 +19,7 @@ from lrptrain.render.pair import titled
 from lrptrain.render.png import png_address
 from lrptrain.render.sheet import stacked
 from lrptrain.render.text import token_ansi, token_html, token_words
+from lrptrain.render.text_picture import token_picture
 from lrptrain.terminal import fitted, is_terminal
 
 _WIDTH = 78  # characters: of a picture in a terminal
@@ -92,23 +93,26 @@ def takes_color() -> bool:
 
 
 def save_views(views: Sequence[SampleView], path: str | Path) -> None:
-    """Save the samples as an HTML page or, those of images, as a PNG.
+    """Save the samples as an HTML page or as a PNG.
 
     Raises:
-        ValueError: If the name ends in anything else, or a text is to be a PNG.
+        ValueError: If the name ends in anything else.
         ImportError: If a PNG is to be made without pillow.
     """
     file = Path(path)
     kind = file.suffix.lower()
     if kind not in (".html", ".png"):
-        raise ValueError(f"{file.name!r}: relevance is saved as .png or .html")
+        raise ValueError(f"{file.name!r}: relevance is saved as .png, .html or .json")
     if kind == ".html":
         page = f'<!doctype html>\n<meta charset="utf-8">\n<title>Relevance</title>\n{views_html(views)}\n'
         file.write_text(page, encoding="utf-8")
         return
-    if any(view.pixels is None for view in views):
-        raise ValueError(f"{file.name!r}: the relevance of a text is saved as .html")
-    pictures = [titled(view.pixels, view.scores, view.title)[0] for view in views if view.pixels is not None]
+    pictures = [
+        token_picture(view.tokens, view.scores, view.title, view.scored)
+        if view.pixels is None
+        else titled(view.pixels, view.scores, view.title)[0]
+        for view in views
+    ]
     require("PIL.Image", "monitor").fromarray(stacked(pictures)).save(file)
 
 

@@ -3,6 +3,7 @@
 import base64
 import copy
 import io
+import json
 import pickle
 import re
 import sys
@@ -20,6 +21,7 @@ from lrptrain.relevance import Relevance
 from lrptrain.relevance.shown import showing
 from lrptrain.relevance.shown.explained_batch import ExplainedBatch
 from lrptrain.render import beside, view
+from lrptrain.render.text_picture import WIDTH, token_picture
 
 
 def images(count=2, size=32):
@@ -224,14 +226,46 @@ def test_files(tmp_path):
         assert picture.height > 2 * 160
     relevance.save(str(tmp_path / "map.html"))
     assert len(pictures_in((tmp_path / "map.html").read_text())) == 2
-    with pytest.raises(ValueError, match=r"'map\.pdf': relevance is saved as \.png or \.html"):
+    with pytest.raises(ValueError, match=r"'map\.pdf': relevance is saved as \.png, \.html or \.json"):
         relevance.save(tmp_path / "map.pdf")
     of_text().save(tmp_path / "text.html", tokenizer=Names())
     page = (tmp_path / "text.html").read_text(encoding="utf-8")
     assert ">unwatchable</span>" in page
     assert "&lt;b&gt;" in page
-    with pytest.raises(ValueError, match=r"saved as \.html"):
-        of_text().save(tmp_path / "text.png")
+
+
+def test_a_text_is_a_picture_of_coloured_words(tmp_path):
+    relevance = of_text()
+    relevance.save(tmp_path / "text.png", tokenizer=Names())
+    with Image.open(tmp_path / "text.png") as picture:
+        pixels = np.asarray(picture).astype(int)
+    redder = pixels[..., 0] - pixels[..., 2]
+    assert (redder > 60).any(), "unwatchable, for the class"
+    against = token_picture([" one", " other"], np.array([0.0, -1.0]))
+    assert (against[..., 2].astype(int) - against[..., 0] > 60).any(), "blue is what speaks against it"
+    assert picture.width >= WIDTH
+
+
+def test_long_texts_are_broken_into_lines_within_the_picture(tmp_path):
+    tokens = [f" word{i}" for i in range(200)]
+    picture = token_picture(tokens, np.linspace(-1, 1, 200), "a title")
+    short = token_picture(tokens[:5], np.linspace(-1, 1, 5), "a title")
+    assert picture.shape[1] == short.shape[1] == WIDTH
+    assert picture.shape[0] > 5 * short.shape[0]
+    assert (picture[:, -4:] == 255).all()
+
+
+def test_maps_are_numbers_in_json(tmp_path):
+    relevance = of_text()
+    relevance.save(tmp_path / "map.json", tokenizer=Names())
+    plain = json.loads((tmp_path / "map.json").read_text())
+    assert plain["method"] == relevance.method
+    (sample,) = plain["samples"]
+    assert sample["scores"] == relevance.scores[0].tolist()
+    assert "unwatchable" in [word["text"] for word in sample["words"]]
+    pixels = images()
+    of_images(pixels).save(tmp_path / "image.json")
+    assert json.loads((tmp_path / "image.json").read_text())["grid"] == [4, 4]
 
 
 def test_a_hundred_samples_are_not_all_shown():

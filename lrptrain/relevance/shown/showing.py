@@ -12,13 +12,24 @@ from lrptrain.render.colors import blend
 from lrptrain.render.image import enlarge, finite_map
 from lrptrain.render.pair import beside
 from lrptrain.render.signals import video_frames, waveform
+from lrptrain.render.text import word_scores
 from lrptrain.render.view import SampleView, display, save_views, takes_color, views_html, views_text
 from lrptrain.render.words import scored_tokens
 
 if TYPE_CHECKING:
     from lrptrain.relevance.types import Relevance
 
-__all__ = ["described", "display", "not_shown", "save_views", "takes_color", "views", "views_html", "views_text"]
+__all__ = [
+    "described",
+    "display",
+    "not_shown",
+    "plain",
+    "save_views",
+    "takes_color",
+    "views",
+    "views_html",
+    "views_text",
+]
 
 _CHANNELS = (1, 3)
 _LISTED = 8  # targets, in a short description
@@ -31,6 +42,21 @@ def described(relevance: "Relevance") -> str:
     target = relevance.target.tolist()
     listed = str(target) if len(target) <= _LISTED else f"[{', '.join(map(str, target[:_LISTED]))}, ...]"
     return f"Relevance({samples} x {tokens} tokens{grid}, target={listed}, method={relevance.method!r})"
+
+
+def plain(relevance: "Relevance", sample_views: Sequence[SampleView]) -> dict[str, Any]:
+    """Return maps as plain values for JSON; null for nan."""
+    samples = []
+    for row, view in enumerate(sample_views):
+        scores = relevance.scores[row].detach().double().cpu()
+        values = [x if finite else None for x, finite in zip(scores.tolist(), scores.isfinite().tolist(), strict=True)]
+        sample = {"title": view.title, "target": int(relevance.target[row]), "scores": values}
+        if view.pixels is None:
+            found = word_scores(view.tokens, view.scores, view.scored)
+            sample["words"] = [{"text": text, "relevance": x} for text, x in found]
+        samples.append(sample)
+    grid = None if relevance.grid is None else list(relevance.grid)
+    return {"method": relevance.method, "grid": grid, "samples": samples}
 
 
 def not_shown(relevance: "Relevance", most: int) -> str:
