@@ -33,7 +33,7 @@ def test_pictures_and_links_exist(page: Path):
 
 
 def test_a_visitor_reads_the_readme_in_a_few_minutes_and_finds_the_installation_first():
-    assert len(README.split()) <= 900
+    assert len(README.split()) <= 770
     lines = README.splitlines()
     assert next(i for i, line in enumerate(lines) if "pip install" in line) < 35
 
