@@ -22,7 +22,7 @@ from lrptrain.batch.forms import as_mapping
 from lrptrain.batch.packing import check_unpacked
 from lrptrain.batch.rows import has_rows, present_rows
 from lrptrain.batch.spans import token_rationale
-from lrptrain.batch.task import CLASSES, LABELS, EachLabel, Task
+from lrptrain.batch.task import CLASSES, LABELS, Task
 
 ANNOTATIONS = ("mask", "boxes", "rationale")
 CONTRACT = frozenset({*IMAGES, *TEXTS, *ANNOTATIONS, "label", "labels", "group", "sample_id"})
@@ -80,7 +80,7 @@ def read_batch(
     columns = read_columns(batch, adapter, needs_input, task.entry)
     label = columns.get("label")
     if isinstance(label, Tensor):
-        if isinstance(task, EachLabel):
+        if task.has_labels:
             columns[LABELS] = task.every(label)
         columns["label"] = task.classes(label)
     return columns

@@ -63,6 +63,15 @@ class Task(ABC):
         """Return what the model's output is read in, as the logits of classes."""
         return one_logit_as(self.view)
 
+    @property
+    def has_labels(self) -> bool:
+        """Whether a sample has several labels, of which each is told."""
+        return False
+
+    def every(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, "batch labels"]:
+        """Return 1 for labels that a sample has, 0 for others, negative where it is not known; see `has_labels`."""
+        raise NotImplementedError
+
     def probabilities(self, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch _classes"]:
         """Return the probability of each class, of one logit those of two; of several labels that of each."""
         return class_probabilities(logits)
@@ -281,7 +290,7 @@ class OneLabel(Task):
         """
         if label.ndim != 2 or label.shape[1] <= self.column:
             raise ValueError(f"'label' {list(label.shape)} has no column {self.column}: it must be [batch, labels]")
-        return CLASSES.classes(label[:, self.column])
+        return Binary().classes(label[:, self.column])
 
 
 LABELS = "labels:"
@@ -325,15 +334,20 @@ class EachLabel(Task):
         """Return no class for any sample: it has several labels."""
         return torch.full((len(label),), NO_LABEL, device=label.device)
 
-    def every(self, label: Shaped[Tensor, "batch labels"]) -> Int[Tensor, "batch labels"]:
-        """Return 1 for labels that a sample has, 0 for others, negative where it is not known.
+    @property
+    def has_labels(self) -> bool:
+        """Yes."""
+        return True
+
+    def every(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, "batch labels"]:
+        """Return 1 for labels above 0.5, 0 for others, negative where it is not known.
 
         Raises:
             ValueError: If labels have no columns, or other values.
         """
         if label.ndim != 2:
             raise ValueError(f"'label' {list(label.shape)} must be [batch, labels] of 0 and 1")
-        return torch.stack([CLASSES.classes(column) for column in label.unbind(1)], 1)
+        return torch.stack([Binary().classes(column) for column in label.unbind(1)], 1)
 
 
 @dataclass(frozen=True)
@@ -403,6 +417,19 @@ class Head(Task):
         """Those of the head's own task."""
         return self.task.class_names
 
+    @property
+    def has_labels(self) -> bool:
+        """As the head's own task."""
+        return self.task.has_labels
+
+    def every(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, "batch labels"]:
+        """As the head's own task."""
+        return self.task.every(self._own(label))
+
+    def probabilities(self, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch _classes"]:
+        """As the head's own task."""
+        return self.task.probabilities(logits)
+
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Read the head's logits as its own task does."""
@@ -411,7 +438,10 @@ class Head(Task):
 
     def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
         """Return the class of each label, as the head's own task has it."""
-        return self.task.classes(self.label(label) if callable(self.label) else label)
+        return self.task.classes(self._own(label))
+
+    def _own(self, label: Shaped[Tensor, " batch *columns"]) -> Shaped[Tensor, " batch *columns"]:
+        return self.label(label) if callable(self.label) else label
 
 
 TaskName = Literal["classes", "binary"]
@@ -430,7 +460,7 @@ def find_task(task: "TaskName | Task | None", model: nn.Module | None = None, se
     Raises:
         ValueError: If the name is unknown, or the model says what needs more than a name.
     """
-    if isinstance(task, EachLabel) and not several:
+    if isinstance(task, Task) and task.has_labels and not several:
         raise ValueError("task=lrptrain.EachLabel() is for monitors: here lrptrain.OneLabel(column) takes one label")
     if isinstance(task, Task):
         return task

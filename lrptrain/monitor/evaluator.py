@@ -17,7 +17,7 @@ from lrptrain.batch.call import explained_argument, of_batches, rows_of
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.rows import grid_sizes, has_rows, rows_in
 from lrptrain.batch.sizes import by_size
-from lrptrain.batch.task import CLASSES, LABELS, NO_LABEL, EachLabel, Task
+from lrptrain.batch.task import CLASSES, LABELS, NO_LABEL, Task
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
 from lrptrain.monitor.evaluation import ExplainedSample
@@ -150,7 +150,7 @@ class Evaluator:
         Of several labels, one map explains all answers: the sum of the logits, each with the sign of its answer.
         """
         options = self.config.options
-        if isinstance(self.config.task, EachLabel):
+        if self.config.task.has_labels:
             return {"predicted": _of_all_answers(recording, self.config.method, options)}
         if "label" not in self.config.targets or any(sample.label < 0 for sample in samples):
             return {"predicted": recording.attribute(None, self.config.method, **options)}
@@ -182,7 +182,7 @@ class Evaluator:
     def _labels(
         self, batch: Mapping[str, Tensor], probabilities: Float[np.ndarray, "batch labels"]
     ) -> Int[np.ndarray, "batch labels"] | Sequence[None]:
-        if not isinstance(self.config.task, EachLabel):
+        if not self.config.task.has_labels:
             return [None] * len(probabilities)
         labels: Int[np.ndarray, "batch labels"] = (
             batch[LABELS].cpu().numpy() if LABELS in batch else np.full(probabilities.shape, NO_LABEL)
@@ -204,7 +204,7 @@ class Evaluator:
         if not (num_classes and explains_classes(first.method, self.config.options, first.logits.shape[1])):
             return none
         explained = list(zip(*(each.target.tolist() for each in relevance.values()), strict=True))
-        if isinstance(self.config.task, EachLabel):  # the map of all answers is that of none
+        if self.config.task.has_labels:  # the map of all answers is that of none
             explained = [()] * len(explained)
         classes = unexplained_classes(probabilities, explained, num_classes)
         try:

@@ -141,6 +141,37 @@ def test_labels_that_are_not_known_or_all_alike_are_left_out():
     assert not of_label(report, 5)
 
 
+@pytest.mark.parametrize("of", [lambda label: label.bool(), lambda label: 0.9 * label + 0.05])
+def test_labels_come_as_booleans_or_smoothed(of):
+    columns = images()
+    given = {**columns, "label": of(columns["label"])}
+    assert lrptrain.inspect(Patches(), [given], task=lrptrain.EachLabel()).accuracy == 1
+    one = lrptrain.inspect(Patches(), [given], task=lrptrain.OneLabel(7))
+    assert one.accuracy == 1
+    with pytest.raises(ValueError, match=r"lie in 0\.\.1"):
+        lrptrain.inspect(Patches(), [{**columns, "label": 3 * columns["label"]}], task=lrptrain.EachLabel())
+
+
+class TwoHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.findings = Patches()
+
+    def forward(self, image: Tensor) -> dict[str, Tensor]:
+        return {"age": image.mean((1, 2, 3))[:, None], "findings": self.findings(image)}
+
+
+def test_a_head_of_several_labels_is_told_label_by_label():
+    columns = images()
+    batch = {"image": columns["image"], "findings": columns["label"], "age": torch.zeros(N)}
+    task = lrptrain.Head("findings", task=lrptrain.EachLabel(), label="findings")
+    report = lrptrain.inspect(TwoHeads(), [batch], task=task)
+    assert report.accuracy == 1
+    assert of_label(report, 7) == {PLACES[7]}
+    with pytest.raises(ValueError, match="is for monitors"):
+        lrptrain.Guidance("swap", task=task)
+
+
 def test_what_it_does_not_serve_says_so():
     columns = images()
     for attempt in (
