@@ -117,8 +117,6 @@ class SegmentationSeeds(ModelCallback):
         require("PIL.Image", "monitor")
         if self.config.refine == "guided_filter":
             require("kornia", "refinement")
-        if self.config.refine == "dense_crf":
-            require("pydensecrf", "crf")
         if stage == "fit" and self.split == "val" and not trainer.enable_validation:
             raise ValueError("SegmentationSeeds exports the validation images: give the trainer some, or split='train'")
         if self.config.threshold is None:

@@ -25,10 +25,8 @@ def overlap(map_, truth):
     return ((found & truth).sum() / (found | truth).sum()).item()
 
 
-@pytest.mark.parametrize("name", ["pixel_adaptive", "guided_filter", "dense_crf"])
+@pytest.mark.parametrize("name", ["pixel_adaptive", "guided_filter"])
 def test_a_map_follows_the_edges_of_the_image(name):
-    if name == "dense_crf":
-        pytest.importorskip("pydensecrf", reason="needs pip install 'lrptrain[crf]'")
     images, maps, truth = scene()
     options: dict[str, Any] = {"radius": 0.2} if name == "guided_filter" else {}
     refined = refinement(name, **options)(images, maps)
@@ -133,7 +131,9 @@ def test_attention_affinity_needs_attention_over_patches():
 
 
 def test_names_and_options():
-    assert refinements() == ("attention_affinity", "dense_crf", "guided_filter", "pixel_adaptive")
+    assert refinements() == ("attention_affinity", "guided_filter", "pixel_adaptive")
+    with pytest.raises(ValueError, match="dense_crf is no refinement any more; use pixel_adaptive"):
+        refinement("dense_crf")
     with pytest.raises(ValueError, match="did you mean pixel_adaptive"):
         refinement("pixel_adaptve")
     with pytest.raises(ValueError, match=r"unknown option of guided_filter 'sigma'.* known are radius, epsilon"):

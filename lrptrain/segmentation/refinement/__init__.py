@@ -9,14 +9,12 @@ from torch import nn
 
 from lrptrain.relevance.types import unknown_name
 from lrptrain.segmentation.refinement.attention_affinity import Refinement, attention_affinity
-from lrptrain.segmentation.refinement.dense_crf import dense_crf
 from lrptrain.segmentation.refinement.guided_filter import guided_filter
 from lrptrain.segmentation.refinement.pixel_adaptive import pixel_adaptive
 
 __all__ = [
     "Refinement",
     "attention_affinity",
-    "dense_crf",
     "guided_filter",
     "pixel_adaptive",
     "refinement",
@@ -26,7 +24,6 @@ __all__ = [
 _PLAIN: dict[str, Callable[..., Any]] = {
     "pixel_adaptive": pixel_adaptive,
     "guided_filter": guided_filter,
-    "dense_crf": dense_crf,
 }
 _OF_MODEL = {"attention_affinity": attention_affinity}
 # Parameters that `refinement` or its caller fills: a config cannot set them as options.
@@ -60,6 +57,8 @@ def refinement(
     Raises:
         ValueError: If the name or an option is unknown, or the model is missing.
     """
+    if name == "dense_crf":
+        raise ValueError("dense_crf is no refinement any more; use pixel_adaptive, which needs no compiler")
     function = (_PLAIN | _OF_MODEL).get(name)
     if function is None:
         raise ValueError(unknown_name("refinement", name, refinements()))
