@@ -10,7 +10,7 @@ SCALES = (1.0, 0.5, 1.5)
 """The factors by which images are resized for their seeds."""
 CHUNK = 32
 """How many maps are computed in one forward pass."""
-REFINEMENT = "pixel_adaptive"
+REFINEMENTS = ("attention_affinity", "guided_filter", "pixel_adaptive")
 DEFAULT_THRESHOLD = 0.3
 """The threshold of the background where no true mask says which one fits: a share of each map's maximum."""
 
@@ -31,7 +31,7 @@ class PseudoMaskConfig:
         options: Options of the method.
         scales: Factors by which images are resized; the maps of all scales are averaged.
         flip: Whether the maps of mirror images are averaged in, too.
-        refine: Name of the refinement, one of `lrptrain.segmentation.refinement.refinements()`; None for none.
+        refine: Name of the refinement, one of `REFINEMENTS`; None for none.
         refine_options: Options of the refinement.
         present: Where the classes of an image come from: "label" (a number, or a 0 or 1 per class) or "predicted".
         multi_label: Whether all classes with a logit above 0 are predicted, not only the one with the highest.
@@ -54,7 +54,7 @@ class PseudoMaskConfig:
     options: dict[str, Any] = field(default_factory=dict)
     scales: Sequence[float] = SCALES
     flip: bool = True
-    refine: str | None = REFINEMENT
+    refine: str | None = "pixel_adaptive"
     refine_options: dict[str, Any] = field(default_factory=dict)
     present: Literal["label", "predicted"] = "label"
     multi_label: bool = False
@@ -66,27 +66,24 @@ class PseudoMaskConfig:
     chunk: int = CHUNK
 
     def __post_init__(self) -> None:
-        # Names are looked up where they differ from the default: what knows them takes seconds to import, and the help
-        # of `lrptrain segment`, which shows the defaults, should not wait for it.
+        # The default is known to be one: what knows methods takes seconds to import, and the help of `lrptrain
+        # segment`, which shows the defaults, should not wait for it.
         if self.method is not None or self.options:
             from lrptrain.relevance.default import check_method
 
             check_method(self.method, self.options)
-        if self.refine not in (None, REFINEMENT):
-            from lrptrain.segmentation.refinement import refinements
-
-            if self.refine not in refinements():
-                raise ValueError(f"refine must be one of {', '.join(refinements())} or None, not {self.refine!r}")
         check_normalisation(self.mean, self.std)
-        if self.present not in ("label", "predicted") or self.masks not in ("evidence", "classes"):
-            raise ValueError(
-                f"present must be 'label' or 'predicted' and masks 'evidence' or 'classes', not {self.present!r} and "
-                f"{self.masks!r}"
-            )
-        if self.threshold is not None and not 0 <= self.threshold < 1:
-            raise ValueError(f"threshold must lie in [0, 1), not {self.threshold}")
-        if not 0 <= self.margin < 1:
-            raise ValueError(f"margin must lie in [0, 1), not {self.margin}")
+        for name, known in (
+            ("refine", (*REFINEMENTS, None)),
+            ("present", ("label", "predicted")),
+            ("masks", ("evidence", "classes")),
+        ):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {known}, not {getattr(self, name)!r}")
+        for name in ("threshold", "margin"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ValueError(f"{name} must lie in [0, 1), not {value}")
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ from torch import Tensor
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.segmentation.scoring import class_iou
 
-BACKGROUND = 0
-MAX_CLASSES = IGNORED - 1
 THRESHOLD_LEVELS = 100
 
 
@@ -17,23 +15,15 @@ def label_map(
 ) -> UInt8[Tensor, "batch height width"]:
     """Return the class of the highest map at each pixel, or the background where no map lies above the threshold.
 
-    Args:
-        maps: Maps in 0..1; 0 for absent classes.
-        threshold: The threshold of the background, at least 0.
-
-    Returns:
-        Masks with 0 for the background and 1 + class.
-
-    Raises:
-        ValueError: If the threshold is negative, or there are more than 254 classes.
+    See `pseudo_masks` with two equal thresholds.
     """
-    return _labels(maps, threshold, threshold)
+    return pseudo_masks(maps, threshold, threshold)
 
 
 def pseudo_masks(
     maps: Float[Tensor, "batch classes height width"], low: float, high: float
 ) -> UInt8[Tensor, "batch height width"]:
-    """Return masks as `label_map` does, but with two thresholds: pixels between them are 255, ignored.
+    """Return masks of the highest map at each pixel, which ignore pixels between two thresholds.
 
     Args:
         maps: Maps in 0..1; 0 for absent classes.
@@ -46,7 +36,13 @@ def pseudo_masks(
     Raises:
         ValueError: If not 0 <= low <= high, or there are more than 254 classes.
     """
-    return _labels(maps, low, high)
+    if not 0 <= low <= high:
+        raise ValueError(f"thresholds must be 0 or more, the lower one first, not {low} and {high}")
+    if maps.shape[1] >= IGNORED:
+        raise ValueError(f"a mask has room for {IGNORED - 1} classes, not {maps.shape[1]}: leave out absent ones")
+    value, chosen = maps.max(1)
+    # Ignored up to `high`, then background up to `low`: what lies between the two stays ignored.
+    return (chosen + 1).to(torch.uint8).masked_fill(value <= high, IGNORED).masked_fill(value <= low, 0)
 
 
 def number_classes(
@@ -60,22 +56,9 @@ def number_classes(
     """
     # A look-up table: with the classes [4, 7] it maps 0 to 0, 1 to 5, 2 to 8 and all else, 255 among it, to 255.
     table = torch.full((IGNORED + 1,), IGNORED, dtype=torch.uint8, device=labels.device)
-    table[BACKGROUND] = BACKGROUND
+    table[0] = 0
     table[1 : len(classes) + 1] = (classes + 1).to(torch.uint8)
     return table[labels.long()]
-
-
-def _labels(
-    maps: Float[Tensor, "batch classes height width"], low: float, high: float
-) -> UInt8[Tensor, "batch height width"]:
-    if not 0 <= low <= high:
-        raise ValueError(f"thresholds must be 0 or more, the lower one first, not {low} and {high}")
-    if maps.shape[1] > MAX_CLASSES:
-        raise ValueError(f"a mask has room for {MAX_CLASSES} classes, not {maps.shape[1]}: leave out absent ones")
-    value, chosen = maps.max(1)
-    # Ignored up to `high`, then background up to `low`: what lies between the two stays ignored.
-    labels = (chosen + 1).to(torch.uint8).masked_fill(value <= high, IGNORED)
-    return labels.masked_fill(value <= low, BACKGROUND)
 
 
 def best_threshold(
@@ -85,18 +68,8 @@ def best_threshold(
 ) -> tuple[float, float]:
     """Return the threshold of the background at which `label_map` fits masks best, and its mean IoU.
 
-    For more images than fit into memory: `ThresholdSweep`. Take it on a validation split, never on the images to score.
-
-    Args:
-        maps: Maps in 0..1.
-        masks: 0 background, 1 + class, 255 ignored.
-        levels: The number of thresholds that are tried: 0, 1 / levels, ... below 1.
-
-    Returns:
-        The lowest of the best thresholds; nan for the IoU if every pixel is ignored.
-
-    Raises:
-        ValueError: If a mask has another size or another value.
+    For more images than fit into memory: `ThresholdSweep`, whose arguments these are. Take it on a validation split,
+    never on the images to score. The threshold is the lowest of the best; the IoU nan if every pixel is ignored.
     """
     sweep = ThresholdSweep(maps.shape[1], levels)
     sweep.update(maps, masks)
@@ -115,7 +88,6 @@ class ThresholdSweep:
         if levels < 1:
             raise ValueError(f"levels must be at least 1, not {levels}")
         self.classes = classes
-        self.levels = levels
         self.thresholds = torch.arange(levels, dtype=torch.float64) / levels
         # Pixels by truth, class on top, and how many thresholds lie below the highest map.
         self.counts = torch.zeros(classes + 1, classes, levels + 1, dtype=torch.long)
@@ -138,14 +110,12 @@ class ThresholdSweep:
         """
         classes = torch.arange(self.classes, device=maps.device) if classes is None else classes
         if maps.shape[1] != len(classes) or masks.shape != (len(maps), *maps.shape[-2:]):
-            expected = [len(maps), *maps.shape[-2:]]
             raise ValueError(
-                f"expected maps of {len(classes)} classes and masks {expected}, got {maps.shape[1]} classes and masks "
-                f"{list(masks.shape)}"
+                f"expected maps of {len(classes)} classes and masks {[len(maps), *maps.shape[-2:]]}, got "
+                f"{maps.shape[1]} classes and masks {list(masks.shape)}"
             )
         # Only the highest map matters: `label_map` chooses its class at every threshold that it passes.
         value, top = maps.max(1)
-        top = classes[top]
         counted = masks != IGNORED
         truth = masks[counted].long()
         if truth.numel() and int(truth.max()) > self.classes:
@@ -154,20 +124,15 @@ class ThresholdSweep:
         # `label_map`.
         passed = torch.bucketize(value[counted], self.thresholds.to(value))
         # The flat index of each pixel's cell of `counts`, so that one bincount adds them all.
-        cell = (truth * self.classes + top[counted]) * (self.levels + 1) + passed
+        cell = (truth * self.classes + classes[top][counted]) * self.counts.shape[-1] + passed
         self.counts += cell.bincount(minlength=self.counts.numel()).view_as(self.counts).cpu()
-
-    def confusion(self) -> Int[Tensor, "levels truth prediction"]:
-        """Return the pixels by truth and prediction at every threshold."""
-        # What passes threshold t passed at least t + 1 of them.
-        above = self.counts.flip(-1).cumsum(-1).flip(-1)[..., 1:].permute(2, 0, 1)
-        # [levels, truth, 1]: pixels that do not pass the threshold are predicted as background, the first column.
-        below = self.counts.sum((1, 2))[:, None] - above.sum(-1, keepdim=True)
-        return torch.cat([below, above], -1)
 
     def scores(self) -> Float[Tensor, " levels"]:
         """Return the mean IoU at every threshold; nan if nothing was counted."""
-        return class_iou(self.confusion()).nanmean(-1)
+        # What passes threshold t passed at least t + 1 of them; what does not is predicted as background.
+        above = self.counts.flip(-1).cumsum(-1).flip(-1)[..., 1:].permute(2, 0, 1)
+        below = self.counts.sum((1, 2))[:, None] - above.sum(-1, keepdim=True)
+        return class_iou(torch.cat([below, above], -1)).nanmean(-1)
 
     def best(self) -> tuple[float, float]:
         """Return the lowest of the best thresholds, and its mean IoU."""

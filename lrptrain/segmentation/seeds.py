@@ -17,31 +17,21 @@ from lrptrain.segmentation.sizes import any_size, patch_size, scaled_size
 
 
 def seed_maps(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    present: Bool[Tensor, "batch classes"],
-    method: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    scales: Sequence[float] = SCALES,
-    flip: bool = True,
-    chunk: int = CHUNK,
-) -> Float[Tensor, "batch classes height width"]:
+    model: nn.Module, images: Float[Tensor, "batch 3 height width"], present: Bool[Tensor, "batch classes"], *args: Any,
+    **options: Any,
+) -> Float[Tensor, "batch classes height width"]:  # fmt: skip
     """Return relevance maps of the present classes of every image, at the images' size.
-
-    See `multi_scale_maps`, which this puts in one tensor; that of a whole batch for many classes is large.
 
     Args:
         model: As `lrptrain.attribute` takes it, in evaluation mode.
         images: Images, normalised as the model expects.
         present: Whether each image shows each class.
-        method: One of `lrptrain.methods()`; None for the default one, as in `lrptrain.attribute`.
-        options: Options of the method.
-        scales: Factors by which images are resized, see `multi_scale_maps`.
-        flip: Whether mirror images are averaged in.
-        chunk: The number of maps in one forward pass.
+        *args: `method`, `options`, `scales`, `flip` and `chunk` of `multi_scale_maps`, whose maps these are.
+        **options: The same by name.
 
     Returns:
-        Maps in 0..1 with a maximum of 1; 0 for absent classes, and for maps without positive relevance.
+        Maps in 0..1 with a maximum of 1; 0 for absent classes, and for maps without positive relevance. Of a whole
+        batch for many classes the tensor is large.
 
     Raises:
         ValueError: If shapes do not fit, a scale or `chunk` is not positive.
@@ -53,7 +43,7 @@ def seed_maps(
         )
     # present [[1, 0], [1, 1]] gives rows [0, 1, 1] and classes [0, 0, 1]: a map for each pair.
     rows, classes = present.nonzero(as_tuple=True)
-    pair_maps = multi_scale_maps(model, images, rows, classes, method, options, scales, flip, chunk)
+    pair_maps = multi_scale_maps(model, images, rows, classes, *args, **options)
     maps = pair_maps.new_zeros(*present.shape, *images.shape[-2:])
     maps[rows, classes] = pair_maps
     return maps
@@ -97,18 +87,17 @@ def multi_scale_maps(
     """
     if not scales or min(scales) <= 0 or chunk < 1:
         raise ValueError(f"scales must be positive numbers and chunk at least 1, not {tuple(scales)} and {chunk}")
-    model = unwrap(model)
-    options = dict(options or {})
+    model, size, options = unwrap(model), images.shape[-2:], dict(options or {})
     # An unknown method or option is refused before anything is computed.
     check_method(method, options)
     with torch.no_grad():
-        total = at_least_float32(images).new_zeros(len(rows), *images.shape[-2:])
+        total = at_least_float32(images).new_zeros(len(rows), *size)
         for start in range(0, len(rows), chunk):
             part = slice(start, start + chunk)
             for view, mirrored in _views(model, images[rows[part]], scales, flip):
                 scores = _positive(model, view, classes[part], method, options)
                 # Resized before it is mirrored back: a view has its own number of patches.
-                resized = F.interpolate(scores[:, None], images.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
+                resized = F.interpolate(scores[:, None], size, mode="bilinear", align_corners=False)[:, 0]
                 total[part] += resized.flip(-1) if mirrored else resized
         # The sum over views, scaled to a maximum of 1, is the same as their scaled mean.
         return unit(total)
@@ -126,7 +115,7 @@ def _views(
     """Yield the images at every scale and, with `flip`, their mirror images, and whether they are mirrored."""
     patch = patch_size(model)
     for scale in scales:
-        size = scaled_size((images.shape[-2], images.shape[-1]), scale, patch) if scale != 1 else images.shape[-2:]
+        size = scaled_size((images.shape[-2], images.shape[-1]), scale, patch)
         view = F.interpolate(images, size, mode="bilinear", align_corners=False) if scale != 1 else images
         yield view, False
         if flip:
@@ -134,18 +123,17 @@ def _views(
 
 
 def _positive(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    classes: Int[Tensor, " batch"],
-    method: str | None,
-    options: Mapping[str, Any],
+    model: nn.Module, images: Tensor, classes: Tensor, method: str | None, options: Mapping[str, Any]
 ) -> Float[Tensor, "batch rows columns"]:
     try:
         with any_size(model):
             relevance = attribute(model, images, classes, method, **options)
     except Exception as error:
         # Any error of the engine may come from the size: one plain forward pass tells.
-        if not _takes(model, images[:1]):
+        try:
+            with torch.inference_mode(False), torch.no_grad(), preserved(model), any_size(model):
+                model(images[:1].clone())
+        except Exception:
             raise UnsupportedModelError(
                 f"the model does not take images of {' x '.join(map(str, images.shape[-2:]))} pixels: pass images "
                 "of its own size, and scales=(1,)"
@@ -155,13 +143,3 @@ def _positive(
         raise UnsupportedModelError("seeds are made of images: the model reads no patches")
     # clamp leaves nan and +inf; they become 0, so that one bad value does not scale all others to 0.
     return unit(relevance.scores.clamp(min=0).nan_to_num(0.0, 0.0, 0.0).unflatten(1, relevance.grid))
-
-
-def _takes(model: nn.Module, image: Float[Tensor, "1 3 height width"]) -> bool:
-    """Whether the model runs on an image."""
-    try:
-        with torch.inference_mode(False), torch.no_grad(), preserved(model), any_size(model):
-            model(image.clone())
-    except Exception:
-        return False
-    return True

@@ -1,7 +1,7 @@
 """Let a ViT take images of another size than it was built for, for a time."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from lrptrain.extras import require
 
-Undo = Callable[[], None]
 _OPTION = "interpolate_pos_encoding"
 
 
@@ -26,7 +25,12 @@ def any_size(model: nn.Module) -> Iterator[None]:
     with ExitStack() as stack:
         for module in model.modules():
             if getattr(module, "dynamic_img_size", None) is False and hasattr(module, "patch_embed"):
-                stack.callback(_dynamic(module))
+                # As timm's constructors do: the patches stay a grid until they get positions.
+                grid = require("timm.layers", "timm").Format.NHWC
+                stack.enter_context(_with(module, {"dynamic_img_size": True}))
+                stack.enter_context(
+                    _with(module.patch_embed, {"flatten": False, "output_fmt": grid, "strict_img_size": False})
+                )
             elif _OPTION in inspect.signature(module.forward).parameters:
                 hook = partial(_interpolated, native)
                 stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
@@ -46,10 +50,8 @@ def native_size(model: nn.Module) -> tuple[int, int] | None:
 
 def patch_size(model: nn.Module) -> tuple[int, int]:
     """Return height and width of a patch in pixels: the stride of the first convolution; (1, 1) without one."""
-    for part in model.modules():
-        if isinstance(part, nn.Conv2d):
-            return part.stride[0], part.stride[1]
-    return 1, 1
+    first = next((part for part in model.modules() if isinstance(part, nn.Conv2d)), None)
+    return (1, 1) if first is None else (first.stride[0], first.stride[1])
 
 
 def scaled_size(size: tuple[int, int], scale: float, patch: tuple[int, int]) -> tuple[int, int]:
@@ -59,27 +61,15 @@ def scaled_size(size: tuple[int, int], scale: float, patch: tuple[int, int]) -> 
     return height, width
 
 
-def _dynamic(vit: nn.Module) -> Undo:
-    """Do what timm's constructors do for `dynamic_img_size=True`: the patches stay a grid until they get positions."""
-    layers = require("timm.layers", "timm")
-    embed: Any = vit.patch_embed
-    # timm's patch embedding then returns [batch, rows, columns, width], and the ViT resamples its positions to that
-    # grid.
-    settings = {"flatten": False, "output_fmt": layers.Format.NHWC, "strict_img_size": False}
-    undo_vit = _set(vit, {"dynamic_img_size": True})
-    undo_embed = _set(embed, settings)
-
-    def undo() -> None:
-        undo_vit()
-        undo_embed()
-
-    return undo
-
-
-def _set(owner: Any, values: Mapping[str, Any]) -> Undo:
+@contextmanager
+def _with(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
+    """Set attributes for a time."""
     before = {name: getattr(owner, name) for name in values}
     vars(owner).update(values)
-    return lambda: vars(owner).update(before)
+    try:
+        yield
+    finally:
+        vars(owner).update(before)
 
 
 def _interpolated(

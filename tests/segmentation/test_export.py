@@ -195,7 +195,7 @@ def test_errors(tmp_path):
     ("options", "message"),
     [
         ({"method": "nothing"}, "unknown method"),
-        ({"refine": "nothing"}, "refine must be one of attention_affinity"),
+        ({"refine": "nothing"}, r"refine must be one of \('attention_affinity'"),
         ({"threshold": 1.0}, "threshold"),
         ({"margin": -0.1}, "margin"),
         ({"present": "both"}, "present must be"),

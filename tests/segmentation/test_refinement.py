@@ -141,7 +141,7 @@ def test_names_and_options():
     with pytest.raises(ValueError, match="pass model="):
         refinement("attention_affinity")
     with pytest.raises(ValueError, match="at least one block"):
-        refinement("attention_affinity", torch.nn.Linear(1, 1), blocks=0)
+        refinement("attention_affinity", torch.nn.Linear(1, 1), blocks=0)(*torch.rand(2, 1, 3, 4, 4))
     with pytest.raises(ValueError, match="w1 above 0"):
         refinement("pixel_adaptive", w1=0)(torch.rand(1, 3, 4, 4), torch.rand(1, 1, 4, 4))
     with pytest.raises(ValueError, match="differ in number or size"):

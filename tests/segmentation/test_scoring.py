@@ -60,7 +60,7 @@ def test_two_metrics_are_one_when_their_counts_are_added():
     first.update(predicted[:2], truth[:2])
     second.update(predicted[2:], truth[2:])
     whole.update(predicted, truth)
-    assert torch.equal(first.confusion + second.confusion, whole.confusion)
+    assert torch.equal(first.confmat + second.confmat, whole.confmat)
 
 
 def test_nothing_counted():

@@ -5,34 +5,27 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from lrptrain.relevance.types import unknown_name
-from lrptrain.segmentation.refinement.attention_affinity import Refinement, attention_affinity
+from lrptrain.segmentation.config import REFINEMENTS
+from lrptrain.segmentation.refinement.attention_affinity import attention_affinity
 from lrptrain.segmentation.refinement.guided_filter import guided_filter
 from lrptrain.segmentation.refinement.pixel_adaptive import pixel_adaptive
 
-__all__ = [
-    "Refinement",
-    "attention_affinity",
-    "guided_filter",
-    "pixel_adaptive",
-    "refinement",
-    "refinements",
-]
+__all__ = ["Refinement", "attention_affinity", "guided_filter", "pixel_adaptive", "refinement", "refinements"]
 
-_PLAIN: dict[str, Callable[..., Any]] = {
-    "pixel_adaptive": pixel_adaptive,
-    "guided_filter": guided_filter,
-}
-_OF_MODEL = {"attention_affinity": attention_affinity}
+Refinement = Callable[[Tensor, Tensor], Tensor]
+_BY_NAME: dict[str, Callable[..., Tensor]] = dict(
+    zip(REFINEMENTS, (attention_affinity, guided_filter, pixel_adaptive), strict=True)
+)
 # Parameters that `refinement` or its caller fills: a config cannot set them as options.
 _NOT_OPTIONS = {"images", "maps", "model", "mean", "std"}
 
 
 def refinements() -> tuple[str, ...]:
     """Return the names of all refinements."""
-    return tuple(sorted(_PLAIN | _OF_MODEL))
+    return tuple(_BY_NAME)
 
 
 def refinement(
@@ -59,14 +52,15 @@ def refinement(
     """
     if name == "dense_crf":
         raise ValueError("dense_crf is no refinement any more; use pixel_adaptive, which needs no compiler")
-    function = (_PLAIN | _OF_MODEL).get(name)
-    if function is None:
+    if name not in _BY_NAME:
         raise ValueError(unknown_name("refinement", name, refinements()))
-    allowed = [option for option in inspect.signature(function).parameters if option not in _NOT_OPTIONS]
+    function = _BY_NAME[name]
+    parameters = inspect.signature(function).parameters
+    allowed = [option for option in parameters if option not in _NOT_OPTIONS]
     for option in sorted(set(options) - set(allowed)):
         raise ValueError(unknown_name(f"option of {name}", option, allowed))
-    if name in _PLAIN:
+    if "model" not in parameters:
         return partial(function, **options)
     if model is None:
         raise ValueError(f"{name} reads the attention of a model: pass model=...")
-    return function(model, mean, std, **options)
+    return partial(function, model=model, mean=mean, std=std, **options)
