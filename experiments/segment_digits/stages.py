@@ -34,7 +34,6 @@ REFINEMENTS: dict[str, tuple[str, dict[str, Any]] | None] = {
     "none": None,
     "pixel_adaptive": ("pixel_adaptive", NEAR),
     "guided_filter": ("guided_filter", {}),
-    "attention_affinity": ("attention_affinity", {}),
 }
 BRIGHTNESS = "brightness"
 MARGIN = 0.15
@@ -73,7 +72,7 @@ class Digits:
         if chosen is None:
             return maps
         step, options = chosen
-        return refinement(step, self.model, MEAN, STD, **options)(_pixels(self.scenes[split].images), maps)
+        return refinement(step, **options)(_pixels(self.scenes[split].images), maps)
 
 
 def _pixels(images: Tensor) -> Float[Tensor, "n 3 height width"]:

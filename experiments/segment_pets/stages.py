@@ -17,7 +17,6 @@ from experiments.pets import RUNS, accuracy
 from experiments.segment_pets.photographs import FEW, SPLITS, Photographs, compared, in_parts, load, scored, tuned
 from experiments.segment_pets.training import as_breed, classifier, masked, predicted, probabilities, segmenter
 from experiments.segment_pets.without_model import centre_prior, spectral_residual
-from experiments.vision import MEAN, STD
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 from lrptrain.segmentation.masks import pseudo_masks
@@ -39,7 +38,6 @@ REFINEMENTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "pixel_adaptive": [("pixel_adaptive", {})],
     "pixel_adaptive, small": [("pixel_adaptive", {"dilations": SMALL})],
     "guided_filter": [("guided_filter", {})],
-    "attention_affinity": [("attention_affinity", {})],
 }
 """With the published settings where nothing else is said; `small`: neighbours fit for 64 pixels."""
 MARGIN = 0.15
@@ -161,11 +159,11 @@ def maps_everywhere(task: Task, net: nn.Module, data: dict[str, Photographs]) ->
 
 
 def refine(
-    name: str, net: nn.Module, rgb: Float[Tensor, "n 3 height width"], maps: Float[Tensor, "n height width"]
+    name: str, rgb: Float[Tensor, "n 3 height width"], maps: Float[Tensor, "n height width"]
 ) -> Float[Tensor, "n height width"]:
     """All maps of a split, by one chain of refinements."""
     for step, options in REFINEMENTS[name]:
-        one = refinement(step, net, MEAN, STD, **options)
+        one = refinement(step, **options)
         maps = torch.cat([one(rgb[part], maps[part, None])[:, 0] for part in in_parts(len(maps))])
     return maps
 
@@ -178,7 +176,7 @@ def refined(task: Task) -> Run:
     said = {f"{split}{SAID}": predicted(net, data[split]) for split in ("val", "test")}
     found: Run = {}
     for name in REFINEMENTS:
-        own = {key: refine(name, net, data[key.partition(",")[0]].rgb, x) for key, x in maps.items()}
+        own = {key: refine(name, data[key.partition(",")[0]].rgb, x) for key, x in maps.items()}
         at = found[f"{name} | threshold"] = tuned(own["val"], data["val"])
         for key, x in own.items():
             split = data[key.partition(",")[0]]
@@ -196,7 +194,7 @@ def segmenters(task: Task) -> Run:
     if task.arm.startswith(PSEUDO):
         alone = Task(task.seed, task.source, task.model)
         maps = {key: x for key, x in maps_everywhere(alone, net, data).items() if key in ("val", "train")}
-        better = {key: refine(task.refinement, net, data[key].rgb, x) for key, x in maps.items()}
+        better = {key: refine(task.refinement, data[key].rgb, x) for key, x in maps.items()}
         at = tuned(better["val"], data["val"])
         found = pseudo_masks(better["train"][:, None], (1 - MARGIN) * at, (1 + MARGIN) * at)
         masks = torch.where(found == 1, (train.labels + 1).to(torch.uint8)[:, None, None], found)

@@ -106,7 +106,7 @@ def classifier(train: Photographs, seed: int, guided: bool, keep: Path) -> nn.Mo
 def segmenter(net: nn.Module, train: Photographs, masks: UInt8[Tensor, "n height width"], seed: int) -> nn.Module:
     """A decoder on a copy of the classifier's ViT, trained along."""
     torch.manual_seed(seed)
-    module = Segmenter(PatchDecoder(copy.deepcopy(net), CLASSES, SIZE, blocks=3), CLASSES, SEGMENT_LR)
+    module = Segmenter(PatchDecoder(copy.deepcopy(net), CLASSES, SIZE, blocks=3), SEGMENT_LR)
     _fit(module, Windows(train, masks, SEGMENT_BATCH, seed), SEGMENT_STEPS)
     return module.net.eval()
 

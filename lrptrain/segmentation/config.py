@@ -10,7 +10,7 @@ SCALES = (1.0, 0.5, 1.5)
 """The factors by which images are resized for their seeds."""
 CHUNK = 32
 """How many maps are computed in one forward pass."""
-REFINEMENTS = ("attention_affinity", "guided_filter", "pixel_adaptive")
+REFINEMENTS = ("guided_filter", "pixel_adaptive")
 DEFAULT_THRESHOLD = 0.3
 """The threshold of the background where no true mask says which one fits: a share of each map's maximum."""
 
@@ -97,7 +97,6 @@ class Training:
         weight_decay: The weight decay of AdamW.
         smallest: The height and width of the smallest random window, as a share of the image's; None for no
             augmentation.
-        frozen: Whether the ViT stays as it is and the decoder alone is trained.
         seed: The seed of the decoder's weights and of the order of the images.
     """
 
@@ -106,5 +105,4 @@ class Training:
     lr: float = 5e-4
     weight_decay: float = 0.05
     smallest: float | None = 0.5
-    frozen: bool = False
     seed: int = 0

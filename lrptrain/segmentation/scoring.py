@@ -66,7 +66,7 @@ class MaskScore(MulticlassConfusionMatrix):
                 raise ValueError(f"a {name} mask has the value {most}: 0..{self.classes} and 255 are known")
         super().update(torch.where(predicted == IGNORED, self.classes + 1, predicted.long()), truth.long())
 
-    def compute(self) -> dict[str, Tensor]:
+    def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
         """Return the dict described above."""
         counts = self.confmat[:-1]
         per_class = class_iou(counts)

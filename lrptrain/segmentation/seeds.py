@@ -72,7 +72,7 @@ def multi_scale_maps(
         images: Images, normalised as the model expects.
         rows: The index in `images` of the image that each map is of.
         classes: The class that each map is of.
-        method: One of `lrptrain.methods()`; None for the default one, as in `lrptrain.attribute`.
+        method: One of `lrptrain.methods()`, or None, as in `lrptrain.attribute`.
         options: Options of the method.
         scales: Factors by which images are resized.
         flip: Whether mirror images are averaged in.

@@ -3,10 +3,8 @@ from typing import Any
 
 import pytest
 import torch
-from model_zoo import KINDS
 
-import lrptrain
-from lrptrain.segmentation.refinement import refinement, refinements
+from lrptrain.segmentation.refinement import refinement
 
 
 def scene(samples=2, size=40):
@@ -79,69 +77,14 @@ def test_pixel_adaptive_keeps_constants():
     assert flat.std() < maps.std()
 
 
-def setting(name):
-    kind = KINDS[name]
-    model = kind.build(True)
-    generator = torch.Generator().manual_seed(0)
-    assert kind.size is not None
-    images, maps = (torch.rand(2, c, *kind.size, generator=generator, dtype=torch.float64) for c in (3, 2))
-    maps[:, 1] = 0
-    return model, images, maps
-
-
-@pytest.mark.parametrize("name", ["vit", "vit_registers", "vit_wide", "hf_vit"])
-def test_attention_affinity_is_a_walk_on_the_attention(name):
-    model, images, maps = setting(name)
-    recording = lrptrain.record(model, (images - 0.5) / 0.2)
-    grid = recording.patch_grid
-    positions = list(recording.layout.positions)
-    attention = torch.stack([block.mean(1) for block in recording.attention]).mean(0)[:, positions][:, :, positions]
-    equal = attention**2 / (attention**2).sum(1, keepdim=True)
-    equal = equal / equal.sum(2, keepdim=True)
-    walk = (equal + equal.transpose(1, 2)) / 2
-    walk = walk / walk.sum(2, keepdim=True)
-    tokens = torch.nn.functional.adaptive_avg_pool2d(maps, grid).flatten(2)
-    for _ in range(3):
-        tokens = torch.einsum("bij,bcj->bci", walk, tokens)
-    expected = torch.nn.functional.interpolate(tokens.unflatten(2, grid), maps.shape[-2:], mode="bilinear")
-    low, high = expected[:, 0].amin((1, 2), keepdim=True), expected[:, 0].amax((1, 2), keepdim=True)
-    expected[:, 0] = (expected[:, 0] - low) / (high - low)
-    refine = refinement("attention_affinity", model, (0.5,) * 3, (0.2,) * 3, steps=3)
-    found = refine(images, maps)
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
-    singles = torch.cat([refine(images[i : i + 1], maps[i : i + 1]) for i in range(2)])
-    torch.testing.assert_close(found, singles, rtol=1e-9, atol=1e-12)
-    assert not found.requires_grad
-
-
-def test_attention_affinity_of_the_last_blocks():
-    model, images, maps = setting("vit")
-    every, last, two = (
-        refinement("attention_affinity", model, blocks=blocks, power=20, steps=1)(images, maps)
-        for blocks in (None, 1, 2)
-    )
-    assert (every - last).abs().max() > 1e-4
-    assert torch.equal(every, two)  # it has two
-
-
-def test_attention_affinity_needs_attention_over_patches():
-    model, images, maps = setting("timm_swin")
-    with pytest.raises(ValueError, match="window"):
-        refinement("attention_affinity", model)(images, maps)
-
-
 def test_names_and_options():
-    assert refinements() == ("attention_affinity", "guided_filter", "pixel_adaptive")
-    with pytest.raises(ValueError, match="dense_crf is no refinement any more; use pixel_adaptive"):
-        refinement("dense_crf")
+    for gone in ("attention_affinity", "dense_crf"):
+        with pytest.raises(ValueError, match=f"{gone} is no refinement any more; write pixel_adaptive"):
+            refinement(gone)
     with pytest.raises(ValueError, match="did you mean pixel_adaptive"):
         refinement("pixel_adaptve")
     with pytest.raises(ValueError, match=r"unknown option of guided_filter 'sigma'.* known are radius, epsilon"):
         refinement("guided_filter", sigma=1)
-    with pytest.raises(ValueError, match="pass model="):
-        refinement("attention_affinity")
-    with pytest.raises(ValueError, match="at least one block"):
-        refinement("attention_affinity", torch.nn.Linear(1, 1), blocks=0)(*torch.rand(2, 1, 3, 4, 4))
     with pytest.raises(ValueError, match="w1 above 0"):
         refinement("pixel_adaptive", w1=0)(torch.rand(1, 3, 4, 4), torch.rand(1, 1, 4, 4))
     with pytest.raises(ValueError, match="differ in number or size"):
