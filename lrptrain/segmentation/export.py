@@ -20,7 +20,7 @@ from lrptrain.relevance.output.outputs import read_logits
 from lrptrain.segmentation import export_files
 from lrptrain.segmentation.config import DEFAULT_THRESHOLD, PseudoMaskConfig
 from lrptrain.segmentation.images import ImageBatch, classes_of_labels, true_masks
-from lrptrain.segmentation.masks import ThresholdSweep, label_map, number_classes, pseudo_masks
+from lrptrain.segmentation.masks import ThresholdSweep, label_map, pseudo_masks
 from lrptrain.segmentation.refinement import refinement
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.seeds import multi_scale_maps
@@ -247,15 +247,12 @@ def _write(
         batch = batch.rows(missing)
         maps = generator.generate(batch)
         truth = true_masks(batch, maps.present, generator.config.masks).cpu()
-        masks: list[Tensor] = []
+        masks: dict[str, Tensor] = {}
         if len(maps.classes):
-            labels = (
-                label_map(maps.seeds, thresholds["seeds"]),
-                label_map(maps.refined, middle),
-                pseudo_masks(maps.refined, max(middle - margin, 0.0), min(middle + margin, 1.0)),
-            )
-            # The maps are of the classes in this batch only: 1 + place among them becomes 1 + class.
-            masks = [number_classes(label, maps.classes).cpu() for label in labels]
+            low, high = max(middle - margin, 0.0), min(middle + margin, 1.0)
+            masks[export_files.SEEDS] = label_map(maps.seeds, thresholds["seeds"], maps.classes)
+            masks[export_files.REFINED] = label_map(maps.refined, middle, maps.classes)
+            masks[export_files.MASKS] = pseudo_masks(maps.refined, low, high, maps.classes)
         for row, name in enumerate(names[number] for number in missing):
             classes = maps.classes[maps.present[row, maps.classes]].tolist()
             entry = export_files.Entry(name, split, tuple(classes), (truth.shape[1], truth.shape[2]))
@@ -263,8 +260,7 @@ def _write(
                 reason = "no relevance is positive" if classes else "no class is present"
                 export_files.append_entry(folder, replace(entry, classes=(), status="skipped", reason=reason), rank)
                 continue
-            pictures = dict(zip(MASK_FOLDERS.values(), (mask[row] for mask in masks), strict=True))
-            pictures[export_files.JPEG_IMAGES] = maps.rgb[row]
+            pictures = {kind: own[row] for kind, own in (masks | {export_files.JPEG_IMAGES: maps.rgb}).items()}
             if (truth[row] != IGNORED).any():
                 pictures[export_files.TRUTH] = truth[row]
             export_files.write_image_files(folder, entry, pictures, rank)

@@ -11,17 +11,14 @@ THRESHOLD_LEVELS = 100
 
 
 def label_map(
-    maps: Float[Tensor, "batch classes height width"], threshold: float
+    maps: Float[Tensor, "batch some height width"], threshold: float, classes: Int[Tensor, " some"] | None = None
 ) -> UInt8[Tensor, "batch height width"]:
-    """Return the class of the highest map at each pixel, or the background where no map lies above the threshold.
-
-    See `pseudo_masks` with two equal thresholds.
-    """
-    return pseudo_masks(maps, threshold, threshold)
+    """Return `pseudo_masks` with two equal thresholds: no pixel is ignored."""
+    return pseudo_masks(maps, threshold, threshold, classes)
 
 
 def pseudo_masks(
-    maps: Float[Tensor, "batch classes height width"], low: float, high: float
+    maps: Float[Tensor, "batch some height width"], low: float, high: float, classes: Int[Tensor, " some"] | None = None
 ) -> UInt8[Tensor, "batch height width"]:
     """Return masks of the highest map at each pixel, which ignore pixels between two thresholds.
 
@@ -29,6 +26,7 @@ def pseudo_masks(
         maps: Maps in 0..1; 0 for absent classes.
         low: Up to this value of the highest map a pixel is background.
         high: Above this value a pixel belongs to the class.
+        classes: The numbers of the classes that the maps are of; None for 0, 1, ...
 
     Returns:
         Masks with 0 for the background, 1 + class, and 255 for ignored pixels.
@@ -40,25 +38,10 @@ def pseudo_masks(
         raise ValueError(f"thresholds must be 0 or more, the lower one first, not {low} and {high}")
     if maps.shape[1] >= IGNORED:
         raise ValueError(f"a mask has room for {IGNORED - 1} classes, not {maps.shape[1]}: leave out absent ones")
-    value, chosen = maps.max(1)
+    value, top = maps.max(1)
+    chosen = top if classes is None else classes[top]
     # Ignored up to `high`, then background up to `low`: what lies between the two stays ignored.
     return (chosen + 1).to(torch.uint8).masked_fill(value <= high, IGNORED).masked_fill(value <= low, 0)
-
-
-def number_classes(
-    labels: UInt8[Tensor, "batch height width"], classes: Int[Tensor, " some"]
-) -> UInt8[Tensor, "batch height width"]:
-    """Return masks that were made of some classes' maps with the numbers of these classes.
-
-    Args:
-        labels: 0 background, 1 + position of the class among `classes`, 255 ignored.
-        classes: The numbers of the classes that the maps were of.
-    """
-    # A look-up table: with the classes [4, 7] it maps 0 to 0, 1 to 5, 2 to 8 and all else, 255 among it, to 255.
-    table = torch.full((IGNORED + 1,), IGNORED, dtype=torch.uint8, device=labels.device)
-    table[0] = 0
-    table[1 : len(classes) + 1] = (classes + 1).to(torch.uint8)
-    return table[labels.long()]
 
 
 def best_threshold(

@@ -11,7 +11,7 @@ from lrptrain.segmentation import export_files
 from lrptrain.segmentation.config import DEFAULT_THRESHOLD, PseudoMaskConfig
 from lrptrain.segmentation.export import SeedGenerator, run_export
 from lrptrain.segmentation.images import image_batches, read_images
-from lrptrain.segmentation.masks import best_threshold, label_map, number_classes
+from lrptrain.segmentation.masks import best_threshold, label_map
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.seeds import seed_maps
 
@@ -150,7 +150,7 @@ def test_a_batch_is_its_images(tmp_path):
     for row in range(4):
         alone = generator.generate(read_images({name: value[row : row + 1] for name, value in columns.items()}))
         torch.testing.assert_close(whole.refined[row, columns["label"][row]], alone.refined[0, 0], rtol=1e-5, atol=1e-7)
-        assert torch.equal(number_classes(label_map(alone.refined, 0), alone.classes) > 0, alone.refined[:, 0] > 0)
+        assert torch.equal(label_map(alone.refined, 0, alone.classes) > 0, alone.refined[:, 0] > 0)
 
 
 @pytest.mark.parametrize("validation", [True, False])

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torchmetrics.segmentation import MeanIoU
 
-from lrptrain.segmentation.masks import ThresholdSweep, best_threshold, label_map, number_classes, pseudo_masks
+from lrptrain.segmentation.masks import ThresholdSweep, best_threshold, label_map, pseudo_masks
 from lrptrain.segmentation.scoring import MaskScore
 
 
@@ -80,8 +80,7 @@ def test_maps_of_some_classes_only():
     everything[:, classes] = maps
     all_.update(everything, masks)
     assert torch.equal(some.scores(), all_.scores())
-    labels = number_classes(pseudo_masks(maps, 0.3, 0.6), classes)
-    assert torch.equal(labels, pseudo_masks(everything, 0.3, 0.6))
+    assert torch.equal(pseudo_masks(maps, 0.3, 0.6, classes), pseudo_masks(everything, 0.3, 0.6))
 
 
 def test_nothing_known():
