@@ -20,7 +20,6 @@ BEFORE = {
     "attention_debate": "3caa5b2",
     "blocks": "c7b911e",
     "class_specific": "3caa5b2",
-    "dashboard": "4aa5477",
     "default_method": "92065c8",
     "demo": "bd23914",
     "gallery": "2590a33",
