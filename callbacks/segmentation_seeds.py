@@ -115,8 +115,6 @@ class SegmentationSeeds(ModelCallback):
             return
         super().setup(trainer, pl_module, stage)
         require("PIL.Image", "monitor")
-        if self.config.refine == "guided_filter":
-            require("kornia", "refinement")
         if stage == "fit" and self.split == "val" and not trainer.enable_validation:
             raise ValueError("SegmentationSeeds exports the validation images: give the trainer some, or split='train'")
         if self.config.threshold is None:

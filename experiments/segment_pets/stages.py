@@ -20,7 +20,7 @@ from experiments.segment_pets.without_model import centre_prior, spectral_residu
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 from lrptrain.segmentation.masks import pseudo_masks
-from lrptrain.segmentation.refinement import pixel_adaptive, refinement
+from lrptrain.segmentation.refinement import pixel_adaptive
 from lrptrain.segmentation.seeds import multi_scale_maps, unit
 
 CENTRE, SALIENCY = "centre prior", "spectral residual"
@@ -33,11 +33,10 @@ SOURCES = [CENTRE, SALIENCY, *METHODS]
 SCALES = (1.0, 0.5)
 """Of the sources that are refined; 1.5 costs more than both, and was no better for rollout on validation images."""
 SMALL = (1, 2, 4, 8, 12)
-REFINEMENTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
-    "none": [],
-    "pixel_adaptive": [("pixel_adaptive", {})],
-    "pixel_adaptive, small": [("pixel_adaptive", {"dilations": SMALL})],
-    "guided_filter": [("guided_filter", {})],
+REFINEMENTS: dict[str, dict[str, Any] | None] = {
+    "none": None,
+    "pixel_adaptive": {},
+    "pixel_adaptive, small": {"dilations": SMALL},
 }
 """With the published settings where nothing else is said; `small`: neighbours fit for 64 pixels."""
 MARGIN = 0.15
@@ -161,11 +160,12 @@ def maps_everywhere(task: Task, net: nn.Module, data: dict[str, Photographs]) ->
 def refine(
     name: str, rgb: Float[Tensor, "n 3 height width"], maps: Float[Tensor, "n height width"]
 ) -> Float[Tensor, "n height width"]:
-    """All maps of a split, by one chain of refinements."""
-    for step, options in REFINEMENTS[name]:
-        one = refinement(step, **options)
-        maps = torch.cat([one(rgb[part], maps[part, None])[:, 0] for part in in_parts(len(maps))])
-    return maps
+    """All maps of a split, refined."""
+    options = REFINEMENTS[name]
+    if options is None:
+        return maps
+    parts = in_parts(len(maps))
+    return torch.cat([pixel_adaptive(rgb[part], maps[part, None], **options)[:, 0] for part in parts])
 
 
 def refined(task: Task) -> Run:

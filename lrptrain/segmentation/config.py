@@ -10,7 +10,8 @@ SCALES = (1.0, 0.5, 1.5)
 """The factors by which images are resized for their seeds."""
 CHUNK = 32
 """How many maps are computed in one forward pass."""
-REFINEMENTS = ("guided_filter", "pixel_adaptive")
+REFINE_OPTIONS = ("dilations", "iterations", "w1", "w2")
+"""The options of `pixel_adaptive`."""
 DEFAULT_THRESHOLD = 0.3
 """The threshold of the background where no true mask says which one fits: a share of each map's maximum."""
 
@@ -31,8 +32,8 @@ class PseudoMaskConfig:
         options: Options of the method.
         scales: Factors by which images are resized; the maps of all scales are averaged.
         flip: Whether the maps of mirror images are averaged in, too.
-        refine: Name of the refinement, one of `REFINEMENTS`; None for none.
-        refine_options: Options of the refinement.
+        refine: The refinement, "pixel_adaptive"; None for none.
+        refine_options: Options of the refinement, see `pixel_adaptive`.
         present: Where the classes of an image come from: "label" (a number, or a 0 or 1 per class) or "predicted".
         multi_label: Whether all classes with a logit above 0 are predicted, not only the one with the highest.
         masks: The values of true masks: "evidence" (1 for evidence of the image's one class, 0 for none) or "classes"
@@ -74,12 +75,14 @@ class PseudoMaskConfig:
             check_method(self.method, self.options)
         check_normalisation(self.mean, self.std)
         for name, known in (
-            ("refine", (*REFINEMENTS, None)),
+            ("refine", ("pixel_adaptive", None)),
             ("present", ("label", "predicted")),
             ("masks", ("evidence", "classes")),
         ):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {known}, not {getattr(self, name)!r}")
+        if unknown := sorted(set(self.refine_options) - set(REFINE_OPTIONS)):
+            raise ValueError(f"refine_options has {unknown}; known are {', '.join(REFINE_OPTIONS)}")
         for name in ("threshold", "margin"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:

@@ -21,7 +21,7 @@ from lrptrain.segmentation import export_files
 from lrptrain.segmentation.config import DEFAULT_THRESHOLD, PseudoMaskConfig
 from lrptrain.segmentation.images import ImageBatch, classes_of_labels, true_masks
 from lrptrain.segmentation.masks import ThresholdSweep, label_map, pseudo_masks
-from lrptrain.segmentation.refinement import refinement
+from lrptrain.segmentation.refinement import pixel_adaptive
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.seeds import multi_scale_maps
 from lrptrain.segmentation.sizes import any_size
@@ -59,9 +59,6 @@ class SeedGenerator:
         self.model = unwrap(model)
         self.config = config
         self.classes = classes
-        self._refine = None
-        if config.refine is not None:
-            self._refine = refinement(config.refine, **config.refine_options)
 
     def generate(self, batch: ImageBatch) -> SeedBatch:
         """Compute the seeds and refined maps of a batch."""
@@ -75,9 +72,9 @@ class SeedGenerator:
         seeds[rows, columns] = maps
         rgb = self._rgb(batch.images)
         refined = seeds
-        if self._refine is not None and seeds.numel():
+        if config.refine is not None and seeds.numel():
             with torch.no_grad():
-                refined = self._refine(rgb, seeds)
+                refined = pixel_adaptive(rgb, seeds, **config.refine_options)
         return SeedBatch(present, classes, seeds, refined, rgb)
 
     def present(self, batch: ImageBatch) -> Bool[Tensor, "batch classes"]:

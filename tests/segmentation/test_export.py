@@ -120,7 +120,7 @@ def test_several_classes_per_image_and_predictions(tmp_path):
     several = torch.nn.functional.one_hot(columns["label"], 2)
     several[0], several[1] = 1, 0
     del columns["mask"]
-    config = PseudoMaskConfig("generic_attention", scales=(1,), threshold=0.4, refine="guided_filter")
+    config = PseudoMaskConfig("generic_attention", scales=(1,), threshold=0.4, refine=None)
     run(tmp_path / "several", config=config, columns={**columns, "label": several})
     first, second = export_files.read_index(tmp_path / "several")[:2]
     assert (first.classes, second.status) == ((0, 1), "skipped")
@@ -192,7 +192,7 @@ def test_errors(tmp_path):
     ("options", "message"),
     [
         ({"method": "nothing"}, "unknown method"),
-        ({"refine": "nothing"}, r"refine must be one of \('guided_filter'"),
+        ({"refine": "nothing"}, r"refine must be one of \('pixel_adaptive'"),
         ({"threshold": 1.0}, "threshold"),
         ({"margin": -0.1}, "margin"),
         ({"present": "both"}, "present must be"),

@@ -1,10 +1,11 @@
+import inspect
 import math
-from typing import Any
 
 import pytest
 import torch
 
-from lrptrain.segmentation.refinement import refinement
+from lrptrain.segmentation.config import REFINE_OPTIONS, PseudoMaskConfig
+from lrptrain.segmentation.refinement import pixel_adaptive
 
 
 def scene(samples=2, size=40):
@@ -23,11 +24,9 @@ def overlap(map_, truth):
     return ((found & truth).sum() / (found | truth).sum()).item()
 
 
-@pytest.mark.parametrize("name", ["pixel_adaptive", "guided_filter"])
-def test_a_map_follows_the_edges_of_the_image(name):
+def test_a_map_follows_the_edges_of_the_image():
     images, maps, truth = scene()
-    options: dict[str, Any] = {"radius": 0.2} if name == "guided_filter" else {}
-    refined = refinement(name, **options)(images, maps)
+    refined = pixel_adaptive(images, maps)
     assert refined.shape == maps.shape
     assert overlap(refined[:, 0], truth) > overlap(maps[:, 0], truth) + 0.05
     assert not refined[:, 1].any()  # an absent class stays absent
@@ -35,11 +34,10 @@ def test_a_map_follows_the_edges_of_the_image(name):
     assert refined.max() <= 1
 
 
-@pytest.mark.parametrize("name", ["pixel_adaptive", "guided_filter"])
-def test_a_batch_equals_singles_and_the_input_is_left_alone(name):
+def test_a_batch_equals_singles_and_the_input_is_left_alone():
     images, maps, _ = scene(3)
     images = images + torch.linspace(0, 0.1, 3)[:, None, None, None]
-    before, refine = maps.clone(), refinement(name)
+    before, refine = maps.clone(), pixel_adaptive
     singles = torch.cat([refine(images[i : i + 1], maps[i : i + 1]) for i in range(3)])
     torch.testing.assert_close(refine(images, maps), singles, rtol=1e-10, atol=1e-12)
     assert torch.equal(maps, before)
@@ -64,13 +62,13 @@ def test_pixel_adaptive_is_its_formula():
                 weights = ((-(difference**2)).mean(0).softmax(0) + w2 * nearness) / (1 + w2)
                 values = torch.stack([current[0, :, i, j] for i, j in places], 1)
                 expected[0, :, y, x] = values @ weights
-    found = refinement("pixel_adaptive", dilations=dilations, iterations=2)(images, maps)
+    found = pixel_adaptive(images, maps, dilations, 2)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_pixel_adaptive_keeps_constants():
     images, maps, _ = scene()
-    refine = refinement("pixel_adaptive")
+    refine = pixel_adaptive
     torch.testing.assert_close(refine(images, torch.full_like(maps, 0.4)), torch.full_like(maps, 0.4))
     flat = refine(torch.full_like(images, 0.5), maps)  # no colour to tell neighbours apart
     assert flat.isfinite().all()
@@ -78,14 +76,12 @@ def test_pixel_adaptive_keeps_constants():
 
 
 def test_names_and_options():
-    for gone in ("attention_affinity", "dense_crf"):
-        with pytest.raises(ValueError, match=f"{gone} is no refinement any more; write pixel_adaptive"):
-            refinement(gone)
-    with pytest.raises(ValueError, match="did you mean pixel_adaptive"):
-        refinement("pixel_adaptve")
-    with pytest.raises(ValueError, match=r"unknown option of guided_filter 'sigma'.* known are radius, epsilon"):
-        refinement("guided_filter", sigma=1)
+    assert tuple(inspect.signature(pixel_adaptive).parameters)[2:] == REFINE_OPTIONS
+    with pytest.raises(ValueError, match=r"refine must be one of \('pixel_adaptive', None\), not 'guided_filter'"):
+        PseudoMaskConfig(refine="guided_filter")
+    with pytest.raises(ValueError, match=r"refine_options has \['radius'\]; known are dilations, iterations"):
+        PseudoMaskConfig(refine_options={"radius": 1})
     with pytest.raises(ValueError, match="w1 above 0"):
-        refinement("pixel_adaptive", w1=0)(torch.rand(1, 3, 4, 4), torch.rand(1, 1, 4, 4))
+        pixel_adaptive(torch.rand(1, 3, 4, 4), torch.rand(1, 1, 4, 4), w1=0)
     with pytest.raises(ValueError, match="differ in number or size"):
-        refinement("pixel_adaptive")(torch.rand(1, 3, 4, 4), torch.rand(1, 1, 5, 4))
+        pixel_adaptive(torch.rand(1, 3, 4, 4), torch.rand(1, 1, 5, 4))
