@@ -14,14 +14,24 @@ import lrptrain
 from experiments.parallel import Run
 from experiments.per_method import DEAR
 from experiments.pets import RUNS, accuracy
-from experiments.segment_pets.photographs import FEW, SPLITS, Photographs, compared, in_parts, load, scored, tuned
+from experiments.segment_pets.photographs import (
+    CLASSES,
+    FEW,
+    SPLITS,
+    Photographs,
+    compared,
+    in_parts,
+    load,
+    scored,
+    tuned,
+)
 from experiments.segment_pets.training import as_breed, classifier, masked, predicted, probabilities, segmenter
 from experiments.segment_pets.without_model import centre_prior, spectral_residual
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 from lrptrain.segmentation.masks import pseudo_masks
 from lrptrain.segmentation.refinement import pixel_adaptive
-from lrptrain.segmentation.seeds import multi_scale_maps, unit
+from lrptrain.segmentation.seeds import seed_maps, unit
 
 CENTRE, SALIENCY = "centre prior", "spectral residual"
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -109,9 +119,9 @@ def maps_of(
         prior = centre_prior(task.seed).expand(len(labels), -1, -1)
         return prior if name == CENTRE else unit(prior * maps_of(plain(task, name), net, split, labels, scales))
     method, options = name.partition(" ")[0], OPTIONS.get(name, {})
-    return multi_scale_maps(
-        net, split.images, torch.arange(len(labels)), labels, method, options, scales, len(scales) > 1, chunk=16
-    )
+    breeds = torch.nn.functional.one_hot(labels, CLASSES).bool()
+    maps = seed_maps(net, split.images, breeds, method, options, scales, len(scales) > 1, chunk=16)
+    return maps[torch.arange(len(labels)), labels]
 
 
 def plain(task: Task, arm: str) -> Task:

@@ -20,19 +20,7 @@ class PatchTokens(nn.Module):
     Where the patches stand in the sequence is read off one recorded forward pass, as for relevance. The blocks are the
     items of the outermost `ModuleList` or `Sequential` that return the states of all tokens.
 
-    Args:
-        model: A ViT of timm, torchvision or transformers with its classification head; it is not copied.
-        size: Height and width, or side, of the images that the model takes, in pixels.
-        blocks: The number of blocks to read, evenly spaced, the last among them.
-
-    Attributes:
-        width: The number of features of a token.
-        patch: Height and width of a patch in pixels.
-        names: Names of the modules that are read.
-
-    Raises:
-        UnsupportedModelError: If the patches are not in one piece among the tokens, or no module returns all tokens.
-        ValueError: If the model has fewer blocks than `blocks`.
+    Args: See `PatchDecoder`. `width` is the number of features of a token, `patch` the size of a patch in pixels.
     """
 
     def __init__(self, model: nn.Module, size: int | tuple[int, int], blocks: int = 1) -> None:
@@ -104,7 +92,7 @@ class PatchDecoder(nn.Module):
         width: Channels at the patches' resolution; every step halves them, down to 16.
 
     Raises:
-        UnsupportedModelError: If the patches cannot be found among the model's tokens.
+        UnsupportedModelError: If the patches are not in one piece among the tokens, or no module returns all tokens.
         ValueError: If the model has fewer blocks than `blocks`.
     """
 

@@ -4,12 +4,14 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.data.pictures import read_mask
@@ -23,7 +25,7 @@ from lrptrain.segmentation.images import ImageBatch, classes_of_labels, true_mas
 from lrptrain.segmentation.masks import ThresholdSweep, label_map, pseudo_masks
 from lrptrain.segmentation.refinement import pixel_adaptive
 from lrptrain.segmentation.scoring import MaskScore
-from lrptrain.segmentation.seeds import multi_scale_maps
+from lrptrain.segmentation.seeds import seed_maps
 from lrptrain.segmentation.sizes import any_size
 from lrptrain.terminal import WrappedWarning
 from lrptrain.trainers.processes import gather, in_every_process, rank_and_size
@@ -37,11 +39,7 @@ ImageSource = Callable[[], Iterator[ImageBatch]]
 
 @dataclass(frozen=True)
 class SeedBatch:
-    """Maps in 0..1 of a batch of images, before refinement and after, and the images in 0..1.
-
-    Only the classes that some image shows have maps: a batch may show 3 of 200. Those that an image does not show are
-    0 there.
-    """
+    """Maps in 0..1, before refinement and after, of the classes that some image shows (3 of 200, say); 0 elsewhere."""
 
     present: Bool[Tensor, "batch classes"]
     classes: Int[Tensor, " some"]
@@ -64,12 +62,8 @@ class SeedGenerator:
         """Compute the seeds and refined maps of a batch."""
         config, present = self.config, self.present(batch)
         classes = present.any(0).nonzero().flatten()
-        # One map per pair of an image and a class that it shows: rows [0, 0, 1], columns [0, 2, 2].
-        rows, columns = present[:, classes].nonzero(as_tuple=True)
         views = config.method, config.options, config.scales, config.flip, config.chunk
-        maps = multi_scale_maps(self.model, batch.images, rows, classes[columns], *views)
-        seeds = maps.new_zeros(len(present), len(classes), *maps.shape[-2:])
-        seeds[rows, columns] = maps
+        seeds = seed_maps(self.model, batch.images, present[:, classes], *views, classes)
         rgb = self._rgb(batch.images)
         refined = seeds
         if config.refine is not None and seeds.numel():
@@ -144,7 +138,7 @@ def run_export(
         RuntimeError: If another process failed.
     """
     is_first = rank_and_size()[0] == 0
-    progress = progress and is_first
+    bar = partial(tqdm, unit=" batches", disable=not (progress and is_first))
     images = source()
     # A process without images counts 0 classes and takes the number from the others.
     classes = max(gather(in_every_process(lambda: _count_classes(model, images))))
@@ -154,8 +148,8 @@ def run_export(
     # The default method may be another one in a later version of the library: its name, not None, is what stays.
     settings = {**asdict(config), "method": config.method or DEFAULT_METHODS[0], "weights": weights_checksum(model)}
     in_every_process(lambda: export_files.begin_export(folder, settings, class_names(classes)) if is_first else None)
-    thresholds = _thresholds(folder, generator, validation, progress)
-    images = _with_progress(source(), f"Masks of the {split} images", progress)
+    thresholds = _thresholds(folder, generator, validation, bar)
+    images = bar(source(), f"Masks of the {split} images")
     try:
         in_every_process(lambda: _write(folder, generator, thresholds, split, images))
     finally:  # files that are complete count even if a process failed, and all processes come here
@@ -169,17 +163,8 @@ def _count_classes(model: nn.Module, images: Iterator[ImageBatch]) -> int:
     return 0 if first is None else compute_logits(model, first.images[:1]).shape[1]
 
 
-def _with_progress(batches: Iterable[ImageBatch], title: str, shown: bool) -> Iterator[ImageBatch]:
-    from tqdm.auto import tqdm
-
-    with tqdm(desc=title, unit=" images", disable=not shown) as bar:
-        for batch in batches:
-            yield batch
-            bar.update(len(batch.images))
-
-
 def _thresholds(
-    folder: Path, generator: SeedGenerator, validation: ImageSource | None, progress: bool
+    folder: Path, generator: SeedGenerator, validation: ImageSource | None, bar: Callable[..., Any]
 ) -> dict[str, float]:
     """Return the thresholds of `seeds` and `masks`: of the config, the folder, or the best on the validation images.
 
@@ -195,11 +180,9 @@ def _thresholds(
     if saved is not None:
         return saved
     thresholds = dict.fromkeys(kinds, DEFAULT_THRESHOLD)
-    images = (
-        None if validation is None else _with_progress(validation(), "Threshold, on the validation images", progress)
-    )
     sweeps = [ThresholdSweep(generator.classes) for _ in kinds]
-    if images is not None:
+    if validation is not None:
+        images = bar(validation(), "Threshold, on the validation images")
         in_every_process(lambda: _sweep(generator, images, sweeps))
     for kind, sweep in zip(kinds, sweeps, strict=True):
         # Counts can be summed over processes, thresholds cannot.
@@ -273,7 +256,7 @@ def score_export(folder: Path, classes: int) -> dict[str, dict[str, Any]]:
 
     Returns:
         Per split `images`, `skipped`, `scored`, and of `seeds`, `refined` (one threshold) and `masks` (over the pixels
-        that these decide): `mean_iou`, `foreground_mean_iou` and `per_class`; of `masks` also `decided`, the share of
+        that these decide): `mean_iou` and `per_class`; of `masks` also `decided`, the share of
         the pixels that are not ignored.
     """
     entries = export_files.read_index(folder)

@@ -50,16 +50,7 @@ IMAGE_SCORES = "image_scores.json"
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the index.
-
-    Attributes:
-        name: Name of the image's files, without an ending.
-        split: Name of the list that the image is on.
-        classes: The classes that have maps.
-        size: Height and width of the masks.
-        status: Whether the image was exported or skipped.
-        reason: Why it was skipped.
-    """
+    """A line of the index: name of the image's files, classes that have maps, height and width of the masks."""
 
     name: str
     split: str
@@ -92,12 +83,8 @@ def begin_export(folder: Path, settings: Mapping[str, Any], classes: Sequence[st
 def write_image_files(folder: Path, entry: Entry, pictures: Mapping[str, Tensor], rank: int = 0) -> Entry:
     """Write an image's files, then its line.
 
-    Args:
-        folder: Folder of the export.
-        entry: The line.
-        pictures: By their folder `SEEDS`, `REFINED`, `MASKS` and, where it is known, `TRUTH` the masks, `[height,
-            width]` of uint8; by `JPEG_IMAGES` the image, `[3, height, width]` in 0..1.
-        rank: Index of this process.
+    `pictures` has the masks, `[height, width]` of uint8, by `SEEDS`, `REFINED`, `MASKS` and, where it is known,
+    `TRUTH`; and the image, `[3, height, width]` in 0..1, by `JPEG_IMAGES`.
     """
     for kind, picture in pictures.items():
         write, ending = (write_image, "jpg") if kind == JPEG_IMAGES else (write_mask, "png")
@@ -180,11 +167,11 @@ def describe_entries(entries: Iterable[Entry]) -> str:
     return "; ".join([done, *(f"{number} skipped: {why}" for why, number in reasons.items())])
 
 
-def read_classes(folder: Path) -> list[str]:
-    """Read the names of the classes."""
-    return read_json_file(folder / "classes.json")
-
-
 def read_json_file(path: Path) -> Any:
     """Read a JSON file."""
     return json.loads(read_whole(path))
+
+
+def read_classes(folder: Path) -> list[str]:
+    """Read the names of the classes."""
+    return read_json_file(folder / "classes.json")

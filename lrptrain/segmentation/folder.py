@@ -23,11 +23,8 @@ def random_windows(
 ) -> tuple[Float[Tensor, "batch 3 height width"], UInt8[Tensor, "batch height width"]]:
     """Cut a random window out of each image and its mask, resize it to the full size, and mirror it half of the time.
 
-    Args:
-        image: Images, which are interpolated bilinearly.
-        mask: Masks of the same size, of which the nearest pixel is taken.
-        smallest: The height and width of the smallest window, as a share of the image's in (0, 1].
-        generator: A generator on the images' device; by default torch's own.
+    Images are interpolated bilinearly, of masks the nearest pixel is taken. `smallest` is the side of the smallest
+    window, as a share of the image's in (0, 1].
 
     Raises:
         ValueError: If `smallest` is out of range, or sizes differ.
@@ -55,14 +52,9 @@ def random_windows(
 class ExportedMasks(Dataset[dict[str, Tensor]]):
     """Dicts of `image` and `mask` (0 background, 1 + class, 255 ignored) of the images on a list of an export.
 
-    Args:
-        folder: The export, in the layout of VOC, or its `truth`; see `export_files`.
-        images: The folder of the images.
-        split: The name of the list; an export without it has no such image.
-        config: How the masks were made; the images are normalised with its mean and std, else with 0.5.
-        classes: The number of classes, without the background; a mask with another value is refused.
-        size: Height and width to which both are resized.
-        smallest: The side of the smallest random window, as a share of the image's; None to leave images as they are.
+    `folder` is the export or its `truth`; without a list of the split it has no image. Both are resized to `size`,
+    images are normalised with the config's mean and std, else with 0.5, and cut by `random_windows` with `smallest`. A
+    mask with a value beyond the classes is refused.
     """
 
     def __init__(

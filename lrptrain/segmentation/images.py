@@ -41,12 +41,9 @@ class ImageBatch:
 
 
 def read_images(batch: Any, numbers: Iterator[int] | None = None, adapter: BatchAdapter | None = None) -> ImageBatch:
-    """Read a batch in the form that the callbacks take; labels may also be one 0 or 1 per class.
+    """Read a batch as `lrptrain.batch.read_batch` does; labels may also be one 0 or 1 per class.
 
-    Args:
-        batch: See `lrptrain.batch.read_batch`.
-        numbers: Gives the numbers of the images, which are their names without a `sample_id`; None for 0, 1, ...
-        adapter: Brings a batch of another form to the names of the contract.
+    Without a `sample_id` the images are named by the next of `numbers`; None for 0, 1, ...
 
     Raises:
         ValueError: If there is no image, or entries differ in length.
@@ -122,11 +119,6 @@ def image_batches(
 
     Images without a `sample_id` are named by their number in the dataset, or, where the loader does not say which
     they are, in the order in which they come. The loader stays as it is; the global random state is left to the caller.
-
-    Args:
-        loader: A dataloader of batches as `read_images` takes them.
-        adapter: Brings a batch of another form to the names of the contract.
-        to_device: Moves a batch to the model's device.
     """
     placed = read_once(loader, batch_size=16)  # here, not at the first batch: all processes meet in it
     rank, size = rank_and_size()

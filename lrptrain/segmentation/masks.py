@@ -20,16 +20,13 @@ def label_map(
 def pseudo_masks(
     maps: Float[Tensor, "batch some height width"], low: float, high: float, classes: Int[Tensor, " some"] | None = None
 ) -> UInt8[Tensor, "batch height width"]:
-    """Return masks of the highest map at each pixel, which ignore pixels between two thresholds.
+    """Return masks of the highest map at each pixel: 0 for the background, 1 + class, and 255 for ignored pixels.
 
     Args:
         maps: Maps in 0..1; 0 for absent classes.
         low: Up to this value of the highest map a pixel is background.
-        high: Above this value a pixel belongs to the class.
+        high: Above this value a pixel belongs to the class; between the two it is ignored.
         classes: The numbers of the classes that the maps are of; None for 0, 1, ...
-
-    Returns:
-        Masks with 0 for the background, 1 + class, and 255 for ignored pixels.
 
     Raises:
         ValueError: If not 0 <= low <= high, or there are more than 254 classes.
@@ -81,12 +78,7 @@ class ThresholdSweep:
         masks: UInt8[Tensor, "batch height width"],
         classes: Int[Tensor, " some"] | None = None,
     ) -> None:
-        """Add images.
-
-        Args:
-            maps: Maps in 0..1.
-            masks: 0 background, 1 + class, 255 ignored.
-            classes: The classes that the maps are of, in their order; None for all classes.
+        """Add images, with maps of all classes or of some; masks are 0 background, 1 + class, 255 ignored.
 
         Raises:
             ValueError: If a mask has another size or another value.

@@ -40,8 +40,7 @@ def run_pipeline(
 
     Args:
         classifier: The LightningModule, trained, or any classifier of images.
-        datamodule: The datamodule of its images, without augmentation. Without true masks in validation and without
-            a threshold in the config, the default threshold is taken.
+        datamodule: The datamodule of its images, without augmentation.
         folder: The folder of the export (see `export_files`), which also holds `segmenter/` and `results.json`.
         config: How seeds and masks are made.
         training: How the segmenter is trained.
@@ -49,8 +48,7 @@ def run_pipeline(
         device: The device on which the classifier runs.
 
     Returns:
-        What `results.json` holds: the scores of the export by split, and `segmenter`: by split `mean_iou`,
-        `foreground_mean_iou` and `per_class`.
+        What `results.json` holds: `score_export`, and by split the scores of the `segmenter`.
 
     Raises:
         ValueError: If no image gives a mask.

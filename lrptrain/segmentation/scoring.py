@@ -30,7 +30,6 @@ class MaskScore(MulticlassConfusionMatrix):
 
     - `mean_iou`: over the classes that are present or predicted somewhere, in [0, 1], nan if nothing was counted,
     - `per_class`: the IoU of every class, `[classes + 1]` with the background first; nan for a class that is nowhere,
-    - `foreground_mean_iou`: mean of background and foreground, all classes taken as one,
     - `pixels`: the number of pixels that were counted.
 
     Pixels whose truth is 255 are not counted. A prediction of 255 is of no class: it misses the truth.
@@ -70,12 +69,4 @@ class MaskScore(MulticlassConfusionMatrix):
         """Return the dict described above."""
         counts = self.confmat[:-1]
         per_class = class_iou(counts)
-        # All classes as one: columns background, foreground, no class; rows background, foreground.
-        columns = torch.stack([counts[:, 0], counts[:, 1:-1].sum(1), counts[:, -1]], 1)
-        foreground = torch.stack([columns[0], columns[1:].sum(0)])
-        return {
-            "mean_iou": per_class.nanmean(),
-            "per_class": per_class,
-            "foreground_mean_iou": class_iou(foreground).nanmean(),
-            "pixels": counts.sum(),
-        }
+        return {"mean_iou": per_class.nanmean(), "per_class": per_class, "pixels": counts.sum()}

@@ -1,7 +1,7 @@
 """Let a ViT take images of another size than it was built for, for a time."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -18,8 +18,7 @@ def any_size(model: nn.Module) -> Iterator[None]:
     """Let the ViTs of timm and Hugging Face in `model` resample their position embeddings to the image's patches.
 
     timm: what its option `dynamic_img_size` sets; Hugging Face: `interpolate_pos_encoding=True`, for images of another
-    size than the model's own. Afterwards the model is as before. A model of another kind is left as it is: one that
-    resamples by itself takes any size, one with a fixed size raises its own error.
+    size than the model's own. Afterwards the model is as before. A model of another kind is left as it is.
     """
     native = native_size(model)
     with ExitStack() as stack:
@@ -27,10 +26,12 @@ def any_size(model: nn.Module) -> Iterator[None]:
             if getattr(module, "dynamic_img_size", None) is False and hasattr(module, "patch_embed"):
                 # As timm's constructors do: the patches stay a grid until they get positions.
                 grid = require("timm.layers", "timm").Format.NHWC
-                stack.enter_context(_with(module, {"dynamic_img_size": True}))
-                stack.enter_context(
-                    _with(module.patch_embed, {"flatten": False, "output_fmt": grid, "strict_img_size": False})
-                )
+                for owner, values in (
+                    (module, {"dynamic_img_size": True}),
+                    (module.patch_embed, {"flatten": False, "output_fmt": grid, "strict_img_size": False}),
+                ):
+                    stack.callback(vars(owner).update, {name: getattr(owner, name) for name in values})
+                    vars(owner).update(values)
             elif _OPTION in inspect.signature(module.forward).parameters:
                 hook = partial(_interpolated, native)
                 stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
@@ -59,17 +60,6 @@ def scaled_size(size: tuple[int, int], scale: float, patch: tuple[int, int]) -> 
     # At scale 1.5 an image of 224 pixels in patches of 16 has 21 patches, 336 pixels.
     height, width = (max(round(side * scale / step), 1) * step for side, step in zip(size, patch, strict=True))
     return height, width
-
-
-@contextmanager
-def _with(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
-    """Set attributes for a time."""
-    before = {name: getattr(owner, name) for name in values}
-    vars(owner).update(values)
-    try:
-        yield
-    finally:
-        vars(owner).update(before)
 
 
 def _interpolated(

@@ -172,8 +172,8 @@ def test_progress_is_shown_on_request(tmp_path, capsys):
     given = source(squares(4))
     run_export(classifier(), QUICK, given, tmp_path, "train", lambda n: ["a", "b"], given, progress=True)
     shown = capsys.readouterr().err
-    assert "Threshold, on the validation images: 4 images" in shown
-    assert "Masks of the train images: 4 images" in shown
+    assert "Threshold, on the validation images: 1 batches" in shown
+    assert "Masks of the train images: 1 batches" in shown
 
 
 def test_errors(tmp_path):
