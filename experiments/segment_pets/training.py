@@ -21,8 +21,7 @@ from lrptrain.batch.annotations import IGNORED
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.models.classifier import Classifier
 from lrptrain.segmentation.decoder import PatchDecoder
-from lrptrain.segmentation.folder import random_windows
-from lrptrain.segmentation.segmenter import Segmenter
+from lrptrain.segmentation.segmenter import Segmenter, random_windows
 
 STEPS, BATCH, LR = 60, 32, 1e-4
 SEGMENT_STEPS, SEGMENT_BATCH, SEGMENT_LR = 120, 16, 1e-3

@@ -11,7 +11,6 @@ SCALES = (1.0, 0.5, 1.5)
 CHUNK = 32
 """How many maps are computed in one forward pass."""
 REFINE_OPTIONS = ("dilations", "iterations", "w1", "w2")
-"""The options of `pixel_adaptive`."""
 DEFAULT_THRESHOLD = 0.3
 """The threshold of the background where no true mask says which one fits: a share of each map's maximum."""
 
@@ -47,8 +46,7 @@ class PseudoMaskConfig:
         chunk: The number of maps that are computed in one forward pass.
 
     Raises:
-        UnsupportedMethodError: If the method, or an option of it, is unknown.
-        ValueError: If another argument is none of those.
+        ValueError: If an argument is none of those.
     """
 
     method: str | None = None
@@ -67,18 +65,18 @@ class PseudoMaskConfig:
     chunk: int = CHUNK
 
     def __post_init__(self) -> None:
-        # The default is known to be one: what knows methods takes seconds to import, and the help of `lrptrain
-        # segment`, which shows the defaults, should not wait for it.
+        # What knows methods takes seconds to import: the help of `lrptrain segment` should not wait for it.
         if self.method is not None or self.options:
             from lrptrain.relevance.default import check_method
 
             check_method(self.method, self.options)
         check_normalisation(self.mean, self.std)
-        for name, known in (
-            ("refine", ("pixel_adaptive", None)),
-            ("present", ("label", "predicted")),
-            ("masks", ("evidence", "classes")),
-        ):
+        choices = {
+            "refine": ("pixel_adaptive", None),
+            "present": ("label", "predicted"),
+            "masks": ("evidence", "classes"),
+        }
+        for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {known}, not {getattr(self, name)!r}")
         if unknown := sorted(set(self.refine_options) - set(REFINE_OPTIONS)):

@@ -1,6 +1,7 @@
 """A light decoder on the patch tokens of a classifier's ViT, which makes it a segmenter."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -15,12 +16,10 @@ from lrptrain.relevance.types import UnsupportedModelError
 
 
 class PatchTokens(nn.Module):
-    """Runs a classifier and returns its patches' states after some blocks, in the order of the blocks.
+    """Runs a classifier and returns its patches' states after some blocks; arguments as those of `PatchDecoder`.
 
     Where the patches stand in the sequence is read off one recorded forward pass, as for relevance. The blocks are the
     items of the outermost `ModuleList` or `Sequential` that return the states of all tokens.
-
-    Args: See `PatchDecoder`. `width` is the number of features of a token, `patch` the size of a patch in pixels.
     """
 
     def __init__(self, model: nn.Module, size: int | tuple[int, int], blocks: int = 1) -> None:
@@ -71,12 +70,10 @@ def _outputs(model: nn.Module, image: Tensor, names: Sequence[str]) -> dict[str,
         if isinstance(state, Tensor):
             outputs[name] = state
 
-    hooks = [model.get_submodule(name).register_forward_hook(partial(keep, name)) for name in names]
-    try:
+    with ExitStack() as stack:
+        for name in names:
+            stack.callback(model.get_submodule(name).register_forward_hook(partial(keep, name)).remove)
         model(image)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return outputs
 
 
@@ -97,12 +94,7 @@ class PatchDecoder(nn.Module):
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        classes: int,
-        size: int | tuple[int, int],
-        blocks: int = 2,
-        width: int = 64,
+        self, model: nn.Module, classes: int, size: int | tuple[int, int], blocks: int = 2, width: int = 64
     ) -> None:
         super().__init__()
         self.tokens = PatchTokens(model, size, blocks)

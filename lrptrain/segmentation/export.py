@@ -90,7 +90,7 @@ class SeedGenerator:
         return (images * std + mean).clamp(0, 1)
 
 
-def compute_logits(model: nn.Module, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch classes"]:
+def compute_logits(model: nn.Module, images: Tensor) -> Float[Tensor, "batch classes"]:
     """Return the model's logits, without a graph."""
     with torch.inference_mode(False), torch.no_grad(), any_size(model):
         # A clone, since tensors from inference mode stay inference tensors outside of it.
@@ -118,20 +118,10 @@ def run_export(
     validation: ImageSource | None = None,
     progress: bool = False,
 ) -> dict[str, dict[str, Any]]:
-    """Write the seeds and pseudo-masks of images that are not in the folder yet. All processes call it together.
+    """Write the seeds and pseudo-masks of images that are not in the folder yet, and return what `score_export` does.
 
-    Args:
-        model: The classifier, in evaluation mode.
-        config: How seeds and masks are made.
-        source: Returns this process' images.
-        folder: Folder of the export, the same in all processes.
-        split: Name of the list that the images are put on.
-        class_names: Returns the names of so many classes.
-        validation: Returns this process' images on which the threshold is chosen if the config has none.
-        progress: Whether the first process shows a progress bar.
-
-    Returns:
-        See `score_export`.
+    All processes call it together, with one folder. The images are put on the list `split`; on those of `validation`
+    the threshold is chosen if the config has none. The model is in evaluation mode.
 
     Raises:
         ValueError: If there is no image, or the folder holds an export with other settings.
@@ -153,7 +143,7 @@ def run_export(
     try:
         in_every_process(lambda: _write(folder, generator, thresholds, split, images))
     finally:  # files that are complete count even if a process failed, and all processes come here
-        scores = in_every_process(lambda: _merge_and_score(folder, classes) if is_first else {})
+        scores = in_every_process(lambda: score_export(folder, classes) if is_first else {})
     return gather(scores)[0]
 
 
@@ -166,10 +156,7 @@ def _count_classes(model: nn.Module, images: Iterator[ImageBatch]) -> int:
 def _thresholds(
     folder: Path, generator: SeedGenerator, validation: ImageSource | None, bar: Callable[..., Any]
 ) -> dict[str, float]:
-    """Return the thresholds of `seeds` and `masks`: of the config, the folder, or the best on the validation images.
-
-    Without a validation image that has a true mask it is the default, which a warning says.
-    """
+    """Return the thresholds: of the config, the folder, the best on the validation images, or, with a warning, 0.3."""
     kinds = ("seeds", "masks")
     if generator.config.threshold is not None:
         return dict.fromkeys(kinds, generator.config.threshold)
@@ -246,20 +233,15 @@ def _write(
             export_files.write_image_files(folder, entry, pictures, rank)
 
 
-def _merge_and_score(folder: Path, classes: int) -> dict[str, dict[str, Any]]:
-    export_files.merge_index(folder)
-    return score_export(folder, classes)
-
-
 def score_export(folder: Path, classes: int) -> dict[str, dict[str, Any]]:
-    """Score an export, whose index is merged, by split and by image, over the images with a true mask.
+    """Merge the index of an export, and score it by split and by image, over the images with a true mask.
 
     Returns:
         Per split `images`, `skipped`, `scored`, and of `seeds`, `refined` (one threshold) and `masks` (over the pixels
         that these decide): `mean_iou` and `per_class`; of `masks` also `decided`, the share of
         the pixels that are not ignored.
     """
-    entries = export_files.read_index(folder)
+    entries = export_files.merge_index(folder)
     by_image: dict[str, dict[str, float]] = {}
     scores = {
         split: _score_split(folder, [entry for entry in entries if entry.split == split], classes, by_image)
@@ -295,5 +277,5 @@ def _score_split(
 
 
 def to_lists(score: dict[str, Tensor]) -> dict[str, Any]:
-    """Return what a `MaskScore` computes, without `pixels`, as numbers and lists for JSON."""
+    """Return what a `MaskScore` computes as numbers and lists for JSON."""
     return {name: value.tolist() for name, value in score.items() if name != "pixels"}

@@ -19,14 +19,10 @@ from lrptrain.trainers.processes import rank_and_size
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """A batch of images.
+    """A batch of images as the model reads them, and the names of their files.
 
-    Attributes:
-        images: The images as the model reads them.
-        names: One name per image, of its files.
-        labels: A class per image (negative: none), or one 0 or 1 per class; None if the batch has no labels.
-        masks: True masks as the batch has them, `[batch, height, width]`, or one for each region, of which the first is
-            the evidence, `[batch, regions, height, width]`; None if it has none.
+    Labels are a class per image (negative: none), or one 0 or 1 per class; true masks `[batch, height, width]`, or one
+    for each region, of which the first is the evidence, `[batch, regions, height, width]`.
     """
 
     images: Float[Tensor, "batch 3 height width"]
@@ -51,9 +47,7 @@ def read_images(batch: Any, numbers: Iterator[int] | None = None, adapter: Batch
     entries = read_columns(batch, adapter)
     images = next((entries[name] for name in IMAGES if name in entries), None)
     if images is None or images.ndim != 4:
-        raise ValueError(
-            "seeds are made of images: the batch has no 'image' or 'pixel_values' [batch, 3, height, width]"
-        )
+        raise ValueError("seeds are made of images: the batch needs an 'image' or 'pixel_values' [batch, 3, h, w]")
     own = list(islice(count() if numbers is None else numbers, len(images)))
     return ImageBatch(images, entries.get("sample_id", own), entries.get("label"), entries.get("mask"))
 

@@ -7,8 +7,6 @@ from torch import Tensor
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.segmentation.scoring import class_iou
 
-THRESHOLD_LEVELS = 100
-
 
 def label_map(
     maps: Float[Tensor, "batch some height width"], threshold: float, classes: Int[Tensor, " some"] | None = None
@@ -42,35 +40,26 @@ def pseudo_masks(
 
 
 def best_threshold(
-    maps: Float[Tensor, "batch classes height width"],
-    masks: UInt8[Tensor, "batch height width"],
-    levels: int = THRESHOLD_LEVELS,
+    maps: Float[Tensor, "batch classes height width"], masks: UInt8[Tensor, "batch height width"]
 ) -> tuple[float, float]:
     """Return the threshold of the background at which `label_map` fits masks best, and its mean IoU.
 
-    For more images than fit into memory: `ThresholdSweep`, whose arguments these are. Take it on a validation split,
-    never on the images to score. The threshold is the lowest of the best; the IoU nan if every pixel is ignored.
+    See `ThresholdSweep`, for more images than fit into memory. Take it on a validation split, never on images to score.
     """
-    sweep = ThresholdSweep(maps.shape[1], levels)
+    sweep = ThresholdSweep(maps.shape[1])
     sweep.update(maps, masks)
     return sweep.best()
 
 
 class ThresholdSweep:
-    """Count in one pass over the images what the mean IoU at every threshold follows from.
+    """Count in one pass over the images what the mean IoU at each of 100 thresholds, 0, 0.01, ... follows from."""
 
-    Args:
-        classes: The number of classes, without the background.
-        levels: The number of thresholds that are tried: 0, 1 / levels, ... below 1.
-    """
+    thresholds = torch.arange(100, dtype=torch.float64) / 100
 
-    def __init__(self, classes: int, levels: int = THRESHOLD_LEVELS) -> None:
-        if levels < 1:
-            raise ValueError(f"levels must be at least 1, not {levels}")
+    def __init__(self, classes: int) -> None:
         self.classes = classes
-        self.thresholds = torch.arange(levels, dtype=torch.float64) / levels
         # Pixels by truth, class on top, and how many thresholds lie below the highest map.
-        self.counts = torch.zeros(classes + 1, classes, levels + 1, dtype=torch.long)
+        self.counts = torch.zeros(classes + 1, classes, len(self.thresholds) + 1, dtype=torch.long)
 
     def update(
         self,
@@ -85,10 +74,8 @@ class ThresholdSweep:
         """
         classes = torch.arange(self.classes, device=maps.device) if classes is None else classes
         if maps.shape[1] != len(classes) or masks.shape != (len(maps), *maps.shape[-2:]):
-            raise ValueError(
-                f"expected maps of {len(classes)} classes and masks {[len(maps), *maps.shape[-2:]]}, got "
-                f"{maps.shape[1]} classes and masks {list(masks.shape)}"
-            )
+            shapes = f"maps {list(maps.shape)} and masks {list(masks.shape)}"
+            raise ValueError(f"{shapes} of {len(classes)} classes do not fit")
         # Only the highest map matters: `label_map` chooses its class at every threshold that it passes.
         value, top = maps.max(1)
         counted = masks != IGNORED
@@ -110,7 +97,7 @@ class ThresholdSweep:
         return class_iou(torch.cat([below, above], -1)).nanmean(-1)
 
     def best(self) -> tuple[float, float]:
-        """Return the lowest of the best thresholds, and its mean IoU."""
+        """Return the lowest of the best thresholds, and its mean IoU; nan if every pixel is ignored."""
         scores = self.scores()
         # argmax takes the first of equal scores, which is the lowest threshold; nan must not win.
         chosen = int(scores.nan_to_num(-1).argmax())

@@ -1,28 +1,68 @@
 """All stages from image labels to a segmenter, from one config."""
 
 import copy
-from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities import move_data_to_device
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from lrptrain.data.common import SPLITS, loader
-from lrptrain.files import write_json
+from lrptrain.data.pictures import open_picture, read_mask, to_image
+from lrptrain.files import read_text, write_json
 from lrptrain.segmentation import export_files
 from lrptrain.segmentation.config import PseudoMaskConfig, Training
 from lrptrain.segmentation.decoder import PatchDecoder
 from lrptrain.segmentation.export import run_export, to_lists, weights_checksum
-from lrptrain.segmentation.folder import ExportedMasks
 from lrptrain.segmentation.images import image_batches
 from lrptrain.segmentation.scoring import MaskScore
-from lrptrain.segmentation.segmenter import Segmenter
+from lrptrain.segmentation.segmenter import Segmenter, random_windows
 from lrptrain.trainers.discover import find_model
 from lrptrain.trainers.naming import class_names_or_numbers
+
+
+class ExportedMasks(Dataset[dict[str, Tensor]]):
+    """Dicts of `image` and `mask` (0 background, 1 + class, 255 ignored) of the images on a list of an export.
+
+    `folder` is the export or its `truth`; without a list of the split it has no image. Both are resized to `size`,
+    images are normalised with the config's mean and std, else with 0.5, and cut by `random_windows` with `smallest`. A
+    mask with a value beyond the classes is refused.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        images: Path,
+        split: str,
+        config: PseudoMaskConfig,
+        classes: int,
+        size: tuple[int, int],
+        smallest: float | None = None,
+    ) -> None:
+        listed = folder / export_files.LISTS / f"{split}.txt"
+        self.names = read_text(listed).split() if listed.is_file() else []
+        self.folder, self.images = folder, images
+        self.classes, self.size, self.smallest = classes, size, smallest
+        self.mean, self.std = (
+            torch.tensor([0.5] * 3 if values is None else list(values))[:, None, None]
+            for values in (config.mean, config.std)
+        )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        name = self.names[index]
+        image = (to_image(open_picture(self.images / f"{name}.jpg"), self.size) - self.mean) / self.std
+        mask = read_mask(self.folder / export_files.MASKS / f"{name}.png", self.size, self.classes, resize=True)
+        if self.smallest is not None:
+            image, mask = (x[0] for x in random_windows(image[None], mask[None], self.smallest))
+        return {"image": image, "mask": mask}
 
 
 def run_pipeline(
@@ -38,40 +78,24 @@ def run_pipeline(
 
     What is in the folder already is not made again.
 
-    Args:
-        classifier: The LightningModule, trained, or any classifier of images.
-        datamodule: The datamodule of its images, without augmentation.
-        folder: The folder of the export (see `export_files`), which also holds `segmenter/` and `results.json`.
-        config: How seeds and masks are made.
-        training: How the segmenter is trained.
-        model: Attribute path of the classifier's model on its module.
-        device: The device on which the classifier runs.
-
-    Returns:
-        What `results.json` holds: `score_export`, and by split the scores of the `segmenter`.
+    The classifier is a trained LightningModule, with its model at the path `model`, or any classifier of images; the
+    datamodule has its images, without augmentation. The folder is that of the export (see `export_files`), which also
+    holds `segmenter/` and `results.json`: what is returned, `score_export` and by split the scores of the `segmenter`.
 
     Raises:
         ValueError: If no image gives a mask.
     """
     network = find_model(classifier, model) if isinstance(classifier, pl.LightningModule) else classifier
     network = network.to(device).eval()
-    loaders = _loaders(datamodule)
-    sources = {
-        split: lambda own=own: image_batches(own, to_device=lambda batch: move_data_to_device(batch, device))
-        for split, own in loaders.items()
-    }
-
-    def names(classes: int) -> Sequence[str]:
-        return class_names_or_numbers(None, (datamodule, classifier), classes)
-
+    to_device = partial(move_data_to_device, device=torch.device(device))
+    sources = {split: partial(image_batches, own, to_device=to_device) for split, own in _loaders(datamodule).items()}
+    names = partial(class_names_or_numbers, None, (datamodule, classifier))
     results: dict[str, Any] = {}
     for split, source in sources.items():
         results = run_export(network, config, source, folder, split, names, sources.get("val"), progress=True)
     done = [entry for entry in export_files.read_index(folder) if entry.status == "done"]
     if not any(entry.split == "train" for entry in done):
-        raise ValueError(
-            f"no training image gave a mask: {export_files.describe_entries(export_files.read_index(folder))}"
-        )
+        raise ValueError(f"no training image gave a mask; see {folder / 'index.jsonl'}")
     classes, size = len(export_files.read_classes(folder)), done[0].size
     images = folder / export_files.JPEG_IMAGES
     train = ExportedMasks(folder, images, "train", config, classes, size, training.smallest)
@@ -99,8 +123,7 @@ def _loaders(datamodule: Any) -> dict[str, Any]:
     if "test" in own:
         datamodule.setup("test")
     made = {split: make() for split, make in own.items()}
-    firsts = {split: next(iter(x), None) if isinstance(x, list | tuple) else x for split, x in made.items()}
-    return {split: first for split, first in firsts.items() if first is not None}
+    return {split: x[0] if isinstance(x, list | tuple) else x for split, x in made.items() if x not in (None, [], ())}
 
 
 def _segmenter(folder: Path, classifier: nn.Module, train: ExportedMasks, training: Training) -> Segmenter:

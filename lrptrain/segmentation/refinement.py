@@ -29,13 +29,7 @@ def pixel_adaptive(
     sigma_d))^2), with the standard deviation of the neighbours' colours (per channel c) and of their distances. The
     published weights sum to 1 + w2; here they are divided by that, so that values stay in 0..1.
 
-    Args:
-        images: RGB images in 0..1.
-        maps: Maps in 0..1.
-        dilations: Distances of the neighbours in pixels.
-        iterations: How often the maps are averaged.
-        w1: The difference that lowers a weight to 1 / e, in standard deviations.
-        w2: The weight of nearness beside that of colour, which is 1.
+    Images and maps are in 0..1, `dilations` in pixels; the maps are averaged `iterations` times.
 
     Raises:
         ValueError: If the sizes of images and maps differ, or an argument is out of range.

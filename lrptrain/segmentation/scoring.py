@@ -26,13 +26,9 @@ def class_iou(confusion: Num[Tensor, "*sets truth prediction"]) -> Float[Tensor,
 class MaskScore(MulticlassConfusionMatrix):
     """Mean IoU over the classes and the background, from the pixels of all images together (as PASCAL VOC counts).
 
-    `compute()` returns a dict:
-
-    - `mean_iou`: over the classes that are present or predicted somewhere, in [0, 1], nan if nothing was counted,
-    - `per_class`: the IoU of every class, `[classes + 1]` with the background first; nan for a class that is nowhere,
-    - `pixels`: the number of pixels that were counted.
-
-    Pixels whose truth is 255 are not counted. A prediction of 255 is of no class: it misses the truth.
+    `compute()` returns a dict: `mean_iou`, over the classes that are present or predicted somewhere, in [0, 1], nan if
+    nothing was counted; `per_class`, `[classes + 1]` with the background first, nan for a class that is nowhere; and
+    `pixels`, the number of those counted. Where the truth is 255 none is. A prediction of 255 misses the truth.
 
     Args:
         classes: The number of classes, without the background.

@@ -46,8 +46,7 @@ def seed_maps(
         classes: The classes of the columns of `present`, where they are some of many; None for 0, 1, ...
 
     Returns:
-        Maps in 0..1 with a maximum of 1; 0 for absent classes, and without positive or with relevance that is not
-        finite.
+        Maps in 0..1 with a maximum of 1; 0 for absent classes, and where no relevance is positive and finite.
 
     Raises:
         ValueError: If shapes do not fit, a scale or `chunk` is not positive.
