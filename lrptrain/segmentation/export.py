@@ -31,7 +31,6 @@ from lrptrain.terminal import WrappedWarning
 from lrptrain.trainers.processes import gather, in_every_process, rank_and_size
 
 MASK_FOLDERS = {"seeds": export_files.SEEDS, "refined": export_files.REFINED, "masks": export_files.MASKS}
-"""The folder of each kind of mask."""
 
 ImageSource = Callable[[], Iterator[ImageBatch]]
 """Returns the images of this process anew at each call, at which all processes meet."""
