@@ -24,7 +24,6 @@ BEFORE = {
     "demo": "bd23914",
     "gallery": "2590a33",
     "guidance": "59cbec0",
-    "movies": "3caa5b2",
     "perturbation": "3caa5b2",
     "segment_digits": "3caa5b2",
     "segment_pets": "3caa5b2",

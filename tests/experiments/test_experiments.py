@@ -34,11 +34,6 @@ of_vit = json.loads(Path("experiments/blocks/results/vit.json").read_text(encodi
 check("blocks", [blocks.tables(results("blocks", "minilm"), of_vit)])
 golden = import_module("experiments.golden.run")
 check("golden", [golden.table(json.loads(golden.RESULTS.read_text(encoding="utf-8"))["errors"])])
-movies, report = (import_module(f"experiments.movies.{part}") for part in ("run", "report"))
-methods = {name: runs for name, runs in movies.results([0, 1], False).items() if "unsupported" not in runs[0]}
-named = {movies.path_of(seed, name) for seed in (0, 1) for name in movies.rows()}
-assert {path.name for path in set(movies.RESULTS.glob("*/*.json")) - named} == {"training.json"}
-check("movies", [report.score_table(methods), report.difference_table(methods)])
 benchmark = import_module("experiments.benchmark.run")
 check("benchmark", benchmark.texts().values())
 check("default_method", [import_module("experiments.default_method.run").saved_tables()])
