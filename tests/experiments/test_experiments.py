@@ -59,8 +59,6 @@ assert shelf.PAGE.read_text(encoding="utf-8") == shelf.page(), "run python -m ex
 check("sweep", [shelf.summary()])
 check("guidance", import_module("experiments.guidance.run").tables().values())
 check("guidance", import_module("experiments.guidance.baselines").tables().values())
-tinted = import_module("experiments.guidance.tinted")
-check("guidance", [tinted.table(list(load(tinted.RESULTS).values()))])
 check("segment_pets", import_module("experiments.segment_pets.report").tables(pets).values())
 made_on = import_module("experiments.made_on")
 assert set(made_on.readmes()) == {path.parent.name for path in Path("experiments").glob("*/README.md")}
