@@ -42,7 +42,7 @@ speed = Path("experiments/speed/results").glob("*_cpu.json")
 measured = {path.stem.removesuffix("_cpu"): json.loads(path.read_text(encoding="utf-8")) for path in speed}
 cells = json.loads(Path("experiments/speed/results/cpu.json").read_text(encoding="utf-8"))
 check("speed", [import_module("experiments.speed.run").tables(cells)])
-for part in ("guided", "memory", "budget"):
+for part in ("memory", "budget"):
     check("speed", [import_module(f"experiments.speed.{part}").table(measured[part])])
 real = import_module("experiments.real_models.run")
 check("real_models", real.tables().values())
