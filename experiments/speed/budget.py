@@ -36,7 +36,6 @@ HERE = Path(__file__).resolve().parent
 START, END = "<!-- budget -->", "<!-- end of budget -->"
 DISTINCT = 64  # samples; how long a step takes does not depend on what it sees
 BATCH = 16
-ALLOWED = 0.05 * 1.1
 CLASSES = 10
 Model = tuple[nn.Module, Callable[[int], Inputs]]
 
