@@ -56,7 +56,6 @@ class PatchTokens(nn.Module):
         """Return the states of the patches, `[batch, width, rows, columns]` for each block that is read."""
         grid = image.shape[-2] // self.patch[0], image.shape[-1] // self.patch[1]
         states = _outputs(self.model, image, self.names)
-        # [batch, length, width] -> the patches alone -> [batch, width, patches] -> [batch, width, rows, columns]
         patches = slice(self.first, self.first + grid[0] * grid[1])
         return [states[name][:, patches].mT.unflatten(2, grid) for name in self.names]
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from lrptrain.batch import IMAGES, BatchAdapter
 from lrptrain.batch.annotations import IGNORED
@@ -53,11 +54,7 @@ def read_images(batch: Any, numbers: Iterator[int] | None = None, adapter: Batch
 
 
 def classes_of_labels(labels: Tensor | None, classes: int) -> Bool[Tensor, "batch classes"]:
-    """Return whether each image shows each of so many classes, by its label, see `ImageBatch`.
-
-    Raises:
-        ValueError: If there is no label, or a label is no class of the model.
-    """
+    """Return whether each image shows each of so many classes, by its label; refuse one that is no class."""
     if labels is None:
         raise ValueError("the batches have no label: give them one, or take present='predicted'")
     if labels.ndim == 2:
@@ -114,6 +111,10 @@ def image_batches(
     Images without a `sample_id` are named by their number in the dataset, or, where the loader does not say which
     they are, in the order in which they come. The loader stays as it is; the global random state is left to the caller.
     """
+    if getattr(loader, "drop_last", False) and type(loader.sampler) in (RandomSampler, SequentialSampler):
+        # A training loader leaves images out at the end of an epoch, an export does not.
+        options = {"collate_fn": loader.collate_fn, "num_workers": loader.num_workers}
+        loader = DataLoader(loader.dataset, loader.batch_size, worker_init_fn=loader.worker_init_fn, **options)
     placed = read_once(loader, batch_size=16)  # here, not at the first batch: all processes meet in it
     rank, size = rank_and_size()
     counted = count(rank, size)  # process 1 of 2 reads images 1, 3, 5 ... of a stream

@@ -121,6 +121,8 @@ def seen(loader):
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_images_come_in_the_order_of_the_dataset(shuffle):
     assert seen(DataLoader(Numbers(), batch_size=2, shuffle=shuffle)) == (list(range(7)), list(range(7)))
+    # What a training loader leaves out at the end of an epoch is exported, too.
+    assert seen(DataLoader(Numbers(), batch_size=2, shuffle=shuffle, drop_last=True)) == (list(range(7)),) * 2
 
 
 def test_samplers_of_ones_own_and_streams():
