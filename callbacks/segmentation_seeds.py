@@ -21,7 +21,7 @@ from lrptrain.trainers.checks import check_counts, check_run_name
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.lightning import log_scalars
 from lrptrain.trainers.naming import class_names_or_numbers, name_sources
-from lrptrain.trainers.processes import gather, in_every_process, rank_and_size
+from lrptrain.trainers.processes import gather, in_every_process
 from lrptrain.trainers.run_folder import new_run_folder
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class SegmentationSeeds(ModelCallback):
-    """Exports seeds and pseudo-masks of a classifier's images: PNGs in VOC's layout, maps and an index.
+    """Exports seeds and pseudo-masks of a classifier's images: PNGs in VOC's layout, and an index.
 
     Attach it to any LightningModule whose forward gives logits. At the end of `fit` (and every so many epochs), after
     `validate` and after `predict` it iterates over a dataloader once more, in all processes, and writes the files that
@@ -115,10 +115,6 @@ class SegmentationSeeds(ModelCallback):
             return
         super().setup(trainer, pl_module, stage)
         require("PIL.Image", "monitor")
-        if self.config.refine == "guided_filter":
-            require("kornia", "refinement")
-        if self.config.refine == "dense_crf":
-            require("pydensecrf", "crf")
         if stage == "fit" and self.split == "val" and not trainer.enable_validation:
             raise ValueError("SegmentationSeeds exports the validation images: give the trainer some, or split='train'")
         if self.config.threshold is None:
@@ -197,7 +193,7 @@ class SegmentationSeeds(ModelCallback):
             on_device = trainer.strategy.batch_to_device(batch, pl_module.device)
             return trainer.precision_plugin.convert_input(on_device)
 
-        return lambda: image_batches(loader, *rank_and_size(), self.batch_adapter, to_device)
+        return lambda: image_batches(loader, self.batch_adapter, to_device)
 
     def _export_folder(self, trainer: "pl.Trainer", split: str) -> Path:
         """Return the folder of the run's exports, the same in all processes."""

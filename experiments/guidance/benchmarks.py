@@ -118,19 +118,6 @@ def benchmarks() -> dict[str, Benchmark]:
     }
 
 
-def model_columns(columns: Batch) -> list[Batch]:
-    """Batches in the contract's form, without annotations, for what reads a network's features."""
-    dropped = ("mask", "rationale", "group")
-    kept = {name: values for name, values in columns.items() if name not in dropped}
-    parts = [dict(zip(kept, each, strict=True)) for each in zip(*(x.split(64) for x in kept.values()), strict=True)]
-    return [texts.trimmed(part) if "input_ids" in part else part for part in parts]
-
-
-def class_probability(scores: Tensor, label: Tensor) -> Tensor:
-    """The probability of each sample's class, in float64."""
-    return scores.double().softmax(1).gather(1, label[:, None])[:, 0]
-
-
 def with_few_annotations(columns: Batch, share: float, seed: int) -> tuple[Batch, Tensor]:
     """The columns with annotations on a share of the samples alone, and which samples these are."""
     name = "mask" if "mask" in columns else "rationale"

@@ -1,4 +1,4 @@
-"""Waterbirds-100: every training bird stands on its own background; boxes on all, some or a few of the images."""
+"""Waterbirds-100: every training bird stands on its own background."""
 
 import csv
 from collections.abc import Sequence
@@ -10,21 +10,16 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, RandomSampler
+from torch.utils.data import Dataset
 from torchvision import tv_tensors
 from torchvision.transforms import v2
 
 from experiments.data import dataset
-from experiments.guidance.arms import Arm, Task
-from experiments.guidance.fitting import Trained, fit
-from experiments.guidance.images import arm_of
-from experiments.guidance.measures import accuracy, fill_outside, focus, logits, reliance
+from experiments.guidance.measures import fill_outside
 from experiments.vision import MEAN, STD, vit
-from lrptrain.batch.annotations import IGNORED, boxes_to_mask
+from lrptrain.batch.annotations import boxes_to_mask
 
-GUIDED, SHARES = ("energy", "consistency"), (1.0, 0.1, 0.01)
-"""Guided arms, and the share of the training images whose boxes they see."""
-SIZE, BUDGET, BATCH, LR, ZOOM = 32, 60, 32, 1e-3, 0.6
+SIZE, ZOOM = 32, 0.6
 SPLITS = ("train", "val", "test")
 
 
@@ -90,59 +85,12 @@ class Augmented(Dataset):
         }
 
 
-def with_boxes_on(data: Birds, share: float, seed: int) -> Birds:
-    """The same with boxes on a random share of the images, of both classes alike; at least one of each."""
-    generator = torch.Generator().manual_seed(seed)
-    kept = torch.zeros(len(data.label), dtype=torch.bool)
-    for label in (0, 1):
-        own = (data.label == label).nonzero().flatten()
-        kept[own[torch.randperm(len(own), generator=generator)[: max(1, round(share * len(own)))]]] = True
-    return Birds(data.image, data.mask.masked_fill(~kept[:, None, None], IGNORED), data.label, data.place)
-
-
 def network(seed: int) -> nn.Module:
     """The small pre-trained ViT."""
     torch.manual_seed(seed)
     return vit(2, SIZE, dataset("vit"))
 
 
-def prepared(task: Task) -> tuple[Trained, DataLoader]:
-    """The model of a run, and its batches. The upper bound sees the birds alone."""
-    arm: Arm = arm_of(task.arm)
-    data = birds("train")
-    data = alone(data) if arm.clean else with_boxes_on(data, task.setting["boxes"], task.seed)
-    module = Trained(network(task.seed), lambda batch: {"x": batch["image"]}, arm, LR)
-    generator = torch.Generator().manual_seed(task.seed)
-    dataset = Augmented(data)
-    sampler = RandomSampler(dataset, replacement=True, num_samples=10**6, generator=generator)  # type: ignore[arg-type]
-    return module, DataLoader(dataset, BATCH, sampler=sampler)
-
-
 def alone(data: Birds) -> Birds:
     """Nothing but what lies in the boxes."""
     return Birds(fill_outside(data.image, data.mask), data.mask, data.label, data.place)
-
-
-def train(task: Task, cost: float) -> dict[str, float]:
-    """One run: trained, then measured on the validation images on their own background, or on all test images."""
-    module, batches = prepared(task)
-    steps = round(BUDGET / cost)
-    torch.manual_seed(task.seed)
-    found = {"steps": steps, "seconds": fit(module, batches, steps, task.weight, task.seed)}
-    data = birds("val" if task.choosing else "test")
-    data = alone(data) if module.arm.clean else data
-    own = data.chosen(data.label == data.place)
-    scores = logits(module.net, own.image)
-    found |= {"accuracy": accuracy(scores, own.label), **reliance(module.net, own.image, own.mask, own.label)}
-    return (
-        found
-        if task.choosing
-        else found | _groups(module.net, data) | focus(module.net, data.image, data.label, data.mask)
-    )
-
-
-def _groups(net: nn.Module, data: Birds) -> dict[str, float]:
-    scores = logits(net, data.image)
-    of = [(data.label == y) & (data.place == place) for y in (0, 1) for place in (0, 1)]
-    groups = [accuracy(scores[rows], data.label[rows]) for rows in of]
-    return {"accuracy without": float(np.mean(groups)), "worst group": min(groups)}

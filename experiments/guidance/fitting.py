@@ -11,11 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset
-from torchvision.transforms import ColorJitter
 
 import lrptrain
 from experiments.guidance.arms import Arm
-from experiments.vision import MEAN, STD
 from lrptrain.callbacks import GroupDRO, RelevanceGuidance
 from lrptrain.guidance.evidence import evidence
 from lrptrain.guidance.swap import Swap
@@ -43,8 +41,6 @@ class Trained(pl.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         if self.arm.rule == "swapped":
             batch = swapped(batch)
-        if self.arm.rule == "jitter":
-            batch = {**batch, "image": jittered(batch["image"])}
         output = self.net(**self.inputs(batch))
         return F.cross_entropy(getattr(output, "logits", output), batch["label"])
 
@@ -69,13 +65,6 @@ def swapped(batch: Batch, generator: torch.Generator | None = None) -> Batch:
     arguments = {"attention_mask": batch["attention_mask"]}
     found = Swap()(batch["input_ids"], evidence(batch), generator, arguments)
     return {**batch, "input_ids": found.explained, "rationale": found.annotation, **found.arguments}
-
-
-def jittered(images: Tensor) -> Tensor:
-    """Images in other colours, each in its own, as strong as is usual (Chen et al. 2020, "SimCLR", with half of it)."""
-    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (MEAN, STD))
-    jitter = ColorJitter(0.4, 0.4, 0.4, 0.1)
-    return torch.stack([(jitter((image * std + mean).clamp(0, 1)) - mean) / std for image in images])
 
 
 def fit(module: Trained, loader: DataLoader, steps: int, weight: float, seed: int) -> float:

@@ -72,20 +72,6 @@ def arms_table(runs: Sequence[Run], columns: Sequence[str], rules: Mapping[str, 
     return markdown(rows)
 
 
-def sizes_table(runs: Sequence[Run], setting: str, columns: Sequence[str]) -> str:
-    """One row per arm and value of a setting."""
-    tested = [run for run in runs if not run["choosing"]]
-    rows = []
-    for key in sorted(
-        {(run[setting], run["arm"]) for run in tested}, key=lambda key: (-key[0], key[1] != PLAIN, key[1])
-    ):
-        mine = of(runs, arm=key[1], **{setting: key[0]})
-        weight = f"{mine[0]['weight']:g}" if mine[0]["weight"] else ""
-        row = {setting: f"{key[0]:g}", "arm": key[1], "weight": weight, "steps": f"{mine[0]['steps']:g}"}
-        rows.append({**row, **{name: shown([run[name] for run in mine]) for name in columns}})
-    return markdown(rows)
-
-
 def settings_table(runs: Sequence[Run], settings: Sequence[Mapping[str, object]]) -> str:
     """Accuracy without the shortcut, one row per setting, over the seeds that all arms have."""
     rows: list[dict[str, str]] = []

@@ -53,9 +53,3 @@ def choices(runs: Iterable[Run], rule: str) -> dict[str, Run]:
     chosen = {arm: RULES[rule](mine) for arm, mine in own.items()}
     key = "reliance, fill" if rule == "least reliance" else "accuracy, fill"
     return dict(sorted(chosen.items(), key=lambda pair: pair[1][key], reverse=rule == "best filled"))
-
-
-def of_seeds(runs: Sequence[Run], arm: str, value: Callable[[Run], float]) -> str:
-    """A number of every run of an arm, one seed behind the other."""
-    own = sorted((run for run in runs if run["arm"] == arm), key=lambda run: run["seed"])
-    return " / ".join(f"{value(run):.3f}" for run in own)

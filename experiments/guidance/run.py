@@ -1,17 +1,16 @@
 """Which guidance changes what a model uses? See README.md.
 
-    .venv/bin/python -m experiments.guidance.run costs images birds tweets movies
+    .venv/bin/python -m experiments.guidance.run costs images tweets
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
 """
 
 import argparse
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from experiments.guidance import birds, images, movies, report, tweets
-from experiments.guidance.arms import COMBINED, CONTROLS, FULL, PLAIN, SINGLE, UPPER, Task
+from experiments.guidance import images, report, tweets
+from experiments.guidance.arms import COMBINED, CONTROLS, FULL, PLAIN, SINGLE, Task
 from experiments.guidance.costs import cost, read_costs, write_costs
 from experiments.guidance.results import CHOOSING_SEED, RULES, SEEDS, choices, complete
 from experiments.parallel import Run, load
@@ -25,9 +24,8 @@ BEST, BEST_FILLED = 3, 6
 
 
 def costs(_: int) -> None:
-    """Measure what a step of every arm costs, on a machine that is idle, of all tables but the birds'."""
+    """Measure what a step of every arm costs, on a machine that is idle."""
     tweets.costs()
-    movies.costs()
     found = {}
     for arm in (*CONTROLS, *SINGLE, *(COMBINED + loss for loss in SINGLE if loss != "consistency")):
         found[arm] = round(cost(*images.prepared(Task(arm, CHOOSING_SEED, images.MAIN))), 2)
@@ -87,53 +85,15 @@ def elsewhere(workers: int) -> None:
     complete(RESULTS / "images.jsonl", tasks, trained, workers)
 
 
-def bird_costs() -> dict[str, float]:
-    """What a step of every guided arm costs with boxes on so many of the birds; measured once."""
-    path = RESULTS / "costs_birds.json"
-    found = read_costs(path)
-    for arm in birds.GUIDED:
-        for share in birds.SHARES:
-            key = f"{arm} | {share}"
-            if key not in found:
-                found[key] = round(
-                    cost(*birds.prepared(Task(arm, CHOOSING_SEED, {"boxes": share})), statistics.fmean), 2
-                )
-                write_costs(path, found)
-    return found
-
-
-def bird(task: Task) -> dict[str, float]:
-    """One run on birds, in a process of its own."""
-    return birds.train(task, bird_costs().get(f"{task.arm} | {task.setting['boxes']}", 1.0))
-
-
-def waterbirds(workers: int) -> None:
-    """Weights are chosen with boxes on all birds."""
-    bird_costs()
-    path, everywhere = RESULTS / "birds.jsonl", {"boxes": 1.0}
-    tasks = [Task(arm, CHOOSING_SEED, everywhere, w, True) for arm in birds.GUIDED for w in images.arm_of(arm).weights]
-    own = choices(complete(path, tasks, bird, workers).values(), next(iter(RULES)))
-    controls = [(arm, everywhere) for arm in (PLAIN, UPPER, "swapped cross-entropy")]
-    guided = [(arm, {"boxes": share}) for arm in birds.GUIDED for share in birds.SHARES]
-    tasks = [
-        Task(arm, seed, setting, own[arm]["weight"] if arm in own else 0.0)
-        for seed in SEEDS
-        for arm, setting in controls + guided
-    ]
-    complete(path, tasks, bird, workers)
-
-
 def tables() -> dict[str, str]:
     """Text of every table that has runs, by its mark in README.md."""
-    runs = {name: list(load(RESULTS / f"{name}.jsonl").values()) for name in ("images", "birds", "tweets", "movies")}
+    runs = {name: list(load(RESULTS / f"{name}.jsonl").values()) for name in ("images", "tweets")}
     main = [run for run in runs["images"] if all(run[name] == x for name, x in images.MAIN.items())]
     texts: dict[str, Callable[[], str]] = {
         "images": lambda: report.arms_table(main, report.COLUMNS, by_rule(main)),
         "choosing": lambda: report.choosing_table(main),
         "elsewhere": lambda: report.settings_table(runs["images"], [s for s in images.SETTINGS if s != images.MAIN]),
-        "birds": lambda: report.sizes_table(runs["birds"], "boxes", report.COLUMNS),
         "tweets": lambda: report.arms_table(runs["tweets"], tweets.COLUMNS, by_rule(runs["tweets"])),
-        "movies": lambda: report.sizes_table(runs["movies"], "documents", movies.COLUMNS),
     }
     return {name: text() for name, text in texts.items() if runs.get(name, main)}
 
@@ -144,8 +104,6 @@ def main() -> None:
         "costs": costs,
         "images": planted,
         "tweets": tweets.grid,
-        "birds": waterbirds,
-        "movies": movies.grid,
         "elsewhere": elsewhere,
     }
     parser.add_argument("tables", nargs="*", help=f"of {', '.join(steps)}; else all whose costs are measured")

@@ -1,8 +1,4 @@
-"""Photographs of things before photographed textures, with a mark near a random corner: data, and the model.
-
-`python -m experiments.guidance.things` prints what the rate was chosen by: the upper bound's accuracy on
-validation images.
-"""
+"""Photographs of things before photographed textures, with a mark near a random corner: data, and the model."""
 
 import io
 import zipfile
@@ -14,13 +10,10 @@ from jaxtyping import Float
 from PIL import Image
 from torch import nn
 
-from experiments.command import no_options
 from experiments.data import dataset
 from experiments.guidance.arms import Arm
-from experiments.guidance.fitting import Batch, Trained, fit
-from experiments.guidance.images import BLOCKS, batches
-from experiments.guidance.measures import accuracy, logits
-from experiments.guidance.results import CHOOSING_SEED
+from experiments.guidance.fitting import Batch, Trained
+from experiments.guidance.images import BLOCKS
 from experiments.vision import MEAN, STD, vit
 
 THINGS = ("airplane", "bird", "deer", "dog", "frog", "truck")
@@ -34,7 +27,6 @@ SHARES = {"train": ("train", 0, 400), "val": ("train", 400, 100), "test": ("test
 """By split CIFAR-10's own, the first photograph of each class, and how many."""
 CORRELATION = 0.98
 STEPS, LR = 100, 2e-3
-TRIED = (3e-4, 1e-3, 2e-3, 3e-3)
 
 
 @cache
@@ -128,19 +120,3 @@ def network(seed: int) -> nn.Module:
 def module(seed: int, arm: Arm, lr: float = LR) -> Trained:
     """What trains it."""
     return Trained(network(seed), lambda batch: {"x": batch["image"]}, arm, lr)
-
-
-def main() -> None:
-    """Print the upper bound's accuracy on validation images, for each rate."""
-    no_options(__doc__)
-    train, val = (columns(split, None, CHOOSING_SEED) for split in ("train", "val"))
-    for lr in TRIED:
-        own = module(CHOOSING_SEED, Arm(clean=True), lr)
-        weights = torch.ones(len(train["label"]), dtype=torch.float64)
-        seconds = fit(own, batches(train, weights, CHOOSING_SEED), STEPS, 0.0, CHOOSING_SEED)
-        right = accuracy(logits(own.net, val["image"]), val["label"])
-        print(f"{STEPS} steps, rate {lr:g}: {right:.3f} ({seconds:.0f} s)", flush=True)
-
-
-if __name__ == "__main__":
-    main()

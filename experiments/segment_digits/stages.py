@@ -18,7 +18,7 @@ from lrptrain.batch.annotations import IGNORED
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 from lrptrain.segmentation.decoder import PatchDecoder
 from lrptrain.segmentation.masks import best_threshold, label_map, pseudo_masks
-from lrptrain.segmentation.refinement import refinement
+from lrptrain.segmentation.refinement import pixel_adaptive
 from lrptrain.segmentation.seeds import seed_maps
 
 CLASSES, CHUNK = 10, 64
@@ -30,12 +30,7 @@ SHARE = 0.25
 """Probability above which a digit is predicted to be there."""
 NEAR: dict[str, Any] = {"dilations": (1, 2, 4)}
 """Neighbours fit for 32 pixels."""
-REFINEMENTS: dict[str, tuple[str, dict[str, Any]] | None] = {
-    "none": None,
-    "pixel_adaptive": ("pixel_adaptive", NEAR),
-    "guided_filter": ("guided_filter", {}),
-    "attention_affinity": ("attention_affinity", {}),
-}
+REFINEMENTS: dict[str, dict[str, Any] | None] = {"none": None, "pixel_adaptive": NEAR}
 BRIGHTNESS = "brightness"
 MARGIN = 0.15
 STEPS, BATCH, LR = 1200, 32, 1e-3
@@ -69,11 +64,8 @@ class Digits:
 
     def refined(self, name: str, maps: Maps, split: str) -> Maps:
         """By one of `REFINEMENTS`."""
-        chosen = REFINEMENTS[name]
-        if chosen is None:
-            return maps
-        step, options = chosen
-        return refinement(step, self.model, MEAN, STD, **options)(_pixels(self.scenes[split].images), maps)
+        options = REFINEMENTS[name]
+        return maps if options is None else pixel_adaptive(_pixels(self.scenes[split].images), maps, **options)
 
 
 def _pixels(images: Tensor) -> Float[Tensor, "n 3 height width"]:

@@ -74,10 +74,14 @@ def scored(maps: Float[Tensor, "n height width"], labels: Int[Tensor, " n"], spl
 
 def compared(masks: UInt8[Tensor, "n height width"], split: Photographs) -> Scores:
     """Of masks."""
-    score = MaskScore(CLASSES)
-    score.update(masks, split.masks)
-    found = score.compute()
-    return Scores(float(found["mean_iou"]), float(found["foreground_mean_iou"]))
+    alone = (torch.where(own == IGNORED, own, own.clamp(max=1)) for own in (masks, split.masks))
+    return Scores(_mean_iou(CLASSES, masks, split.masks), _mean_iou(1, *alone))
+
+
+def _mean_iou(classes: int, masks: Tensor, truth: Tensor) -> float:
+    score = MaskScore(classes)
+    score.update(masks, truth)
+    return float(score.compute()["mean_iou"])
 
 
 def in_parts(n: int, size: int = 32) -> Sequence[slice]:

@@ -14,15 +14,24 @@ import lrptrain
 from experiments.parallel import Run
 from experiments.per_method import DEAR
 from experiments.pets import RUNS, accuracy
-from experiments.segment_pets.photographs import FEW, SPLITS, Photographs, compared, in_parts, load, scored, tuned
+from experiments.segment_pets.photographs import (
+    CLASSES,
+    FEW,
+    SPLITS,
+    Photographs,
+    compared,
+    in_parts,
+    load,
+    scored,
+    tuned,
+)
 from experiments.segment_pets.training import as_breed, classifier, masked, predicted, probabilities, segmenter
 from experiments.segment_pets.without_model import centre_prior, spectral_residual
-from experiments.vision import MEAN, STD
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 from lrptrain.segmentation.masks import pseudo_masks
-from lrptrain.segmentation.refinement import pixel_adaptive, refinement
-from lrptrain.segmentation.seeds import multi_scale_maps, unit
+from lrptrain.segmentation.refinement import pixel_adaptive
+from lrptrain.segmentation.seeds import seed_maps, unit
 
 CENTRE, SALIENCY = "centre prior", "spectral residual"
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -34,12 +43,10 @@ SOURCES = [CENTRE, SALIENCY, *METHODS]
 SCALES = (1.0, 0.5)
 """Of the sources that are refined; 1.5 costs more than both, and was no better for rollout on validation images."""
 SMALL = (1, 2, 4, 8, 12)
-REFINEMENTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
-    "none": [],
-    "pixel_adaptive": [("pixel_adaptive", {})],
-    "pixel_adaptive, small": [("pixel_adaptive", {"dilations": SMALL})],
-    "guided_filter": [("guided_filter", {})],
-    "attention_affinity": [("attention_affinity", {})],
+REFINEMENTS: dict[str, dict[str, Any] | None] = {
+    "none": None,
+    "pixel_adaptive": {},
+    "pixel_adaptive, small": {"dilations": SMALL},
 }
 """With the published settings where nothing else is said; `small`: neighbours fit for 64 pixels."""
 MARGIN = 0.15
@@ -112,9 +119,9 @@ def maps_of(
         prior = centre_prior(task.seed).expand(len(labels), -1, -1)
         return prior if name == CENTRE else unit(prior * maps_of(plain(task, name), net, split, labels, scales))
     method, options = name.partition(" ")[0], OPTIONS.get(name, {})
-    return multi_scale_maps(
-        net, split.images, torch.arange(len(labels)), labels, method, options, scales, len(scales) > 1, chunk=16
-    )
+    breeds = torch.nn.functional.one_hot(labels, CLASSES).bool()
+    maps = seed_maps(net, split.images, breeds, method, options, scales, len(scales) > 1, chunk=16)
+    return maps[torch.arange(len(labels)), labels]
 
 
 def plain(task: Task, arm: str) -> Task:
@@ -161,13 +168,14 @@ def maps_everywhere(task: Task, net: nn.Module, data: dict[str, Photographs]) ->
 
 
 def refine(
-    name: str, net: nn.Module, rgb: Float[Tensor, "n 3 height width"], maps: Float[Tensor, "n height width"]
+    name: str, rgb: Float[Tensor, "n 3 height width"], maps: Float[Tensor, "n height width"]
 ) -> Float[Tensor, "n height width"]:
-    """All maps of a split, by one chain of refinements."""
-    for step, options in REFINEMENTS[name]:
-        one = refinement(step, net, MEAN, STD, **options)
-        maps = torch.cat([one(rgb[part], maps[part, None])[:, 0] for part in in_parts(len(maps))])
-    return maps
+    """All maps of a split, refined."""
+    options = REFINEMENTS[name]
+    if options is None:
+        return maps
+    parts = in_parts(len(maps))
+    return torch.cat([pixel_adaptive(rgb[part], maps[part, None], **options)[:, 0] for part in parts])
 
 
 def refined(task: Task) -> Run:
@@ -178,7 +186,7 @@ def refined(task: Task) -> Run:
     said = {f"{split}{SAID}": predicted(net, data[split]) for split in ("val", "test")}
     found: Run = {}
     for name in REFINEMENTS:
-        own = {key: refine(name, net, data[key.partition(",")[0]].rgb, x) for key, x in maps.items()}
+        own = {key: refine(name, data[key.partition(",")[0]].rgb, x) for key, x in maps.items()}
         at = found[f"{name} | threshold"] = tuned(own["val"], data["val"])
         for key, x in own.items():
             split = data[key.partition(",")[0]]
@@ -196,7 +204,7 @@ def segmenters(task: Task) -> Run:
     if task.arm.startswith(PSEUDO):
         alone = Task(task.seed, task.source, task.model)
         maps = {key: x for key, x in maps_everywhere(alone, net, data).items() if key in ("val", "train")}
-        better = {key: refine(task.refinement, net, data[key].rgb, x) for key, x in maps.items()}
+        better = {key: refine(task.refinement, data[key].rgb, x) for key, x in maps.items()}
         at = tuned(better["val"], data["val"])
         found = pseudo_masks(better["train"][:, None], (1 - MARGIN) * at, (1 + MARGIN) * at)
         masks = torch.where(found == 1, (train.labels + 1).to(torch.uint8)[:, None, None], found)

@@ -21,8 +21,7 @@ from lrptrain.batch.annotations import IGNORED
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.models.classifier import Classifier
 from lrptrain.segmentation.decoder import PatchDecoder
-from lrptrain.segmentation.folder import random_windows
-from lrptrain.segmentation.segmenter import Segmenter
+from lrptrain.segmentation.segmenter import Segmenter, random_windows
 
 STEPS, BATCH, LR = 60, 32, 1e-4
 SEGMENT_STEPS, SEGMENT_BATCH, SEGMENT_LR = 120, 16, 1e-3
@@ -106,7 +105,7 @@ def classifier(train: Photographs, seed: int, guided: bool, keep: Path) -> nn.Mo
 def segmenter(net: nn.Module, train: Photographs, masks: UInt8[Tensor, "n height width"], seed: int) -> nn.Module:
     """A decoder on a copy of the classifier's ViT, trained along."""
     torch.manual_seed(seed)
-    module = Segmenter(PatchDecoder(copy.deepcopy(net), CLASSES, SIZE, blocks=3), CLASSES, SEGMENT_LR)
+    module = Segmenter(PatchDecoder(copy.deepcopy(net), CLASSES, SIZE, blocks=3), SEGMENT_LR)
     _fit(module, Windows(train, masks, SEGMENT_BATCH, seed), SEGMENT_STEPS)
     return module.net.eval()
 

@@ -13,6 +13,7 @@ import lrptrain
 from experiments.sweep.case import SAMPLES, Subject
 from experiments.sweep.words import METHODS, OK
 from lrptrain.relevance.methods.stages import Stages, layers_or_stages
+from lrptrain.relevance.output.heads import as_head
 from lrptrain.relevance.passes.recording import explained_input
 from lrptrain.relevance.types import (
     NonFiniteError,
@@ -410,6 +411,7 @@ def plain_product(subject: Subject) -> Tensor | None:
 
 def _attention(subject: Subject, recording: Any, method: str, scores: Tensor, limit: float) -> str:
     """The model's own attention probabilities, and the row of the one token that is read from the last states."""
+    recording = under_target(recording, subject.target)
     if isinstance(layers_or_stages(recording, -1), Stages):  # models return maps of windows in many shapes
         return OK
     model = explicit_model(subject)
@@ -436,6 +438,12 @@ def _attention(subject: Subject, recording: Any, method: str, scores: Tensor, li
         expected = expected[:, -scores.shape[1] :]
     apart = difference(expected, scores) / float(scores.abs().amax())
     return OK if apart <= limit else f"wrong: not {method} by hand ({apart:.0e})"
+
+
+def under_target(recording: Any, target: Any) -> Any:
+    """The recording as `attribute` walks it: of a model without logits, such as CLIP's, with the target behind it."""
+    head, _, _ = as_head(target, None, recording.forward_pass.output)
+    return recording.forward_pass.under(head) if head.functions else recording
 
 
 def _row(x: Tensor, row: Tensor) -> Tensor:

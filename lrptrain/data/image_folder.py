@@ -143,18 +143,10 @@ class ImageMaskFolder(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters(logger=False)
-        self.root = Path(root)
-        self.table = table
-        self.images = images
-        self.masks = masks
-        self.name_column = name_column
-        self.label_column = label_column
-        self.split_column = split_column
-        self.group_column = group_column
+        self.table = Path(root) / table
+        self.images = Path(root) / images
+        self.masks = None if masks is None else Path(root) / masks
         self.split_names = dict(zip(SPLITS, splits, strict=True))
-        self.val_share = val_share
-        self.seed = seed
-        self.labels = labels
         height_width = (size, size) if isinstance(size, int) else (size[0], size[1])
         self.spec = ImageSpec(height_width, mean, std, evidence_values, ignore_values)
         self.batch_size = batch_size
@@ -176,23 +168,22 @@ class ImageMaskFolder(pl.LightningDataModule):
         """
         if self.splits:
             return
-        columns = (self.name_column, self.label_column, self.split_column, self.group_column)
-        rows = read_csv(self.root / self.table, columns)
-        self.class_names = class_names((row[self.label_column] for row in rows), self.labels)
+        names = self.hparams
+        label, split_column = names["label_column"], names["split_column"]
+        rows = read_csv(self.table, (names["name_column"], label, split_column, names["group_column"]))
+        self.class_names = class_names((row[label] for row in rows), names["labels"])
         # Rows of other classes need no files: they are left out before files are looked for.
-        rows = [row for row in rows if row[self.label_column] in self.class_names]
+        rows = [row for row in rows if row[label] in self.class_names]
         samples = self._samples(rows)
         for split, name in self.split_names.items():
-            chosen = [sample for sample, row in zip(samples, rows, strict=True) if row[self.split_column] == name]
+            chosen = [sample for sample, row in zip(samples, rows, strict=True) if row[split_column] == name]
             self.splits[split] = ImageMaskDataset(chosen, self.spec)
         if self.split_names["train"] == self.split_names["val"]:
-            self._divide(self.splits["train"].samples)
-
-    def _divide(self, samples: Sequence[LabelledImage]) -> None:
-        # Until here `train` and `val` hold the same images.
-        parts = stratified_split([sample.label for sample in samples], self.val_share, self.seed)
-        for split, part in zip(("train", "val"), parts, strict=True):
-            self.splits[split] = ImageMaskDataset([samples[i] for i in part], self.spec)
+            # Until here both hold the same images.
+            both = self.splits["train"].samples
+            parts = stratified_split([sample.label for sample in both], names["val_share"], names["seed"])
+            for split, part in zip(("train", "val"), parts, strict=True):
+                self.splits[split] = ImageMaskDataset([both[i] for i in part], self.spec)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Return a loader of shuffled training images."""
@@ -209,35 +200,29 @@ class ImageMaskFolder(pl.LightningDataModule):
     def _split(self, split: str) -> ImageMaskDataset:
         if not len(self.splits[split]):
             name = self.split_names[split]
-            raise ValueError(
-                f"{self.root / self.table}: no row has {self.split_column}={name!r}; see the argument `splits`"
-            )
+            column = self.hparams["split_column"]
+            raise ValueError(f"{self.table}: no row has {column}={name!r}; see the argument `splits`")
         return self.splits[split]
 
     def _samples(self, rows: Sequence[CsvRow]) -> list[LabelledImage]:
-        names = [stem(row[self.name_column]) for row in rows]
-        images = find_pictures(self.root / self.images)
+        names = [stem(row[self.hparams["name_column"]]) for row in rows]
+        images = find_pictures(self.images)
         absent = [name for name in names if name not in images]
         if absent:
-            raise FileNotFoundError(
-                f"{self.root / self.images} has no image for {len(absent)} names, such as {absent[:3]}"
-            )
-        masks = find_pictures(self.root / self.masks) if self.masks is not None else {}
+            raise FileNotFoundError(f"{self.images} has no image for {len(absent)} names, such as {absent[:3]}")
+        masks = find_pictures(self.masks) if self.masks is not None else {}
         if self.masks is not None and masks.keys().isdisjoint(names):
-            raise ValueError(
-                f"{self.root / self.masks} has a mask for none of the images; pass masks=None if there are none"
-            )
-        return [
-            LabelledImage(
-                images[name], masks.get(name), self.class_names.index(row[self.label_column]), self._group(row)
-            )
-            for name, row in zip(names, rows, strict=True)
-        ]
+            raise ValueError(f"{self.masks} has a mask for none of the images; pass masks=None if there are none")
+        labels = [self.class_names.index(row[self.hparams["label_column"]]) for row in rows]
+        groups = [_group(row, self.hparams["group_column"]) for row in rows]
+        files = [(images[name], masks.get(name)) for name in names]
+        return [LabelledImage(*own, label, group) for own, label, group in zip(files, labels, groups, strict=True)]
 
-    def _group(self, row: CsvRow) -> int | None:
-        if self.group_column is None:
-            return None
-        try:
-            return int(row[self.group_column])
-        except ValueError as error:
-            raise ValueError(f"{self.group_column!r} must be an integer, got {row[self.group_column]!r}") from error
+
+def _group(row: CsvRow, column: str | None) -> int | None:
+    if column is None:
+        return None
+    try:
+        return int(row[column])
+    except ValueError as error:
+        raise ValueError(f"{column!r} must be an integer, got {row[column]!r}") from error

@@ -10,7 +10,7 @@ SCALES = (1.0, 0.5, 1.5)
 """The factors by which images are resized for their seeds."""
 CHUNK = 32
 """How many maps are computed in one forward pass."""
-REFINEMENT = "pixel_adaptive"
+REFINE_OPTIONS = ("dilations", "iterations", "w1", "w2")
 DEFAULT_THRESHOLD = 0.3
 """The threshold of the background where no true mask says which one fits: a share of each map's maximum."""
 
@@ -31,8 +31,8 @@ class PseudoMaskConfig:
         options: Options of the method.
         scales: Factors by which images are resized; the maps of all scales are averaged.
         flip: Whether the maps of mirror images are averaged in, too.
-        refine: Name of the refinement, one of `lrptrain.segmentation.refinement.refinements()`; None for none.
-        refine_options: Options of the refinement.
+        refine: The refinement, "pixel_adaptive"; None for none.
+        refine_options: Options of the refinement, see `pixel_adaptive`.
         present: Where the classes of an image come from: "label" (a number, or a 0 or 1 per class) or "predicted".
         multi_label: Whether all classes with a logit above 0 are predicted, not only the one with the highest.
         masks: The values of true masks: "evidence" (1 for evidence of the image's one class, 0 for none) or "classes"
@@ -46,15 +46,14 @@ class PseudoMaskConfig:
         chunk: The number of maps that are computed in one forward pass.
 
     Raises:
-        UnsupportedMethodError: If the method, or an option of it, is unknown.
-        ValueError: If another argument is none of those.
+        ValueError: If an argument is none of those.
     """
 
     method: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     scales: Sequence[float] = SCALES
     flip: bool = True
-    refine: str | None = REFINEMENT
+    refine: str | None = "pixel_adaptive"
     refine_options: dict[str, Any] = field(default_factory=dict)
     present: Literal["label", "predicted"] = "label"
     multi_label: bool = False
@@ -66,27 +65,26 @@ class PseudoMaskConfig:
     chunk: int = CHUNK
 
     def __post_init__(self) -> None:
-        # Names are looked up where they differ from the default: what knows them takes seconds to import, and the help
-        # of `lrptrain segment`, which shows the defaults, should not wait for it.
+        # What knows methods takes seconds to import: the help of `lrptrain segment` should not wait for it.
         if self.method is not None or self.options:
             from lrptrain.relevance.default import check_method
 
             check_method(self.method, self.options)
-        if self.refine not in (None, REFINEMENT):
-            from lrptrain.segmentation.refinement import refinements
-
-            if self.refine not in refinements():
-                raise ValueError(f"refine must be one of {', '.join(refinements())} or None, not {self.refine!r}")
         check_normalisation(self.mean, self.std)
-        if self.present not in ("label", "predicted") or self.masks not in ("evidence", "classes"):
-            raise ValueError(
-                f"present must be 'label' or 'predicted' and masks 'evidence' or 'classes', not {self.present!r} and "
-                f"{self.masks!r}"
-            )
-        if self.threshold is not None and not 0 <= self.threshold < 1:
-            raise ValueError(f"threshold must lie in [0, 1), not {self.threshold}")
-        if not 0 <= self.margin < 1:
-            raise ValueError(f"margin must lie in [0, 1), not {self.margin}")
+        choices = {
+            "refine": ("pixel_adaptive", None),
+            "present": ("label", "predicted"),
+            "masks": ("evidence", "classes"),
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {known}, not {getattr(self, name)!r}")
+        if unknown := sorted(set(self.refine_options) - set(REFINE_OPTIONS)):
+            raise ValueError(f"refine_options has {unknown}; known are {', '.join(REFINE_OPTIONS)}")
+        for name in ("threshold", "margin"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ValueError(f"{name} must lie in [0, 1), not {value}")
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,6 @@ class Training:
         weight_decay: The weight decay of AdamW.
         smallest: The height and width of the smallest random window, as a share of the image's; None for no
             augmentation.
-        frozen: Whether the ViT stays as it is and the decoder alone is trained.
         seed: The seed of the decoder's weights and of the order of the images.
     """
 
@@ -109,5 +106,4 @@ class Training:
     lr: float = 5e-4
     weight_decay: float = 0.05
     smallest: float | None = 0.5
-    frozen: bool = False
     seed: int = 0

@@ -1,6 +1,7 @@
 """A light decoder on the patch tokens of a classifier's ViT, which makes it a segmenter."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -11,30 +12,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.relevance import record
-from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
-
-PatchStates = list[Float[Tensor, "batch width rows columns"]]
+from lrptrain.relevance.types import UnsupportedModelError
 
 
 class PatchTokens(nn.Module):
-    """Runs a classifier and returns its patches' states after some blocks, in the order of the blocks.
+    """Runs a classifier and returns its patches' states after some blocks; arguments as those of `PatchDecoder`.
 
-    Where the patches stand in the sequence is read off one recorded forward pass, as for relevance; so is which modules
-    are blocks: the outermost items of a `ModuleList` or `Sequential` that return the states of all tokens.
-
-    Args:
-        model: A ViT of timm, torchvision or transformers with its classification head; it is not copied.
-        size: Height and width, or side, of the images that the model takes, in pixels.
-        blocks: The number of blocks to read, evenly spaced, the last among them.
-
-    Attributes:
-        width: The number of features of a token.
-        patch: Height and width of a patch in pixels.
-        names: Names of the modules that are read.
-
-    Raises:
-        UnsupportedModelError: If the patches are not in one piece among the tokens, or no module returns all tokens.
-        ValueError: If the model has fewer blocks than `blocks`.
+    Where the patches stand in the sequence is read off one recorded forward pass, as for relevance. The blocks are the
+    items of the outermost `ModuleList` or `Sequential` that return the states of all tokens.
     """
 
     def __init__(self, model: nn.Module, size: int | tuple[int, int], blocks: int = 1) -> None:
@@ -47,47 +32,32 @@ class PatchTokens(nn.Module):
         if layout.grid is None or layout.positions != tuple(range(self.first, self.first + len(layout.positions))):
             raise UnsupportedModelError("the patches do not stand in one piece, row by row, among the tokens")
         self.patch = height // layout.grid[0], width // layout.grid[1]
-        widths = _token_modules(model, example, layout)
-        if not 1 <= blocks <= len(widths):
-            raise ValueError(f"blocks must lie between 1 and the {len(widths)} that the model has, got {blocks}")
-        names = list(widths)
+        stacks = {x: part for x, part in model.named_modules() if isinstance(part, nn.ModuleList | nn.Sequential)}
+        items = [[f"{x}.{child}".lstrip(".") for child, _ in part.named_children()] for x, part in stacks.items()]
+        with torch.no_grad():
+            outputs = _outputs(model, example, [name for stack in items for name in stack])
+        # A block is recognised by what it returns: the states of all tokens, [1, length, width].
+        tokens = {name for name, x in outputs.items() if x.ndim == 3 and x.shape[:2] == (1, layout.length)}
+        # Of nested stacks the outermost, which comes first: "blocks.0" is a block, "blocks.0.mlp.0" within it is not.
+        stacked = ([name for name in stack if name in tokens] for stack in items)
+        names = next((stack for stack in stacked if stack), [])
+        if not names:
+            raise UnsupportedModelError(
+                f"no item of a ModuleList or Sequential returns the states of the {layout.length} tokens; give the "
+                "segmenter a module of your own"
+            )
+        if not 1 <= blocks <= len(names):
+            raise ValueError(f"blocks must lie between 1 and the {len(names)} that the model has, got {blocks}")
         # 2 of 12 blocks are those at 5 and 11: evenly spaced, the last one always among them.
         self.names = [names[round((i + 1) * len(names) / blocks) - 1] for i in range(blocks)]
-        self.width = widths[names[-1]]
+        self.width = outputs[names[-1]].shape[2]
 
-    def forward(self, image: Float[Tensor, "batch 3 height width"]) -> PatchStates:
+    def forward(self, image: Float[Tensor, "batch 3 height width"]) -> list[Float[Tensor, "batch width rows columns"]]:
         """Return the states of the patches, `[batch, width, rows, columns]` for each block that is read."""
-        rows = image.shape[-2] // self.patch[0]
-        columns = image.shape[-1] // self.patch[1]
+        grid = image.shape[-2] // self.patch[0], image.shape[-1] // self.patch[1]
         states = _outputs(self.model, image, self.names)
-        # [batch, length, width] -> the patches alone -> [batch, width, patches] -> [batch, width, rows, columns]
-        last = self.first + rows * columns
-        return [states[name][:, self.first : last].mT.unflatten(2, (rows, columns)) for name in self.names]
-
-
-def _token_modules(model: nn.Module, example: Tensor, layout: TokenLayout) -> dict[str, int]:
-    """Return the width of what every block returns, by its name, in the order of the blocks.
-
-    Raises:
-        UnsupportedModelError: If there are none.
-    """
-    lists = [name for name, module in model.named_modules() if isinstance(module, nn.ModuleList | nn.Sequential)]
-    items = [f"{name}.{child}".lstrip(".") for name in lists for child, _ in model.get_submodule(name).named_children()]
-    with torch.no_grad():
-        outputs = _outputs(model, example, items)
-    # A block is recognised by what it returns: the states of all tokens, [1, length, width].
-    blocks = {
-        name: states.shape[2]
-        for name, states in outputs.items()
-        if states.ndim == 3 and states.shape[:2] == (1, layout.length)
-    }
-    if not blocks:
-        raise UnsupportedModelError(
-            f"no block returns the states of the {layout.length} tokens: the outputs of the items of ModuleList and "
-            "Sequential were looked at; give the segmenter a module of your own"
-        )
-    # Of nested modules the outermost: "blocks.0" is a block, "blocks.0.mlp.0" within it is not.
-    return {name: width for name, width in blocks.items() if not any(name.startswith(f"{other}.") for other in blocks)}
+        patches = slice(self.first, self.first + grid[0] * grid[1])
+        return [states[name][:, patches].mT.unflatten(2, grid) for name in self.names]
 
 
 def _outputs(model: nn.Module, image: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
@@ -99,12 +69,10 @@ def _outputs(model: nn.Module, image: Tensor, names: Sequence[str]) -> dict[str,
         if isinstance(state, Tensor):
             outputs[name] = state
 
-    hooks = [model.get_submodule(name).register_forward_hook(partial(keep, name)) for name in names]
-    try:
+    with ExitStack() as stack:
+        for name in names:
+            stack.callback(model.get_submodule(name).register_forward_hook(partial(keep, name)).remove)
         model(image)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return outputs
 
 
@@ -118,59 +86,37 @@ class PatchDecoder(nn.Module):
         size: Height and width, or side, of the images that the model takes, in pixels.
         blocks: The number of blocks to read, evenly spaced, the last among them.
         width: Channels at the patches' resolution; every step halves them, down to 16.
-        skip: Whether each step also reads the image, averaged to its resolution: edges are finer than patches.
-        frozen: Whether the ViT stays as it is, in evaluation mode.
 
     Raises:
-        UnsupportedModelError: If the patches cannot be found among the model's tokens.
+        UnsupportedModelError: If the patches are not in one piece among the tokens, or no module returns all tokens.
         ValueError: If the model has fewer blocks than `blocks`.
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        classes: int,
-        size: int | tuple[int, int],
-        blocks: int = 2,
-        width: int = 64,
-        skip: bool = True,
-        frozen: bool = False,
+        self, model: nn.Module, classes: int, size: int | tuple[int, int], blocks: int = 2, width: int = 64
     ) -> None:
         super().__init__()
         self.tokens = PatchTokens(model, size, blocks)
-        self.skip = skip
-        self.frozen = frozen
-        if frozen:
-            model.requires_grad_(False).eval()
         self.norms = nn.ModuleList(nn.GroupNorm(1, self.tokens.width) for _ in range(blocks))
         self.join = nn.Conv2d(blocks * self.tokens.width, width, 1)
         # Each step doubles the resolution: patches of 16 pixels take 4, with the widths 64, 32, 16, 16, 16.
         steps = max(self.tokens.patch).bit_length() - 1
         widths = [max(width >> step, min(16, width)) for step in range(steps + 1)]
-        self.steps = nn.ModuleList(_step(before + 3 * skip, after) for before, after in pairwise(widths))
+        # Each also reads the image, averaged to its resolution: edges are finer than patches. A norm over each image:
+        # unlike a batch norm it works for batches of any size.
+        self.steps = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(before + 3, after, 3, padding=1), nn.GroupNorm(1, after), nn.GELU())
+            for before, after in pairwise(widths)
+        )
         self.head = nn.Conv2d(widths[-1], 1 + classes, 1)
-
-    def train(self, mode: bool = True) -> "PatchDecoder":
-        """Set the mode of all but a frozen ViT."""
-        super().train(mode)
-        if self.frozen:
-            self.tokens.eval()
-        return self
 
     def forward(self, image: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch logits height width"]:
         """Return the logits at the images' size."""
-        # A frozen ViT needs no graph, so its activations are not kept.
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            tokens = self.tokens(image)
-        x = self.join(torch.cat([norm(states) for norm, states in zip(self.norms, tokens, strict=True)], 1))
+        states = zip(self.norms, self.tokens(image), strict=True)
+        x = self.join(torch.cat([norm(own) for norm, own in states], 1))
         # `left` steps follow this one, so the sides here are those of the image divided by 2 ** left.
         for left, step in zip(range(len(self.steps) - 1, -1, -1), self.steps, strict=True):
-            height, width = (side >> left for side in image.shape[-2:])
-            x = F.interpolate(x, (height, width), mode="bilinear", align_corners=False)
-            x = step(torch.cat([x, F.adaptive_avg_pool2d(image, (height, width))], 1) if self.skip else x)
+            size = (image.shape[-2] >> left, image.shape[-1] >> left)
+            x = F.interpolate(x, size, mode="bilinear", align_corners=False)
+            x = step(torch.cat([x, F.adaptive_avg_pool2d(image, size)], 1))
         return self.head(F.interpolate(x, image.shape[-2:], mode="bilinear", align_corners=False))
-
-
-def _step(before: int, after: int) -> nn.Module:
-    """Return a 3 x 3 convolution with a norm over each image: unlike a batch norm it works for batches of any size."""
-    return nn.Sequential(nn.Conv2d(before, after, 3, padding=1), nn.GroupNorm(1, after), nn.GELU())

@@ -7,118 +7,59 @@ from torch import Tensor
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.segmentation.scoring import class_iou
 
-BACKGROUND = 0
-MAX_CLASSES = IGNORED - 1
-THRESHOLD_LEVELS = 100
-
 
 def label_map(
-    maps: Float[Tensor, "batch classes height width"], threshold: float
+    maps: Float[Tensor, "batch some height width"], threshold: float, classes: Int[Tensor, " some"] | None = None
 ) -> UInt8[Tensor, "batch height width"]:
-    """Return the class of the highest map at each pixel, or the background where no map lies above the threshold.
-
-    Args:
-        maps: Maps in 0..1; 0 for absent classes.
-        threshold: The threshold of the background, at least 0.
-
-    Returns:
-        Masks with 0 for the background and 1 + class.
-
-    Raises:
-        ValueError: If the threshold is negative, or there are more than 254 classes.
-    """
-    return _labels(maps, threshold, threshold)
+    """Return `pseudo_masks` with two equal thresholds: no pixel is ignored."""
+    return pseudo_masks(maps, threshold, threshold, classes)
 
 
 def pseudo_masks(
-    maps: Float[Tensor, "batch classes height width"], low: float, high: float
+    maps: Float[Tensor, "batch some height width"], low: float, high: float, classes: Int[Tensor, " some"] | None = None
 ) -> UInt8[Tensor, "batch height width"]:
-    """Return masks as `label_map` does, but with two thresholds: pixels between them are 255, ignored.
+    """Return masks of the highest map at each pixel: 0 for the background, 1 + class, and 255 for ignored pixels.
 
     Args:
         maps: Maps in 0..1; 0 for absent classes.
         low: Up to this value of the highest map a pixel is background.
-        high: Above this value a pixel belongs to the class.
-
-    Returns:
-        Masks with 0 for the background, 1 + class, and 255 for ignored pixels.
+        high: Above this value a pixel belongs to the class; between the two it is ignored.
+        classes: The numbers of the classes that the maps are of; None for 0, 1, ...
 
     Raises:
         ValueError: If not 0 <= low <= high, or there are more than 254 classes.
     """
-    return _labels(maps, low, high)
-
-
-def number_classes(
-    labels: UInt8[Tensor, "batch height width"], classes: Int[Tensor, " some"]
-) -> UInt8[Tensor, "batch height width"]:
-    """Return masks that were made of some classes' maps with the numbers of these classes.
-
-    Args:
-        labels: 0 background, 1 + position of the class among `classes`, 255 ignored.
-        classes: The numbers of the classes that the maps were of.
-    """
-    # A look-up table: with the classes [4, 7] it maps 0 to 0, 1 to 5, 2 to 8 and all else, 255 among it, to 255.
-    table = torch.full((IGNORED + 1,), IGNORED, dtype=torch.uint8, device=labels.device)
-    table[BACKGROUND] = BACKGROUND
-    table[1 : len(classes) + 1] = (classes + 1).to(torch.uint8)
-    return table[labels.long()]
-
-
-def _labels(
-    maps: Float[Tensor, "batch classes height width"], low: float, high: float
-) -> UInt8[Tensor, "batch height width"]:
     if not 0 <= low <= high:
         raise ValueError(f"thresholds must be 0 or more, the lower one first, not {low} and {high}")
-    if maps.shape[1] > MAX_CLASSES:
-        raise ValueError(f"a mask has room for {MAX_CLASSES} classes, not {maps.shape[1]}: leave out absent ones")
-    value, chosen = maps.max(1)
+    if maps.shape[1] >= IGNORED:
+        raise ValueError(f"a mask has room for {IGNORED - 1} classes, not {maps.shape[1]}: leave out absent ones")
+    value, top = maps.max(1)
+    chosen = top if classes is None else classes[top]
     # Ignored up to `high`, then background up to `low`: what lies between the two stays ignored.
-    labels = (chosen + 1).to(torch.uint8).masked_fill(value <= high, IGNORED)
-    return labels.masked_fill(value <= low, BACKGROUND)
+    return (chosen + 1).to(torch.uint8).masked_fill(value <= high, IGNORED).masked_fill(value <= low, 0)
 
 
 def best_threshold(
-    maps: Float[Tensor, "batch classes height width"],
-    masks: UInt8[Tensor, "batch height width"],
-    levels: int = THRESHOLD_LEVELS,
+    maps: Float[Tensor, "batch classes height width"], masks: UInt8[Tensor, "batch height width"]
 ) -> tuple[float, float]:
     """Return the threshold of the background at which `label_map` fits masks best, and its mean IoU.
 
-    For more images than fit into memory: `ThresholdSweep`. Take it on a validation split, never on the images to score.
-
-    Args:
-        maps: Maps in 0..1.
-        masks: 0 background, 1 + class, 255 ignored.
-        levels: The number of thresholds that are tried: 0, 1 / levels, ... below 1.
-
-    Returns:
-        The lowest of the best thresholds; nan for the IoU if every pixel is ignored.
-
-    Raises:
-        ValueError: If a mask has another size or another value.
+    See `ThresholdSweep`, for more images than fit into memory. Take it on a validation split, never on images to score.
     """
-    sweep = ThresholdSweep(maps.shape[1], levels)
+    sweep = ThresholdSweep(maps.shape[1])
     sweep.update(maps, masks)
     return sweep.best()
 
 
 class ThresholdSweep:
-    """Count in one pass over the images what the mean IoU at every threshold follows from.
+    """Count in one pass over the images what the mean IoU at each of 100 thresholds, 0, 0.01, ... follows from."""
 
-    Args:
-        classes: The number of classes, without the background.
-        levels: The number of thresholds that are tried: 0, 1 / levels, ... below 1.
-    """
+    thresholds = torch.arange(100, dtype=torch.float64) / 100
 
-    def __init__(self, classes: int, levels: int = THRESHOLD_LEVELS) -> None:
-        if levels < 1:
-            raise ValueError(f"levels must be at least 1, not {levels}")
+    def __init__(self, classes: int) -> None:
         self.classes = classes
-        self.levels = levels
-        self.thresholds = torch.arange(levels, dtype=torch.float64) / levels
         # Pixels by truth, class on top, and how many thresholds lie below the highest map.
-        self.counts = torch.zeros(classes + 1, classes, levels + 1, dtype=torch.long)
+        self.counts = torch.zeros(classes + 1, classes, len(self.thresholds) + 1, dtype=torch.long)
 
     def update(
         self,
@@ -126,26 +67,17 @@ class ThresholdSweep:
         masks: UInt8[Tensor, "batch height width"],
         classes: Int[Tensor, " some"] | None = None,
     ) -> None:
-        """Add images.
-
-        Args:
-            maps: Maps in 0..1.
-            masks: 0 background, 1 + class, 255 ignored.
-            classes: The classes that the maps are of, in their order; None for all classes.
+        """Add images, with maps of all classes or of some; masks are 0 background, 1 + class, 255 ignored.
 
         Raises:
             ValueError: If a mask has another size or another value.
         """
         classes = torch.arange(self.classes, device=maps.device) if classes is None else classes
         if maps.shape[1] != len(classes) or masks.shape != (len(maps), *maps.shape[-2:]):
-            expected = [len(maps), *maps.shape[-2:]]
-            raise ValueError(
-                f"expected maps of {len(classes)} classes and masks {expected}, got {maps.shape[1]} classes and masks "
-                f"{list(masks.shape)}"
-            )
+            shapes = f"maps {list(maps.shape)} and masks {list(masks.shape)}"
+            raise ValueError(f"{shapes} of {len(classes)} classes do not fit")
         # Only the highest map matters: `label_map` chooses its class at every threshold that it passes.
         value, top = maps.max(1)
-        top = classes[top]
         counted = masks != IGNORED
         truth = masks[counted].long()
         if truth.numel() and int(truth.max()) > self.classes:
@@ -154,23 +86,18 @@ class ThresholdSweep:
         # `label_map`.
         passed = torch.bucketize(value[counted], self.thresholds.to(value))
         # The flat index of each pixel's cell of `counts`, so that one bincount adds them all.
-        cell = (truth * self.classes + top[counted]) * (self.levels + 1) + passed
+        cell = (truth * self.classes + classes[top][counted]) * self.counts.shape[-1] + passed
         self.counts += cell.bincount(minlength=self.counts.numel()).view_as(self.counts).cpu()
-
-    def confusion(self) -> Int[Tensor, "levels truth prediction"]:
-        """Return the pixels by truth and prediction at every threshold."""
-        # What passes threshold t passed at least t + 1 of them.
-        above = self.counts.flip(-1).cumsum(-1).flip(-1)[..., 1:].permute(2, 0, 1)
-        # [levels, truth, 1]: pixels that do not pass the threshold are predicted as background, the first column.
-        below = self.counts.sum((1, 2))[:, None] - above.sum(-1, keepdim=True)
-        return torch.cat([below, above], -1)
 
     def scores(self) -> Float[Tensor, " levels"]:
         """Return the mean IoU at every threshold; nan if nothing was counted."""
-        return class_iou(self.confusion()).nanmean(-1)
+        # What passes threshold t passed at least t + 1 of them; what does not is predicted as background.
+        above = self.counts.flip(-1).cumsum(-1).flip(-1)[..., 1:].permute(2, 0, 1)
+        below = self.counts.sum((1, 2))[:, None] - above.sum(-1, keepdim=True)
+        return class_iou(torch.cat([below, above], -1)).nanmean(-1)
 
     def best(self) -> tuple[float, float]:
-        """Return the lowest of the best thresholds, and its mean IoU."""
+        """Return the lowest of the best thresholds, and its mean IoU; nan if every pixel is ignored."""
         scores = self.scores()
         # argmax takes the first of equal scores, which is the lowest threshold; nan must not win.
         chosen = int(scores.nan_to_num(-1).argmax())

@@ -1,10 +1,11 @@
 """How well masks of classes fit the truth: intersection over union, from one confusion matrix of all pixels."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Num, UInt8
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.functional.classification import multiclass_confusion_matrix
+from torchmetrics.classification import MulticlassConfusionMatrix
 
 from lrptrain.batch.annotations import IGNORED
 
@@ -22,17 +23,12 @@ def class_iou(confusion: Num[Tensor, "*sets truth prediction"]) -> Float[Tensor,
     return both / either
 
 
-class MaskScore(Metric):
+class MaskScore(MulticlassConfusionMatrix):
     """Mean IoU over the classes and the background, from the pixels of all images together (as PASCAL VOC counts).
 
-    `compute()` returns a dict:
-
-    - `mean_iou`: over the classes that are present or predicted somewhere, in [0, 1], nan if nothing was counted,
-    - `per_class`: the IoU of every class, `[classes + 1]` with the background first; nan for a class that is nowhere,
-    - `foreground_mean_iou`: mean of background and foreground, all classes taken as one,
-    - `pixels`: the number of pixels that were counted.
-
-    Pixels whose truth is 255 are not counted. A prediction of 255 is of no class: it misses the truth.
+    `compute()` returns a dict: `mean_iou`, over the classes that are present or predicted somewhere, in [0, 1], nan if
+    nothing was counted; `per_class`, `[classes + 1]` with the background first, nan for a class that is nowhere; and
+    `pixels`, the number of those counted. Where the truth is 255 none is. A prediction of 255 misses the truth.
 
     Args:
         classes: The number of classes, without the background.
@@ -43,15 +39,11 @@ class MaskScore(Metric):
     title = "Mean IoU"
     function = staticmethod(class_iou)
     higher_is_better = True
-    is_differentiable = False
-    full_state_update = False
-    confusion: Tensor
 
-    def __init__(self, classes: int, **kwargs: object) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, classes: int, **kwargs: Any) -> None:
+        # The background, and a last column for predictions of no class.
+        super().__init__(classes + 2, ignore_index=IGNORED, validate_args=False, **kwargs)
         self.classes = classes
-        size = classes + 2  # the background, and a last column for predictions of no class
-        self.add_state("confusion", torch.zeros(size, size, dtype=torch.long), dist_reduce_fx="sum")
 
     def update(
         self, predicted: UInt8[Tensor, "batch height width"], truth: UInt8[Tensor, "batch height width"]
@@ -67,22 +59,10 @@ class MaskScore(Metric):
             most = int((mask * (mask != IGNORED)).max()) if mask.numel() else 0
             if most > self.classes:
                 raise ValueError(f"a {name} mask has the value {most}: 0..{self.classes} and 255 are known")
-        # A prediction of 255 goes to the last column, which belongs to no class of the truth.
-        labels = torch.where(predicted == IGNORED, self.classes + 1, predicted.long())
-        self.confusion = self.confusion + multiclass_confusion_matrix(
-            labels, truth.long(), self.classes + 2, ignore_index=IGNORED, validate_args=False
-        )
+        super().update(torch.where(predicted == IGNORED, self.classes + 1, predicted.long()), truth.long())
 
-    def compute(self) -> dict[str, Tensor]:
+    def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
         """Return the dict described above."""
-        counts = self.confusion[:-1]
+        counts = self.confmat[:-1]
         per_class = class_iou(counts)
-        # All classes as one: columns background, foreground, no class; rows background, foreground.
-        columns = torch.stack([counts[:, 0], counts[:, 1:-1].sum(1), counts[:, -1]], 1)
-        foreground = torch.stack([columns[0], columns[1:].sum(0)])
-        return {
-            "mean_iou": per_class.nanmean(),
-            "per_class": per_class,
-            "foreground_mean_iou": class_iou(foreground).nanmean(),
-            "pixels": counts.sum(),
-        }
+        return {"mean_iou": per_class.nanmean(), "per_class": per_class, "pixels": counts.sum()}

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lrptrain.relevance import UnsupportedModelError, attribute
 from lrptrain.relevance.default import check_method
-from lrptrain.relevance.model.preserve import preserved, unwrap
+from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.segmentation.config import CHUNK, SCALES
 from lrptrain.segmentation.sizes import any_size, patch_size, scaled_size
@@ -19,29 +19,34 @@ from lrptrain.segmentation.sizes import any_size, patch_size, scaled_size
 def seed_maps(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
-    present: Bool[Tensor, "batch classes"],
+    present: Bool[Tensor, "batch some"],
     method: str | None = None,
     options: Mapping[str, Any] | None = None,
     scales: Sequence[float] = SCALES,
     flip: bool = True,
     chunk: int = CHUNK,
-) -> Float[Tensor, "batch classes height width"]:
+    classes: Int[Tensor, " some"] | None = None,
+) -> Float[Tensor, "batch some height width"]:
     """Return relevance maps of the present classes of every image, at the images' size.
 
-    See `multi_scale_maps`, which this puts in one tensor; that of a whole batch for many classes is large.
+    An image is brought to every scale (rounded to whole patches, at least one) and, with `flip`, mirrored. The
+    positive relevance of each view is divided by its maximum and brought back to the image's size bilinearly, so that
+    all views count alike, whatever their number of patches; the mean over the views is divided by its maximum. (Ahn &
+    Kwak 2018, "Learning Pixel-level Semantic Affinity", average class activation maps over such views.)
 
     Args:
         model: As `lrptrain.attribute` takes it, in evaluation mode.
         images: Images, normalised as the model expects.
         present: Whether each image shows each class.
-        method: One of `lrptrain.methods()`; None for the default one, as in `lrptrain.attribute`.
+        method: One of `lrptrain.methods()`, or None, as in `lrptrain.attribute`.
         options: Options of the method.
-        scales: Factors by which images are resized, see `multi_scale_maps`.
+        scales: Factors by which images are resized.
         flip: Whether mirror images are averaged in.
-        chunk: The number of maps in one forward pass.
+        chunk: The number of maps in one forward pass: memory grows with it, and not with the number of maps beyond it.
+        classes: The classes of the columns of `present`, where they are some of many; None for 0, 1, ...
 
     Returns:
-        Maps in 0..1 with a maximum of 1; 0 for absent classes, and for maps without positive relevance.
+        Maps in 0..1 with a maximum of 1; 0 for absent classes, and where no relevance is positive and finite.
 
     Raises:
         ValueError: If shapes do not fit, a scale or `chunk` is not positive.
@@ -51,67 +56,32 @@ def seed_maps(
         raise ValueError(
             f"present must be bool of shape [{len(images)}, classes], not {present.dtype} of {list(present.shape)}"
         )
-    # present [[1, 0], [1, 1]] gives rows [0, 1, 1] and classes [0, 0, 1]: a map for each pair.
-    rows, classes = present.nonzero(as_tuple=True)
-    pair_maps = multi_scale_maps(model, images, rows, classes, method, options, scales, flip, chunk)
-    maps = pair_maps.new_zeros(*present.shape, *images.shape[-2:])
-    maps[rows, classes] = pair_maps
-    return maps
-
-
-def multi_scale_maps(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    rows: Int[Tensor, " maps"],
-    classes: Int[Tensor, " maps"],
-    method: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    scales: Sequence[float] = SCALES,
-    flip: bool = True,
-    chunk: int = CHUNK,
-) -> Float[Tensor, "maps height width"]:
-    """Return one relevance map, averaged over scales, for each pair of an image and a class.
-
-    The image is brought to every scale (rounded to whole patches, at least one) and, with `flip`, mirrored. The
-    positive relevance of each view is divided by its maximum and brought back to the image's size bilinearly, so that
-    all views count alike, whatever their number of patches; the mean over the views is divided by its maximum. (Ahn &
-    Kwak 2018, "Learning Pixel-level Semantic Affinity", average class activation maps over such views.)
-
-    Args:
-        model: As `lrptrain.attribute` takes it, in evaluation mode.
-        images: Images, normalised as the model expects.
-        rows: The index in `images` of the image that each map is of.
-        classes: The class that each map is of.
-        method: One of `lrptrain.methods()`; None for the default one, as in `lrptrain.attribute`.
-        options: Options of the method.
-        scales: Factors by which images are resized.
-        flip: Whether mirror images are averaged in.
-        chunk: The number of maps in one forward pass: memory grows with it, and not with the number of maps beyond it.
-
-    Returns:
-        Maps in 0..1 with a maximum of 1; 0 where there is no positive relevance, or relevance that is not finite.
-
-    Raises:
-        ValueError: If a scale or `chunk` is not positive.
-        UnsupportedModelError: If the model does not take images of the scaled sizes.
-    """
     if not scales or min(scales) <= 0 or chunk < 1:
         raise ValueError(f"scales must be positive numbers and chunk at least 1, not {tuple(scales)} and {chunk}")
-    model = unwrap(model)
-    options = dict(options or {})
+    model, size, options = unwrap(model), images.shape[-2:], dict(options or {})
     # An unknown method or option is refused before anything is computed.
     check_method(method, options)
+    # present [[1, 0], [1, 1]] gives rows [0, 1, 1] and columns [0, 0, 1]: a map for each pair.
+    pairs = present.nonzero()
+    maps = at_least_float32(images).new_zeros(*present.shape, *size)
     with torch.no_grad():
-        total = at_least_float32(images).new_zeros(len(rows), *images.shape[-2:])
-        for start in range(0, len(rows), chunk):
-            part = slice(start, start + chunk)
-            for view, mirrored in _views(model, images[rows[part]], scales, flip):
-                scores = _positive(model, view, classes[part], method, options)
+        for rows, columns in (part.unbind(1) for part in pairs.split(chunk) if len(part)):
+            targets = columns if classes is None else classes[columns]
+            for view, mirrored in _views(model, images[rows], scales, flip):
+                try:
+                    scores = _positive(model, view, targets, method, options)
+                except Exception as error:
+                    if view.shape[-2:] == size:
+                        raise
+                    raise UnsupportedModelError(
+                        f"the model does not take images of {' x '.join(map(str, view.shape[-2:]))} pixels: pass "
+                        "images of its own size, and scales=(1,)"
+                    ) from error
                 # Resized before it is mirrored back: a view has its own number of patches.
-                resized = F.interpolate(scores[:, None], images.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
-                total[part] += resized.flip(-1) if mirrored else resized
+                resized = F.interpolate(scores[:, None], size, mode="bilinear", align_corners=False)[:, 0]
+                maps[rows, columns] += resized.flip(-1) if mirrored else resized
         # The sum over views, scaled to a maximum of 1, is the same as their scaled mean.
-        return unit(total)
+        return unit(maps)
 
 
 def unit(maps: Float[Tensor, "*maps height width"]) -> Float[Tensor, "*maps height width"]:
@@ -126,7 +96,7 @@ def _views(
     """Yield the images at every scale and, with `flip`, their mirror images, and whether they are mirrored."""
     patch = patch_size(model)
     for scale in scales:
-        size = scaled_size((images.shape[-2], images.shape[-1]), scale, patch) if scale != 1 else images.shape[-2:]
+        size = scaled_size((images.shape[-2], images.shape[-1]), scale, patch)
         view = F.interpolate(images, size, mode="bilinear", align_corners=False) if scale != 1 else images
         yield view, False
         if flip:
@@ -134,34 +104,11 @@ def _views(
 
 
 def _positive(
-    model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
-    classes: Int[Tensor, " batch"],
-    method: str | None,
-    options: Mapping[str, Any],
+    model: nn.Module, images: Tensor, classes: Tensor, method: str | None, options: Mapping[str, Any]
 ) -> Float[Tensor, "batch rows columns"]:
-    try:
-        with any_size(model):
-            relevance = attribute(model, images, classes, method, **options)
-    except Exception as error:
-        # Any error of the engine may come from the size: one plain forward pass tells.
-        if not _takes(model, images[:1]):
-            raise UnsupportedModelError(
-                f"the model does not take images of {' x '.join(map(str, images.shape[-2:]))} pixels: pass images "
-                "of its own size, and scales=(1,)"
-            ) from error
-        raise
+    with any_size(model):
+        relevance = attribute(model, images, classes, method, **options)
     if relevance.grid is None:
         raise UnsupportedModelError("seeds are made of images: the model reads no patches")
     # clamp leaves nan and +inf; they become 0, so that one bad value does not scale all others to 0.
     return unit(relevance.scores.clamp(min=0).nan_to_num(0.0, 0.0, 0.0).unflatten(1, relevance.grid))
-
-
-def _takes(model: nn.Module, image: Float[Tensor, "1 3 height width"]) -> bool:
-    """Whether the model runs on an image."""
-    try:
-        with torch.inference_mode(False), torch.no_grad(), preserved(model), any_size(model):
-            model(image.clone())
-    except Exception:
-        return False
-    return True

@@ -1,7 +1,7 @@
 """Let a ViT take images of another size than it was built for, for a time."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from lrptrain.extras import require
 
-Undo = Callable[[], None]
 _OPTION = "interpolate_pos_encoding"
 
 
@@ -19,14 +18,20 @@ def any_size(model: nn.Module) -> Iterator[None]:
     """Let the ViTs of timm and Hugging Face in `model` resample their position embeddings to the image's patches.
 
     timm: what its option `dynamic_img_size` sets; Hugging Face: `interpolate_pos_encoding=True`, for images of another
-    size than the model's own. Afterwards the model is as before. A model of another kind is left as it is: one that
-    resamples by itself takes any size, one with a fixed size raises its own error.
+    size than the model's own. Afterwards the model is as before. A model of another kind is left as it is.
     """
     native = native_size(model)
     with ExitStack() as stack:
         for module in model.modules():
             if getattr(module, "dynamic_img_size", None) is False and hasattr(module, "patch_embed"):
-                stack.callback(_dynamic(module))
+                # As timm's constructors do: the patches stay a grid until they get positions.
+                grid = require("timm.layers", "timm").Format.NHWC
+                for owner, values in (
+                    (module, {"dynamic_img_size": True}),
+                    (module.patch_embed, {"flatten": False, "output_fmt": grid, "strict_img_size": False}),
+                ):
+                    stack.callback(vars(owner).update, {name: getattr(owner, name) for name in values})
+                    vars(owner).update(values)
             elif _OPTION in inspect.signature(module.forward).parameters:
                 hook = partial(_interpolated, native)
                 stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
@@ -46,10 +51,8 @@ def native_size(model: nn.Module) -> tuple[int, int] | None:
 
 def patch_size(model: nn.Module) -> tuple[int, int]:
     """Return height and width of a patch in pixels: the stride of the first convolution; (1, 1) without one."""
-    for part in model.modules():
-        if isinstance(part, nn.Conv2d):
-            return part.stride[0], part.stride[1]
-    return 1, 1
+    first = next((part for part in model.modules() if isinstance(part, nn.Conv2d)), None)
+    return (1, 1) if first is None else (first.stride[0], first.stride[1])
 
 
 def scaled_size(size: tuple[int, int], scale: float, patch: tuple[int, int]) -> tuple[int, int]:
@@ -57,29 +60,6 @@ def scaled_size(size: tuple[int, int], scale: float, patch: tuple[int, int]) -> 
     # At scale 1.5 an image of 224 pixels in patches of 16 has 21 patches, 336 pixels.
     height, width = (max(round(side * scale / step), 1) * step for side, step in zip(size, patch, strict=True))
     return height, width
-
-
-def _dynamic(vit: nn.Module) -> Undo:
-    """Do what timm's constructors do for `dynamic_img_size=True`: the patches stay a grid until they get positions."""
-    layers = require("timm.layers", "timm")
-    embed: Any = vit.patch_embed
-    # timm's patch embedding then returns [batch, rows, columns, width], and the ViT resamples its positions to that
-    # grid.
-    settings = {"flatten": False, "output_fmt": layers.Format.NHWC, "strict_img_size": False}
-    undo_vit = _set(vit, {"dynamic_img_size": True})
-    undo_embed = _set(embed, settings)
-
-    def undo() -> None:
-        undo_vit()
-        undo_embed()
-
-    return undo
-
-
-def _set(owner: Any, values: Mapping[str, Any]) -> Undo:
-    before = {name: getattr(owner, name) for name in values}
-    vars(owner).update(values)
-    return lambda: vars(owner).update(before)
 
 
 def _interpolated(

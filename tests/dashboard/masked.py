@@ -16,11 +16,10 @@ def export(folder, images=30, epochs=()):
             split = "val" if number % 3 == 0 else "train"
             name = export_files.image_name(ODD if number == 1 else number, split)
             if number % 5 == 4:
-                export_files.append_entry(
-                    root, export_files.skipped_entry(name, split, (40, 60), "no positive relevance")
-                )
+                entry = export_files.Entry(name, split, (), (40, 60), "skipped", "no positive relevance")
+                export_files.append_entry(root, entry)
             else:
-                export_files.write_image_files(root, exported(name, split, number))
+                export_files.write_image_files(root, *exported(name, split, number))
     return folder
 
 
@@ -32,6 +31,8 @@ def exported(name, split, number):
     ignoring = mask.clone()
     ignoring[10:30, 30:36] = 255
     photograph = torch.linspace(0, 1, 60).expand(3, 40, 60)
-    maps = (mask == 1 + own)[None].float()
-    truth = mask if number % 2 and split == "train" else None
-    return export_files.ExportedImage(name, split, [own], maps, mask, mask, ignoring, photograph, truth)
+    pictures = {export_files.SEEDS: mask, export_files.REFINED: mask, export_files.MASKS: ignoring}
+    pictures[export_files.JPEG_IMAGES] = photograph
+    if number % 2 and split == "train":
+        pictures[export_files.TRUTH] = mask
+    return export_files.Entry(name, split, (own,), (40, 60)), pictures

@@ -155,11 +155,10 @@ def test_masks_are_sorted_by_the_iou_of_each_image(tmp_path):
         ignoring = seeds.clone()
         ignoring[:, 40:] = 255  # what a pseudo-mask leaves open is not counted
         name = export_files.image_name(number, "val")
-        maps = (seeds == 1)[None].float()
-        image = torch.zeros(3, 40, 60)
-        image_files = export_files.ExportedImage(name, "val", [0], maps, seeds, seeds, ignoring, image, truth)
-        export_files.write_image_files(folder, image_files)
-    export_files.write_image_files(folder, exported("without", "val", 0))
+        pictures = {export_files.SEEDS: seeds, export_files.REFINED: seeds, export_files.MASKS: ignoring}
+        pictures |= {export_files.JPEG_IMAGES: torch.zeros(3, 40, 60), export_files.TRUTH: truth}
+        export_files.write_image_files(folder, export_files.Entry(name, "val", (0,), (40, 60)), pictures)
+    export_files.write_image_files(folder, *exported("without", "val", 0))
     export_files.merge_index(folder)
     score_export(folder, classes=3)
     # A square of 20 x 20 that is shifted by s lies on the true one with (20 - s) x 20 pixels of 20 x (20 + s) in both;

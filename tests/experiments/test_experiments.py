@@ -34,11 +34,6 @@ of_vit = json.loads(Path("experiments/blocks/results/vit.json").read_text(encodi
 check("blocks", [blocks.tables(results("blocks", "minilm"), of_vit)])
 golden = import_module("experiments.golden.run")
 check("golden", [golden.table(json.loads(golden.RESULTS.read_text(encoding="utf-8"))["errors"])])
-movies, report = (import_module(f"experiments.movies.{part}") for part in ("run", "report"))
-methods = {name: runs for name, runs in movies.results([0, 1], False).items() if "unsupported" not in runs[0]}
-named = {movies.path_of(seed, name) for seed in (0, 1) for name in movies.rows()}
-assert {path.name for path in set(movies.RESULTS.glob("*/*.json")) - named} == {"training.json"}
-check("movies", [report.score_table(methods), report.difference_table(methods)])
 benchmark = import_module("experiments.benchmark.run")
 check("benchmark", benchmark.texts().values())
 check("default_method", [import_module("experiments.default_method.run").saved_tables()])
@@ -47,7 +42,7 @@ speed = Path("experiments/speed/results").glob("*_cpu.json")
 measured = {path.stem.removesuffix("_cpu"): json.loads(path.read_text(encoding="utf-8")) for path in speed}
 cells = json.loads(Path("experiments/speed/results/cpu.json").read_text(encoding="utf-8"))
 check("speed", [import_module("experiments.speed.run").tables(cells)])
-for part in ("guided", "memory", "monitor", "seeds", "budget"):
+for part in ("memory", "budget"):
     check("speed", [import_module(f"experiments.speed.{part}").table(measured[part])])
 real = import_module("experiments.real_models.run")
 check("real_models", real.tables().values())
@@ -64,8 +59,6 @@ assert shelf.PAGE.read_text(encoding="utf-8") == shelf.page(), "run python -m ex
 check("sweep", [shelf.summary()])
 check("guidance", import_module("experiments.guidance.run").tables().values())
 check("guidance", import_module("experiments.guidance.baselines").tables().values())
-tinted = import_module("experiments.guidance.tinted")
-check("guidance", [tinted.table(list(load(tinted.RESULTS).values()))])
 check("segment_pets", import_module("experiments.segment_pets.report").tables(pets).values())
 made_on = import_module("experiments.made_on")
 assert set(made_on.readmes()) == {path.parent.name for path in Path("experiments").glob("*/README.md")}

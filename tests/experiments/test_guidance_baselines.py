@@ -6,37 +6,10 @@ import torch
 from PIL import Image
 
 from experiments.guidance import baselines, things
-from experiments.guidance.afr import Layer, fitted, weights
 from experiments.guidance.benchmarks import with_few_annotations, worst
 from experiments.guidance.report import held_to
 from experiments.guidance.things import COLOURS, THINGS
 from experiments.vision import MEAN, STD
-
-
-def samples():
-    generator = torch.Generator().manual_seed(0)
-    features = torch.randn(40, 5, generator=generator, dtype=torch.float64)
-    label = torch.arange(40) % 3
-    old = Layer(torch.randn(3, 5, generator=generator, dtype=torch.float64), torch.zeros(3, dtype=torch.float64))
-    return features, label, old
-
-
-def test_weights_of_afr_fall_with_the_probability_and_with_the_size_of_the_class():
-    found = weights(torch.tensor([0.5, 0.25, 1.0]).double(), torch.tensor([0, 0, 1]), 4.0)
-    raw = torch.tensor([-2.0, -1.0, -4.0]).double().exp() / torch.tensor([2.0, 2.0, 1.0]).double()
-    assert torch.allclose(found, raw / raw.sum(), rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("penalty", [0.01, 1.0])
-def test_the_layer_of_afr_is_where_its_objective_has_no_gradient(penalty):
-    features, label, old = samples()
-    weight = weights(torch.rand(40, generator=torch.Generator().manual_seed(1)).double(), label, 3.0)
-    layer = fitted(old, features, label, weight, penalty)
-    surplus = layer(features).softmax(1) - torch.nn.functional.one_hot(label, 3)
-    gradient = (weight[:, None] * surplus).T @ features + 2 * penalty * (layer.weight - old.weight)
-    # The solver stops at gradients of 1e-7.
-    assert gradient.abs().max() < 1e-5
-    assert (weight[:, None] * surplus).sum(0).add(2 * penalty * (layer.bias - old.bias)).abs().max() < 1e-5
 
 
 def test_the_worst_class_and_few_annotations():

@@ -34,7 +34,7 @@ def pixels(predicted: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
     """By truth and prediction, in float64."""
     score = MaskScore(CLASSES)
     score.update(predicted, truth)
-    return score.confusion[:-1].double()
+    return score.confmat[:-1].double()
 
 
 def test_the_mean_over_images_is_the_mean_iou_of_all_pixels():

@@ -3,13 +3,11 @@
 import json
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import torch
 
 from experiments import parallel, per_method, records
-from experiments.movies.training import trained, training_file
 
 
 @dataclass(frozen=True)
@@ -76,12 +74,3 @@ def test_a_file_of_methods_names_every_machine_that_filled_it(tmp_path):
     found = per_method.fill(path, {"seed": 0}, rows, lambda row: {"value": 2})
     assert found["methods"] == {"random": {"value": 1}, "attnlrp": {"value": 2}, "rollout": {"value": 2}}
     assert found[records.KEY] == [{"cpu": "another"}, records.made_on()]
-
-
-def test_results_of_a_model_that_is_gone_are_not_trained_over(tmp_path):
-    path = training_file(0, tmp_path)
-    records.save(path, {"seed": 0})
-    kept = path.read_text()
-    with pytest.raises(SystemExit, match=r"a model that is not there any more .*best\.ckpt.*move the folder"):
-        trained(0, None, Path("none"), tmp_path, tmp_path / "runs")  # type: ignore[arg-type]
-    assert path.read_text() == kept

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from experiments.sweep.case import Subject
-from experiments.sweep.checks import attention_kind
+from experiments.sweep.checks import attention_kind, verdicts
 
 SAMPLES, WIDTH = 2, 8
 
@@ -62,3 +62,11 @@ class OfTokens(nn.Module):
 def test_the_kind_of_attention_is_told_from_shapes(name):
     tokens = torch.randn(SAMPLES, WIDTH, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     assert attention_kind(Subject(OfTokens(name), tokens)) == name.replace(",", ":").split(":")[0]
+
+
+def test_a_model_without_logits_is_asked_for_its_attention_under_the_target():
+    """CLIP returns similarities of images and texts: what is explained is made by the target."""
+    from experiments.sweep.transformers_models import cases
+
+    subject = next(case for case in cases() if case.name == "CLIPModel").build()
+    assert dict(verdicts(subject, ("rollout", "raw_attention"))) == {"rollout": "ok", "raw_attention": "ok"}

@@ -1,5 +1,3 @@
-import copy
-
 import pytest
 import torch
 from model_zoo import KINDS
@@ -64,23 +62,10 @@ def test_the_decoder_gives_logits_for_every_pixel(name):
 
 
 @pytest.mark.parametrize("patch", [4, 7, 8])
-@pytest.mark.parametrize("skip", [True, False])
-def test_patches_of_any_size_are_decoded(patch, skip):
-    net = PatchDecoder(tiny_vit(img_size=4 * patch, patch_size=patch), 2, 4 * patch, skip=skip)
+def test_patches_of_any_size_are_decoded(patch):
+    net = PatchDecoder(tiny_vit(img_size=4 * patch, patch_size=patch), 2, 4 * patch)
     assert net(torch.randn(1, 3, 4 * patch, 4 * patch)).shape == (1, 3, 4 * patch, 4 * patch)
     assert len(net.steps) == {4: 2, 7: 2, 8: 3}[patch]
-
-
-def test_a_frozen_vit_is_neither_trained_nor_in_training_mode():
-    model = tiny_vit(proj_drop_rate=0.5)
-    before = copy.deepcopy(model.state_dict())
-    net = PatchDecoder(model, 3, 16, frozen=True).train()
-    assert not model.training
-    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 1.0)
-    net(torch.randn(2, 3, 16, 16)).square().mean().backward()
-    optimizer.step()
-    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
-    assert all(p.grad is not None for p in net.parameters() if p.requires_grad)
 
 
 def test_models_without_patch_tokens_are_refused():

@@ -1,12 +1,11 @@
+import inspect
 import math
-from typing import Any
 
 import pytest
 import torch
-from model_zoo import KINDS
 
-import lrptrain
-from lrptrain.segmentation.refinement import refinement, refinements
+from lrptrain.segmentation.config import REFINE_OPTIONS, PseudoMaskConfig
+from lrptrain.segmentation.refinement import pixel_adaptive
 
 
 def scene(samples=2, size=40):
@@ -25,13 +24,9 @@ def overlap(map_, truth):
     return ((found & truth).sum() / (found | truth).sum()).item()
 
 
-@pytest.mark.parametrize("name", ["pixel_adaptive", "guided_filter", "dense_crf"])
-def test_a_map_follows_the_edges_of_the_image(name):
-    if name == "dense_crf":
-        pytest.importorskip("pydensecrf", reason="needs pip install 'lrptrain[crf]'")
+def test_a_map_follows_the_edges_of_the_image():
     images, maps, truth = scene()
-    options: dict[str, Any] = {"radius": 0.2} if name == "guided_filter" else {}
-    refined = refinement(name, **options)(images, maps)
+    refined = pixel_adaptive(images, maps)
     assert refined.shape == maps.shape
     assert overlap(refined[:, 0], truth) > overlap(maps[:, 0], truth) + 0.05
     assert not refined[:, 1].any()  # an absent class stays absent
@@ -39,11 +34,10 @@ def test_a_map_follows_the_edges_of_the_image(name):
     assert refined.max() <= 1
 
 
-@pytest.mark.parametrize("name", ["pixel_adaptive", "guided_filter"])
-def test_a_batch_equals_singles_and_the_input_is_left_alone(name):
+def test_a_batch_equals_singles_and_the_input_is_left_alone():
     images, maps, _ = scene(3)
     images = images + torch.linspace(0, 0.1, 3)[:, None, None, None]
-    before, refine = maps.clone(), refinement(name)
+    before, refine = maps.clone(), pixel_adaptive
     singles = torch.cat([refine(images[i : i + 1], maps[i : i + 1]) for i in range(3)])
     torch.testing.assert_close(refine(images, maps), singles, rtol=1e-10, atol=1e-12)
     assert torch.equal(maps, before)
@@ -68,81 +62,26 @@ def test_pixel_adaptive_is_its_formula():
                 weights = ((-(difference**2)).mean(0).softmax(0) + w2 * nearness) / (1 + w2)
                 values = torch.stack([current[0, :, i, j] for i, j in places], 1)
                 expected[0, :, y, x] = values @ weights
-    found = refinement("pixel_adaptive", dilations=dilations, iterations=2)(images, maps)
+    found = pixel_adaptive(images, maps, dilations, 2)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_pixel_adaptive_keeps_constants():
     images, maps, _ = scene()
-    refine = refinement("pixel_adaptive")
+    refine = pixel_adaptive
     torch.testing.assert_close(refine(images, torch.full_like(maps, 0.4)), torch.full_like(maps, 0.4))
     flat = refine(torch.full_like(images, 0.5), maps)  # no colour to tell neighbours apart
     assert flat.isfinite().all()
     assert flat.std() < maps.std()
 
 
-def setting(name):
-    kind = KINDS[name]
-    model = kind.build(True)
-    generator = torch.Generator().manual_seed(0)
-    assert kind.size is not None
-    images, maps = (torch.rand(2, c, *kind.size, generator=generator, dtype=torch.float64) for c in (3, 2))
-    maps[:, 1] = 0
-    return model, images, maps
-
-
-@pytest.mark.parametrize("name", ["vit", "vit_registers", "vit_wide", "hf_vit"])
-def test_attention_affinity_is_a_walk_on_the_attention(name):
-    model, images, maps = setting(name)
-    recording = lrptrain.record(model, (images - 0.5) / 0.2)
-    grid = recording.patch_grid
-    positions = list(recording.layout.positions)
-    attention = torch.stack([block.mean(1) for block in recording.attention]).mean(0)[:, positions][:, :, positions]
-    equal = attention**2 / (attention**2).sum(1, keepdim=True)
-    equal = equal / equal.sum(2, keepdim=True)
-    walk = (equal + equal.transpose(1, 2)) / 2
-    walk = walk / walk.sum(2, keepdim=True)
-    tokens = torch.nn.functional.adaptive_avg_pool2d(maps, grid).flatten(2)
-    for _ in range(3):
-        tokens = torch.einsum("bij,bcj->bci", walk, tokens)
-    expected = torch.nn.functional.interpolate(tokens.unflatten(2, grid), maps.shape[-2:], mode="bilinear")
-    low, high = expected[:, 0].amin((1, 2), keepdim=True), expected[:, 0].amax((1, 2), keepdim=True)
-    expected[:, 0] = (expected[:, 0] - low) / (high - low)
-    refine = refinement("attention_affinity", model, (0.5,) * 3, (0.2,) * 3, steps=3)
-    found = refine(images, maps)
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
-    singles = torch.cat([refine(images[i : i + 1], maps[i : i + 1]) for i in range(2)])
-    torch.testing.assert_close(found, singles, rtol=1e-9, atol=1e-12)
-    assert not found.requires_grad
-
-
-def test_attention_affinity_of_the_last_blocks():
-    model, images, maps = setting("vit")
-    every, last, two = (
-        refinement("attention_affinity", model, blocks=blocks, power=20, steps=1)(images, maps)
-        for blocks in (None, 1, 2)
-    )
-    assert (every - last).abs().max() > 1e-4
-    assert torch.equal(every, two)  # it has two
-
-
-def test_attention_affinity_needs_attention_over_patches():
-    model, images, maps = setting("timm_swin")
-    with pytest.raises(ValueError, match="window"):
-        refinement("attention_affinity", model)(images, maps)
-
-
 def test_names_and_options():
-    assert refinements() == ("attention_affinity", "dense_crf", "guided_filter", "pixel_adaptive")
-    with pytest.raises(ValueError, match="did you mean pixel_adaptive"):
-        refinement("pixel_adaptve")
-    with pytest.raises(ValueError, match=r"unknown option of guided_filter 'sigma'.* known are radius, epsilon"):
-        refinement("guided_filter", sigma=1)
-    with pytest.raises(ValueError, match="pass model="):
-        refinement("attention_affinity")
-    with pytest.raises(ValueError, match="at least one block"):
-        refinement("attention_affinity", torch.nn.Linear(1, 1), blocks=0)
+    assert tuple(inspect.signature(pixel_adaptive).parameters)[2:] == REFINE_OPTIONS
+    with pytest.raises(ValueError, match=r"refine must be one of \('pixel_adaptive', None\), not 'guided_filter'"):
+        PseudoMaskConfig(refine="guided_filter")
+    with pytest.raises(ValueError, match=r"refine_options has \['radius'\]; known are dilations, iterations"):
+        PseudoMaskConfig(refine_options={"radius": 1})
     with pytest.raises(ValueError, match="w1 above 0"):
-        refinement("pixel_adaptive", w1=0)(torch.rand(1, 3, 4, 4), torch.rand(1, 1, 4, 4))
+        pixel_adaptive(torch.rand(1, 3, 4, 4), torch.rand(1, 1, 4, 4), w1=0)
     with pytest.raises(ValueError, match="differ in number or size"):
-        refinement("pixel_adaptive")(torch.rand(1, 3, 4, 4), torch.rand(1, 1, 5, 4))
+        pixel_adaptive(torch.rand(1, 3, 4, 4), torch.rand(1, 1, 5, 4))

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from model_zoo import KINDS, timm_vit
 
 import lrptrain
-from lrptrain.segmentation.seeds import multi_scale_maps, seed_maps
+from lrptrain.segmentation.seeds import seed_maps
 
 PRESENT = torch.tensor([[1, 0, 0, 1, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]]).bool()
 
@@ -46,8 +46,8 @@ def test_scales_and_mirror_images_are_averaged():
         views.append(relevance.to_image((32, 32)) / relevance.scores.amax(1)[:, None, None])
     mean = views[0] + views[1].flip(-1) + views[2] + views[3].flip(-1)
     expected = mean / mean.amax((1, 2), keepdim=True)
-    rows = torch.arange(3)
-    maps = multi_scale_maps(model, images, rows, torch.full((3,), 2), "generic_attention", scales=(1, 1.5))
+    every, only = torch.ones(3, 1, dtype=torch.bool), torch.tensor([2])
+    maps = seed_maps(model, images, every, "generic_attention", scales=(1, 1.5), classes=only)[:, 0]
     torch.testing.assert_close(maps, expected, rtol=1e-6, atol=1e-9)
 
 
@@ -103,4 +103,4 @@ def test_bad_arguments():
     with pytest.raises(lrptrain.UnsupportedMethodError, match="did you mean attnlrp"):
         seed_maps(model, images, PRESENT, "atnlrp")
     with pytest.raises(ValueError, match="out of range"):
-        multi_scale_maps(model, images, torch.tensor([0]), torch.tensor([9]))
+        seed_maps(model, images, torch.ones(3, 10, dtype=torch.bool))

@@ -11,14 +11,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-DILATIONS = (1, 2, 4, 8, 12, 24)
-_TINY = 1e-8
+_AROUND = tuple((dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0))
 
 
 def pixel_adaptive(
     images: Float[Tensor, "batch 3 height width"],
     maps: Float[Tensor, "batch classes height width"],
-    dilations: Sequence[int] = DILATIONS,
+    dilations: Sequence[int] = (1, 2, 4, 8, 12, 24),
     iterations: int = 10,
     w1: float = 0.3,
     w2: float = 0.01,
@@ -30,13 +29,7 @@ def pixel_adaptive(
     sigma_d))^2), with the standard deviation of the neighbours' colours (per channel c) and of their distances. The
     published weights sum to 1 + w2; here they are divided by that, so that values stay in 0..1.
 
-    Args:
-        images: RGB images in 0..1.
-        maps: Maps in 0..1.
-        dilations: Distances of the neighbours in pixels.
-        iterations: How often the maps are averaged.
-        w1: The difference that lowers a weight to 1 / e, in standard deviations.
-        w2: The weight of nearness beside that of colour, which is 1.
+    Images and maps are in 0..1, `dilations` in pixels; the maps are averaged `iterations` times.
 
     Raises:
         ValueError: If the sizes of images and maps differ, or an argument is out of range.
@@ -48,7 +41,7 @@ def pixel_adaptive(
             "pixel_adaptive needs dilations of at least 1, iterations and w2 of at least 0, and w1 above 0"
         )
     # The weights depend on the image alone: they are computed once for all iterations and classes.
-    weights = affinities(images.to(maps.dtype), dilations, w1, w2)
+    weights = _affinities(images.to(maps.dtype), dilations, w1, w2)
     for _ in range(iterations):
         # Neighbour by neighbour: all shifted copies at once would take 48 times the memory of the maps (8 x 6
         # dilations).
@@ -59,20 +52,15 @@ def pixel_adaptive(
     return maps
 
 
-def affinities(
+def _affinities(
     images: Float[Tensor, "batch 3 height width"], dilations: Sequence[int], w1: float, w2: float
 ) -> Float[Tensor, "neighbours batch height width"]:
     """Return the weight of every neighbour of every pixel; those of a pixel sum to 1."""
     count = 8 * len(dilations)
-    mean = torch.zeros_like(images)
-    # Two passes over the neighbours: their mean first, then their squared deviations from it.
-    for near in _shifted(images, dilations):
-        mean += near / count
-    squares = torch.zeros_like(images)
-    for near in _shifted(images, dilations):
-        squares += (near - mean).square()
+    mean = sum(near / count for near in _shifted(images, dilations))
+    squares = sum((near - mean).square() for near in _shifted(images, dilations))
     # The standard deviation of a pixel's neighbours per channel, [batch, 3, height, width]; never 0.
-    spread = (squares / (count - 1)).sqrt() + _TINY
+    spread = (torch.as_tensor(squares) / (count - 1)).sqrt() + 1e-8
     # [neighbours, batch, height, width]; the softmax makes the weights of a pixel's neighbours sum to 1.
     colour = torch.stack(
         [-((near - images) / (w1 * spread)).square().mean(1) for near in _shifted(images, dilations)]
@@ -85,9 +73,6 @@ def affinities(
     return (colour + w2 * nearness[:, None, None, None]) / (1 + w2)
 
 
-_AROUND = tuple((dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0))
-
-
 def _shifted(x: Tensor, dilations: Sequence[int]) -> Iterator[Tensor]:
     """Yield for every neighbour its value at each pixel, `[batch, channels, height, width]`; a view, not a copy."""
     height, width = x.shape[-2:]
@@ -96,6 +81,5 @@ def _shifted(x: Tensor, dilations: Sequence[int]) -> Iterator[Tensor]:
     padded = F.pad(x, (most,) * 4, mode="replicate")
     for dilation in dilations:
         for dy, dx in _AROUND:
-            top = most + dy * dilation
-            left = most + dx * dilation
+            top, left = most + dy * dilation, most + dx * dilation
             yield padded[..., top : top + height, left : left + width]
