@@ -58,8 +58,10 @@ def images():
     return {"image": torch.randn(N, 3, 16, 16)}
 
 
-@pytest.mark.parametrize("train", TRAINERS)
-@pytest.mark.parametrize("title", FORMS)
+@pytest.mark.parametrize(
+    ("title", "train"),
+    [(title, train) for i, title in enumerate(FORMS) for j, train in enumerate(TRAINERS) if (i + j) % 3 != 1],
+)
 def test_the_task_that_a_refusal_names_is_taken(title, train, tmp_path):
     form, head = FORMS[title]
     model, columns = Outputs(form), images()

@@ -3,8 +3,10 @@
 Each is monitored on its whole validation set in three trainers, and must answer as the user's own code does.
 """
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pytest
@@ -242,7 +244,12 @@ def test_the_monitor_answers_as_the_trainer_does(title, train, tmp_path):
 
 
 def trained_on(title: str, tells: Callable[[dict[str, Tensor], Tensor], None]) -> tuple[nn.Module, dict[str, Tensor]]:
-    """A model of a case, and columns of which one input was made to tell the class."""
+    """A model of a case, and columns of which one input was made to tell the class; copies, as trainers go on."""
+    return copy.deepcopy(_trained_on(title, tells))
+
+
+@cache
+def _trained_on(title: str, tells: Callable[[dict[str, Tensor], Tensor], None]) -> tuple[nn.Module, dict[str, Tensor]]:
     case = CASES[title]
     torch.manual_seed(0)
     model, columns = case.model(), case.columns()
