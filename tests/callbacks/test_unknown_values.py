@@ -166,7 +166,7 @@ def train(folder, callbacks, **options):
         return {name: torch.stack([row[name] for row in chosen]) for name in ("pixel_values", "labels")}
 
     arguments: dict[str, Any] = {
-        "num_train_epochs": 4, "per_device_train_batch_size": 8, "learning_rate": 1e-2, "eval_strategy": "epoch",
+        "num_train_epochs": 6, "per_device_train_batch_size": 8, "learning_rate": 1e-2, "eval_strategy": "epoch",
         "save_strategy": "epoch", "report_to": [], "use_cpu": True, "disable_tqdm": True, "logging_strategy": "no",
         "remove_unused_columns": False, "load_best_model_at_end": True, "metric_for_best_model": f"eval_{RELIANCE}",
         "greater_is_better": False,
@@ -194,7 +194,7 @@ def test_the_trainer_of_transformers_keeps_no_untrained_model(stops, tmp_path, c
         max_samples=32, show=lrptrain.Show(max_pictures=0), run=lrptrain.Run(on_error="raise"), budget=None
     )
     with caplog.at_level("INFO", "lrptrain"):
-        runner = train(tmp_path, [ours, *([EarlyStoppingCallback(4)] if stops else [])])
+        runner = train(tmp_path, [ours, *([EarlyStoppingCallback(6)] if stops else [])])
     assert reliances(ours.folder)[0] is None
     assert runner.state.best_global_step > 6
     assert math.isfinite(runner.state.best_metric)
