@@ -6,6 +6,7 @@ import own_trainers
 import pytest
 import torch
 import torch.nn.functional as F
+from hugging_face import quiet_arguments
 from setting import data, loader, messages, module, monitor, trainer, vit
 from torch.utils.data import DataLoader, IterableDataset, StackDataset, SubsetRandomSampler, WeightedRandomSampler
 
@@ -120,7 +121,7 @@ def ids_and_labels():
 
 
 def trained(folder, eval_dataset, *callbacks, evaluations=2):
-    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+    from transformers import BertConfig, BertForSequenceClassification, Trainer
 
     torch.manual_seed(0)
     sizes: dict[str, Any] = {
@@ -130,15 +131,7 @@ def trained(folder, eval_dataset, *callbacks, evaluations=2):
         "intermediate_size": 16,
     }
     model = BertForSequenceClassification(BertConfig(vocab_size=50, **sizes))
-    arguments = TrainingArguments(
-        folder,
-        num_train_epochs=evaluations,
-        eval_strategy="epoch",
-        report_to=[],
-        use_cpu=True,
-        save_strategy="no",
-        disable_tqdm=True,
-    )
+    arguments = quiet_arguments(folder, num_train_epochs=evaluations, eval_strategy="epoch")
     training = [{name: x for name, x in row.items() if name != "rationale"} for row in rows()]
     runner = Trainer(model, arguments, train_dataset=training, eval_dataset=eval_dataset, callbacks=list(callbacks))
     runner.train()

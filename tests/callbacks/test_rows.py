@@ -11,6 +11,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from grouped_options import grouped
+from hugging_face import quiet_arguments
 from setting import trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -20,7 +21,6 @@ from transformers import (
     Siglip2Config,
     Siglip2ForImageClassification,
     Trainer,
-    TrainingArguments,
 )
 
 import lrptrain
@@ -215,16 +215,7 @@ def test_of_patches_of_a_grid_the_place_is_named_in_transformers(tmp_path):
         vision_config={**vision, "num_patches": 16, "patch_size": 4}, text_config=text, id2label={0: "a", 1: "b"}
     )
     watching = RelevanceMonitorCallback(budget=None, **grouped(OPTIONS))
-    arguments = TrainingArguments(
-        str(tmp_path),
-        num_train_epochs=6,
-        eval_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        save_strategy="no",
-        disable_tqdm=True,
-        learning_rate=3e-3,
-    )
+    arguments = quiet_arguments(tmp_path, num_train_epochs=6, eval_strategy="no", learning_rate=3e-3)
     model = Siglip2ForImageClassification(config)
     Trainer(model, arguments, train_dataset=naflex(1, 4 * N)).train()
     Trainer(model, arguments, eval_dataset=naflex(), callbacks=[watching]).evaluate()

@@ -116,14 +116,14 @@ def test_the_gradient_at_each_input(name, argument):
 @pytest.mark.parametrize(("name", "argument"), EXPLAINED)
 def test_a_batch_is_its_samples_and_a_second_call_is_the_first(name, argument):
     model, given, target = BUILDS[name]()
-    for method in METHODS:
+    for number, method in enumerate(METHODS):
         options = {"steps": 2} if method == "integrated_gradients" else {}
         found = lrptrain.attribute(model, given, target, method, explain=argument, **options)
         again = lrptrain.attribute(model, given, target, method, explain=argument, **options)
         assert torch.equal(found.scores, again.scores)
-        for rows in ([1], [2, 0]):  # one by itself, and the others the other way round
-            some = lrptrain.attribute(model, select(given, rows), target, method, explain=argument, **options)
-            close(some.scores, found.scores[rows])
+        rows = [1] if number % 2 else [2, 0]  # one by itself, or the others the other way round
+        some = lrptrain.attribute(model, select(given, rows), target, method, explain=argument, **options)
+        close(some.scores, found.scores[rows])
 
 
 @pytest.mark.parametrize("name", ["clip", "vilt"])
