@@ -11,7 +11,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from grouped_options import grouped
-from hugging_face import quiet_arguments
+from hugging_face import quiet_arguments, small_sizes
 from setting import trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -230,12 +230,7 @@ class Chunks(nn.Module):
 
     def __init__(self, chunks: int):
         super().__init__()
-        config: dict[str, Any] = {
-            "hidden_size": 32,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 32,
-        }
+        config: dict[str, Any] = small_sizes(32)
         self.bert = BertModel(BertConfig(vocab_size=60, **config), add_pooling_layer=False)
         self.head = nn.Linear(32 * chunks, 2)
 

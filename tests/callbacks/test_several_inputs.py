@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from grouped_options import grouped
+from hugging_face import small_sizes
 from own_trainers import Module, N, Rows, in_a_loop, in_lightning, in_transformers
 from setting import trainer
 from test_explanation_audit import QUICK
@@ -32,13 +33,7 @@ from lrptrain.callbacks import RelevanceMonitor
 
 TOKENS = 6
 THREE = {0: "a", 1: "b", 2: "c"}
-TEXT: dict[str, Any] = {
-    "vocab_size": 60,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-}
+TEXT: dict[str, Any] = {**small_sizes(16), "vocab_size": 60}
 
 
 def vit(channels: int = 1) -> nn.Module:
