@@ -239,7 +239,7 @@ def _at_peaks(
                 for at, length, count in ((top, down, points.shape[2]), (left, across, points.shape[3]))
             )
             found.append(points[:, :, rows, columns].flatten(2).permute(2, 0, 1))
-    if not found:
-        return images.new_zeros(0, images.shape[1], len(_CORNERLESS))
-    pictures = torch.cat(found)
+    pictures = torch.cat([images.new_zeros(0, images.shape[1], len(_CORNERLESS)), *found])
+    if not len(pictures):
+        return pictures
     return pictures[pictures.flatten(1).std(1, correction=0) > TOLERANCE]  # a plain piece is the same everywhere
