@@ -10,19 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from hugging_face import small_sizes
 
 from lrptrain.data import PlantedDigits
 from lrptrain.models import ImageClassifier, TextClassifier
 
 VIT = {"img_size": 24, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}
-BERT = {
-    "model_type": "bert",
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "vocab_size": 100,
-}
+BERT = {**small_sizes(16), "model_type": "bert", "vocab_size": 100}
 DATA: dict[str, Any] = {"train_size": 40, "val_size": 20, "batch_size": 10, "image_size": 24, "digit_size": 20}
 
 

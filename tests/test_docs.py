@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from doc_tables import ROOT, TABLES, filled
-from forks import start_fork
+from forks import in_two_epochs, start_fork
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -83,7 +83,7 @@ def run_block(block: str, folder: Path) -> None:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         try:
-            exec(compile(block, "<block>", "exec"), {"__name__": "__main__"})
+            exec(compile(in_two_epochs(block), "<block>", "exec"), {"__name__": "__main__"})
         except BaseException:
             traceback.print_exc()
             raise

@@ -235,11 +235,11 @@ def _at_peaks(
         for peak in peaks:
             top, left = peak // grid[1] * down, peak % grid[1] * across
             rows, columns = (
-                range(max(0, at - side // 2) // stride, min(count, (at + length) // stride), step)
+                slice(max(0, at - side // 2) // stride, min(count, (at + length) // stride), step)
                 for at, length, count in ((top, down, points.shape[2]), (left, across, points.shape[3]))
             )
-            found += [points[:, :, y, x] for y in rows for x in columns]
-    if not found:
-        return images.new_zeros(0, images.shape[1], len(_CORNERLESS))
-    pictures = torch.stack(found)
+            found.append(points[:, :, rows, columns].flatten(2).permute(2, 0, 1))
+    pictures = torch.cat([images.new_zeros(0, images.shape[1], len(_CORNERLESS)), *found])
+    if not len(pictures):
+        return pictures
     return pictures[pictures.flatten(1).std(1, correction=0) > TOLERANCE]  # a plain piece is the same everywhere

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from grouped_options import grouped
+from hugging_face import quiet_arguments
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "trainers" / "behaviours"))
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, StackDataset
 from trained import OPTIONS, Texts, bert, collate, unannotated
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer
 
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitorCallback
@@ -79,17 +80,13 @@ def labels() -> None:
 
 def transformers() -> None:
     monitor = RelevanceMonitorCallback(**grouped({**GIVEN, "run_name": "trainer"}))
-    arguments = TrainingArguments(
-        str(FOLDER / "trainer"),
+    arguments = quiet_arguments(
+        FOLDER / "trainer",
         num_train_epochs=1,
         per_device_train_batch_size=6 // PROCESSES,
         per_device_eval_batch_size=3,
         learning_rate=0.0,
         eval_strategy="epoch",
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
     )
     data = {"train_dataset": Texts(12, 0), "eval_dataset": Texts(11, 1), "data_collator": unannotated}
     Trainer(bert().double(), arguments, callbacks=[monitor], **data).train()

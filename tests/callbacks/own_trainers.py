@@ -5,10 +5,11 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from grouped_options import grouped
+from hugging_face import quiet_arguments
 from setting import trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer
 
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
@@ -62,16 +63,7 @@ def in_lightning(folder, model, columns, options):
 
 def in_transformers(folder, model, columns, options):
     watching = RelevanceMonitorCallback(**grouped({**ALL, "budget": None, **options}))
-    arguments = TrainingArguments(
-        folder,
-        num_train_epochs=1,
-        eval_strategy="epoch",
-        report_to=[],
-        use_cpu=True,
-        save_strategy="no",
-        disable_tqdm=True,
-        learning_rate=1e-3,
-    )
+    arguments = quiet_arguments(folder, num_train_epochs=1, eval_strategy="epoch", learning_rate=1e-3)
     rows = Rows(columns, "labels")
     Trainer(model, arguments, train_dataset=rows, eval_dataset=rows, callbacks=[watching]).train()
     return watching

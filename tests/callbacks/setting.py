@@ -124,7 +124,11 @@ def messages() -> Iterator[list[str]]:
         rank_zero_module.log.removeHandler(handler)
 
 
-def tensors_with_graph() -> list[Any]:
-    """Every tensor in memory that a graph made; those of other tests, in the caches of compiled models, among them."""
+@contextmanager
+def no_graph_left() -> Iterator[None]:
+    """No tensor that a graph made outlives the block; what was there before it is not looked through."""
     gc.collect()
-    return [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor) and x.grad_fn is not None]
+    gc.freeze()
+    yield
+    gc.collect()
+    assert not [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor) and x.grad_fn is not None]

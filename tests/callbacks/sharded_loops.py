@@ -121,7 +121,8 @@ def _error(net: Net, samples: Any, folder: Path) -> str:
 
 def trainer(folder: Path, weights: Path, sharded: bool = False, watched: bool = True) -> dict[str, Any]:
     """An epoch of a Trainer whose model transformers has sharded where it was loaded."""
-    from transformers import LlamaForSequenceClassification, Trainer, TrainingArguments
+    from hugging_face import quiet_arguments
+    from transformers import LlamaForSequenceClassification, Trainer
     from transformers.distributed import DistributedConfig
 
     from lrptrain.callbacks import RelevanceMonitorCallback
@@ -129,17 +130,13 @@ def trainer(folder: Path, weights: Path, sharded: bool = False, watched: bool = 
     given: dict[str, Any] = {"distributed_config": DistributedConfig(fsdp_size=2)} if sharded else {}
     net = LlamaForSequenceClassification.from_pretrained(weights, dtype=torch.float64, **given)
     parts = 2 if sharded else 1
-    arguments = TrainingArguments(
-        str(folder / "trainer"),
+    arguments = quiet_arguments(
+        folder / "trainer",
         num_train_epochs=1,
         per_device_train_batch_size=4 // parts,
         per_device_eval_batch_size=3,
         learning_rate=0.01,
         eval_strategy="epoch",
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
     )
     monitor = RelevanceMonitorCallback(**grouped({**TEXT_OPTIONS, "run_name": f"trainer-{parts}", "on_error": "raise"}))
     data = {"train_dataset": Texts(8, 0), "eval_dataset": Texts(11, 1), "data_collator": unannotated}

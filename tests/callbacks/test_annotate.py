@@ -9,7 +9,7 @@ from guided_loops import LOOPS
 from inspected import images
 from own_trainers import in_lightning, in_transformers
 from setting import vit
-from test_inspection import Tokenizer, bert, texts, trained
+from test_inspection import Tokenizer, reads_the_footer, texts, trained
 from torch import nn
 
 import lrptrain
@@ -43,8 +43,7 @@ def test_a_function_in_place_of_masks_tells_faults(reads_the_corner):
 
 @pytest.mark.parametrize("annotate", [["good", "bad"], re.compile("good|bad"), lambda text: ["good", "bad"]])
 def test_words_in_place_of_rationales_tell_faults(annotate):
-    net = trained(bert(), texts(True, 1, 256), ["input_ids", "attention_mask"], 60)
-    columns = {name: x for name, x in texts(True).items() if name != "rationale"}
+    net, columns = reads_the_footer(), {name: x for name, x in texts(True).items() if name != "rationale"}
     report = lrptrain.inspect(net, [columns], tokenizer=Tokenizer(), annotate=annotate)
     assert "the phrase 'sent from my phone'" in {each.name for each in report.faults}
     with pytest.raises(ValueError, match=r"annotate= failed .* nothing names their tokens: pass tokenizer="):

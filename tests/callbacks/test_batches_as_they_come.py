@@ -1,11 +1,10 @@
 """Batches are read before the user's step, ids are indices of the data set or said to be none, streams stay whole."""
 
-from typing import Any
-
 import own_trainers
 import pytest
 import torch
 import torch.nn.functional as F
+from hugging_face import quiet_arguments, small_sizes
 from setting import data, loader, messages, module, monitor, trainer, vit
 from torch.utils.data import DataLoader, IterableDataset, StackDataset, SubsetRandomSampler, WeightedRandomSampler
 
@@ -120,25 +119,11 @@ def ids_and_labels():
 
 
 def trained(folder, eval_dataset, *callbacks, evaluations=2):
-    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+    from transformers import BertConfig, BertForSequenceClassification, Trainer
 
     torch.manual_seed(0)
-    sizes: dict[str, Any] = {
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-    }
-    model = BertForSequenceClassification(BertConfig(vocab_size=50, **sizes))
-    arguments = TrainingArguments(
-        folder,
-        num_train_epochs=evaluations,
-        eval_strategy="epoch",
-        report_to=[],
-        use_cpu=True,
-        save_strategy="no",
-        disable_tqdm=True,
-    )
+    model = BertForSequenceClassification(BertConfig(vocab_size=50, **small_sizes(16)))
+    arguments = quiet_arguments(folder, num_train_epochs=evaluations, eval_strategy="epoch")
     training = [{name: x for name, x in row.items() if name != "rationale"} for row in rows()]
     runner = Trainer(model, arguments, train_dataset=training, eval_dataset=eval_dataset, callbacks=list(callbacks))
     runner.train()

@@ -203,7 +203,7 @@ def test_a_fit_that_was_interrupted_goes_on_with_the_time_that_it_has_paid_with(
 def test_the_final_weights_are_the_averages_that_training_leaves(first, tmp_path):
     focus = {}
     for budget in (None, 1e-6):
-        watching = monitor(budget=budget, on_error="raise", max_samples=20)
+        watching = monitor(budget=budget, on_error="raise")
         averaging = EMAWeightAveraging(decay=0.5)
         order = [watching, averaging] if first else [averaging, watching]
         fit(tmp_path / str(budget), *order, max_epochs=3)

@@ -66,7 +66,7 @@ def of_label(report, label):
 def test_findings_say_of_which_label_and_are_those_of_one_label_alone(report):
     assert report.accuracy == 1
     passes = []
-    for label in range(LABELS):
+    for label in sorted({*PLACES, *range(0, LABELS, 4)}):
         one = lrptrain.inspect(Patches(), [images()], task=lrptrain.OneLabel(label))
         passes.append(one.passes)
         # One label alone proposes marks, too, which may be named in place of a place.
@@ -75,7 +75,7 @@ def test_findings_say_of_which_label_and_are_those_of_one_label_alone(report):
             assert of_label(report, label) == named == {PLACES[label]}
         assert of_label(report, label) <= named or any(each.cue.kind == "mark" for each in one.reads)
     # 3.1 times: of 20 labels that read patches of their own, few share what they ask.
-    assert report.passes + 1 + MAP <= 3.2 * (sum(passes) / LABELS + MAP)
+    assert report.passes + 1 + MAP <= 3.2 * (sum(passes) / len(passes) + MAP)
 
 
 def test_effects_are_those_of_each_label(report):

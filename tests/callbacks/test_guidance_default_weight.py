@@ -1,12 +1,12 @@
 """Without a weight the guidance is as strong as the task's gradient allows."""
 
 import logging
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from guided import annotated_data, by_hand, fit, guidance, sgd_module, stepped, weights
+from hugging_face import small_sizes
 from pytorch_lightning import LightningModule
 from setting import loader, trainer, vit
 from test_guidance_gradients import assert_close
@@ -105,15 +105,9 @@ class Texts(LightningModule):
         from transformers import BertConfig, BertForSequenceClassification
 
         torch.manual_seed(0)
-        sizes: dict[str, Any] = {
-            "hidden_size": 32,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "intermediate_size": 64,
-        }
         config = BertConfig(
             vocab_size=50, max_position_embeddings=16, initializer_range=0.1, hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0, **sizes,
+            attention_probs_dropout_prob=0.0, **small_sizes(32, layers=2, inner=64),
         )  # fmt: skip
         self.net, self.lr = BertForSequenceClassification(config).double().train(), lr
 

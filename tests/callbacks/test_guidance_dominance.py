@@ -58,16 +58,15 @@ def test_a_weight_that_destroys_is_told_of(way, tmp_path, caplog):
     assert watched.dominance.text in lines[0]
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    "options",
+    ("way", "options"),
     [
-        {"loss": "energy", "weight": 1e-3},
-        {"loss": "energy"},  # bounded by the task's gradient
-        {"loss": "energy", "adaptive": True},
-        {"loss": "energy", "weight": 30.0, "compare_every_n_batches": 0},  # nobody is to compare
-        {"loss": "energy", "weight": 30.0, "warmup_steps": 10**6},  # hardly any of it is applied
-        {"loss": "swap"},  # nothing is compared
+        *((way, {"loss": "energy", "weight": 1e-3}) for way in WAYS),
+        ("a step", {"loss": "energy"}),  # bounded by the task's gradient
+        ("Lightning", {"loss": "energy", "adaptive": True}),
+        ("transformers", {"loss": "energy", "weight": 30.0, "compare_every_n_batches": 0}),  # nobody is to compare
+        ("a step", {"loss": "energy", "weight": 30.0, "warmup_steps": 10**6}),  # hardly any of it is applied
+        ("Lightning", {"loss": "swap"}),  # nothing is compared
     ],
     ids=str,
 )

@@ -179,8 +179,8 @@ def test_a_run_mends_what_is_found_in_it():
         optimizer = torch.optim.AdamW(net.parameters(), 3e-3)
         guidance = lrptrain.Guidance("swap", swap="findings", optimizer=optimizer)
         note_known(net, Known((), 1))
-        for step in range(300):
-            if step == 75 and follows:
+        for step in range(200):
+            if step == 50 and follows:
                 report = lrptrain.inspect(net, [images("both")])
                 note_known(net, Known(tuple(each.cue for each in report.faults), 2))
             rows = torch.arange(32) + 32 * (step % 8)

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from guided import annotated_data, by_hand, fit, guidance, sgd_module, weights
+from hugging_face import small_sizes
 from setting import PACKAGES
 from test_guidance_gradients import assert_close
 
@@ -143,7 +144,7 @@ def texts(samples=6):
 
 
 HF: dict[str, Any] = {
-    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
+    **small_sizes(16, layers=2, inner=32),
     "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "initializer_range": 0.2,
 }  # fmt: skip
 

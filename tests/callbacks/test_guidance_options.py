@@ -6,7 +6,7 @@ import pytest
 import torch
 from guided import RATE, annotated_data, by_hand, explicit, fit, guidance, hand_loss, sgd_module, stepped, weights
 from pytorch_lightning import Callback, seed_everything
-from setting import Points, loader, tensors_with_graph, trainer, vit
+from setting import Points, loader, no_graph_left, trainer, vit
 from test_guidance_gradients import assert_close
 from test_harmless import assert_same
 
@@ -63,12 +63,11 @@ def test_what_is_logged(tmp_path):
     assert first["guidance/cost"] > 0
 
 
-@pytest.mark.parametrize("decay", ["none", "linear", "cosine"])
-def test_the_schedule_is_that_of_optimizer_steps(decay, tmp_path):
+def test_the_schedule_is_that_of_optimizer_steps(tmp_path):
+    """tests/guidance/test_schedule.py has the other forms."""
     options = {"accumulate_grad_batches": 2, "max_epochs": 2}
-    rows = logged(guidance(warmup_steps=1, decay=decay), annotated_data(12), tmp_path, batch_size=2, **options)
-    share = {"none": lambda x: 1, "linear": lambda x: 1 - x, "cosine": lambda x: (1 + math.cos(math.pi * x)) / 2}[decay]
-    expected = [0.0, *(share(step / 5) for step in range(5))]
+    rows = logged(guidance(warmup_steps=1, decay="cosine"), annotated_data(12), tmp_path, batch_size=2, **options)
+    expected = [0.0, *((1 + math.cos(math.pi * step / 5)) / 2 for step in range(5))]
     assert [row["guidance/weight"] for row in rows[::2]] == pytest.approx(expected)
     assert [row["guidance/weight"] for row in rows[1::2]] == pytest.approx(expected)
 
@@ -226,8 +225,6 @@ def test_an_error_in_the_backward_pass_leaves_no_mode_behind(tmp_path):
 
 
 def test_nothing_of_a_step_stays_alive(tmp_path):
-    before = tensors_with_graph()
-    guided = guidance("consistency+energy+rrr")
-    fit(tmp_path, sgd_module(), annotated_data(), guided)
-    known = {id(x) for x in before}
-    assert not [x for x in tensors_with_graph() if id(x) not in known]
+    with no_graph_left():
+        guided = guidance("consistency+energy+rrr")
+        fit(tmp_path, sgd_module(), annotated_data(), guided)

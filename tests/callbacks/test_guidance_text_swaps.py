@@ -8,6 +8,7 @@ import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 from guided import RATE
+from hugging_face import quiet_arguments
 from test_guidance_gradients import EXACT, assert_close
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -18,7 +19,6 @@ from transformers import (
     GPT2Config,
     GPT2ForSequenceClassification,
     Trainer,
-    TrainingArguments,
 )
 from word_pieces import ids_of, word_pieces
 
@@ -100,11 +100,16 @@ def by_step(net: BertForSequenceClassification, options: dict[str, Any], at: Any
 
 
 def by_transformers(net: BertForSequenceClassification, options: dict[str, Any], at: Any) -> Any:
-    arguments = TrainingArguments(
-        str(at), max_steps=1, per_device_train_batch_size=6, learning_rate=RATE, optim="sgd", max_grad_norm=0.0,
-        lr_scheduler_type="constant", report_to=[], save_strategy="no", disable_tqdm=True, use_cpu=True,
+    arguments = quiet_arguments(
+        at,
+        max_steps=1,
+        per_device_train_batch_size=6,
+        learning_rate=RATE,
+        optim="sgd",
+        max_grad_norm=0.0,
+        lr_scheduler_type="constant",
         train_sampling_strategy="sequential",
-    )  # fmt: skip
+    )
     trainer = Trainer(net, arguments, train_dataset=rows_of(texts()), processing_class=TOKENIZER)
     guidance = lrptrain.guide(trainer, **options)
     trainer.train()
@@ -299,10 +304,7 @@ def test_the_tokenizer_is_looked_for_where_the_monitor_looks(tmp_path):
     loader = DataLoader(WithTokenizer(TOKENIZER), batch_size=6)
     trainer.fit(Validated(bert(), tokenizer=None), loader, loader)
     assert guidance.guidance.values["guidance/swapped"] == 6
-    arguments = TrainingArguments(
-        str(tmp_path), max_steps=1, per_device_train_batch_size=6, report_to=[], save_strategy="no", disable_tqdm=True,
-        use_cpu=True,
-    )  # fmt: skip
+    arguments = quiet_arguments(tmp_path, max_steps=1, per_device_train_batch_size=6)
     collator = DataCollatorWithPadding(TOKENIZER)
     by_collator = Trainer(bert(), arguments, train_dataset=rows_of(texts()), data_collator=collator)
     guided = lrptrain.guide(by_collator, "swap", swap="punctuation", on_error="raise")

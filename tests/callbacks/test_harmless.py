@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from setting import PACKAGES, data, loader, module, monitor, tensors_with_graph, trainer, vit
+from setting import PACKAGES, data, loader, module, monitor, no_graph_left, trainer, vit
 
 
 def assert_same(one, other, path=""):
@@ -99,12 +99,10 @@ def test_validation_leaves_the_model_as_it_was(package, inference_mode, tmp_path
 
 
 def test_nothing_of_an_evaluation_stays_alive(tmp_path):
-    before = tensors_with_graph()
-    pl_module = module()
-    watching = monitor(on_error="raise")
-    trainer(tmp_path, watching, max_epochs=1).fit(pl_module, loader(), loader())
-    known = {id(x) for x in before}
-    assert not [x for x in tensors_with_graph() if id(x) not in known]
+    with no_graph_left():
+        pl_module = module()
+        watching = monitor(on_error="raise")
+        trainer(tmp_path, watching, max_epochs=1).fit(pl_module, loader(), loader())
     assert all(not one.sample.tensors for one in watching.scored)
     assert all(x.device.type == "cpu" and not x.requires_grad for one in watching.scored for x in one.maps.values())
 

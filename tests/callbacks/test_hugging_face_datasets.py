@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hugging_face import small_sizes
 from PIL import Image
 
 import lrptrain
@@ -40,12 +41,6 @@ def test_a_transform_makes_the_images_and_the_features_name_the_classes(tmp_path
     columns = {"image": [Image.fromarray(each) for each in noise], "label": [0, 1] * 4, "mask": [mask] * 8}
     dataset = datasets.Dataset.from_dict(columns, features=features)
     dataset.set_transform(pixels)
-    sizes: dict[str, Any] = {
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-    }
     arguments = TrainingArguments(
         str(tmp_path),
         num_train_epochs=1,
@@ -56,7 +51,7 @@ def test_a_transform_makes_the_images_and_the_features_name_the_classes(tmp_path
     )
     monitor = RelevanceMonitorCallback(budget=None, run=lrptrain.Run(on_error="raise"))
     Trainer(
-        ViTForImageClassification(ViTConfig(image_size=16, patch_size=4, **sizes)),
+        ViTForImageClassification(ViTConfig(image_size=16, patch_size=4, **small_sizes(16))),
         arguments,
         train_dataset=dataset,
         eval_dataset=dataset,

@@ -3,6 +3,7 @@
 Each model reads what is planted, and the finding must name it, in whichever trainer.
 """
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from grouped_options import grouped
+from hugging_face import quiet_arguments, small_sizes
 from setting import trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -19,7 +21,6 @@ from transformers import (
     Siglip2Config,
     Siglip2ForImageClassification,
     Trainer,
-    TrainingArguments,
 )
 
 import lrptrain
@@ -228,16 +229,7 @@ def test_of_patches_of_a_grid_the_place_is_named_in_transformers(tmp_path):
         vision_config={**vision, "num_patches": 16, "patch_size": 4}, text_config=text, id2label={0: "a", 1: "b"}
     )
     watching = RelevanceMonitorCallback(budget=None, **grouped(OPTIONS))
-    arguments = TrainingArguments(
-        str(tmp_path),
-        num_train_epochs=6,
-        eval_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        save_strategy="no",
-        disable_tqdm=True,
-        learning_rate=3e-3,
-    )
+    arguments = quiet_arguments(tmp_path, num_train_epochs=6, eval_strategy="no", learning_rate=3e-3)
     model = Siglip2ForImageClassification(config)
     Trainer(model, arguments, train_dataset=naflex(1, 4 * N)).train()
     Trainer(model, arguments, eval_dataset=naflex(), callbacks=[watching]).evaluate()
@@ -252,12 +244,7 @@ class Chunks(nn.Module):
 
     def __init__(self, chunks: int):
         super().__init__()
-        config: dict[str, Any] = {
-            "hidden_size": 32,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 32,
-        }
+        config: dict[str, Any] = small_sizes(32)
         self.bert = BertModel(BertConfig(vocab_size=60, **config), add_pooling_layer=False)
         self.head = nn.Linear(32 * chunks, 2)
 
@@ -268,6 +255,7 @@ class Chunks(nn.Module):
         return self.head(states.mean(1).reshape(batch, -1))
 
 
+@cache
 def documents() -> tuple[Chunks, list[dict[str, Tensor]]]:
     """A model that reads one word in the third chunk, and its documents."""
     torch.manual_seed(0)

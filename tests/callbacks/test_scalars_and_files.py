@@ -142,7 +142,7 @@ def told(folder):
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_resumed_run_continues_as_if_nothing_had_been(every, tmp_path):
-    options = {"every_n_epochs": every, "run_name": None, "cues": [Everything()], "min_effect": 1e-6, "max_samples": 24}
+    options = {"every_n_epochs": every, "run_name": None, "cues": [Everything()], "min_effect": 1e-6, "max_samples": 12}
     whole, first, second = (monitor(**options) for _ in range(3))
     fit(tmp_path / "whole", whole, max_epochs=4)
     kept = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)

@@ -31,7 +31,7 @@ def planted(samples=48, seed=0):
     return {"image": image, "label": label, "mask": mask}
 
 
-def fit(folder, *callbacks, epochs=4, **options):
+def fit(folder, *callbacks, epochs=3, **options):
     """A training that learns nothing in its first epoch."""
     torch.manual_seed(1)
     trained = module()
@@ -101,7 +101,7 @@ def test_early_stopping_that_ends_at_nan_is_refused_with_what_works(tmp_path):
     pasted = re.search(r"EarlyStopping\('.*\)$", line)
     assert pasted
     runner = fit(tmp_path, watching(), eval(pasted[0], {"EarlyStopping": EarlyStopping}))
-    assert runner.current_epoch == 4
+    assert runner.current_epoch == 3
 
 
 WRONG = {
@@ -166,7 +166,7 @@ def train(folder, callbacks, **options):
         return {name: torch.stack([row[name] for row in chosen]) for name in ("pixel_values", "labels")}
 
     arguments: dict[str, Any] = {
-        "num_train_epochs": 8, "per_device_train_batch_size": 8, "learning_rate": 1e-2, "eval_strategy": "epoch",
+        "num_train_epochs": 6, "per_device_train_batch_size": 8, "learning_rate": 1e-2, "eval_strategy": "epoch",
         "save_strategy": "epoch", "report_to": [], "use_cpu": True, "disable_tqdm": True, "logging_strategy": "no",
         "remove_unused_columns": False, "load_best_model_at_end": True, "metric_for_best_model": f"eval_{RELIANCE}",
         "greater_is_better": False,
@@ -194,7 +194,7 @@ def test_the_trainer_of_transformers_keeps_no_untrained_model(stops, tmp_path, c
         max_samples=32, show=lrptrain.Show(max_pictures=0), run=lrptrain.Run(on_error="raise"), budget=None
     )
     with caplog.at_level("INFO", "lrptrain"):
-        runner = train(tmp_path, [ours, *([EarlyStoppingCallback(8)] if stops else [])])
+        runner = train(tmp_path, [ours, *([EarlyStoppingCallback(6)] if stops else [])])
     assert reliances(ours.folder)[0] is None
     assert runner.state.best_global_step > 6
     assert math.isfinite(runner.state.best_metric)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from hugging_face import small_sizes
 from PIL import Image
 
 from lrptrain.cli import main
@@ -23,13 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
 ]
 VIT = {"img_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
-BERT = {
-    "model_type": "bert",
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-}
+BERT = {**small_sizes(16, layers=2), "model_type": "bert"}
 
 
 def save(module: pl.LightningModule, path: Path) -> str:

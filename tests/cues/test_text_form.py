@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from hugging_face import small_sizes
 from torch import nn
 from transformers import (
     BertConfig,
@@ -20,13 +21,7 @@ from word_pieces import word_pieces
 
 from lrptrain.cues.text_form import Padding, padding_of, text_form
 
-SMALL: dict[str, Any] = {
-    "vocab_size": 200,
-    "hidden_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 8,
-}
+SMALL: dict[str, Any] = {**small_sizes(8), "vocab_size": 200}
 NAMED = word_pieces(model_max_length=64, cls_token="[CLS]", sep_token="[SEP]", padding_side="left")
 
 

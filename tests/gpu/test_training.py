@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from on_device import in_small
 from setting import data, loader, module, monitor, trainer, vit
 
 from lrptrain.callbacks import RelevanceGuidance
@@ -31,7 +32,7 @@ def test_the_monitor_changes_no_bit(device, tmp_path):
 
 
 @pytest.mark.usefixtures("repeatable")
-@pytest.mark.parametrize("loss", ["swap", "energy", "consistency", "rrr"])
+@pytest.mark.parametrize("loss", in_small(["energy", "swap", "consistency", "rrr"]))
 def test_guidance(loss, device, tmp_path):
     guiding = [RelevanceGuidance(loss, on_error="raise", weight=1.0) for _ in range(2)]
     plain = trained(tmp_path, device, [])

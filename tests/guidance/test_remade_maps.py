@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from hugging_face import small_sizes
 from model_zoo import randomised
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
@@ -37,16 +38,10 @@ def vit(**options: Any) -> tuple[nn.Module, dict[str, torch.Tensor]]:
 
 
 def bert() -> tuple[nn.Module, dict[str, torch.Tensor]]:
-    sizes: dict[str, Any] = {
-        "hidden_size": 8,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 12,
-    }
     ids = torch.arange(1, 1 + BATCH * 6).view(BATCH, 6)
     mask = torch.ones_like(ids)
     mask[1, 4:] = 0
-    return randomised(BertForSequenceClassification(BertConfig(vocab_size=40, **sizes))), {
+    return randomised(BertForSequenceClassification(BertConfig(vocab_size=40, **small_sizes(8, layers=2, inner=12)))), {
         "input_ids": ids,
         "attention_mask": mask,
     }

@@ -3,18 +3,12 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from hugging_face import small_sizes
 
 from lrptrain.batch.content import end_tokens
 from lrptrain.metrics import delete_tokens, text_probability
 
-SIZES: dict[str, Any] = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "vocab_size": 40,
-    "num_labels": 3,
-}
+SIZES: dict[str, Any] = {**small_sizes(16, layers=2), "vocab_size": 40, "num_labels": 3}
 
 
 def model(kind):

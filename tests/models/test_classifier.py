@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from hugging_face import small_sizes
 from torch.utils.data import DataLoader, StackDataset
 
 from lrptrain.data import PlantedDigits
@@ -19,15 +20,7 @@ TIMM: dict[str, Any] = {
     "model": "vit_tiny_patch16_224",
     "model_kwargs": {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 2},
 }
-VIT = {
-    "model_type": "vit",
-    "image_size": 32,
-    "patch_size": 8,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-}
+VIT = {**small_sizes(32, layers=2, inner=16), "model_type": "vit", "image_size": 32, "patch_size": 8}
 
 
 def trainer(**arguments):
@@ -123,14 +116,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
 ]
 
-BERT = {
-    "model_type": "bert",
-    "vocab_size": 20,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-}
+BERT = {**small_sizes(32, layers=2), "model_type": "bert", "vocab_size": 20}
 
 
 @pytest.fixture

@@ -4,19 +4,13 @@ from typing import Any
 
 import pytest
 import torch
+from hugging_face import small_sizes
 from safetensors.torch import save_file
 
 from lrptrain.models import pretrained
 from lrptrain.models.pretrained import huggingface_classifier, load_pretrained, minilm_folder, timm_classifier
 
-BERT = {
-    "model_type": "bert",
-    "vocab_size": 20,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-}
+BERT = {**small_sizes(16), "model_type": "bert", "vocab_size": 20}
 SEQUENCE = "AutoModelForSequenceClassification"
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hugging_face import small_sizes
 from small_models import tiny_vit
 from transformers import BertConfig, BertForSequenceClassification
 
@@ -91,13 +92,7 @@ def test_a_single_logit_has_two_classes():
 
 def test_texts_have_a_value_for_each_token():
     torch.manual_seed(0)
-    sizes: dict[str, Any] = {
-        "num_labels": 5,
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-    }
+    sizes: dict[str, Any] = {**small_sizes(16), "num_labels": 5}
     bert = BertForSequenceClassification(BertConfig(vocab_size=30, **sizes)).double().eval()
     lengths = (4, 7, 5)
     ids = [torch.randint(1, 30, (length,)) for length in lengths]

@@ -68,8 +68,9 @@ def test_a_batch_equals_its_samples(request, file, name):
     case = case_of(file, request)
     whole = computed(case, name)
     _, *others = range(len(case.target))
-    for rows in ([0], others[::-1]):  # one by itself, and the others the other way round
-        assert relative_error(computed(case.rows(rows), name), whole[rows]).max() < 1e-9
+    # One by itself, or the others the other way round.
+    rows = [0] if NUMBERS.index((file, name)) % 2 else others[::-1]
+    assert relative_error(computed(case.rows(rows), name), whole[rows]).max() < 1e-9
 
 
 @pytest.mark.parametrize(("file", "name"), [(f, n) for f, n in NUMBERS if n in CALLS and CALLS[n][1] in DIVIDING])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from hugging_face import small_sizes
 from model_zoo import in_float64, randomised, select
 from small_models import Small, patches
 from torch import Tensor, nn
@@ -17,9 +18,7 @@ from lrptrain import targets
 # Two steps are enough to compare a batch with its samples.
 pytestmark = pytest.mark.filterwarnings("ignore:integrated_gradients has not converged")
 
-SIZES: dict[str, Any] = {
-    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24,
-}  # fmt: skip
+SIZES: dict[str, Any] = small_sizes(16, layers=2, inner=24)  # fmt: skip
 TEXT: dict[str, Any] = {"vocab_size": 50, "max_position_embeddings": 20, "pad_token_id": 1}
 IMAGE = {"image_size": 16, "patch_size": 8}
 METHODS = ("input_x_gradient", "attnlrp", "lrp", "integrated_gradients", "leave_one_out")
@@ -116,14 +115,14 @@ def test_the_gradient_at_each_input(name, argument):
 @pytest.mark.parametrize(("name", "argument"), EXPLAINED)
 def test_a_batch_is_its_samples_and_a_second_call_is_the_first(name, argument):
     model, given, target = BUILDS[name]()
-    for method in METHODS:
+    for number, method in enumerate(METHODS):
         options = {"steps": 2} if method == "integrated_gradients" else {}
         found = lrptrain.attribute(model, given, target, method, explain=argument, **options)
         again = lrptrain.attribute(model, given, target, method, explain=argument, **options)
         assert torch.equal(found.scores, again.scores)
-        for rows in ([1], [2, 0]):  # one by itself, and the others the other way round
-            some = lrptrain.attribute(model, select(given, rows), target, method, explain=argument, **options)
-            close(some.scores, found.scores[rows])
+        rows = [1] if number % 2 else [2, 0]  # one by itself, or the others the other way round
+        some = lrptrain.attribute(model, select(given, rows), target, method, explain=argument, **options)
+        close(some.scores, found.scores[rows])
 
 
 @pytest.mark.parametrize("name", ["clip", "vilt"])

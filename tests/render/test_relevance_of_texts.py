@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hugging_face import small_sizes
 from transformers import BertConfig, BertForSequenceClassification
 
 import lrptrain
@@ -18,13 +19,7 @@ SCORED = [not word.startswith("[") for word in WORDS]
 @pytest.fixture(scope="module")
 def bert():
     torch.manual_seed(0)
-    sizes: dict[str, Any] = {
-        "hidden_size": 32,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "num_labels": 3,
-    }
+    sizes: dict[str, Any] = {**small_sizes(32, layers=3), "num_labels": 3}
     return BertForSequenceClassification(BertConfig(vocab_size=60, **sizes)).eval()
 
 

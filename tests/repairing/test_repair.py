@@ -8,6 +8,7 @@ import pytorch_lightning as pl
 import timm
 import torch
 import transformers
+from hugging_face import small_sizes
 from torch import nn
 from torch.utils.data import DataLoader, StackDataset
 
@@ -255,12 +256,7 @@ def test_what_a_layer_is_measured_on_has_no_say_in_it():
 
 
 def bert() -> nn.Module:
-    sizes: dict[str, Any] = {
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-    }
+    sizes: dict[str, Any] = small_sizes(16)
     config = transformers.BertConfig(vocab_size=20, max_position_embeddings=8, **sizes)
     return transformers.BertForSequenceClassification(config)
 

@@ -7,6 +7,7 @@ import timm
 import torch
 import transformers
 from audited import context, registered
+from hugging_face import small_sizes
 from torch import nn
 
 from lrptrain.auditing import randomisation_check
@@ -87,13 +88,7 @@ def test_a_batch_equals_singles(vit):
 
 def test_padding_of_texts_takes_no_part():
     torch.manual_seed(0)
-    sizes: dict[str, Any] = {
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-    }
-    config = transformers.BertConfig(vocab_size=30, **sizes)
+    config = transformers.BertConfig(vocab_size=30, **small_sizes(16, layers=2))
     net = transformers.BertForSequenceClassification(config).double().eval()
     ids = torch.randint(1, 30, (2, 8))
     mask = torch.tensor([[1] * 8, [1] * 5 + [0] * 3])
