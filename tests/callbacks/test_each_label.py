@@ -7,11 +7,12 @@ import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 from grouped_options import grouped
+from hugging_face import quiet_arguments
 from setting import trainer
 from test_full_texts import Numbered
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer
 
 import lrptrain
 from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor, RelevanceMonitorCallback
@@ -231,10 +232,7 @@ def watched(way: str, folder: Any, **options: Any) -> Any:
         return monitor
     if way == "transformers":
         callback = RelevanceMonitorCallback(budget=None, task=lrptrain.EachLabel(), **given)
-        arguments = TrainingArguments(
-            str(folder), num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch", save_strategy="no",
-            report_to=[], use_cpu=True, disable_tqdm=True, label_names=["labels"],
-        )  # fmt: skip
+        arguments = quiet_arguments(folder, num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch")
         data: Any = {"train_dataset": dataset, "eval_dataset": dataset}
         Trainer(OfHuggingFace(Patches()), arguments, callbacks=[callback], **data).train()
         return callback

@@ -6,11 +6,12 @@ import pytest
 import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
+from hugging_face import quiet_arguments
 from setting import trainer
 from test_several_inputs import ImageAndText, TwoImages, bert, vit
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer
 
 import lrptrain
 from lrptrain.batch import token_annotations
@@ -111,10 +112,9 @@ def trained(way: str, case: str, folder, **options: Any) -> tuple[dict[str, list
             step.guided(F.cross_entropy(model(**given(batch)).logits, batch["labels"])).backward()
         return seen, guidance.values
     if way == "transformers":
-        arguments = TrainingArguments(
-            str(folder), num_train_epochs=1, per_device_train_batch_size=N, report_to=[], use_cpu=True,
-            disable_tqdm=True, save_strategy="no", remove_unused_columns=True,
-        )  # fmt: skip
+        arguments = quiet_arguments(
+            folder, num_train_epochs=1, per_device_train_batch_size=N, remove_unused_columns=True
+        )
         hf = Trainer(model, arguments, train_dataset=dataset)
         guided = lrptrain.guide(hf, **settings)
         hf.train()

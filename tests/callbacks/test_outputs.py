@@ -219,10 +219,7 @@ def test_the_class_of_a_token_is_monitored(way, tmp_path):
     else:
         rows: Any = [{name: x[i] for name, x in columns.items()} for i in range(N)]
         watching = RelevanceMonitorCallback(budget=None, **options)
-        arguments = TrainingArguments(
-            str(tmp_path), num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch", report_to=[], use_cpu=True,
-            save_strategy="no", disable_tqdm=True,
-        )  # fmt: skip
+        arguments = quiet_arguments(tmp_path, num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch")
         Trainer(OfTokens(), arguments, train_dataset=rows, eval_dataset=rows, callbacks=[watching]).train()
     assert [each.name for each in watching.findings if each.relies] == ["the words '55', '56'"]
     assert watching.scalars["relevance/accuracy"] == 1

@@ -386,10 +386,14 @@ def test_documents_in_chunks_and_bags_are_monitored_in_transformers(kind, tmp_pa
         net, items = Pooled(PEN), [Slides()[i] for i in range(N)]
         rows = [{"bag": x["features"], "labels": torch.tensor(x["label"])} for x in items]
     watching = RelevanceMonitorCallback(budget=None, **grouped(OPTIONS))
-    arguments = TrainingArguments(
-        str(tmp_path), num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch", report_to=[], use_cpu=True,
-        save_strategy="no", disable_tqdm=True, per_device_train_batch_size=1, per_device_eval_batch_size=1,
-    )  # fmt: skip
+    arguments = quiet_arguments(
+        tmp_path,
+        num_train_epochs=1,
+        learning_rate=0.0,
+        eval_strategy="epoch",
+        per_device_train_batch_size=1,
+        per_device_eval_batch_size=1,
+    )
     model = ForTransformers(net)
     Trainer(model, arguments, train_dataset=rows, eval_dataset=rows, callbacks=[watching]).train()
     (found,) = (each for each in watching.findings if each.relies)

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from hugging_face import quiet_arguments
 from PIL import Image
 from setting import trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer
 
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
@@ -102,10 +103,7 @@ def test_a_tag_in_a_corner_is_a_fault_in_transformers(tmp_path):
     columns = scans()
     rows: Any = [{"scan": x, "mask": m, "labels": y} for x, m, y in zip(*columns.values(), strict=True)]
     watching = RelevanceMonitorCallback(max_samples=N, run=lrptrain.Run(on_error="raise"), budget=None)
-    arguments = TrainingArguments(
-        str(tmp_path), num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch", report_to=[], use_cpu=True,
-        save_strategy="no", disable_tqdm=True,
-    )  # fmt: skip
+    arguments = quiet_arguments(tmp_path, num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch")
     model = OfTransformers(Volumetric(*CORNER))
     Trainer(model, arguments, train_dataset=rows, eval_dataset=rows, callbacks=[watching]).train()
     assert [each.name for each in watching.faults] == ["the top right corner"]
