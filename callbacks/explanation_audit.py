@@ -1,6 +1,7 @@
 """Can the maps be trusted on this model? The audit of explanations, once, when training has ended."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -97,24 +98,29 @@ class ExplanationAudit(ModelCallback):
         super().__init__()
         if isinstance(methods, str) or not methods:
             raise ValueError(f"methods must be a list of names of lrptrain.methods(), not {methods!r}")
-        self.methods = tuple(get_method(name, {}).name for name in methods)
+        names = tuple(get_method(name, {}).name for name in methods)
         select_tests(tests)
         check_counts(max_samples=max_samples, batch_size=batch_size)
         check_on_error(on_error)
         if not budget > 0:
             raise ValueError(f"budget must be a positive number of seconds, not {budget}")
-        self.budget = budget
-        self.tests = tests
+        self._run_audit: Callable[..., AuditResult] = partial(
+            run_audit,
+            methods=names,
+            budget=budget,
+            tests=tests,
+            fill=fill,
+            retrain=retrain,
+            retrain_seconds=retrain_seconds,
+            settings=settings,
+            seed=seed,
+        )
         self.max_samples = max_samples
         self.batch_size = batch_size
         self.model = model
         self.batch_adapter = batch_adapter
         find_task(task)  # an unknown name raises now
         self.task = task
-        self.fill = fill
-        self.retrain = retrain
-        self.retrain_seconds = retrain_seconds
-        self.settings = settings
         self.dataloader_idx = dataloader_idx
         self.on_error = on_error
         check_run_name(run_name)
@@ -205,29 +211,21 @@ class ExplanationAudit(ModelCallback):
         assert self._model is not None
         folder = self._folder(trainer)
         with torch.autocast(pl_module.device.type, enabled=False):
-            self.result = run_audit(
+            result = self.result = self._run_audit(
                 self._model,
                 self._batches(trainer, pl_module, samples),
-                self.methods,
-                budget=self.budget,
                 folder=folder,
-                tests=self.tests,
-                fill=self.fill,
                 train_batches=self._batches(trainer, pl_module, self._train_samples),
-                retrain=self.retrain,
-                retrain_seconds=self.retrain_seconds,
-                settings=self.settings,
-                seed=self.seed,
                 task=find_task(self.task, self._model),
             )
-        for verdict in self.result.verdicts:
+        for verdict in result.verdicts:
             inform(str(verdict))
         inform(f"ExplanationAudit: {folder / 'audit.md'}")
         with self._failures.caught("writing files"):
-            write_audit_report(self.result, folder)
+            write_audit_report(result, folder)
         for logger in trainer.loggers:
             with self._failures.caught(f"logging to {type(logger).__name__}"):
-                log_scalars(logger, audit_scalars(self.result), trainer)
+                log_scalars(logger, audit_scalars(result), trainer)
 
     def _batches(
         self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", samples: Sequence[Sample]

@@ -227,7 +227,7 @@ class RelevanceGuidance(ModelCallback):
         """Find the model, and the end of training where the schedule needs it."""
         super().on_fit_start(trainer, pl_module)
         # Validation dataloaders are made after this hook: who is asked is known at the first batch.
-        self.guidance.sources = partial(name_sources, trainer, pl_module)
+        self.guidance.languages.sources = partial(name_sources, trainer, pl_module)
         needs_end = self.guidance.schedule.needs_end
         self._steps = trainer.estimated_stepping_batches if needs_end else float("inf")
         if needs_end and self._steps in (-1, float("inf")):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from lrptrain.guidance.dominance import Agreement
 from lrptrain.guidance.evidence import contrasted
 from lrptrain.guidance.guesses import loss_of_guesses
 from lrptrain.guidance.losses import LossSum
-from lrptrain.guidance.places import displaced_samples, moved_samples
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.model.process_wide import eager
@@ -26,7 +25,6 @@ from lrptrain.relevance.output.outputs import has_one_logit
 from lrptrain.relevance.passes.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import Tape
-from lrptrain.terminal import give_warning
 from lrptrain.trainers.discover import choice_of_parts, parts, whole_batch
 from lrptrain.trainers.held_back import note_teller
 from lrptrain.trainers.processes import Processes
@@ -35,12 +33,6 @@ if TYPE_CHECKING:
     from lrptrain.guidance.guided_training import GuidedTraining
 
 SWAP_DISTANCE = "swap_distance"
-MOVED_SHARE = 0.25
-"""Of the images that can be compared: from this share on, those that the model sees moved end the run."""
-BATCHES_LOOKED_UP = 3
-"""In so many guided batches at first, patches of what the model sees are looked up in the images of the batch."""
-SAMPLES_LOOKED_UP = 16
-"""And in so many samples of each of them."""
 NO_GRADIENT = 1e-6
 """The norm of a loss's gradient up to which it is that of its rounding."""
 
@@ -58,6 +50,38 @@ class Progress:
     batch: int
     step: int
     steps: float = float("inf")
+
+
+@dataclass
+class _Heard:
+    """What was heard of the user's step.
+
+    Attributes:
+        whole: Whether the model was given the batch as a whole, which is no tensor.
+        parts: The parts of the model that were given the samples.
+        output: What the model returned, where this process guides nothing.
+        replay: What the backward pass must run in; None where it runs as ever.
+    """
+
+    whole: bool = False
+    parts: dict[nn.Module, None] = field(default_factory=dict)
+    output: Any = None
+    replay: Tape | None = None
+
+
+@dataclass
+class _Seen:
+    """What the model saw of the batch.
+
+    Attributes:
+        matched: Whether the evidence was brought to it.
+        swapped: How many samples were swapped.
+        evidence: The annotation of what was swapped; None for that of the batch.
+    """
+
+    matched: bool = False
+    swapped: int = 0
+    evidence: Tensor | None = None
 
 
 class GuidedStep:
@@ -109,19 +133,13 @@ class GuidedStep:
         self._rows = rows
         self._progress = progress
         self._processes = processes
-        self._measures_swaps = training.strength.measures_swaps(progress.batch)
         # Training on swapped surroundings alone adds no loss: there is no gradient to compare.
         self._compares = bool(training.objective.weights) and training.strength.compares(progress.batch)
         device = next((weight.device for weight in trained.parameters()), torch.device("cpu"))
         self._watch = _Stopwatch(device, running=self._compares)
         self._forwards: list[InterceptedForward] = []
-        self._whole = False
-        self._parts: dict[nn.Module, None] = {}
-        self._matched = False
-        self._swapped = 0
-        self._moved_evidence: Tensor | None = None
-        self._replay: Tape | None = None
-        self._unguided_output: Any = None
+        self._heard = _Heard()
+        self._seen = _Seen()
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -184,12 +202,12 @@ class GuidedStep:
         # The count is that of all processes, so that either all of them compare or none does.
         if self._compares and reduced.counts["samples"]:
             conflict = self._compare(task_loss, guidance)
-        if training.strength.dominance.judges(self._progress.batch, training.every_n_batches):
+        if training.strength.dominance.judges(self._progress.batch, training.strength.every_n_batches):
             self._judge_dominance(conflict.get("norm_ratio"))
         schedule = training.schedule(self._progress.step, self._progress.steps)
         scale = schedule * training.strength()
         total = scale * sum(weight * reduced.means[name] for name, weight in weights.items() if name in reduced.means)
-        applied = {"total": total, "weight": schedule, "applied_weight": scale * training.weight}
+        applied = {"total": total, "weight": schedule, "applied_weight": scale * training.strength.weight}
         counts = {"skipped": training.skipped, "left_out": training.left_out}
         self.values = {**reduced.means, **reduced.counts, **conflict, **applied, **counts}
         training.finish(self.values)
@@ -200,7 +218,7 @@ class GuidedStep:
 
         They are computed again as they were recorded, with explicit attention.
         """
-        return nullcontext() if self._replay is None else self._replay.replaying()
+        return nullcontext() if self.replay is None else self.replay.replaying()
 
     @property
     def samples(self) -> int:
@@ -210,25 +228,25 @@ class GuidedStep:
     @property
     def replay(self) -> Tape | None:
         """What the backward pass must run in, or None where it runs as ever."""
-        return self._replay
+        return self._heard.replay
 
     def _mention_one_logit(self) -> None:
         """Say once how one number per sample is read, where the user has not said what it is."""
         if self._training.task is None and has_one_logit(self._forwards[0].output):
-            self._training.inform(f"{self._training.name}: {ONE_LOGIT}")
+            self._training.voice.say(ONE_LOGIT)
 
     def _note_whole_batch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         has_batch = any(value is self._given for value in (*args, *kwargs.values()))
-        self._whole |= has_batch and not isinstance(self._given, Tensor)
+        self._heard.whole |= has_batch and not isinstance(self._given, Tensor)
 
     def _note_part(self, part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         samples = batch_length(self.batch)
         if any(isinstance(value, Tensor) and value.shape[:1] == (samples,) for value in (*args, *kwargs.values())):
-            self._parts[part] = None
+            self._heard.parts[part] = None
 
     def _only_part(self) -> nn.Module | None:
         """Return the only part that was given the samples, if it has all weights: else its output may be no logits."""
-        part = next(iter(self._parts)) if len(self._parts) == 1 else None
+        part = next(iter(self._heard.parts)) if len(self._heard.parts) == 1 else None
         return part if part is not None and {*unwrap(self.model).parameters()} == {*part.parameters()} else None
 
     def _losses(self) -> dict[str, LossSum]:
@@ -249,10 +267,10 @@ class GuidedStep:
             if not forwards:
                 raise ValueError(self._no_call())
             self._match_evidence(forwards[0].original)
-            self._replay = forwards[0].replay
+            self._heard.replay = forwards[0].replay
             with forwards[0].autocast.restored():
                 label = self.batch.get("label")
-                losses = training.objective.losses(forwards[0], self._seen, label, self._rows, self._generator())
+                losses = training.objective.losses(forwards[0], self._evidence, label, self._rows, self._generator())
             # The backward pass frees what it has used, which the recording would hold.
             forwards[0].let_go()
             if not training.worked:
@@ -269,7 +287,7 @@ class GuidedStep:
 
     def _no_call(self) -> str:
         """Return what is wrong with a step that called the model with no batch of the right length."""
-        if self._whole:
+        if self._heard.whole:
             return whole_batch(unwrap(self.model))
         return (
             f"the training step never called {type(self.model).__name__} with {self._asked_for()}the "
@@ -313,41 +331,27 @@ class GuidedStep:
                 raise
             training.failed.note("swapping samples", error)
             return {}
-        self._swapped = int(swapped.rows.sum())
-        self._moved_evidence = swapped.annotation
+        self._seen.swapped = int(swapped.rows.sum())
+        self._seen.evidence = swapped.annotation
         return {name: swapped.explained, **swapped.arguments}
 
     @property
-    def _seen(self) -> Tensor:
+    def _evidence(self) -> Tensor:
         """The annotation of what the model was given: that of texts moves with their tokens."""
-        return self.batch["evidence"] if self._moved_evidence is None else self._moved_evidence
+        return self.batch["evidence"] if self._seen.evidence is None else self._seen.evidence
+
+    @property
+    def _measures_swaps(self) -> bool:
+        return self._training.strength.measures_swaps(self._progress.batch)
 
     def _match_evidence(self, explained: Tensor) -> None:
         """Bring the evidence to the input of the user's step, once; reject a step that leaves the evidence behind."""
         # With swaps it is called within the step, before the model runs, and once more when the losses are computed.
-        if not self._matched:
+        if not self._seen.matched:
             if self.batch.keys() & {"mask", "boxes"}:
-                self._check_places(explained)
+                self._training.moved_images.check(self.batch, explained, type(self.model).__name__)
             self._resize_evidence(explained)
-            self._matched = True
-
-    def _check_places(self, explained: Tensor) -> None:
-        """Reject a step that moves the pixels of its batch: the annotations would mark other ones.
-
-        Raises:
-            ValueError: With the way out.
-        """
-        image = next((self.batch[name] for name in IMAGES if name in self.batch), None)
-        if image is None or image.ndim != 4 or explained.ndim != 4:
-            return
-        moved = self._how_many_moved(explained, image)
-        if moved:
-            raise ValueError(
-                f"the training step gives {type(self.model).__name__} other images than its batch holds: "
-                f"{moved} are flipped, cropped or otherwise moved, and the annotations are not. Augment images and "
-                "masks together, in the dataset, or in Lightning's on_after_batch_transfer (torchvision's v2 "
-                "transforms and tv_tensors do both)"
-            )
+            self._seen.matched = True
 
     def _resize_evidence(self, explained: Tensor) -> None:
         """Bring the evidence to the size in which the step gives the model its images."""
@@ -359,28 +363,6 @@ class GuidedStep:
         if size != image.shape[2:] and evidence.shape[1:] == image.shape[2:]:
             resized = F.interpolate(evidence[:, None].float(), size, mode="nearest-exact")[:, 0]
             self.batch["evidence"] = resized.to(evidence.dtype)
-
-    def _how_many_moved(self, seen: Tensor, image: Tensor) -> str:
-        """Return how many images of the batch the model sees moved, if these are more than a few odd ones."""
-        moved, telling = moved_samples(seen, image)
-        # One odd image is no sign of an augmentation; one that flips each image with a chance of a half moves many.
-        if int(moved.sum()) >= max(2, MOVED_SHARE * int(telling.sum())):
-            return f"{int(moved.sum())} of {len(moved)}"
-        training = self._training
-        if training.looked_up >= BATCHES_LOOKED_UP:
-            return ""
-        training.looked_up += 1
-        displaced, unmatched = displaced_samples(seen[:SAMPLES_LOOKED_UP], image[:SAMPLES_LOOKED_UP])
-        if int(displaced.sum()) >= max(2.0, MOVED_SHARE * len(displaced)):
-            return f"{int(displaced.sum())} of {len(displaced)}"
-        if int(unmatched.sum()) >= max(2.0, len(unmatched) / 2) and not training.unmatched:
-            training.unmatched = True
-            give_warning(
-                f"{training.name}: in {int(unmatched.sum())} of {len(unmatched)} images, nothing of what the batch "
-                f"holds is found in what {type(self.model).__name__} is given. If the training step crops or turns "
-                "them, their annotations mark the wrong places: augment images and masks together",
-            )
-        return ""
 
     def _check_pooling(self, forward: InterceptedForward) -> None:
         """Reject rewritten texts where the step goes on with what the model says of every token.
@@ -455,7 +437,7 @@ class GuidedStep:
         names = [*self._training.objective.weights, *([SWAP_DISTANCE] if self._measures_swaps else [])]
         counts = {"samples": samples, "failures": self._training.failures}
         if self._training.objective.swaps:
-            counts["swapped"] = self._swapped
+            counts["swapped"] = self._seen.swapped
         over_all = partial(self._processes.reduced, operation="sum")
         return reduce_losses(losses, names, counts, task_loss, self._processes.size, over_all)
 
@@ -480,7 +462,7 @@ class GuidedStep:
         return values | ({"guess_ratio": conflict.guess_ratio} if bounded else {})
 
     def _loss_of_guesses(self, task_loss: Tensor) -> Tensor | None:
-        output = self._forwards[0].output if self._forwards else self._unguided_output
+        output = self._forwards[0].output if self._forwards else self._heard.output
         training = self._training
         with training.failed.caught("measuring what guesses would do"), training.objective.task.reading():
             return loss_of_guesses(task_loss, output, self.batch.get("label"))
@@ -491,7 +473,7 @@ class GuidedStep:
         """Keep what the model returns in a step of this process that guides nothing, if another one compares."""
 
         def note(module: nn.Module, args: Any, output: Any) -> None:
-            self._unguided_output = output if self._unguided_output is None else self._unguided_output
+            self._heard.output = output if self._heard.output is None else self._heard.output
 
         hook = unwrap(self.model).register_forward_hook(note) if self._compares else None
         try:
@@ -523,7 +505,7 @@ class GuidedStep:
         scale = training.schedule(self._progress.step, self._progress.steps) * training.strength()
         ratio = None if norm_ratio is None else scale * norm_ratio
         if dominance.update(agreement, ratio, self._progress.step == 0):
-            training.inform(f"{training.name}: {dominance.text}")
+            training.voice.say(dominance.text)
 
     def _generator(self, stream: int = 0) -> torch.Generator:
         """Return random numbers that depend on seed, step and process alone, so that a resumed run draws the same.
@@ -533,7 +515,7 @@ class GuidedStep:
         """
         # Python salts the hashes of strings, not those of integers: a resumed run computes the same.
         streams = (stream,) if stream else ()
-        seed = hash((self._training.seed, self._progress.step, self._processes.rank, *streams)) % 2**63
+        seed = hash((self._training.batches.seed, self._progress.step, self._processes.rank, *streams)) % 2**63
         return torch.Generator().manual_seed(seed)
 
 

@@ -18,11 +18,13 @@ from lrptrain.cues.texts import Language
 from lrptrain.guidance.annotated_batches import AnnotatedBatches
 from lrptrain.guidance.followed_cues import FollowedCues
 from lrptrain.guidance.guided_step import GuidedStep, Progress
+from lrptrain.guidance.moved_images import MovedImages
 from lrptrain.guidance.objective import SWAP, Objective, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule
 from lrptrain.guidance.strength import Strength
 from lrptrain.guidance.swap import Swap
 from lrptrain.guidance.swap_names import FINDINGS, OUTSIDE, SwapOption, asked_for
+from lrptrain.guidance.voice import Voice
 from lrptrain.terminal import give_warning
 from lrptrain.trainers.checks import check_counts, check_on_error
 from lrptrain.trainers.failures import Failures
@@ -44,17 +46,17 @@ class GuidedTraining:
         inform: Says something to the user, in the first process.
 
     Attributes:
+        voice: Speaks to the user.
         objective: The losses.
         task: What the user says that the model's output means.
-        tokenizer: What the user says that reads the texts.
-        sources: Returns who is asked for the tokenizer beside the model, where the user names none.
+        languages: Finds out how texts are made up.
+        batches: Reads the batches.
+        moved_images: Checks that the step gives the model the images of its batch.
         schedule: How the weight rises and falls.
         strength: What scales the guidance.
         values: The values of the last guided batch, by the names that they are logged under.
         skipped: How often a loss or a gradient was not finite.
         worked: Whether a batch was guided. Until then an error means a wrong setting, and ends the run.
-        looked_up: In how many batches the model's images were looked up in those of the batch.
-        unmatched: Whether it was said that they are not found there.
 
     Raises:
         ValueError: If an option is wrong.
@@ -63,13 +65,9 @@ class GuidedTraining:
     values: dict[str, float]
     skipped: int
     worked: bool
-    looked_up: int
-    unmatched: bool
     _part: nn.Module | None
     _asked: bool
     _guided: bool
-    _lacks_annotations: bool
-    _still_moves: bool
 
     def __init__(
         self,
@@ -98,8 +96,8 @@ class GuidedTraining:
         name: str = "Guidance",
         inform: Callable[[str], None] = inform,
     ) -> None:
-        self.weight = 1.0 if weight is None else weight
-        weights = parse_losses(loss, self.weight)
+        factor = 1.0 if weight is None else weight
+        weights = parse_losses(loss, factor)
         swapped_share = weights.pop(SWAP, None)
         if adaptive and not weights:
             raise ValueError(f"adaptive=True scales losses, and {SWAP} has none: leave it out")
@@ -112,8 +110,7 @@ class GuidedTraining:
             weights, method, options, target, first_order, find_task(task), swapped_share, swapped
         )
         self.task = task
-        self.tokenizer = tokenizer
-        self.sources: Callable[[], NameSources] = tuple
+        self.languages = Languages(tokenizer)
         self.schedule = Schedule(warmup_steps, decay)
         check_counts(every_n_batches=every_n_batches, max_samples=1 if max_samples is None else max_samples)
         if not 0 < annotated_fraction <= 1:
@@ -121,13 +118,11 @@ class GuidedTraining:
         check_on_error(on_error)
         # Without a loss there is no gradient to bound, and none would ever be measured.
         bounded = bool(weights) and weight is None and isinstance(loss, str) and not adaptive
-        self.strength = Strength(self.weight, bounded, adaptive, compare_every_n_batches, every_n_batches)
+        self.strength = Strength(factor, bounded, adaptive, compare_every_n_batches, every_n_batches)
         self.strength.dominance.watches &= bool(weights)
         self.strength.dominance.losses = self.objective.names
-        self.every_n_batches = every_n_batches
-        self.seed = seed
-        self.name = name
-        self.inform = inform
+        self.voice = Voice(name, inform)
+        self.moved_images = MovedImages(self.voice)
         self.failed = Failures(on_error, name)
         self.batches = AnnotatedBatches(
             self.objective,
@@ -165,10 +160,9 @@ class GuidedTraining:
         self.worked = False
         self._part = None
         self._asked = False
-        self._lacks_annotations = self._still_moves = False
+        self.voice.start_over()
+        self.moved_images.start_over()
         self.objective.swap.language = None
-        self.looked_up = 0
-        self.unmatched = False
         self.failed.count = 0
         self.strength.start_over()
         self.batches.start_over()
@@ -183,9 +177,7 @@ class GuidedTraining:
             part: The only one that is given the samples of a batch.
         """
         self._part = part
-        self.inform(
-            f"{self.name}: the training step calls its {type(part).__name__} itself, which is guided from now on"
-        )
+        self.voice.say(f"the training step calls its {type(part).__name__} itself, which is guided from now on")
 
     def begin(
         self, model: nn.Module, trained: nn.Module, batch: Any, progress: Progress, processes: Processes
@@ -201,12 +193,12 @@ class GuidedTraining:
         """
         # What is decided here must be decided alike in all processes, or a collective waits for ever: which batches are
         # guided and compared follows the batch index and the state, which are the same in all of them.
-        if progress.batch % self.every_n_batches:
+        if progress.batch % self.strength.every_n_batches:
             return None
         if not (self.worked or self._asked):
             self._asked = True
             if not self.objective.swap.is_default:
-                self.inform(f"{self.name}: samples swap {self.objective.swap.title}")
+                self.voice.say(f"samples swap {self.objective.swap.title}")
             # A model may say that it is none of classes. Only before its first step: those of transformers note in
             # their first forward pass with labels what the labels look like.
             find_task(self.task, model)
@@ -215,19 +207,15 @@ class GuidedTraining:
         if swap.followed:
             self._follow(swap.followed, trained)
         if self.batches.annotator is not None and self.batches.language is None:
-            self.batches.language = self._language(trained)
+            self.batches.language = self.languages.of(trained)
         columns, rows = self.batches.read(batch, self.worked)
         if swap.language is None and "input_ids" in columns:
-            swap.language = self._language(trained)
+            swap.language = self.languages.of(trained)
         if swap.followed and swap.needs_annotation and not columns.keys() & set(ANNOTATIONS):
-            self._mention_annotations()
+            self.voice.say_once(
+                "what the monitor has found lies outside of annotations; batches without any are not swapped", "lacking"
+            )
         return GuidedStep(self, self._part or model, trained, batch, columns, rows, progress, processes)
-
-    def _language(self, trained: nn.Module) -> Language:
-        """Return how the texts of a model are made up, with the names of their tokens where anybody knows them."""
-        sources = [*self.sources(), trained]
-        tokenizer = find_tokenizer(self.tokenizer, sources)
-        return Language(find_tokens(tokenizer, []), text_form(tokenizer, trained), tokenizer is not None)
 
     def _follow(self, followed: FollowedCues, trained: nn.Module) -> None:
         """Swap what the run's own monitor has found by now, too, and say so.
@@ -237,7 +225,7 @@ class GuidedTraining:
         Raises:
             ValueError: If no monitor watches the model.
         """
-        followed.restore(partial(self._language, trained))
+        followed.restore(partial(self.languages.of, trained))
         known = follow_known(trained)
         if known is None:
             raise ValueError(
@@ -246,16 +234,7 @@ class GuidedTraining:
             )
         news = followed.follow(known)
         if news:
-            self.inform(f"{self.name}: {news}")
-
-    def _mention_annotations(self) -> None:
-        """Say once that faults lie outside of annotations, which a batch has not."""
-        if not self._lacks_annotations:
-            self._lacks_annotations = True
-            self.inform(
-                f"{self.name}: what the monitor has found lies outside of annotations; batches without any are not "
-                "swapped"
-            )
+            self.voice.say(news)
 
     def mention_distance(self, distance: float) -> None:
         """Say once if a guidance that the task's gradient bounds leaves answers that change with what is swapped.
@@ -263,11 +242,11 @@ class GuidedTraining:
         Args:
             distance: The swap distance, in [0, 1], at a comparison after the first step.
         """
-        if self.strength.bounded and not self._still_moves and distance > LEAST_DISTANCE:
-            self._still_moves = True
-            self.inform(
-                f"{self.name}: answers still change by {distance:.0%} when samples swap {self.objective.swap.title} "
-                "(guidance/swap_distance). If that does not fall, train longer, or with loss='swap' or weight=10"
+        if self.strength.bounded and distance > LEAST_DISTANCE:
+            self.voice.say_once(
+                f"answers still change by {distance:.0%} when samples swap {self.objective.swap.title} "
+                "(guidance/swap_distance). If that does not fall, train longer, or with loss='swap' or weight=10",
+                "distance",
             )
 
     def finish(self, values: Mapping[str, float]) -> None:
@@ -311,6 +290,26 @@ class GuidedTraining:
         followed = state_dict.get("followed")  # checkpoints of earlier versions have none
         if followed is not None and self.objective.swap.followed:
             self.objective.swap.followed.load_state_dict(followed)
+
+
+class Languages:
+    """Finds out how the texts of a model are made up, with the names of their tokens where anybody knows them.
+
+    Args:
+        tokenizer: What the user says that reads the texts.
+
+    Attributes:
+        sources: Returns who is asked for the tokenizer beside the model, where the user names none.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self.sources: Callable[[], NameSources] = tuple
+
+    def of(self, trained: nn.Module) -> Language:
+        """Return how the texts of a model are made up."""
+        tokenizer = find_tokenizer(self._tokenizer, [*self.sources(), trained])
+        return Language(find_tokens(tokenizer, []), text_form(tokenizer, trained), tokenizer is not None)
 
 
 def _all_finite(gradients: list[Tensor]) -> bool:

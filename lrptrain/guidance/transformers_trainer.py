@@ -73,7 +73,7 @@ def guide(
     if _is_guided(trainer):
         raise ValueError("one guidance per trainer: combine losses, as in loss='consistency+energy'")
     guidance = GuidedTraining(loss, weight, **options)
-    guidance.sources = lambda: trainer_name_sources(trainer, trainer.model, trainer.processing_class)
+    guidance.languages.sources = lambda: trainer_name_sources(trainer, trainer.model, trainer.processing_class)
     trainer.add_callback(_Callback(_GuidedTrainer(trainer, guidance, model)))
     return guidance
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,6 +38,20 @@ from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.processes import gather, in_every_process_of
 
 
+class _Model(NamedTuple):
+    """What of the model the reading of batches goes by.
+
+    Attributes:
+        takes_mask: Whether it takes an attention mask.
+        masks_rows: Whether it takes an argument `mask`, of rows.
+        padding: The token that fills up texts.
+    """
+
+    takes_mask: bool = False
+    masks_rows: bool = False
+    padding: int = 0
+
+
 class SampleReader:
     """Draws a fixed sample of a validation set from its batches, and says what is wrong with them.
 
@@ -66,9 +80,7 @@ class SampleReader:
         self.language: Language | None = None
         self._annotator = None if config.annotate is None else Annotator(config.annotate)
         self._call: Call | None = None
-        self._takes_mask = False
-        self._masks_rows = False
-        self._padding = 0
+        self._model = _Model()
         self.start()
 
     def start(self) -> None:
@@ -101,9 +113,11 @@ class SampleReader:
         Raises:
             ValueError: If the batch cannot be read, or the model is given what cannot be given again.
         """
-        self._takes_mask = takes(context.model, "attention_mask")
-        self._masks_rows = takes(context.model, "mask")
-        self._padding = text_form(None, context.model).padding.token
+        self._model = _Model(
+            takes(context.model, "attention_mask"),
+            takes(context.model, "mask"),
+            text_form(None, context.model).padding.token,
+        )
         task = self._config.meaning
         if listener is None and self._config.explain is not None:
             columns = read_batch(batch, self._config.batch_adapter, task, needs_input=False)
@@ -134,7 +148,7 @@ class SampleReader:
         name = next((name for name in IMAGES if name in columns), "")
         first = self._image_name = self._image_name or name
         named = {first if name and key == name else key: x for key, x in columns.items()}
-        return flattened(as_rows(named, self._masks_rows))
+        return flattened(as_rows(named, self._model.masks_rows))
 
     def _by_name(self, context: TrainingContext, columns: dict[str, Any]) -> dict[str, Any]:
         """Return a batch without what the model's forward has no parameter for."""
@@ -228,8 +242,8 @@ class SampleReader:
         samples = self.sample.samples or []
         texts = [each.tensors["input_ids"] for each in samples if "input_ids" in each.tensors]
         masked = any("attention_mask" in each.tensors for each in samples)
-        filled = any(x.ndim != 1 or bool((x == self._padding).any()) for x in texts)
-        if any(gather(masked or filled)) or not (texts and self._takes_mask):
+        filled = any(x.ndim != 1 or bool((x == self._model.padding).any()) for x in texts)
+        if any(gather(masked or filled)) or not (texts and self._model.takes_mask):
             return
         self.sample.samples = [
             replace(

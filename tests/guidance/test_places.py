@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_sample_images
 
-from lrptrain.guidance.guided_step import MOVED_SHARE
+from lrptrain.guidance.moved_images import MOVED_SHARE
 from lrptrain.guidance.places import displaced_samples, moved_samples
 
 
