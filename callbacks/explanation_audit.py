@@ -134,7 +134,7 @@ class ExplanationAudit(ModelCallback):
         if stage not in ("fit", "validate"):
             return
         super().setup(trainer, pl_module, stage)
-        require("matplotlib", "monitor")  # for the plots at the end
+        require("matplotlib", "audit")  # for the plots at the end
         if stage == "fit" and not trainer.enable_validation:
             raise ValueError("ExplanationAudit draws its sample from the validation: give the trainer one")
         self.result = None

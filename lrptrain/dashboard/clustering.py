@@ -19,8 +19,8 @@ def spectral_labels(maps: Float[np.ndarray, "n tokens"], seed: int) -> Int[np.nd
         maps: Maps as vectors, at least two.
         seed: The seed of k-means.
     """
-    neighbours = require("sklearn.neighbors", "monitor").kneighbors_graph
-    kmeans = require("sklearn.cluster", "monitor").KMeans
+    neighbours = require("sklearn.neighbors", "dashboard").kneighbors_graph
+    kmeans = require("sklearn.cluster", "dashboard").KMeans
     laplacian = require("scipy.sparse.csgraph", "monitor").laplacian
     # A is near B if it is among the nearest of B, which does not make B near A: the mean of both is symmetric.
     near = neighbours(maps, n_neighbors=min(NEIGHBOURS, len(maps) - 1), include_self=True).toarray()  # [n, n], 0 or 1

@@ -162,7 +162,7 @@ def place_maps(shares: Float[np.ndarray, "n values"]) -> Float[np.ndarray, "n 2"
     spread = components[:, 0].std()
     if spread < 1e-9:  # all maps are alike: there are no neighbours to tell from others
         return np.full((len(shares), 2), 0.5)
-    tsne = require("sklearn.manifold", "monitor").TSNE
+    tsne = require("sklearn.manifold", "dashboard").TSNE
     # It looks at three times as many neighbours, and a map has only n - 1 of them.
     perplexity = min(_PERPLEXITY, (len(shares) - 1) / 3)
     # Close together, with a deviation of 1e-4 along the first axis, as scikit-learn begins, too: from far apart,

@@ -33,7 +33,7 @@ def saved_plot(
         ImportError: Without matplotlib.
     """
     # A figure of its own, not pyplot's: no global state, and no window system.
-    figure = require("matplotlib.figure", "monitor").Figure(figsize=(width, height), layout="constrained")
+    figure = require("matplotlib.figure", "audit").Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     yield figure, axes
     axes.set_title(title, loc="left", fontsize="medium")

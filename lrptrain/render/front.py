@@ -36,7 +36,7 @@ def draw_front(
     Raises:
         ImportError: Without matplotlib.
     """
-    figure = require("matplotlib.figure", "monitor").Figure(figsize=(6.4, 4.4), layout="constrained")
+    figure = require("matplotlib.figure", "audit").Figure(figsize=(6.4, 4.4), layout="constrained")
     axes = figure.add_subplot()
     finite = np.isfinite(values).all(axis=1)
     front = np.flatnonzero(on_front & finite)

@@ -64,7 +64,7 @@ def _covariance(
 ) -> Float[np.ndarray, "width width"]:
     """Return a covariance with an inverse, however few the rows (Ledoit and Wolf 2004)."""
     weighted = features * np.sqrt(weight / weight.mean())[:, None]
-    covariance, _ = require("sklearn.covariance", "monitor").ledoit_wolf(weighted, assume_centered=True)
+    covariance, _ = require("sklearn.covariance", "repair").ledoit_wolf(weighted, assume_centered=True)
     return np.asarray(covariance)
 
 

@@ -64,7 +64,7 @@ def fit(table: Table, penalty: float, with_bias: bool) -> LinearFit:
         penalty: The inverse strength of the L2 penalty.
         with_bias: Whether the layer has a bias.
     """
-    linear_model = require("sklearn.linear_model", "monitor")
+    linear_model = require("sklearn.linear_model", "repair")
     # Features of networks differ in scale by orders of magnitude, and a penalty on raw weights would choose among them.
     total = table.weight.sum()
     mean = (table.weight[:, None] * table.features).sum(0) / total if with_bias else np.zeros(table.features.shape[1])
@@ -89,7 +89,7 @@ def folds_of(table: Table, seed: int) -> list[Bool[np.ndarray, " rows"]]:
     fewest = int(sizes[sizes > 0].min())
     if fewest < 2:
         raise ValueError(f"class {int(np.flatnonzero(sizes == fewest)[0])} has a single sample: at least 2 are needed")
-    model_selection = require("sklearn.model_selection", "monitor")
+    model_selection = require("sklearn.model_selection", "repair")
     splitter = model_selection.StratifiedKFold(min(MOST_FOLDS, fewest), shuffle=True, random_state=seed)
     return [np.isin(table.sample, samples[held_out]) for _, held_out in splitter.split(samples, classes)]
 
