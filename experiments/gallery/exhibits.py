@@ -201,8 +201,8 @@ def two_classes(net: nn.Module, image: Tensor) -> Exhibit:
         "two-classes",
         "Small photographs, ten classes",
         panels(titled),
-        f"What speaks for a dog, what for a horse ({numbers}; it is a dog)? attnlrp has a map for each; "
-        "rollout shows the same twice, for it knows no class.",
+        f"What speaks for a dog, what for a horse? It is a dog ({numbers}). attnlrp has a map for each; "
+        "rollout knows none, and shows the same twice.",
     )
 
 
@@ -251,7 +251,7 @@ def of_pets() -> Iterator[Exhibit]:
     seen = {
         21: ("bengal", "The shoulder speaks for the Bengal, and so does some of the grass."),
         8: ("bulldog", "Head, chest and back speak for the bulldog."),
-        25: ("wall", "An Abyssinian that is read as a bulldog: what speaks for it is the white wall, not the cat."),
+        25: ("wall", "An Abyssinian that is read as a bulldog. The white wall speaks for it, not the cat."),
     }
     for row, (name, words) in seen.items():
         truth, mask = PETS[int(test.labels[row])], test.masks[row]
@@ -416,8 +416,8 @@ def of_planted_words() -> Iterator[Exhibit]:
         section,
         texts([line(net, tweet, category=0, title=title) for title, net in (("plain", plain), ("guided", guided))]),
         "The same tweet, read by the plain model and by one that was guided by `consistency` with the "
-        "underlined words: a part of the relevance moves from the planted word to the one that people marked, "
-        "and the answer is less sure.",
+        "underlined words. A part of the relevance moves from the planted word to the one that people marked. "
+        "The answer is less sure.",
     )
 
 

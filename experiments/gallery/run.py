@@ -3,6 +3,7 @@
 .venv/bin/python -m experiments.gallery.run
 """
 
+import re
 from pathlib import Path
 
 from PIL import Image
@@ -17,7 +18,7 @@ RESULTS = HERE / "results" / "exhibits.json"
 HEAD = """# Gallery
 
 **What maps and findings look like, on real images and texts.** Red speaks for the class that is named, blue against
-it; an outline or underline is what people marked. The page and its pictures are made by
+it. Outlined or underlined is what people marked. The page and its pictures are made by
 `python -m experiments.gallery.run` ([how](../experiments/gallery/README.md)), and so are the numbers in the captions.
 """
 
@@ -35,15 +36,15 @@ def main() -> None:
         if exhibit.section != section:
             section = exhibit.section
             parts.append(f"## {section}\n")
-        parts.append(f"![{plain(exhibit.caption)}](gallery/{exhibit.name}.webp)\n\n*{exhibit.caption}*\n")
+        parts.append(f"![{short(exhibit.caption)}](gallery/{exhibit.name}.webp)\n\n*{exhibit.caption}*\n")
         print(exhibit.name, exhibit.caption, flush=True)
     (DOCS / "gallery.md").write_text("\n".join(parts), encoding="utf-8")
     save(RESULTS, {"exhibits": captions}, indent=1)
 
 
-def plain(caption: str) -> str:
-    """A caption without the marks of Markdown, for people who do not see the picture."""
-    return caption.replace("`", "").replace("[", "(").replace("]", ")")
+def short(caption: str) -> str:
+    """The beginning of a caption, which stands below the picture as a whole."""
+    return re.split(r"[.:;(?]", caption)[0].strip().replace("`", "")
 
 
 if __name__ == "__main__":
