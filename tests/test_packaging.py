@@ -46,6 +46,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
+def test_a_release_has_one_version_and_a_log():
+    version = PROJECT["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    recipe = (ROOT / ".github" / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    assert f"version: {version}\n" in recipe
+    for requirement in PROJECT["project"]["dependencies"]:
+        name, least = requirement.split(">=")
+        conda = {"torch": "pytorch"}.get(name, name)
+        assert f"- {conda} >={least}\n" in recipe, "the recipe needs what the wheel needs"
+
+
 def test_every_package_on_disk_is_declared():
     found = {str(path.parent.relative_to(ROOT)).replace("/", ".") for path in (ROOT / "lrptrain").rglob("__init__.py")}
     assert found | {"lrptrain.callbacks"} == set(PROJECT["tool"]["setuptools"]["packages"])
