@@ -94,6 +94,12 @@ def test_a_missing_extra_explains_itself():
         require("no_such_module_at_all", "wandb")
 
 
+@pytest.mark.parametrize("code", ["lrptrain.inspect", "lrptrain.Guidance('swap')"])
+def test_without_an_extra_the_command_that_installs_it_is_said(code: str, tmp_path: Path):
+    done = run(f"import sys; sys.modules['scipy'] = None; import lrptrain; {code}", tmp_path)
+    assert "scipy.stats is needed here and is not installed: pip install 'lrptrain[monitor]'" in done.stderr
+
+
 def test_the_constraints_name_versions_and_no_hosts():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
     assert all(line.count("==") == 1 and "/" not in line and "@" not in line for line in lines)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy import stats
 from torch import Tensor
 
 from lrptrain.batch import Sample, collate
@@ -16,6 +15,9 @@ from lrptrain.batch.reading import CONTRACT
 from lrptrain.batch.sizes import by_size, fitted, size_of
 from lrptrain.cues.cue import Batch, Cue
 from lrptrain.cues.texts import as_wide_as
+from lrptrain.extras import require
+
+stats = require("scipy.stats", "monitor")
 
 Rows = Int[np.ndarray, " n"]
 Probabilities = Callable[[Batch], Float[np.ndarray, "batch classes"]]
