@@ -96,11 +96,16 @@ def test_a_missing_extra_explains_itself():
 
 @pytest.mark.parametrize("code", ["lrptrain.inspect", "lrptrain.Guidance('swap')"])
 def test_without_an_extra_the_command_that_installs_it_is_said(code: str, tmp_path: Path):
-    without = (
-        "import sys\nclass Missing:\n    def find_spec(self, name, *_):\n"
-        "        if name.partition('.')[0] == 'scipy':\n            raise ModuleNotFoundError(name, name='scipy')\nsys.meta_path.insert(0, Missing())\n"
-    )
-    done = run(f"{without}import lrptrain; {code}", tmp_path)
+    lines = [
+        "import sys",
+        "class Missing:",
+        "    def find_spec(self, name, *_):",
+        "        if name.partition('.')[0] == 'scipy':",
+        "            raise ModuleNotFoundError(name, name='scipy')",
+        "sys.meta_path.insert(0, Missing())",
+        f"import lrptrain; {code}",
+    ]
+    done = run("\n".join(lines), tmp_path)
     assert "scipy.stats is needed here and is not installed: pip install 'lrptrain[monitor]'" in done.stderr
 
 
