@@ -64,8 +64,8 @@ def continued_after(moment: Moment | None) -> dict[str, Any]:
 def with_last_entries(findings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return findings for a line, of long histories the last entries: all of them in all lines would grow as n²."""
     return [
-        {**each, _PAST: past, **{name: each[name][-MOST_ENTRIES:] for name in _HISTORY}}
-        if (past := len(each["verdicts"]) - MOST_ENTRIES) > 0
+        {**each, _PAST: past, **{name: each[name][-MOST_ENTRIES:] for name in _HISTORY if name in each}}
+        if (past := len(each.get("verdicts", ())) - MOST_ENTRIES) > 0
         else each
         for each in findings
     ]
@@ -128,11 +128,13 @@ class Judged:
         event: See `parse_event`.
         findings: What it found.
         count: The number of evaluations that stand.
+        cut: Findings of whose history no more than `MOST_ENTRIES` is there, by name, as where a run goes on elsewhere.
     """
 
     event: dict[str, Any]
     findings: tuple[Finding, ...]
     count: int
+    cut: tuple[str, ...] = ()
 
 
 def read_for_judgement(folder: Path) -> Judged | None:
@@ -163,9 +165,8 @@ def read_for_judgement(folder: Path) -> Judged | None:
     if not timeline.events:
         return None
     last = timeline.events[-1]
-    if lost := [each["name"] for each in last["findings"] if _PAST in each]:
-        raise UnreadableRunError(f"the history of {lost[0]!r} is not in the lines before")
-    return Judged(last, tuple(map(Finding.from_dict, last["findings"])), len(timeline.events))
+    cut = tuple(each["name"] for each in last["findings"] if _PAST in each)
+    return Judged(last, tuple(map(Finding.from_dict, last["findings"])), len(timeline.events), cut)
 
 
 def _unreadable_part(content: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from lrptrain.findings import Finding, announce, reliance
 from lrptrain.findings.sentences import counted, listed, points, sentences
-from lrptrain.loggers.timeline import EVENTS, Judged, UnreadableRunError, read_for_judgement
+from lrptrain.loggers.timeline import EVENTS, MOST_ENTRIES, Judged, UnreadableRunError, read_for_judgement
 from lrptrain.monitor.gate import FAIL_AFTER, is_lasting
 from lrptrain.trainers.checks import check_counts
 
@@ -84,6 +84,8 @@ def check(run: Path | str, max_reliance: float = 0.0, fail_after: int = FAIL_AFT
     judged = _read(folder)
     assert judged is not None
     required = min(fail_after, judged.count)
+    if judged.cut and required > MOST_ENTRIES:
+        raise UnreadableRunError(f"the history of {judged.cut[0]!r} is not in the lines before")
     lasting = [each for each in judged.findings if is_lasting(each, ("relies",), required)]
     most = reliance(lasting)
     reason = "" if most > max_reliance else _doubt(judged, max_reliance)

@@ -23,7 +23,7 @@ from uuid import uuid4
 from lrptrain.files import read_text, read_whole, to_json, write_atomically, write_json, write_text
 from lrptrain.loggers import EpochRecord, RecordWriter
 from lrptrain.loggers.local import CLASS_MAPS, SAMPLES, evaluation_name
-from lrptrain.loggers.timeline import EVENTS, Moment, continued_after, moment_of, read_timeline
+from lrptrain.loggers.timeline import EVENTS, Moment, continued_after, moment_of, read_timeline, with_last_entries
 from lrptrain.trainers.run_folder import new_run_folder, run_parent
 
 SETTINGS = "run.json"
@@ -241,7 +241,10 @@ def _copy_history(origin: Path, last: EvaluationKey, folder: Path) -> None:
     then = read_timeline(origin, until=last.id)
     now = read_timeline(origin).ids
     shared = [event for event in then.events if moment_of(event) <= last.moment]
-    lines = [to_json({**event, "id": then.ids[moment_of(event)]}) for event in shared]
+    lines = [
+        to_json({**event, "findings": with_last_entries(event["findings"]), "id": then.ids[moment_of(event)]})
+        for event in shared
+    ]
     path = folder / EVENTS
     # What the branch itself may have evaluated already, if there was no room for the history at first, comes last.
     since = read_text(path) if path.exists() else ""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import lrptrain
 from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, read_events, read_findings
 from lrptrain.loggers.local import write_record
@@ -57,8 +58,12 @@ def test_a_gate_sees_the_whole_history_or_refuses_the_run(folder):
     broken = json.loads(lines[-2])
     broken["findings"][0]["name"] = "of another name"
     (folder / EVENTS).write_text("\n".join([*lines[:-2], json.dumps(broken), lines[-1]]) + "\n")
+    again = read_for_judgement(folder)
+    assert again is not None
+    assert [len(each.verdicts) for each in again.findings] == [MOST_ENTRIES, EVALUATIONS - 30]
+    assert lrptrain.check(folder, fail_after=MOST_ENTRIES).fail_after == MOST_ENTRIES
     with pytest.raises(UnreadableRunError, match="the history of 'the corner' is not in the lines before"):
-        read_for_judgement(folder)
+        lrptrain.check(folder, fail_after=MOST_ENTRIES + 1)
 
 
 def test_a_history_that_begins_anew_stays_short(tmp_path):
