@@ -441,7 +441,22 @@ class Head(Task):
         return self.task.classes(self._own(label))
 
     def _own(self, label: Shaped[Tensor, " batch *columns"]) -> Shaped[Tensor, " batch *columns"]:
-        return self.label(label) if callable(self.label) else label
+        if not callable(self.label):
+            return label
+        shape = list(label.shape)
+        try:
+            own = self.label(label)
+        except Exception as error:
+            raise ValueError(
+                f"the label= function of task=lrptrain.Head fails on labels {shape}: {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(own, Tensor) or own.shape[:1] != label.shape[:1]:
+            found = list(own.shape) if isinstance(own, Tensor) else type(own).__name__
+            raise ValueError(
+                f"the label= function of task=lrptrain.Head makes {found} of labels {shape}: it must return a tensor "
+                f"with a class for each sample, [{shape[0]}]"
+            )
+        return own
 
 
 TaskName = Literal["classes", "binary"]

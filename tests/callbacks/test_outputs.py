@@ -209,6 +209,40 @@ def tagged() -> dict[str, Tensor]:
 THIRD = lrptrain.Head(lambda output: output["logits"][:, 3], label=lambda labels: labels[:, 3])
 
 
+def logits_of_third(output):
+    return output["logits"][:, 3]
+
+
+@pytest.mark.parametrize(
+    ("output", "label", "message"),
+    [
+        (logits_of_third, lambda labels: labels[:, 99], r"label= function .* fails on labels \[24, 6\]: IndexError"),
+        (
+            logits_of_third,
+            lambda labels: labels[:5, 3],
+            r"label= function .* makes \[5\] of labels \[24, 6\].*, \[24\]",
+        ),
+        (logits_of_third, lambda labels: labels[0, 3], r"makes \[\] of labels"),
+        (logits_of_third, lambda labels: None, "makes NoneType of labels"),
+        (
+            lambda output: output.logits[:, 3],
+            lambda labels: labels[:, 3],
+            "Head.* fails .AttributeError: .*returned dict",
+        ),
+        (lambda output: output["logits"][:, 99], lambda labels: labels[:, 3], "Head.* fails .IndexError: "),
+        (
+            lambda output: output["logits"],
+            lambda labels: labels[:, 3],
+            r"it returned a tensor of shape \[\d+, 6, 2\], and",
+        ),
+        (lambda output: None, lambda labels: labels[:, 3], "it returned NoneType, and the model dict"),
+    ],
+)
+def test_a_function_of_a_head_that_fails_is_named(output, label, message):
+    with pytest.raises(ValueError, match=message):
+        lrptrain.inspect(OfTokens(), [tagged()], task=lrptrain.Head(output, label=label))
+
+
 @pytest.mark.parametrize("way", ["transformers", "loop"])
 def test_the_class_of_a_token_is_monitored(way, tmp_path):
     columns = tagged()
