@@ -11,7 +11,7 @@ import torch
 from hugging_face import quiet_arguments
 from own_trainers import N, in_a_loop, in_lightning, in_transformers
 from torch import Tensor, nn
-from transformers import Trainer
+from transformers import BertConfig, BertForQuestionAnswering, Trainer
 
 import lrptrain
 from lrptrain import UnsupportedModelError
@@ -269,3 +269,12 @@ def test_the_class_of_a_token_is_guided():
     with guidance.step(model, columns) as step:
         step.guided(model(**given)["loss"])
     assert guidance.values["guidance/energy"] == 1, "all of the relevance lies on the fifth word"
+
+
+def test_the_positions_of_a_span_are_no_inputs():
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    columns = {name: x for name, x in tagged().items() if name != "labels"}
+    columns |= {"start_positions": torch.arange(N) % 6, "end_positions": torch.arange(N) % 6}
+    task = lrptrain.Head("start_logits", label="start_positions")
+    report = lrptrain.inspect(BertForQuestionAnswering(BertConfig(vocab_size=60, **sizes)), [columns], task=task)
+    assert not [each for each in report.judged if each.cue.kind == "input"]
