@@ -479,6 +479,8 @@ def find_task(task: "TaskName | Task | None", model: nn.Module | None = None, se
         raise ValueError("task=lrptrain.EachLabel() is for monitors: here lrptrain.OneLabel(column) takes one label")
     if isinstance(task, Task):
         return task
+    if isinstance(task, type):
+        raise ValueError(f"task=lrptrain.{task.__name__} is a class: call it, lrptrain.{task.__name__}(...)")
     if task is not None:
         if task not in TASKS:
             raise ValueError(
