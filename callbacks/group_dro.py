@@ -110,6 +110,8 @@ class GroupDRO(ModelCallback):
         kwargs: dict[str, Any],
     ) -> Any:
         """Run the user's training step, and weight the groups in the loss that it returns."""
+        if not trainer.training:  # a validation step that calls the training step gives its own loss
+            return training_step(*args, **kwargs)
         assert self._model is not None
         batch = args[0] if args else next(iter(kwargs.values()))
         progress = Progress(trainer.fit_loop.epoch_loop.batch_idx, trainer.global_step)

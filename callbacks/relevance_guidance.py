@@ -271,6 +271,8 @@ class RelevanceGuidance(ModelCallback):
         kwargs: dict[str, Any],
     ) -> Any:
         """Run the user's training step, and add the guidance on its forward pass to the loss that it returns."""
+        if not trainer.training:  # a validation step that calls the training step is not guided
+            return training_step(*args, **kwargs)
         assert self._model is not None
         batch = args[0] if args else next(iter(kwargs.values()))
         progress = Progress(trainer.fit_loop.epoch_loop.batch_idx, trainer.global_step, self._steps)

@@ -118,10 +118,14 @@ _ORIGINS = {
     "guide": "lrptrain.guidance.transformers_trainer",
 }
 _MODULES = ("rules", "targets")
+_FOLDERS = ("batch", "callbacks", "cues", "guidance", "loggers", "segmentation")
+"""What is reached as `lrptrain.loggers.read_findings` is, without an import of its own."""
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, and only then: `lrptrain --help` must not wait for torch, nor `attribute` for more."""
+    if name in _FOLDERS:
+        return import_module(f"lrptrain.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _MODULES:

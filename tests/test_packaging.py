@@ -63,6 +63,12 @@ def test_every_package_on_disk_is_declared():
     assert found | {"lrptrain.callbacks"} == set(PROJECT["tool"]["setuptools"]["packages"])
 
 
+def test_what_the_docs_reach_through_the_package_is_there_without_another_import(tmp_path: Path):
+    reached = ("loggers.read_findings", "callbacks.RelevanceMonitor", "guidance.guidance_loss")
+    done = run("import lrptrain; " + ", ".join(f"lrptrain.{each}" for each in reached), tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_wheel_has_callbacks_inside_and_no_bare_one(wheel: Path):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0] for name in names if not name.startswith("lrptrain-")} == {"lrptrain"}

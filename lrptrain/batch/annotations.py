@@ -266,9 +266,13 @@ def split_values(values: Shaped[Tensor, "*shape"], name: str) -> tuple[Bool[Tens
     valid = numbers != IGNORED
     other = numbers[valid & ~evidence & (numbers != 0)]
     if other.numel():
+        found = other.unique()
+        # A few whole numbers are classes, or the parts of a trimap: what is above 0 is not the evidence then.
+        are_classes = len(found) <= 5 and bool((found == found.round()).all())
+        binary = f"`{name} == {found[0]:g}` where that is the evidence" if are_classes else f"`({name} > 0.5)`"
         raise ValueError(
-            f"{name} must be 1 (evidence), 0 (not) or 255 (ignored), found {other.unique()[:5].tolist()}: "
-            f"binarise it first, for example `({name} > 0.5)`"
+            f"{name} must be 1 (evidence), 0 (not) or 255 (ignored), found {found[:5].tolist()}: "
+            f"binarise it first, for example {binary}"
         )
     return evidence, valid
 

@@ -302,8 +302,9 @@ def inputs_of(batch: Mapping[str, Any], explained: str) -> dict[str, tuple[str, 
     """
     own = next(name for name in (*IMAGES, "input_ids") if name in batch)
     others = {name.removeprefix(ARGUMENT): name for name in batch if name.startswith(ARGUMENT)}
-    # From the labels of several heads, `labels_b`, a model computes its loss.
-    others = {name: x for name, x in others.items() if batch[x].is_floating_point() or not name.startswith("label")}
+    # From the labels of several heads, `labels_b`, and of spans a model computes its loss.
+    labels = ("label", "start_positions", "end_positions")
+    others = {name: x for name, x in others.items() if batch[x].is_floating_point() or not name.startswith(labels)}
     entries = {explained: own, **others}
     given = {name: batch[entry] for name, entry in entries.items()}
     # Of two inputs that a mask fits, it is that of the one that is not explained.

@@ -121,7 +121,7 @@ def read_columns(
     if needs_input and not any(name in columns for name in (*IMAGES, "input_ids")):
         raise ValueError(
             f"no input in a batch with {list(mapping)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
-            "batch_adapter=... to rename its entries, or to a monitor explain= with the name of one"
+            "batch_adapter=... to rename its entries, or to monitors and guidance explain= with the name of one"
         )
     columns = _with_batch_axis(columns)
     sizes = {name: len(column) for name, column in columns.items()}

@@ -441,7 +441,22 @@ class Head(Task):
         return self.task.classes(self._own(label))
 
     def _own(self, label: Shaped[Tensor, " batch *columns"]) -> Shaped[Tensor, " batch *columns"]:
-        return self.label(label) if callable(self.label) else label
+        if not callable(self.label):
+            return label
+        shape = list(label.shape)
+        try:
+            own = self.label(label)
+        except Exception as error:
+            raise ValueError(
+                f"the label= function of task=lrptrain.Head fails on labels {shape}: {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(own, Tensor) or own.shape[:1] != label.shape[:1]:
+            found = list(own.shape) if isinstance(own, Tensor) else type(own).__name__
+            raise ValueError(
+                f"the label= function of task=lrptrain.Head makes {found} of labels {shape}: it must return a tensor "
+                f"with a class for each sample, [{shape[0]}]"
+            )
+        return own
 
 
 TaskName = Literal["classes", "binary"]
@@ -464,6 +479,8 @@ def find_task(task: "TaskName | Task | None", model: nn.Module | None = None, se
         raise ValueError("task=lrptrain.EachLabel() is for monitors: here lrptrain.OneLabel(column) takes one label")
     if isinstance(task, Task):
         return task
+    if isinstance(task, type):
+        raise ValueError(f"task=lrptrain.{task.__name__} is a class: call it, lrptrain.{task.__name__}(...)")
     if task is not None:
         if task not in TASKS:
             raise ValueError(

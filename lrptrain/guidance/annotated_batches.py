@@ -21,6 +21,7 @@ from lrptrain.guidance.evidence import (
     without_annotation,
 )
 from lrptrain.guidance.objective import Objective
+from lrptrain.relevance.types import unknown_name
 from lrptrain.terminal import give_warning
 from lrptrain.trainers.failures import Failures
 
@@ -132,7 +133,13 @@ class AnnotatedBatches:
         if explain is not None:
             columns = read_batch(batch, self.batch_adapter, task, needs_input=False)
             plain = {name.removeprefix(ARGUMENT): x for name, x in columns.items()}
-            if explain in plain:
+            named = plain.get(explain)
+            has_input = any(name in plain for name in (*IMAGES, "input_ids"))
+            if (named is None and not has_input) or (isinstance(named, Tensor) and named.ndim < 2):
+                known = [name for name, x in plain.items() if isinstance(x, Tensor) and x.ndim > 1]
+                names = [name for name in known if name not in (*ANNOTATIONS, "label")]
+                raise ValueError(f"explain= names an input of the batch: {unknown_name('input', explain, names)}")
+            if named is not None:
                 entry = entry_of(columns, explain, plain[explain])
                 beside = TEXTS[1:] if entry == "input_ids" else ()
                 inputs = {entry: plain[explain], **{name: plain[name] for name in beside if name in plain}}

@@ -9,7 +9,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from lrptrain.batch.logits import class_probabilities
-from lrptrain.batch.task import CLASSES, Task
+from lrptrain.batch.task import CLASSES, Head, Task
 from lrptrain.guidance.losses import LOSSES, GuidedBatch, LossSum, MapSettings, Needs
 from lrptrain.guidance.swap import Swap
 from lrptrain.guidance.swap_names import FINDINGS
@@ -77,6 +77,12 @@ class Objective:
             raise ValueError(
                 f"{self.swap.title}: this swap moves what is annotated, so that no mask fits: guide by one of "
                 f"{', '.join(beside)} alone"
+            )
+        # A label that is one of many in a sample: the step's loss takes all of them.
+        if self.swaps and isinstance(self.task, Head) and callable(self.task.label) and not self.swap.keeps_places:
+            raise ValueError(
+                f"{SWAP} gives the step pixels or tokens of other samples, whose labels do not come with them: "
+                "'consistency' asks the head alone, and swap='colour' leaves them in place"
             )
         if self.target not in ("label", "predicted"):
             raise ValueError(f"target must be 'label' or 'predicted', not {self.target!r}")

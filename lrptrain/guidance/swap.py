@@ -22,6 +22,7 @@ from lrptrain.cues.family import FAMILIES
 from lrptrain.cues.images import image_of
 from lrptrain.cues.look import Look
 from lrptrain.cues.placement import Placement
+from lrptrain.cues.surroundings import LOOKS
 from lrptrain.cues.text_form import Padding, padding_of
 from lrptrain.cues.texts import Language, as_wide_as
 from lrptrain.cues.whole_input import WholeInput
@@ -89,6 +90,12 @@ class Swap:
     def moves_evidence(self) -> bool:
         """Whether annotations of images do not fit the swapped ones."""
         return any(isinstance(each, Placement) for each in self._every)
+
+    @property
+    def keeps_places(self) -> bool:
+        """Whether each pixel shows what it did, in another look: then labels of single pixels hold."""
+        kinds = {each if isinstance(each, str) else each.kind for each in self._every}
+        return self.followed is None and kinds <= {look.kind for look in LOOKS}
 
     @property
     def title(self) -> str:

@@ -33,7 +33,7 @@ from lrptrain.relevance.tape.nodes import map_nested
 from lrptrain.trainers.discover import choice, choice_of_parts, parts, whole_batch
 
 _MOST_HEARD = 16  # a step that calls the model over and over, to write a text, say, must not fill the memory
-_OF_THE_LOSS = ("label", "labels", "num_items_in_batch")
+_OF_THE_LOSS = ("label", "labels", "start_positions", "end_positions", "num_items_in_batch")
 
 
 class InputListener:

@@ -23,6 +23,7 @@ from lrptrain.findings.sentences import percent
 from lrptrain.loggers.record import Input
 from lrptrain.monitor.annotated import survey
 from lrptrain.monitor.drawing import DisplayOptions, inputs
+from lrptrain.monitor.loader_pass import read_once
 from lrptrain.render import contact_sheet, enlarge, join_words, outlined
 from lrptrain.render.png import png_address
 from lrptrain.render.view import display
@@ -38,7 +39,7 @@ class Preview:
     `.show()` in a notebook, `.save("masks.png")` or `.save("masks.html")` anywhere; printed, it is a line a sample.
 
     Attributes:
-        lines: What is marked of each sample.
+        lines: What is marked of each sample, and what looks odd in all of them.
         pictures: The images, with the outline of what is evidence; none for texts.
         texts: The texts as HTML; none for images.
     """
@@ -75,11 +76,11 @@ class Preview:
         return path
 
     def _sheet(self) -> UInt8[np.ndarray, "height width 3"]:
-        return contact_sheet(self.pictures, self.lines, COLUMNS)
+        return contact_sheet(self.pictures, self.lines[: len(self.pictures)], COLUMNS)
 
 
 def preview(
-    samples: Iterable[Any],
+    samples: Any,
     max_samples: int = 8,
     *,
     batch_adapter: BatchAdapter | None = None,
@@ -92,7 +93,7 @@ def preview(
     """Show what the annotations of a data set mark, as monitor and guidance read them: `lrptrain.preview(loader)`.
 
     Args:
-        samples: Batches with `mask`, `boxes` or `rationale`, such as a DataLoader.
+        samples: A DataLoader, a Dataset or an iterable of batches, with `mask`, `boxes` or `rationale`.
         max_samples: So many samples are shown, the first ones.
         batch_adapter: See `lrptrain.callbacks.RelevanceMonitor`, as for all below.
         annotate: Makes the annotations.
@@ -108,6 +109,8 @@ def preview(
     names = find_tokens(found, [])
     language = Language(names, TextForm(), found is not None)
     annotator = None if annotate is None else Annotator(annotate)
+    if not isinstance(samples, Iterable):
+        samples = (each.batch for each in read_once(samples, max_samples))
     drawn = [*_samples(samples, max_samples, batch_adapter, find_task(task, several=True), annotator, language)]
     if not drawn:
         raise ValueError("there are no samples to preview")
@@ -123,7 +126,7 @@ def preview(
         elif item is not None:
             texts.append(_text(item, lines[-1]))
     remark = survey(drawn).remark
-    return Preview([*lines, *([remark] if remark and not pictures else [])], pictures, texts)
+    return Preview([*lines, *([remark] if remark else [])], pictures, texts)
 
 
 def _samples(

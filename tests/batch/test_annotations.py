@@ -88,7 +88,7 @@ def test_ignored_everywhere_is_absent_and_empty_is_present():
 
 
 def test_wrong_masks_say_what_to_change():
-    with pytest.raises(ValueError, match=r"mask must be 1 .* found \[2.0, 7.0\].*mask > 0.5"):
+    with pytest.raises(ValueError, match=r"mask must be 1 .* found \[2.0, 7.0\].*`mask == 2`"):
         mask_to_tokens(torch.tensor([[[0, 1, 2, 7, 255]]]), (1, 1))
     with pytest.raises(ValueError, match="found"):
         mask_to_tokens(torch.tensor([[[0.0, torch.nan]]]), (1, 1))

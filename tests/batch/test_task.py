@@ -164,3 +164,8 @@ def test_a_map_of_a_grade_is_that_of_the_sum_of_its_steps():
     with Ordinal().reading():
         explained = lrptrain.attribute(model, images.detach(), 2, "attnlrp")
     torch.testing.assert_close(explained.logits[:, 2], model(images)[:, :2].sum(1).detach())
+
+
+def test_a_task_that_nobody_called_is_refused():
+    with pytest.raises(ValueError, match=r"lrptrain.EachLabel is a class: call it, lrptrain.EachLabel\(...\)"):
+        find_task(lrptrain.EachLabel, several=True)

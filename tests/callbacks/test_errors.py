@@ -82,7 +82,7 @@ class TwoOutputs(nn.Module):
     ("columns", "options", "message"),
     [
         ({"picture": data()["image"], "label": data()["label"]}, {}, "no input in a batch with .*batch_adapter"),
-        (replaced(mask=torch.full((24, 16, 16), 7)), {}, "mask must be 1 .evidence., 0 .not. or 255"),
+        (replaced(mask=torch.full((24, 16, 16), 7)), {}, "mask must be 1 .evidence., 0 .not. or 255.*`mask == 7`"),
         (replaced(mask=torch.zeros(24, 2, 16, 16)), {}, "2 regions need as many different names"),
         (replaced(mask=torch.zeros(24, 2, 16, 16)), {"region_names": ["a"]}, "2 regions need as many"),
         (replaced(label=torch.rand(24, 3)), {}, r"'label' \[5, 3\] has several columns: of one-hot labels say task="),

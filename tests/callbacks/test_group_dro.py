@@ -73,6 +73,17 @@ def test_groups_may_be_a_function_of_the_batch_and_labels_come_in_a_tuple(tmp_pa
     assert_close(weights(module.net), expected)
 
 
+def test_validation_leaves_the_shares_as_they_are(tmp_path):
+    columns = grouped_data()
+    expected, shares = by_hand(columns, 6)
+    module = sgd_module()
+    type(module).validation_step = lambda self, batch, batch_idx: self.training_step(batch, batch_idx)
+    callback = GroupDRO(4, step_size=STEP)
+    trainer(tmp_path, callback, max_epochs=1).fit(module, loader(columns, 6), loader(columns, 6))
+    assert callback.shares == pytest.approx(shares, rel=1e-9)
+    assert_close(weights(module.net), expected)
+
+
 def test_what_a_step_adds_to_its_mean_stays(tmp_path):
     columns = grouped_data()
     expected, _ = by_hand(columns, 6, extra=2.0)

@@ -152,3 +152,12 @@ def test_a_name_that_the_step_does_not_give_is_refused_before_the_first_step():
     refused = pytest.raises(ValueError, match="never called ImageAndText with an argument 'pet' of the 8 samples")
     with refused, guidance.step(model, batch) as step:
         step.guided(F.cross_entropy(model(**given(batch)).logits, batch["labels"]))
+
+
+@pytest.mark.parametrize(
+    ("explain", "hint"), [("ctt", "did you mean ct"), ("labels", "known are"), ("label", "known are")]
+)
+def test_a_name_that_is_no_input_of_the_batch_is_refused_with_those_that_are(explain, hint):
+    guidance = lrptrain.Guidance("swap", explain=explain, on_error="raise")
+    with pytest.raises(ValueError, match=rf"unknown input '{explain}'; {hint}.*mri, ct"):
+        guidance.step(of_scans(), scans()).__enter__()

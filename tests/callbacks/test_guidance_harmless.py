@@ -4,8 +4,9 @@ import gc
 
 import pytest
 import torch
+import torch.nn.functional as F
 from guided import FEW, annotated_data, fit, guidance, sgd_module, stepped, weights
-from setting import vit
+from setting import loader, trainer, vit
 from torch import nn
 
 from lrptrain.batch.annotations import IGNORED
@@ -55,6 +56,22 @@ def test_one_logit(tmp_path):
     assert runner.callback_metrics["guidance/swap_distance"] > 0
     assert runner.callback_metrics["guidance/consistency"] > 0
     assert any(not torch.equal(x, before[name]) for name, x in weights(pl_module).items())
+
+
+def test_a_validation_step_that_calls_the_training_step_is_not_guided(tmp_path):
+    columns, found = annotated_data(), []
+    expected = stepped(tmp_path, guidance({"swap": 1.0}), columns)
+    pl_module = sgd_module()
+
+    def validation_step(self, batch, batch_idx):
+        found.append((self.training_step(batch, batch_idx), F.cross_entropy(self.net(batch["image"]), batch["label"])))
+
+    type(pl_module).validation_step = validation_step
+    runner = trainer(tmp_path, guidance({"swap": 1.0}), max_epochs=1)
+    runner.fit(pl_module, loader(columns, 6), loader(columns, 6))
+    assert len(found) == 2  # the sanity check, and the epoch's
+    assert all(torch.equal(one, other) for one, other in found)
+    assert all(torch.equal(weight, expected[name]) for name, weight in weights(pl_module.net).items())
 
 
 def test_a_second_run_starts_over(tmp_path):

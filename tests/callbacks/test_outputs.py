@@ -11,7 +11,7 @@ import torch
 from hugging_face import quiet_arguments
 from own_trainers import N, in_a_loop, in_lightning, in_transformers
 from torch import Tensor, nn
-from transformers import Trainer
+from transformers import BertConfig, BertForQuestionAnswering, Trainer
 
 import lrptrain
 from lrptrain import UnsupportedModelError
@@ -209,6 +209,40 @@ def tagged() -> dict[str, Tensor]:
 THIRD = lrptrain.Head(lambda output: output["logits"][:, 3], label=lambda labels: labels[:, 3])
 
 
+def logits_of_third(output):
+    return output["logits"][:, 3]
+
+
+@pytest.mark.parametrize(
+    ("output", "label", "message"),
+    [
+        (logits_of_third, lambda labels: labels[:, 99], r"label= function .* fails on labels \[24, 6\]: IndexError"),
+        (
+            logits_of_third,
+            lambda labels: labels[:5, 3],
+            r"label= function .* makes \[5\] of labels \[24, 6\].*, \[24\]",
+        ),
+        (logits_of_third, lambda labels: labels[0, 3], r"makes \[\] of labels"),
+        (logits_of_third, lambda labels: None, "makes NoneType of labels"),
+        (
+            lambda output: output.logits[:, 3],
+            lambda labels: labels[:, 3],
+            "Head.* fails .AttributeError: .*returned dict",
+        ),
+        (lambda output: output["logits"][:, 99], lambda labels: labels[:, 3], "Head.* fails .IndexError: "),
+        (
+            lambda output: output["logits"],
+            lambda labels: labels[:, 3],
+            r"it returned a tensor of shape \[\d+, 6, 2\], and",
+        ),
+        (lambda output: None, lambda labels: labels[:, 3], "it returned NoneType, and the model dict"),
+    ],
+)
+def test_a_function_of_a_head_that_fails_is_named(output, label, message):
+    with pytest.raises(ValueError, match=message):
+        lrptrain.inspect(OfTokens(), [tagged()], task=lrptrain.Head(output, label=label))
+
+
 @pytest.mark.parametrize("way", ["transformers", "loop"])
 def test_the_class_of_a_token_is_monitored(way, tmp_path):
     columns = tagged()
@@ -235,3 +269,12 @@ def test_the_class_of_a_token_is_guided():
     with guidance.step(model, columns) as step:
         step.guided(model(**given)["loss"])
     assert guidance.values["guidance/energy"] == 1, "all of the relevance lies on the fifth word"
+
+
+def test_the_positions_of_a_span_are_no_inputs():
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    columns = {name: x for name, x in tagged().items() if name != "labels"}
+    columns |= {"start_positions": torch.arange(N) % 6, "end_positions": torch.arange(N) % 6}
+    task = lrptrain.Head("start_logits", label="start_positions")
+    report = lrptrain.inspect(BertForQuestionAnswering(BertConfig(vocab_size=60, **sizes)), [columns], task=task)
+    assert not [each for each in report.judged if each.cue.kind == "input"]

@@ -333,7 +333,7 @@ def test_of_a_loop_without_a_step_explain_names_an_entry():
     assert report.reads, "the image that tells is the one that is explained"
     with pytest.raises(ValueError, match=r"explain='pet' is no entry .* TwoImages has .*: these are \['ct', 'mri'\]"):
         lrptrain.inspect(model, loader, explain="pet")
-    with pytest.raises(ValueError, match="to a monitor explain= with the name of one"):
+    with pytest.raises(ValueError, match="to monitors and guidance explain= with the name"):
         lrptrain.inspect(model, loader)
 
 

@@ -135,6 +135,17 @@ def test_wrong_objectives():
     assert Objective({"rrr": 1.0}, "lime")  # which has no part in it
 
 
+def test_surroundings_are_not_swapped_where_their_pixels_have_labels():
+    """The step's loss takes all labels, and those of the swapped pixels are the donor's."""
+    of_pixel = lrptrain.Head(lambda output: output[:, :, 8, 8], label=lambda labels: labels[:, 8, 8])
+    for swap in ("outside", "border", ["outside", "colour"], "findings"):
+        with pytest.raises(ValueError, match="'consistency' asks the head alone, and swap='colour' leaves them"):
+            lrptrain.Guidance("swap", task=of_pixel, swap=swap)
+    assert lrptrain.Guidance("swap", task=of_pixel, swap="colour")
+    assert lrptrain.Guidance("consistency", task=of_pixel)
+    assert lrptrain.Guidance("swap", task=lrptrain.Head("logits_b", label="label_b"))
+
+
 def test_the_swap_distance_is_how_far_the_prediction_moves():
     net, (images, mask, _) = double_vit(), batch()
     mask[4] = IGNORED

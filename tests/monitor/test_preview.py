@@ -3,9 +3,11 @@
 import re
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import StackDataset
 
 import lrptrain
 from lrptrain.render.image import OUTLINE
@@ -40,6 +42,23 @@ def test_what_a_monitor_refuses_is_refused():
         lrptrain.preview([{**images(), "mask": images()["mask"] * 7}])
     with pytest.raises(ValueError, match="no samples"):
         lrptrain.preview([])
+
+
+def test_a_data_set_is_taken_as_a_loader_of_it_and_a_data_module_is_refused():
+    columns = images()
+    assert str(lrptrain.preview(StackDataset(**columns))) == str(lrptrain.preview([columns]))
+    with pytest.raises(
+        ValueError, match="a DataLoader, a Dataset or an iterable of batches, not a LightningDataModule"
+    ):
+        lrptrain.preview(pl.LightningDataModule())
+
+
+def test_what_looks_odd_in_all_images_is_said(tmp_path):
+    boxes = torch.tensor([[1.0, 1, 5, 6]]) + torch.arange(6)[:, None] / 8
+    sizes = {"image": torch.rand(6, 3, 16, 16), "boxes": boxes[:, None], "label": torch.arange(6)}
+    shown = lrptrain.preview([sizes])
+    assert "are yours (x, y, width, height)?" in str(shown)
+    assert shown.save(tmp_path / "boxes.png").exists()
 
 
 def test_boxes_and_functions_are_drawn():

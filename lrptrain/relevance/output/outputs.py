@@ -66,12 +66,22 @@ def head_of_output(name: HeadName | None) -> Iterator[None]:
 
 
 def logits_of(output: Any) -> Tensor | None:
-    """Return a model's output itself if it is a tensor, or its `logits`; or the part that `head_of_output` names."""
+    """Return a model's output itself if it is a tensor, or its `logits`; or the part that `head_of_output` names.
+
+    Raises:
+        UnsupportedModelError: If a function of the output looks for what it lacks.
+    """
     name = _HEAD.get()
     if name is None:
         return field_of(output, "logits")
     if callable(name):
-        return name(output)
+        try:
+            return name(output)
+        except (AttributeError, LookupError, TypeError) as error:
+            raise UnsupportedModelError(
+                f"the function of task=lrptrain.Head(...) fails ({type(error).__name__}: {error}): the model returned "
+                f"{described(output)}"
+            ) from error
     if isinstance(output, (list, tuple)) and isinstance(name, int):
         found = output[name] if -len(output) <= name < len(output) else None
         return found if isinstance(found, Tensor) else None
@@ -88,7 +98,12 @@ def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
         NonFiniteError: If they are NaN.
     """
     logits = logits_of(output)
-    if logits is None or logits.ndim not in (1, 2) or len(logits) != samples or not logits.is_floating_point():
+    if (
+        not isinstance(logits, Tensor)
+        or logits.ndim not in (1, 2)
+        or len(logits) != samples
+        or not logits.is_floating_point()
+    ):
         raise UnsupportedModelError(_no_logits(output, logits, samples))
     check_not_nan(logits, "logits")
     logits = logits if logits.ndim == 2 else logits.unsqueeze(1)
@@ -150,6 +165,11 @@ MOST_HEADS = 4
 
 def _no_logits(output: Any, logits: Tensor | None, samples: int) -> str:
     heads = _heads(output, samples)
+    if callable(_HEAD.get()):
+        return (
+            f"the function of task=lrptrain.Head(...) must return logits [batch, classes] (here [{samples}, classes]); "
+            f"it returned {described(logits)}, and the model {described(output)}"
+        )
     if _HEAD.get() is not None:
         return (
             f"task=lrptrain.Head({_HEAD.get()!r}) names no logits [batch, classes] (here [{samples}, classes]): the "
