@@ -145,6 +145,15 @@ def _with_batch_axis(columns: dict[str, Any]) -> dict[str, Any]:
     return {name: x[None] if isinstance(x, Tensor) and len(x) == len(bag) else x for name, x in columns.items()}
 
 
+def of_one_row(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return one bag of one row `[1, numbers]` as a batch of one; any other batch as it is."""
+    bag = next((columns[name] for name in IMAGES if name in columns), None)
+    if not isinstance(bag, Tensor) or bag.ndim != 2 or len(bag) != 1:
+        return columns
+    of_rows = {name for name in columns if name in (*IMAGES, "rationale") or name.startswith(ARGUMENT)}
+    return {name: x[None] if name in of_rows and isinstance(x, Tensor) else x for name, x in columns.items()}
+
+
 def _arguments(mapping: Mapping[str, Any], length: int | None) -> dict[str, Tensor]:
     """Return the entries that the contract does not name, as far as they are tensors with a row per sample."""
     return {

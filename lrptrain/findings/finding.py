@@ -44,6 +44,7 @@ class Finding:
         relevance: The share of the positive relevance that lies on it, in [0, 1]; None for a cue that lies everywhere.
         area: The share of pixels or tokens that it covers, in [0, 1]; None likewise.
         told_by: The names of what else the model reads, so that mending this one is not enough.
+        label: Of a model of several labels, the number of that which it tells; None of any other.
         worst_samples: The ids of up to five samples with the largest effects.
         excerpts: Of texts, words of some of these.
         medium: What the samples are, `"image"`, `"text"` or `"volume"`; "" where it is none of them.
@@ -72,6 +73,7 @@ class Finding:
     relevance: float | None = None
     area: float | None = None
     told_by: tuple[str, ...] = ()
+    label: int | None = None
     worst_samples: tuple[int | str, ...] = ()
     excerpts: tuple[str, ...] = ()
     medium: Literal["image", "text", "volume", ""] = ""

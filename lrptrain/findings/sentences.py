@@ -54,8 +54,14 @@ def sentences(finding: "Finding") -> Sentences:
         relevance=_relevance(finding),
         history=_history(finding),
         excerpt=f"Such as sample {finding.worst_samples[0]}: {finding.excerpts[0]}" if finding.excerpts else "",
-        remedy={"fault": MEND_FAULT, "open": MEND_OPEN}.get(role, ""),
+        remedy=_remedy(role, finding.label),
     )
+
+
+def _remedy(role: str, label: int | None) -> str:
+    """Return what to do; guidance takes one of several labels."""
+    words = {"fault": MEND_FAULT, "open": MEND_OPEN}.get(role, "")
+    return words if label is None else words.replace("faults)", f"faults, task=lrptrain.OneLabel({label}))")
 
 
 def counted(count: int, noun: str) -> str:

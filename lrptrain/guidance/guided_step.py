@@ -373,7 +373,8 @@ class GuidedStep:
         if not (self._training.objective.swaps and "input_ids" in self.batch):
             return
         try:
-            logits = forward.logits()
+            with self._training.objective.task.reading():
+                logits = forward.logits()
         except Exception as error:
             raise ValueError(
                 f"{type(self.model).__name__} gives back no logits of classes, and the step goes on by the attention "

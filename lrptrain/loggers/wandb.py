@@ -1,8 +1,12 @@
 """Weights & Biases as the sink."""
 
 import html
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from lrptrain.extras import require
 from lrptrain.findings import Finding
@@ -51,7 +55,7 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
     wandb = require("wandb", "wandb")
     define_metrics(experiment, record)
     media: dict[str, Any] = {}
-    pictures = record.pictures[:MOST_IMAGES]
+    pictures = _of_one_size(record.pictures[:MOST_IMAGES])
     if pictures:
         media[f"{record.prefix}/overlays"] = [_image(wandb, picture, picture.caption) for picture in pictures]
     if record.texts:
@@ -118,6 +122,20 @@ def logged_in() -> bool:
         return True
     wandb.teardown()  # a login without a key leaves settings behind that refuse offline runs
     return False
+
+
+def _of_one_size(pictures: Sequence[Picture]) -> list[Picture]:
+    """Return pictures, whose titles may have more lines, filled up to one size: W&B shows a list of one size alone."""
+    size = np.max([each.image.shape[:2] for each in pictures], 0) if pictures else ()
+
+    def filled(values: np.ndarray, ground: int) -> np.ndarray:
+        missing = [(0, most - here) for most, here in zip(size, values.shape, strict=False)]
+        return np.pad(values, missing + [(0, 0)] * (values.ndim - 2), constant_values=ground)
+
+    return [
+        replace(each, image=filled(each.image, 255), mask=None if each.mask is None else filled(each.mask, 0))
+        for each in pictures
+    ]
 
 
 def _image(wandb: Any, picture: Picture, caption: str | None = None) -> Any:

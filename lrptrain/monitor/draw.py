@@ -86,7 +86,7 @@ def _add_all(
             contract_batch = core.reader.check(context, placed.batch, listener)
             try:
                 core.check_first_batch(context, placed.batch, contract_batch)
-            except (TypeError, KeyError, IndexError, AttributeError, RuntimeError) as error:
+            except (TypeError, KeyError, IndexError, AttributeError, AssertionError, RuntimeError) as error:
                 # Of the errors of torch, those that are nothing more special: a tensor of another shape than expected.
                 if listener is not None or (isinstance(error, RuntimeError) and type(error) is not RuntimeError):
                     raise

@@ -165,7 +165,7 @@ def judge_labels(tests: Tests) -> Judgement:
         judged += tests.searched(measures[number], of_label, confidence, number, 0, PER_LABEL)
     untested = [*tests.untested]
     if alike := sorted({*range(yes.shape[1])} - {*told}):
-        titles = config.meaning.class_names or [f"label {number}" for number in range(yes.shape[1])]
+        titles = tests.class_names or [f"label {number}" for number in range(yes.shape[1])]
         untested.append(f"{listed([titles[each] for each in alike])}: the model answers nearly all samples alike")
     if evaluation.medium == "image":
         untested.append("marks, which one label proposes: task=lrptrain.OneLabel(column)")

@@ -15,7 +15,7 @@ from torch import nn
 from lrptrain.batch import Sample
 from lrptrain.cues.search import Judged
 from lrptrain.findings import Finding, HasFindings, announce
-from lrptrain.findings.sentences import MEND_FAULT, counted
+from lrptrain.findings.sentences import counted
 from lrptrain.monitor.confidence import sharpness
 from lrptrain.monitor.config import INSPECTS
 from lrptrain.monitor.draw import at_rest
@@ -106,7 +106,7 @@ class Inspection(HasFindings):
 def _of_report(text: str) -> str:
     """Return a text that speaks of a report in the place of a monitor."""
     for quote in (str, html.escape):
-        text = text.replace(quote(MEND_FAULT), quote(MEND_FAULT.replace("monitor.", "report.")))
+        text = text.replace(quote("swap=monitor.faults"), quote("swap=report.faults"))
     return text
 
 
@@ -166,7 +166,7 @@ def _inspected(
     names = builder.names(evaluation, sources)
     options = builder.options(names, sources)
     language = builder.language(sources, evaluator.model)
-    tests = Tests(evaluator, evaluation, range(len(explained)), monitor.config, language)
+    tests = Tests(evaluator, evaluation, range(len(explained)), monitor.config, language, class_names=names)
     power = sharpness(evaluation.probabilities, evaluation.labels)
     judgement = judge_labels(tests) if evaluation.num_labels else tests.judge(power)
     findings = findings_of(judgement.judged, evaluation, names, options.name_tokens)

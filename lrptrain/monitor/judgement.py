@@ -66,6 +66,7 @@ class Tests:
         language: How texts are made up.
         earlier: What is tested again.
         on_failure: Takes what could not be measured; None passes the error on.
+        class_names: The names of the classes, or of the labels.
     """
 
     __test__ = False
@@ -76,6 +77,7 @@ class Tests:
     language: Language
     earlier: Sequence[Earlier] = ()
     on_failure: Callable[[str], None] | None = None
+    class_names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.untested: list[str] = []

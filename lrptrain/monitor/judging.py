@@ -76,6 +76,7 @@ class Judging(RunState):
         mine: Sequence[int],
         language: Language,
         on_failure: Callable[[str], None],
+        class_names: Sequence[str] = (),
     ) -> Judgement:
         """Test what may decide the answers; what fails is reported, and the others go on.
 
@@ -85,6 +86,7 @@ class Judging(RunState):
             mine: The indices of the samples that this process measures.
             language: How texts are made up.
             on_failure: Takes what could not be measured.
+            class_names: The names of the classes, or of the labels.
         """
         if evaluation.inputs is None:
             return Judgement()
@@ -94,7 +96,7 @@ class Judging(RunState):
             Earlier(each.get("label"), restored(each["cue"], lambda: language), np.array(each["rows"]))
             for each in before
         ]
-        tests = Tests(evaluator, evaluation, mine, self._config, language, earlier, on_failure)
+        tests = Tests(evaluator, evaluation, mine, self._config, language, earlier, on_failure, class_names)
         judgement = judge_labels(tests) if evaluation.num_labels else tests.judge(self._sharpness(evaluation))
         # What the user gives is tested anyway, and so is all that is no evidence.
         given = self._config.cues or ()

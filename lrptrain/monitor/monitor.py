@@ -335,7 +335,8 @@ class MonitorCore:
         evaluation = Evaluation(gathered.explained, inputs, context.epoch, context.step)
         builder = self.recorder.builder
         language = builder.language(context.name_sources, context.model)
-        judgement = self.judging.judge(evaluator, evaluation, mine, language, self._note_untested)
+        names = builder.names(evaluation, context.name_sources)
+        judgement = self.judging.judge(evaluator, evaluation, mine, language, self._note_untested, names)
         if judgement.measures:  # else as in a first epoch, in which all answers are alike: no news
             self.recorder.mention([f"not tested: {line}" for line in judgement.untested])
         record = builder.build(evaluation, context.name_sources, judgement, self.judging.findings)

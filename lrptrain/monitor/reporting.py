@@ -108,6 +108,7 @@ def _finding(
         relevance=relevance,
         area=area,
         told_by=judged.told_by,
+        label=judged.label,
         worst_samples=tuple(each.sample.sample_id for each in worst),
         excerpts=tuple(excerpt(each, name_tokens) for each in worst[:MOST_EXCERPTS]) if is_text else (),
         medium="" if evaluation.medium == "rows" else evaluation.medium,

@@ -22,7 +22,7 @@ from lrptrain.batch.call import (
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.chunks import flattened
 from lrptrain.batch.png_masks import PngMasks
-from lrptrain.batch.reading import ANNOTATIONS
+from lrptrain.batch.reading import ANNOTATIONS, of_one_row
 from lrptrain.batch.rows import as_rows
 from lrptrain.batch.task import Task, find_task
 from lrptrain.cues.annotator import Annotator
@@ -130,6 +130,8 @@ class SampleReader:
             return self._named_alike(self._by_name(context, columns))
         unread = without_given(batch, listener)
         columns = read_batch(unread, self._config.batch_adapter, task, needs_input=False)
+        if self._call is not None and self._call.bare:
+            columns = of_one_row(columns)
         columns = with_call(listener, columns, self._config.explain, context.step_name)
         call: Call | None = columns.get(CALL)
         if call is None:

@@ -168,4 +168,4 @@ def test_a_map_of_a_grade_is_that_of_the_sum_of_its_steps():
 
 def test_a_task_that_nobody_called_is_refused():
     with pytest.raises(ValueError, match=r"lrptrain.EachLabel is a class: call it, lrptrain.EachLabel\(...\)"):
-        find_task(lrptrain.EachLabel, several=True)
+        find_task(lrptrain.EachLabel, several=True)  # type: ignore[arg-type]

@@ -96,7 +96,9 @@ def test_what_lies_outside_of_masks_is_a_fault_of_its_label_alone():
     report = lrptrain.inspect(Patches(), [{**columns, "mask": mask}], task=task)
     assert report.faults
     assert {each.name.partition(", for the label ")[2] for each in report.faults} == {"'finding 0'"}
-    guidance = lrptrain.Guidance("swap", swap=report.faults)
+    # What is printed can be pasted: guidance takes the label.
+    assert "swap=report.faults, task=lrptrain.OneLabel(0))" in str(report).replace("\n ", "")
+    guidance = lrptrain.Guidance("swap", swap=report.faults, task=lrptrain.OneLabel(0))
     assert report.faults[0].cue.name in guidance.objective.swap.title
 
 
@@ -248,6 +250,8 @@ def test_a_run_is_monitored_for_all_labels_under_every_trainer(way, tmp_path):
     assert named >= {f"{place}, for the label 'finding {label}'" for label, place in PLACES.items()}
     assert monitor.scalars["relevance/accuracy"] == 1
     assert 0.9 < monitor.scalars["relevance/reads"] <= 1
+    of_places = {each.label: each.name for each in monitor.findings if each.name in named}
+    assert all(f"'finding {label}'" in name for label, name in of_places.items())
     proven = [each for each in monitor.findings if each.proof is not None]
     assert proven
     for each in proven:

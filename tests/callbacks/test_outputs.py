@@ -8,7 +8,7 @@ from typing import Any
 import own_trainers
 import pytest
 import torch
-from hugging_face import quiet_arguments
+from hugging_face import quiet_arguments, small_sizes
 from own_trainers import N, in_a_loop, in_lightning, in_transformers
 from torch import Tensor, nn
 from transformers import BertConfig, BertForQuestionAnswering, Trainer
@@ -272,9 +272,10 @@ def test_the_class_of_a_token_is_guided():
 
 
 def test_the_positions_of_a_span_are_no_inputs():
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     columns = {name: x for name, x in tagged().items() if name != "labels"}
     columns |= {"start_positions": torch.arange(N) % 6, "end_positions": torch.arange(N) % 6}
     task = lrptrain.Head("start_logits", label="start_positions")
-    report = lrptrain.inspect(BertForQuestionAnswering(BertConfig(vocab_size=60, **sizes)), [columns], task=task)
+    report = lrptrain.inspect(
+        BertForQuestionAnswering(BertConfig(vocab_size=60, **small_sizes(16))), [columns], task=task
+    )
     assert not [each for each in report.judged if each.cue.kind == "input"]

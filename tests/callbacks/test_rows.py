@@ -354,6 +354,20 @@ def test_bags_are_monitored_as_their_model_is_called(way, net, collator, call, t
     assert watching.scalars["relevance/samples"] == N
 
 
+def test_a_bag_of_one_row_is_one_of_the_bags(tmp_path):
+    class WithOne(Slides):
+        def __getitem__(self, i):
+            item = super().__getitem__(i)
+            return {**item, "features": item["features"][:1]} if i == 7 else item
+
+    loader = DataLoader(WithOne(), 1, collate_fn=alone)
+    step = lambda model, batch: model(batch[0])[0]  # noqa: E731
+    options = {**grouped(OPTIONS), "task": lrptrain.Head(0)}
+    with lrptrain.Monitor(OfOneBag(PEN), loader, tmp_path, step=step, **options) as watching:
+        watching.evaluate(0)
+    assert watching.scalars["relevance/samples"] == N
+
+
 def test_of_a_model_that_fails_on_bags_it_is_said_how_to_call_it(tmp_path):
     loader = DataLoader(Slides(), 1, collate_fn=lambda samples: {"image": together(samples)[0]})
     with pytest.raises(ValueError, match="say how it is called, as by step=lambda model, batch"):

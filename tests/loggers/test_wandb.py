@@ -11,6 +11,7 @@ from pytorch_lightning.loggers import WandbLogger
 
 from lrptrain.loggers import EpochRecord, Highlight, Picture, send, send_scalars
 from lrptrain.loggers.findings_table import findings_table
+from lrptrain.loggers.wandb import _of_one_size
 from lrptrain.monitor.summary import logged_metrics
 
 FOCUS = "relevance/label/energy_pointing_game"
@@ -188,3 +189,13 @@ def test_the_summary_keeps_what_matters_of_each_scalar(written):
     assert last["relevance/seconds"] == {"mean": 3.0, "max": 3.0, "last": 3.0}
     steps = {metric["step_metric"] for metric in of(written, "metric") if metric.get("summary")}
     assert steps == {"trainer/global_step"}
+
+
+def test_pictures_with_longer_titles_are_logged_at_one_size():
+    taller = np.zeros((30, 16, 3), np.uint8)
+    shown = _of_one_size([*pictures(2), Picture("tall", "of three lines", taller)])
+    assert {each.image.shape for each in shown} == {(30, 16, 3)}
+    assert (shown[0].image[20:] == 255).all()
+    assert shown[1].mask is not None
+    assert shown[1].mask.shape == (30, 16)
+    assert not shown[1].mask[20:].any()

@@ -1,6 +1,7 @@
 """What annotations mark is shown as it is read, before anything is trained."""
 
 import re
+from typing import Any
 
 import pytest
 import pytorch_lightning as pl
@@ -45,7 +46,7 @@ def test_what_a_monitor_refuses_is_refused():
 
 
 def test_a_data_set_is_taken_as_a_loader_of_it_and_a_data_module_is_refused():
-    columns = images()
+    columns: Any = images()
     assert str(lrptrain.preview(StackDataset(**columns))) == str(lrptrain.preview([columns]))
     with pytest.raises(
         ValueError, match="a DataLoader, a Dataset or an iterable of batches, not a LightningDataModule"
