@@ -45,6 +45,7 @@ class Finding:
         area: The share of pixels or tokens that it covers, in [0, 1]; None likewise.
         told_by: The names of what else the model reads, so that mending this one is not enough.
         label: Of a model of several labels, the number of that which it tells; None of any other.
+        input: The parameter of the model whose argument it lies in, where the step was heard; "" elsewhere.
         worst_samples: The ids of up to five samples with the largest effects.
         excerpts: Of texts, words of some of these.
         medium: What the samples are, `"image"`, `"text"` or `"volume"`; "" where it is none of them.
@@ -74,6 +75,7 @@ class Finding:
     area: float | None = None
     told_by: tuple[str, ...] = ()
     label: int | None = None
+    input: str = ""
     worst_samples: tuple[int | str, ...] = ()
     excerpts: tuple[str, ...] = ()
     medium: Literal["image", "text", "volume", ""] = ""

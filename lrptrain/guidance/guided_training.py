@@ -105,7 +105,7 @@ class GuidedTraining:
         asked = asked_for(swap)
         if asked.warning:
             give_warning(f"{name}: {asked.warning}")
-        swapped = Swap(asked.several)
+        swapped = Swap(asked.several, asked.inputs)
         self.objective = Objective(
             weights, method, options, target, first_order, find_task(task), swapped_share, swapped
         )

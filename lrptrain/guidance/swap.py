@@ -57,6 +57,7 @@ class Swap:
 
     Args:
         several: Names, as in `lrptrain.guidance.swap_names`, and cues.
+        inputs: The inputs of the model in which findings among them lie, as far as they say.
 
     Attributes:
         followed: What the monitor of the same run finds; None where that is not asked for.
@@ -64,7 +65,8 @@ class Swap:
         takes_mask: Whether the model takes an attention mask, also where the step gives it none.
     """
 
-    def __init__(self, several: Sequence[str | Cue] = (OUTSIDE,)) -> None:
+    def __init__(self, several: Sequence[str | Cue] = (OUTSIDE,), inputs: frozenset[str] = frozenset()) -> None:
+        self._inputs = inputs
         self._asked = tuple(each for each in several if each != FINDINGS)
         self.followed = FollowedCues() if FINDINGS in several else None
         self.language: Language | None = None
@@ -121,6 +123,23 @@ class Swap:
             if medium not in (None, brought):
                 name = f"swap={each!r}" if isinstance(each, str) else each.name
                 raise ValueError(f"{name} is one of {medium}, and the batch has {sorted(batch)}")
+
+    def check_input(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Reject an input beside that in which findings lie: the same corner of another image is another cue.
+
+        Args:
+            name: The argument of the model that is swapped.
+            arguments: All of them.
+
+        Raises:
+            ValueError: With what to write.
+        """
+        # A part of the model may call the same input otherwise.
+        found = sorted(self._inputs & arguments.keys())
+        if found and name not in self._inputs:
+            raise ValueError(
+                f"what was found lies in the input {found[0]!r}, and {name!r} is swapped: pass explain={found[0]!r}"
+            )
 
     def cues(self, medium: Medium) -> list[Cue]:
         """Return the cues, looks first: a place comes as it was, and with it no look of the sample's own.

@@ -78,10 +78,12 @@ class Asked(NamedTuple):
     Attributes:
         several: Names and cues.
         warning: What the user has to know of it; "" for nothing.
+        inputs: The inputs of the model in which findings lie, as far as they say.
     """
 
     several: list[str | Cue]
     warning: str = ""
+    inputs: frozenset[str] = frozenset()
 
 
 def asked_for(swap: SwapOption) -> Asked:
@@ -110,7 +112,7 @@ def asked_for(swap: SwapOption) -> Asked:
     chosen, warning = _chosen(findings) if findings else ([], "")
     several += chosen
     _check(several)
-    return Asked(several, warning)
+    return Asked(several, warning, frozenset(name for each in findings if (name := getattr(each, "input", ""))))
 
 
 def _known(name: str) -> str:

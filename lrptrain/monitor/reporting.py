@@ -14,6 +14,7 @@ from lrptrain.batch.rows import present_rows
 from lrptrain.cues.cue import Batch, Cue
 from lrptrain.cues.measure import Rows
 from lrptrain.cues.search import Judged
+from lrptrain.cues.whole_input import WholeInput
 from lrptrain.findings import Finding
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.excerpts import MOST_EXCERPTS, excerpt
@@ -109,12 +110,18 @@ def _finding(
         area=area,
         told_by=judged.told_by,
         label=judged.label,
+        input="" if isinstance(judged.cue, WholeInput) else _explained(evaluation),
         worst_samples=tuple(each.sample.sample_id for each in worst),
         excerpts=tuple(excerpt(each, name_tokens) for each in worst[:MOST_EXCERPTS]) if is_text else (),
         medium="" if evaluation.medium == "rows" else evaluation.medium,
         plain=judged.cue.to_dict(),
         cue=judged.cue,
     )
+
+
+def _explained(evaluation: Evaluation) -> str:
+    call = evaluation.inputs[0].call if evaluation.inputs else None
+    return "" if call is None else call.explained
 
 
 def _continued(finding: Finding, before: Finding | None) -> Finding:

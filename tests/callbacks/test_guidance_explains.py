@@ -1,5 +1,6 @@
 """Guidance of models with several inputs: `explain=` says which one is explained and swapped, under every trainer."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -161,3 +162,31 @@ def test_a_name_that_is_no_input_of_the_batch_is_refused_with_those_that_are(exp
     guidance = lrptrain.Guidance("swap", explain=explain, on_error="raise")
     with pytest.raises(ValueError, match=rf"unknown input '{explain}'; {hint}.*mri, ct"):
         guidance.step(of_scans(), scans()).__enter__()
+
+
+class OfOneCorner(nn.Module):
+    """Reads the corner of the second image, and the first one not at all."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(40.0))
+
+    def forward(self, front, side):
+        corner = self.scale * (side[:, :, :4, :4].mean((1, 2, 3)) - 0.5)
+        return torch.stack([-corner, corner], 1) + 0 * front.mean()
+
+
+@pytest.mark.filterwarnings("ignore:Guidance. swap= takes away")
+def test_what_was_found_in_one_image_is_not_swapped_in_the_other():
+    label = torch.arange(32) % 2
+    front, side = torch.rand(2, 32, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    side[:, :, :4, :4] = 0.3 + 0.4 * label.view(-1, 1, 1, 1)
+    batch = {"front": front, "side": side, "label": label}
+    model, step = OfOneCorner(), lambda model, batch: model(batch["front"], batch["side"])
+    report = lrptrain.inspect(model, [batch], step=step, explain="side", max_samples=32)
+    (found,) = (each for each in report.reads if each.name == "the top left corner")
+    for explain in ("front", "side"):
+        guidance = lrptrain.Guidance("swap", swap=found, explain=explain, on_error="raise")
+        wrong = pytest.raises(ValueError, match="lies in the input 'side', and 'front' is swapped: pass explain='side'")
+        with wrong if explain == "front" else nullcontext(), guidance.step(model, batch) as guided:
+            guided.guided(F.cross_entropy(step(model, batch), label))
