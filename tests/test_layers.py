@@ -47,7 +47,7 @@ LAYERS = {
     "batch": {"relevance"},
     "metrics": {"batch", "relevance"},
     "guidance": {"batch", "cues", "metrics", "relevance", "trainers", "extras"},
-    "cues": {"batch", "metrics", "render"},
+    "cues": {"batch", "metrics", "render", "extras"},
     "findings": set(),
     "render": {"extras"},
     "trainers": {"models", "relevance", "render", "extras", "files"},
@@ -112,7 +112,16 @@ def test_the_top_level_holds_what_a_repository_has_and_nothing_that_a_run_left()
     if listed.returncode:
         pytest.skip("no git checkout")
     names = {name.partition("/")[0] for name in listed.stdout.splitlines()}
-    files = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "LICENSE", "Makefile", "constraints.txt"}
+    files = {
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "CITATION.cff",
+        "SECURITY.md",
+        "LICENSE",
+        "Makefile",
+        "constraints.txt",
+    }
     folders = {"lrptrain", "callbacks", "configs", "tests", "experiments", "docs"}
     dots = {".ci", ".github", ".gitignore", ".pre-commit-config.yaml"}
     assert names == files | folders | dots | {"mkdocs.yml", "pyproject.toml"}
