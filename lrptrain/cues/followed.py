@@ -15,11 +15,13 @@ class Known(NamedTuple):
         cues: The faults that the model relies on, as of the last evaluation.
         evaluations: The number of evaluations so far.
         is_at_chance: Whether the model was better than chance in an earlier evaluation, and in the last one was not.
+        inputs: The inputs of the model in which they lie, as far as anybody heard.
     """
 
     cues: tuple[Cue, ...] = ()
     evaluations: int = 0
     is_at_chance: bool = False
+    inputs: frozenset[str] = frozenset()
 
 
 _noted: WeakKeyDictionary[nn.Module, Known] = WeakKeyDictionary()
@@ -48,7 +50,8 @@ def follow_known(module: nn.Module) -> Known | None:
     _followed.update(watched)
     noted = [_noted[each] for each in watched]
     cues = tuple(cue for each in noted for cue in each.cues)
-    return Known(cues, sum(each.evaluations for each in noted), any(each.is_at_chance for each in noted))
+    inputs = frozenset(name for each in noted for name in each.inputs)
+    return Known(cues, sum(each.evaluations for each in noted), any(each.is_at_chance for each in noted), inputs)
 
 
 def is_followed(module: nn.Module) -> bool:

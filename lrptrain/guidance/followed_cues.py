@@ -23,10 +23,12 @@ class FollowedCues:
     Attributes:
         cues: What is swapped.
         dropped: What is swapped no more.
+        inputs: The inputs of the model in which they lie, as far as anybody heard.
     """
 
     cues: tuple[Cue, ...]
     dropped: tuple[Cue, ...]
+    inputs: frozenset[str]
     _additions: list[list[Cue]]
     _evaluations: int
     _at_chance: int
@@ -38,6 +40,7 @@ class FollowedCues:
     def start_over(self) -> None:
         """Forget an earlier training."""
         self.cues = self.dropped = ()
+        self.inputs = frozenset()
         self._additions = []
         self._evaluations = self._at_chance = 0
         self._saved = None
@@ -51,6 +54,7 @@ class FollowedCues:
         if known.evaluations == self._evaluations:
             return ""
         self._evaluations = known.evaluations
+        self.inputs |= known.inputs
         self._at_chance = self._at_chance + 1 if known.is_at_chance else 0
         if self._additions and self._at_chance >= PATIENCE:
             self._at_chance = 0

@@ -313,7 +313,6 @@ class GuidedStep:
         objective = training.objective
         explained: Tensor = arguments[name]
         try:
-            objective.swap.check_input(name, arguments)
             self._match_evidence(explained)
             if len(explained) == 1 and not training.worked:
                 raise ValueError(

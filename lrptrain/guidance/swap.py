@@ -124,19 +124,13 @@ class Swap:
                 name = f"swap={each!r}" if isinstance(each, str) else each.name
                 raise ValueError(f"{name} is one of {medium}, and the batch has {sorted(batch)}")
 
-    def check_input(self, name: str, arguments: Mapping[str, Any]) -> None:
-        """Reject an input beside that in which findings lie: the same corner of another image is another cue.
-
-        Args:
-            name: The argument of the model that is swapped.
-            arguments: All of them.
-
-        Raises:
-            ValueError: With what to write.
-        """
+    def _check_input(self, explained: Tensor, arguments: Mapping[str, Any]) -> None:
+        """Reject an input beside that in which findings lie: the same corner of another image is another cue."""
+        inputs = self._inputs | (self.followed.inputs if self.followed else frozenset())
         # A part of the model may call the same input otherwise.
-        found = sorted(self._inputs & arguments.keys())
-        if found and name not in self._inputs:
+        found = sorted(inputs & arguments.keys())
+        name = next((name for name, x in arguments.items() if x is explained), "")
+        if found and name not in inputs:
             raise ValueError(
                 f"what was found lies in the input {found[0]!r}, and {name!r} is swapped: pass explain={found[0]!r}"
             )
@@ -184,6 +178,7 @@ class Swap:
         Raises:
             ValueError: If the step cannot be swapped, with what to change.
         """
+        self._check_input(explained, arguments)
         if explained.ndim == 3 and not explained.is_floating_point():
             return self._of_chunks(explained, annotation, generator, arguments, chosen)
         annotation = annotation.to(explained.device)

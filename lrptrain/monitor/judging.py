@@ -144,7 +144,8 @@ class Judging(RunState):
     def known(self) -> Known:
         """Return on which faults the model relies so far."""
         cues = tuple(each.cue for each in self.findings if each.is_fault and each.cue is not None)
-        return Known(cues, self.evaluations, self.skill.is_at_chance)
+        inputs = frozenset(each.input for each in self.findings if each.is_fault and each.input)
+        return Known(cues, self.evaluations, self.skill.is_at_chance, inputs)
 
     def is_forbidden(self, at_end: bool = False) -> bool:
         """Return whether a finding stands that ends training.

@@ -18,6 +18,7 @@ import lrptrain
 from lrptrain.batch import token_annotations
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.callbacks import RelevanceGuidance
+from lrptrain.cues.followed import Known, note_known
 from lrptrain.metrics import energy_pointing_game
 
 N = 8
@@ -185,8 +186,12 @@ def test_what_was_found_in_one_image_is_not_swapped_in_the_other():
     model, step = OfOneCorner(), lambda model, batch: model(batch["front"], batch["side"])
     report = lrptrain.inspect(model, [batch], step=step, explain="side", max_samples=32)
     (found,) = (each for each in report.reads if each.name == "the top left corner")
-    for explain in ("front", "side"):
-        guidance = lrptrain.Guidance("swap", swap=found, explain=explain, on_error="raise")
-        wrong = pytest.raises(ValueError, match="lies in the input 'side', and 'front' is swapped: pass explain='side'")
-        with wrong if explain == "front" else nullcontext(), guidance.step(model, batch) as guided:
-            guided.guided(F.cross_entropy(step(model, batch), label))
+    refused = "lies in the input 'side', and 'front' is swapped: pass explain='side'"
+    note_known(model, Known((found.cue,), 1, inputs=frozenset([found.input])))
+    for loss in ("swap", "consistency"):
+        for swap in (found, "findings"):
+            for explain in ("front", "side"):
+                guidance = lrptrain.Guidance(loss, swap=swap, explain=explain, on_error="raise")
+                wrong = pytest.raises(ValueError, match=refused) if explain == "front" else nullcontext()
+                with wrong, guidance.step(model, batch) as guided:
+                    guided.guided(F.cross_entropy(step(model, batch), label))
