@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from lrptrain.batch import IMAGES, BatchAdapter, Sample, batch_length, read_batch, take
+from lrptrain.batch import IMAGES, BatchAdapter, Sample, batch_length, take
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.checks import Limits, unusable
 from lrptrain.batch.png_masks import PngMasks
+from lrptrain.batch.reading import read_columns
 from lrptrain.batch.rows import has_rows
-from lrptrain.batch.task import Task, TaskName, find_task
+from lrptrain.batch.task import CLASSES
 from lrptrain.cues.annotator import Annotate, Annotator
 from lrptrain.cues.text_form import TextForm
 from lrptrain.cues.texts import Language
@@ -85,7 +87,6 @@ def preview(
     *,
     batch_adapter: BatchAdapter | None = None,
     annotate: Annotate | None = None,
-    task: TaskName | Task | None = None,
     tokenizer: Any = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
@@ -97,7 +98,6 @@ def preview(
         max_samples: So many samples are shown, the first ones.
         batch_adapter: See `lrptrain.callbacks.RelevanceMonitor`, as for all below.
         annotate: Makes the annotations.
-        task: What the labels mean.
         tokenizer: Names the tokens.
         mean: The mean of each channel that images were normalised with.
         std: Their standard deviation.
@@ -111,7 +111,7 @@ def preview(
     annotator = None if annotate is None else Annotator(annotate)
     if not isinstance(samples, Iterable):
         samples = (each.batch for each in read_once(samples, max_samples))
-    drawn = [*_samples(samples, max_samples, batch_adapter, find_task(task, several=True), annotator, language)]
+    drawn = [*_samples(samples, max_samples, batch_adapter, annotator, language)]
     if not drawn:
         raise ValueError("there are no samples to preview")
     are_rows = has_rows({name: x[None] for name, x in drawn[0].tensors.items()})
@@ -133,13 +133,15 @@ def _samples(
     batches: Iterable[Any],
     most: int,
     adapter: BatchAdapter | None,
-    task: Task,
     annotator: Annotator | None,
     language: Language,
 ) -> Iterator[Sample]:
     png_masks, count = PngMasks(), 0
     for batch in batches:
-        columns = read_batch(batch, adapter, task)
+        columns = read_columns(batch, adapter)
+        label = columns.pop("label", None)
+        with suppress(ValueError):  # labels that are no classes, as several per sample, are not needed here
+            columns |= {} if label is None else {"label": CLASSES.classes(label)}
         if annotator is not None:
             columns = annotator(columns, language)
         png_masks.add(columns)

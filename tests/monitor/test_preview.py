@@ -92,3 +92,17 @@ def test_volumes_show_a_slice():
     mask[:, 3, 2:6, 2:6] = 1
     shown = lrptrain.preview([{"image": torch.rand(2, 1, 6, 8, 8), "mask": mask, "label": torch.arange(2)}])
     assert len(shown.pictures) == 2
+
+
+@pytest.mark.parametrize("label", [torch.rand(4, 3).round(), torch.rand(4), torch.zeros(4, 16, 16).long()])
+def test_labels_that_are_no_classes_are_not_asked_about(label):
+    assert lrptrain.preview([{**images(), "label": label}]).lines[0] == "#0: 25 % marked"
+
+
+def test_what_looks_odd_does_not_keep_pictures_from_a_file(tmp_path):
+    columns = images()
+    del columns["mask"]
+    boxes = torch.tensor([[[1.0, 1.0, 3.0, 3.0 + i]] for i in range(4)] * 2)
+    shown = lrptrain.preview([{"image": torch.rand(8, 3, 16, 16), "boxes": boxes}])
+    shown.save(tmp_path / "boxes.png")
+    shown.save(tmp_path / "boxes.html")
