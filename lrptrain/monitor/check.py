@@ -133,6 +133,8 @@ def _doubt(judged: Judged, max_reliance: float) -> str:
     power: dict[str, Any] = judged.event.get("power", {})
     if power.get("tells") is False:
         return str(power["text"])
+    if power.get("doubt"):
+        return str(power["doubt"])
     doubts = [each.name for each in judged.findings if each.role == "fault" and each.verdict == "not sure"]
     if doubts:
         return f"More samples decide whether the model relies on {listed(doubts)} (max_samples=128)."

@@ -21,11 +21,13 @@ class Power(NamedTuple):
         tells: Whether it shows anything: not while the answers are no better than chance.
         text: What was tested, in a few words.
         can_fault: Whether anything that was tested could be a fault: without annotations nothing can.
+        doubt: Why a gate cannot pass all the same, in a sentence; "" where it can.
     """
 
     tells: bool
     text: str
     can_fault: bool = True
+    doubt: str = ""
 
 
 def shown_by(
@@ -52,7 +54,9 @@ def shown_by(
     if not tells_classes_apart(Evaluation(scored), confidence):
         return Power(False, "That says nothing yet: its answers are no better than chance.")
     can_fault = any(each.cue.role == "fault" for each in judged)
-    return Power(bool(judged), " ".join(lines_of(judged, untested)), can_fault)
+    missing = Evaluation(scored).num_labels - len({each.label for each in judged} - {None})
+    doubt = f"{missing} of the labels could not be tested." if missing > 0 else ""
+    return Power(bool(judged), " ".join(lines_of(judged, untested)), can_fault, doubt)
 
 
 def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:

@@ -288,3 +288,18 @@ def test_a_model_that_guesses_every_label_is_told_nothing_of(tmp_path):
     monitor = lrptrain.Monitor(Patches(), [columns], tmp_path, max_samples=N, task=lrptrain.EachLabel())
     monitor.evaluate(0)
     assert monitor.core.judging.power(monitor.scored)["tells"] is False
+
+
+def test_a_check_is_not_sure_while_a_label_is_not_tested(tmp_path):
+    model: Any = Patches()
+    with torch.no_grad():
+        model.head.weight[2], model.head.bias[2] = 0, -9
+    reasons: list[str] = []
+    for net in (Patches(), model):
+        folder = tmp_path / str(len(reasons))
+        monitor = lrptrain.Monitor(net, [images()], folder, max_samples=N, task=lrptrain.EachLabel())
+        monitor.evaluate(0)
+        assert monitor.folder is not None
+        reasons.append(lrptrain.check(monitor.folder).reason)
+    assert "could not be tested" not in reasons[0]
+    assert reasons[1] == "1 of the labels could not be tested."
