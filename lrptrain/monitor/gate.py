@@ -66,17 +66,16 @@ def raise_if_unjudged(evaluated: bool, untested: str, fail_on: str | None, monit
 
     Args:
         evaluated: Whether there was any evaluation.
-        untested: Why the last one tested nothing; "" if it tested anything.
+        untested: What the last one left untested, in a sentence; "" if nothing that the gate asks for.
         fail_on: What the gate forbids; None without a gate.
         monitor: The monitor, for the message.
 
     Raises:
-        FindingError: If there is a gate, and was no evaluation, or nothing was tested.
+        FindingError: If there is a gate, and was no evaluation, or too little was tested.
     """
     if fail_on is not None and evaluated and untested:
         raise FindingError(
-            f"fail_on={fail_on!r}: {monitor} tested nothing in its last evaluation, so that its gate cannot pass: "
-            f"{untested}"
+            f"fail_on={fail_on!r}: the gate of {monitor} cannot pass after its last evaluation. {untested}"
         )
     if fail_on is not None and not evaluated:
         raise FindingError(

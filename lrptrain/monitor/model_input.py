@@ -1,7 +1,7 @@
 """What the user's own step gives the model: the call that is heard there is the one that is made again for the maps."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -142,7 +142,9 @@ def without_given(batch: Any, listener: InputListener) -> Any:
     return (batch[first], *rest)
 
 
-def with_call(listener: InputListener, batch: Mapping[str, Any], explain: str | None, step: str) -> dict[str, Any]:
+def with_call(
+    listener: InputListener, batch: Mapping[str, Any], explain: str | None, step: str, bare: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return a batch in the contract's form with the arguments that the model was really given.
 
     Args:
@@ -151,6 +153,7 @@ def with_call(listener: InputListener, batch: Mapping[str, Any], explain: str | 
         explain: The parameter whose argument is explained; None for the one that the batch calls its input, or the
             only one that can be.
         step: The name of the step.
+        bare: The parameters that took a sample without a batch axis in batches before.
 
     Raises:
         ValueError: If several arguments could be explained, or those that are do not belong to the annotations, with
@@ -165,7 +168,7 @@ def with_call(listener: InputListener, batch: Mapping[str, Any], explain: str | 
         )
     if not listener.called and listener.listens:
         _check_parts(listener, batch, step)
-    chosen = _chosen(listener, batch, explain, step)
+    chosen = _chosen(listener, batch, explain, step, bare)
     if chosen is None:
         if not any(name in batch for name in (*IMAGES, "input_ids")):
             raise ValueError(
@@ -173,9 +176,9 @@ def with_call(listener: InputListener, batch: Mapping[str, Any], explain: str | 
                 "batch_adapter=... to rename its entries"
             )
         return dict(batch)
-    arguments, name, bare = chosen
+    arguments, name, without_axis = chosen
     found = _as_call(listener.model, batch, arguments, name)
-    return {**found, CALL: replace(found[CALL], bare=bare)}
+    return {**found, CALL: replace(found[CALL], bare=without_axis)}
 
 
 def by_names(model: nn.Module, batch: Mapping[str, Any], explain: str) -> dict[str, Any]:
@@ -196,7 +199,7 @@ def by_names(model: nn.Module, batch: Mapping[str, Any], explain: str) -> dict[s
     if explain not in arguments:
         raise ValueError(
             f"explain={explain!r} is no entry of the batch that {type(unwrap(model)).__name__} has a parameter for: "
-            f"these are {sorted(arguments)}"
+            f"these are {sorted(arguments)}; where the model is called otherwise, pass step=lambda model, batch: ..."
         )
     return _as_call(model, batch, arguments, explain)
 
@@ -219,7 +222,7 @@ def _as_call(model: nn.Module, batch: Mapping[str, Any], arguments: dict[str, An
 
 
 def _chosen(
-    listener: InputListener, batch: Mapping[str, Any], explain: str | None, step: str
+    listener: InputListener, batch: Mapping[str, Any], explain: str | None, step: str, bare: Sequence[str]
 ) -> tuple[dict[str, Any], str, tuple[str, ...]] | None:
     """Return the call that is made again, the parameter that is explained, and those without a batch axis.
 
@@ -229,13 +232,17 @@ def _chosen(
     length = batch_length(rows) if rows else None
     if explain is not None:
         for arguments in listener.calls:
-            if isinstance(arguments.get(explain), Tensor):
-                return arguments, explain, ()
+            if isinstance(value := arguments.get(explain), Tensor):
+                is_bag = length == 1 and _is_bag(value, explain in bare)
+                return _with_batch_axis(arguments, explain) if is_bag else (arguments, explain, ())
         heard = sorted({name for call in listener.calls for name, x in call.items() if isinstance(x, Tensor)})
         raise ValueError(f"explain={explain!r} is no tensor that {step} gives the model; it gives {heard}")
     ours = next(((name, batch[name]) for name in (*IMAGES, "input_ids") if name in batch), None)
     possible = [(arguments, candidates(arguments, length)) for arguments in listener.calls]
     possible = [each for each in possible if each[1]]
+    if length == 1 and ours is None and (bare or not possible):
+        bags = [(each, name) for each in listener.calls for name, x in each.items() if _is_bag(x, name in bare)]
+        return _with_batch_axis(*bags[0]) if len(bags) == 1 else None
     if length == 1 and ours is not None:
         for arguments in listener.calls:
             for name, x in arguments.items():
@@ -268,6 +275,12 @@ def _chosen(
     value = arguments[name]
     is_image = value.ndim > 2 and not value.is_floating_point() and (ours is None or ours[0] in IMAGES)
     return arguments | ({name: value.float()} if is_image else {}), name, ()
+
+
+def _is_bag(value: Any, was_one: bool) -> bool:
+    """Return whether an argument may be one bag `[rows, numbers]`, of a batch that holds one label."""
+    is_table = isinstance(value, Tensor) and value.ndim == 2 and value.is_floating_point()
+    return is_table and (len(value) > 1 or was_one)
 
 
 def _with_batch_axis(arguments: Mapping[str, Any], explained: str) -> tuple[dict[str, Any], str, tuple[str, ...]]:

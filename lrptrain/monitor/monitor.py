@@ -396,11 +396,14 @@ class MonitorCore:
         """Raise an error if a gate would pass because nobody looked.
 
         Raises:
-            FindingError: If there is a gate, and was no evaluation.
+            FindingError: If there is a gate, and was no evaluation, or the last one left something untested.
         """
-        samples = len(self.recorder.scored)
-        untested = f"{samples} samples are too few" if 0 < samples < FEWEST_SAMPLES else ""
-        raise_if_unjudged(self.has_evaluated, untested, self.config.judge.fail_on, self.config.title)
+        scored, gate = self.recorder.scored, self.config.judge.fail_on
+        power = self.judging.power(scored) if scored else {}
+        untested = power.get("doubt", "")
+        if power.get("tells") is False and (gate == "not sure" or len(scored) < FEWEST_SAMPLES):
+            untested = power["text"]
+        raise_if_unjudged(self.has_evaluated, untested, gate, self.config.title)
 
     def end(self) -> None:
         """Note the end of the run, and say how it ended."""

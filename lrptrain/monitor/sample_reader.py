@@ -130,9 +130,9 @@ class SampleReader:
             return self._named_alike(self._by_name(context, columns))
         unread = without_given(batch, listener)
         columns = read_batch(unread, self._config.batch_adapter, task, needs_input=False)
-        if self._call is not None and self._call.bare:
-            columns = of_one_row(columns)
-        columns = with_call(listener, columns, self._config.explain, context.step_name)
+        bare = () if self._call is None else self._call.bare
+        columns = of_one_row(columns) if bare else columns
+        columns = with_call(listener, columns, self._config.explain, context.step_name, bare)
         call: Call | None = columns.get(CALL)
         if call is None:
             return self._named_alike(self._by_name(context, columns))

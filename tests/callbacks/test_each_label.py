@@ -1,5 +1,7 @@
 """All labels of a model of several in one pass of the samples: what is read for each, and at what cost."""
 
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -288,6 +290,12 @@ def test_a_model_that_guesses_every_label_is_told_nothing_of(tmp_path):
     monitor = lrptrain.Monitor(Patches(), [columns], tmp_path, max_samples=N, task=lrptrain.EachLabel())
     monitor.evaluate(0)
     assert monitor.core.judging.power(monitor.scored)["tells"] is False
+    # A gate that forbids doubt does not pass by it; one that forbids what is read does.
+    monitor.core.config = replace(monitor.core.config, judge=lrptrain.Judge(fail_on="not sure"))
+    with pytest.raises(FindingError, match="no better than chance"):
+        monitor.core.raise_if_unjudged()
+    monitor.core.config = replace(monitor.core.config, judge=lrptrain.Judge(fail_on="relies"))
+    monitor.core.raise_if_unjudged()
 
 
 def test_a_check_is_not_sure_while_a_label_is_not_tested(tmp_path):
@@ -301,5 +309,10 @@ def test_a_check_is_not_sure_while_a_label_is_not_tested(tmp_path):
         monitor.evaluate(0)
         assert monitor.folder is not None
         reasons.append(lrptrain.check(monitor.folder).reason)
+        gated = lrptrain.Judge(fail_on="relies", fail_after=1)
+        gate = lrptrain.Monitor(net, [images()], folder / "gate", max_samples=N, task=lrptrain.EachLabel(), judge=gated)
+        gate.evaluate(0)
+        with pytest.raises(FindingError, match=r"evaluation\. 1 of the labels") if len(reasons) == 2 else nullcontext():
+            gate.close()
     assert "could not be tested" not in reasons[0]
     assert reasons[1] == "1 of the labels could not be tested."

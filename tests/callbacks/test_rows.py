@@ -368,6 +368,24 @@ def test_a_bag_of_one_row_is_one_of_the_bags(tmp_path):
     assert watching.scalars["relevance/samples"] == N
 
 
+@pytest.mark.parametrize("explain", [None, "bag"])
+def test_a_bag_may_have_any_name_and_no_batch_axis(explain, tmp_path):
+    class WithOne(Slides):
+        def __getitem__(self, i):
+            item = super().__getitem__(i)
+            return {**item, "features": item["features"][:1]} if i == 7 else item
+
+    loader = DataLoader(WithOne(), 1, collate_fn=lambda samples: dict(zip(("slide", "label"), alone(samples))))
+    step = lambda model, batch: model(batch["slide"])[0]  # noqa: E731
+    options = {**grouped(OPTIONS), "task": lrptrain.Head(0), "explain": explain}
+    with lrptrain.Monitor(OfOneBag(PEN), loader, tmp_path, step=step, **options) as watching:
+        watching.evaluate(0)
+    (found,) = (each for each in watching.findings if each.relies)
+    row, sample = int(found.name.split()[3]), int(found.name.split()[-1])
+    assert Slides().pen[sample] == row
+    assert watching.scalars["relevance/samples"] == N
+
+
 def test_of_a_model_that_fails_on_bags_it_is_said_how_to_call_it(tmp_path):
     loader = DataLoader(Slides(), 1, collate_fn=lambda samples: {"image": together(samples)[0]})
     with pytest.raises(ValueError, match="say how it is called, as by step=lambda model, batch"):

@@ -43,7 +43,7 @@ def test_older_records_are_judged_by_their_last_verdict():
 
 
 def test_a_gate_does_not_pass_where_nothing_was_tested():
-    with pytest.raises(FindingError, match=r"tested nothing in its last evaluation.*7 samples are too few"):
+    with pytest.raises(FindingError, match=r"cannot pass after its last evaluation\. 7 samples are too few"):
         raise_if_unjudged(True, "7 samples are too few", "relies", "Monitor")
     raise_if_unjudged(True, "", "relies", "Monitor")
     raise_if_unjudged(True, "7 samples are too few", None, "Monitor")
