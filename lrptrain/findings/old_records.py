@@ -55,7 +55,7 @@ def translated(values: Mapping[str, Any]) -> dict[str, Any]:
         place = f"what lies {place.removeprefix('focus ')}"
     # A severity above 0 was only ever that of a fault; of the others, records say since when a person had to judge.
     is_fault = bool(values.get("severity")) or bool(values.get("is_fault", True))
-    states = values.get("states") or [values["state"]]
+    states = values.get("states") or []  # the first ones know the last state alone
     last = values.get("epoch", 0)
     first = values.get("first_epoch", last)
     verdicts = [VERDICT_OF[state] for state in states]
