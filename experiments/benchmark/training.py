@@ -1,5 +1,6 @@
 """The three models of a pair, on the same images or texts: one reads the mark, one cannot, one never saw it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,8 +53,25 @@ def data_of(case: Case) -> Data:
     )
 
 
-def trained(case: Case, train: Columns) -> tuple[nn.Module, nn.Module]:
+Step = Callable[[nn.Module, Columns, Tensor], None]
+"""Computes the gradients of a step, of some rows of the training data."""
+
+
+def plain_step(net: nn.Module, train: Columns, rows: Tensor) -> None:
+    """Cross-entropy."""
+    F.cross_entropy(logits(net, train, rows), train["label"][rows]).backward()
+
+
+def trained(
+    case: Case, train: Columns, step: Step = plain_step, weights: Float[Tensor, " n"] | None = None
+) -> tuple[nn.Module, nn.Module]:
     """Train a network: AdamW with a one-cycle schedule, from the same weights and in the same order for all of a case.
+
+    Args:
+        case: The case.
+        train: What it learns.
+        step: Computes the gradients of a step.
+        weights: How often each sample is drawn; None for all alike.
 
     Returns:
         The network, and its last layer.
@@ -61,16 +79,17 @@ def trained(case: Case, train: Columns) -> tuple[nn.Module, nn.Module]:
     torch.manual_seed(case.randomness)
     task = texts if case.task == "texts" else images
     net = texts.network(case.randomness) if case.task == "texts" else images.network()
-    weights = [weight for weight in net.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(weights, lr=task.LR, weight_decay=0.01)
+    learned = [weight for weight in net.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(learned, lr=task.LR, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, task.LR, task.STEPS)
     generator = torch.Generator().manual_seed(case.randomness)
-    labels = train["label"]
     net.train()
     for _ in range(task.STEPS):
-        rows = torch.randint(len(labels), (task.BATCH,), generator=generator)
-        F.cross_entropy(logits(net, train, rows), labels[rows]).backward()
-        nn.utils.clip_grad_norm_(weights, 1.0)
+        rows = torch.randint(len(train["label"]), (task.BATCH,), generator=generator)
+        if weights is not None:
+            rows = torch.multinomial(weights, task.BATCH, replacement=True, generator=generator)
+        step(net, train, rows)
+        nn.utils.clip_grad_norm_(learned, 1.0)
         optimizer.step()
         optimizer.zero_grad()
         schedule.step()

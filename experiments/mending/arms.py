@@ -1,0 +1,101 @@
+"""The trainings that are compared: each starts from the same weights and takes as many steps as the plain one."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import lrptrain
+from experiments.benchmark import images, texts
+from experiments.benchmark.asked import ANNOTATED, BARE, inspected
+from experiments.benchmark.cases import Case
+from experiments.benchmark.images import Columns, shown
+from experiments.benchmark.training import DOES_NOT, READS, Data, Step, logits, trained
+from lrptrain.findings import Finding
+
+PLAIN = "plain"
+ENERGY = "a loss on AttnLRP maps (energy), all annotated"
+DRO = "group DRO, told the mark of each sample"
+OUTSIDE = "swap of all that is outside the annotation"
+ADVICE = "swap of the faults that were found, annotated"
+FIRST = "swap of the first cue that was named, not annotated"
+BOUND = "marks of any class in training (upper bound)"
+ARMS = (PLAIN, ENERGY, DRO, OUTSIDE, ADVICE, FIRST, BOUND)
+Arm = tuple[nn.Module, list[str]]
+
+
+def forms(case: Case, columns: Columns, seed: int, related: bool) -> Tensor:
+    """Return the class whose mark each sample shows, as it was drawn."""
+    labels = columns["label"].numpy()
+    correlation = case.correlation if related else None
+    return torch.from_numpy(shown(labels, correlation, _classes(case), [case.randomness, seed, 1]))
+
+
+def _classes(case: Case) -> int:
+    return len(texts.CLASSES) if case.task == "texts" else images.CLASSES
+
+
+def arms(case: Case, data: Data) -> Iterable[tuple[str, nn.Module, list[str]]]:
+    """Train all arms of a case: name, network, and the names of the cues that it swaps.
+
+    Where a report finds nothing, there is no advice: the plain model stays.
+    """
+    train = data.train[READS]
+    plain = trained(case, train)[0]
+    yield PLAIN, plain, []
+    yield ENERGY, trained(case, train, guided(case, "energy", method="attnlrp"))[0], []
+    yield DRO, group_dro(case, train), []
+    yield OUTSIDE, trained(case, train, guided(case, "swap"))[0], []
+    faults = inspected(plain, data.shown, case, data.look, ANNOTATED).faults
+    yield ADVICE, *advised(case, train, plain, faults)
+    named = inspected(plain, data.shown, case, data.look, BARE).reads
+    bare = {name: x for name, x in train.items() if name not in ("mask", "rationale")}
+    yield FIRST, *advised(case, bare, plain, named[:1])
+    yield BOUND, trained(case, data.train[DOES_NOT])[0], []
+
+
+def advised(case: Case, train: Columns, plain: nn.Module, found: list[Finding]) -> Arm:
+    """Return the model that is trained as the findings say."""
+    if not found:
+        return plain, []
+    return trained(case, train, guided(case, "swap", swap=found))[0], [each.name for each in found]
+
+
+def guided(case: Case, loss: str, **options: Any) -> Step:
+    """Return the step of a loop with a guidance, everything else by default."""
+    if case.task == "texts":
+        options["tokenizer"] = texts.tokenizer()
+    guidance = lrptrain.Guidance(loss, seed=case.number, on_error="raise", **options)
+
+    def step(net: nn.Module, train: Columns, rows: Tensor) -> None:
+        batch = {name: x[rows] for name, x in train.items() if isinstance(x, Tensor)}
+        if "attention_mask" in batch:
+            width = int(batch["attention_mask"].sum(1).max())
+            batch = {name: x[:, :width] if x.ndim > 1 else x for name, x in batch.items()}
+        with guidance.step(net, batch) as listening:
+            loss = F.cross_entropy(logits(net, batch, torch.arange(len(rows))), batch["label"])
+            listening.guided(loss).backward()
+
+    return step
+
+
+def group_dro(case: Case, train: Columns) -> nn.Module:
+    """Train by group DRO on the groups of class and mark, each of which is drawn equally often."""
+    classes = _classes(case)
+    groups = train["label"] * classes + forms(case, train, 0, related=True)
+    sizes = torch.bincount(groups, minlength=classes**2)
+    robust = lrptrain.GroupDROLoss(classes**2)
+
+    def step(net: nn.Module, train: Columns, rows: Tensor) -> None:
+        losses = F.cross_entropy(logits(net, train, rows), train["label"][rows], reduction="none")
+        robust(losses, groups[rows]).backward()
+
+    return trained(case, train, step, 1 / sizes[groups].float())[0]
+
+
+def accuracies(right: np.ndarray, own: np.ndarray) -> dict[str, float]:
+    """Shares of 0..1 that are right among samples with the mark of their own class, and with that of another one."""
+    return {"own": float(right[own].mean()), "other": float(right[~own].mean())}

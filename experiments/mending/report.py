@@ -1,0 +1,52 @@
+"""From saved runs to the table of README.md."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from experiments.mending.arms import ARMS, DRO, PLAIN
+from experiments.parallel import Run
+from experiments.table import markdown, mean_interval
+
+Measure = Callable[[Run], float]
+
+
+def table(runs: Sequence[Run]) -> str:
+    """Every arm: how right, on images and on texts; intervals are over cases, of which seeds are averaged first."""
+    rows = []
+    for arm in ARMS:
+        row = {"training": arm}
+        for kind, some in (("images", [x for x in runs if x["task"] != "texts"]), ("texts", _texts(runs))):
+            row[f"in distribution, {kind}"] = _mean(some, _of(arm, "in distribution"))
+            row[f"another class's mark, {kind}"] = _mean(some, _of(arm, "other"))
+            row[f"minus plain, {kind}"] = "" if arm == PLAIN else _mean(some, _minus(arm, PLAIN))
+            told = [x for x in some if x["correlation"] < 1]
+            row[f"minus group DRO where that can help, {kind}"] = "" if arm == DRO else _mean(told, _minus(arm, DRO))
+        advised = [bool(x["arms"][arm]["swapped"]) for x in runs]
+        row["runs with advice"] = f"{sum(advised)} of {len(runs)}" if any(advised) else ""
+        rows.append(row)
+    return markdown(rows)
+
+
+def _texts(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run["task"] == "texts"]
+
+
+def _of(arm: str, name: str) -> Measure:
+    return lambda run: run["arms"][arm][name]
+
+
+def _minus(arm: str, other: str) -> Measure:
+    return lambda run: run["arms"][arm]["other"] - run["arms"][other]["other"]
+
+
+def _mean(runs: Sequence[Run], measure: Measure) -> str:
+    """Percent, with the half width of the interval over cases."""
+    cases = defaultdict(list)
+    for run in runs:
+        cases[run["task"], run["kind"]].append(100 * measure(run))
+    if len(cases) < 2:
+        return ""
+    mean, half = mean_interval([float(np.mean(values)) for values in cases.values()])
+    return f"{mean:.0f} ± {half:.0f}"

@@ -1,0 +1,94 @@
+"""What does the printed advice give back? See README.md.
+
+    .venv/bin/python -m experiments.mending.run [--seeds 1] [--workers 2]
+    .venv/bin/python -m experiments.mending.run --tables    # from what is saved
+
+Every case and seed is a line in `results/mending.jsonl`; what was cut off goes on with what is missing.
+"""
+
+import argparse
+import io
+import time
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from experiments.benchmark import images, texts
+from experiments.benchmark.asked import Row, rounded
+from experiments.benchmark.cases import Case, planned
+from experiments.benchmark.report import uses
+from experiments.benchmark.run import RESULTS as BENCHMARK
+from experiments.benchmark.training import data_of, right
+from experiments.mending.arms import accuracies, arms, forms
+from experiments.mending.report import table
+from experiments.parallel import complete, load
+from experiments.table import write_between
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results" / "mending.jsonl"
+JUDGED, SEED = 400, 2
+"""Held-out samples that accuracies are of, and what seeds their choice: not those that are inspected."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A case with a seed of its own; with seed 0 it is the pair of the benchmark."""
+
+    case: Case
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """Names the run in the results."""
+        return f"{self.case.key} | seed {self.seed}"
+
+
+def judged(run: Run) -> Row:
+    """Train all arms, and return how right each is."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    case = replace(run.case, number=run.case.number + 1000 * run.seed)
+    data = data_of(case)
+    task = texts if case.task == "texts" else images
+    held_out = task.samples(case, "test", JUDGED, SEED)
+    related, unrelated = held_out(True), held_out(False)
+    own = (forms(case, unrelated, SEED, related=False) == unrelated["label"]).numpy()
+    row: Row = {"task": case.task, "kind": case.kind, "correlation": case.correlation, "arms": {}}
+    started = time.monotonic()
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        for name, net, swapped in arms(case, data):
+            found = {"in distribution": right(net, related).mean(), **accuracies(right(net, unrelated), own)}
+            row["arms"][name] = {**found, "swapped": swapped, "until": time.monotonic() - started}
+    plain: Row = rounded(row)
+    return plain
+
+
+def learned() -> list[Case]:
+    """The cases of the benchmark whose mark a model surely reads."""
+    pairs = load(BENCHMARK["pairs"])
+    return [case for case in planned() if uses(pairs[case.key])]
+
+
+def texts_of_tables() -> dict[str, str]:
+    """The table of what is saved, by its marks in README.md."""
+    return {"arms": table(list(load(RESULTS).values()))}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2, help="runs at a time, each on one core")
+    parser.add_argument("--tables", action="store_true", help="write README.md from what is saved")
+    arguments = parser.parse_args()
+    if not arguments.tables:
+        runs = [Run(case, seed) for seed in range(arguments.seeds) for case in learned()]
+        complete(RESULTS, runs, judged, arguments.workers)
+    for name, text in texts_of_tables().items():
+        write_between(HERE / "README.md", text, f"<!-- {name} -->", f"<!-- end of {name} -->")
+
+
+if __name__ == "__main__":
+    main()
