@@ -18,6 +18,7 @@ from lrptrain.guidance.dominance import Agreement
 from lrptrain.guidance.evidence import contrasted
 from lrptrain.guidance.guesses import loss_of_guesses
 from lrptrain.guidance.losses import LossSum
+from lrptrain.guidance.moved_images import check_in_place
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.model.process_wide import eager
@@ -349,7 +350,7 @@ class GuidedStep:
         # With swaps it is called within the step, before the model runs, and once more when the losses are computed.
         if not self._seen.matched:
             if self.batch.keys() & {"mask", "boxes"}:
-                self._training.moved_images.check(self.batch, explained, type(self.model).__name__)
+                check_in_place(self.batch, explained, type(self.model).__name__, self._training.voice)
             self._resize_evidence(explained)
             self._seen.matched = True
 

@@ -18,7 +18,6 @@ from lrptrain.cues.texts import Language
 from lrptrain.guidance.annotated_batches import AnnotatedBatches
 from lrptrain.guidance.followed_cues import FollowedCues
 from lrptrain.guidance.guided_step import GuidedStep, Progress
-from lrptrain.guidance.moved_images import MovedImages
 from lrptrain.guidance.objective import SWAP, Objective, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule
 from lrptrain.guidance.strength import Strength
@@ -51,7 +50,6 @@ class GuidedTraining:
         task: What the user says that the model's output means.
         languages: Finds out how texts are made up.
         batches: Reads the batches.
-        moved_images: Checks that the step gives the model the images of its batch.
         schedule: How the weight rises and falls.
         strength: What scales the guidance.
         values: The values of the last guided batch, by the names that they are logged under.
@@ -122,7 +120,6 @@ class GuidedTraining:
         self.strength.dominance.watches &= bool(weights)
         self.strength.dominance.losses = self.objective.names
         self.voice = Voice(name, inform)
-        self.moved_images = MovedImages(self.voice)
         self.failed = Failures(on_error, name)
         self.batches = AnnotatedBatches(
             self.objective,
@@ -161,7 +158,6 @@ class GuidedTraining:
         self._part = None
         self._asked = False
         self.voice.start_over()
-        self.moved_images.start_over()
         self.objective.swap.language = None
         self.failed.count = 0
         self.strength.start_over()

@@ -23,6 +23,7 @@ from lrptrain.batch.call import (
     required_parameters,
     split_call,
 )
+from lrptrain.batch.in_place import in_place
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.monitor.strategy_answers import StrategyAnswers
 from lrptrain.relevance.model.preserve import preserved, unwrap
@@ -300,26 +301,15 @@ def _comparable(theirs: Tensor, name: str, ours: Tensor) -> bool:
 def _check_aligned(theirs: Tensor, ours: Tensor, name: str, batch: Mapping[str, Any], step: str) -> None:
     """Reject images that the step has moved, so that their annotations lie elsewhere.
 
-    A change of each channel's brightness and contrast, as by a normalisation, moves nothing.
+    Other colours, as by a normalisation, move nothing.
     """
-    if not any(each in batch for each in ANNOTATIONS) or _is_normalised(theirs, ours):
+    if not any(each in batch for each in ANNOTATIONS) or (theirs.shape == ours.shape and in_place(theirs, ours).all()):
         return
     raise ValueError(
         f"{step} gives the model other values than {name!r} of the batch ({_described(theirs)}, not "
         f"{_described(ours)}), in which its annotations may lie elsewhere. Resize, crop and flip in the dataset or in "
         "on_after_batch_transfer, images and masks alike, or let batch_adapter= do so"
     )
-
-
-def _is_normalised(theirs: Tensor, ours: Tensor) -> bool:
-    """Return whether each channel is a line of the same channel, pixel by pixel."""
-    if theirs.shape != ours.shape or theirs.ndim < 3:
-        return False
-    x, y = (each.double().to("cpu").movedim(1, 0).flatten(1) for each in (ours, theirs))
-    x, y = x - x.mean(1, keepdim=True), y - y.mean(1, keepdim=True)
-    slope = (x * y).sum(1, keepdim=True) / (x * x).sum(1, keepdim=True).clamp(min=1e-12)
-    # What is left of a line is rounding; half precision has 8 bits.
-    return bool(((y - slope * x).norm() <= 0.01 * y.norm().clamp(min=1e-6)).all())
 
 
 def _check_parts(listener: InputListener, batch: Mapping[str, Any], step: str) -> None:

@@ -375,7 +375,9 @@ def test_a_bag_may_have_any_name_and_no_batch_axis(explain, tmp_path):
             item = super().__getitem__(i)
             return {**item, "features": item["features"][:1]} if i == 7 else item
 
-    loader = DataLoader(WithOne(), 1, collate_fn=lambda samples: dict(zip(("slide", "label"), alone(samples))))
+    loader = DataLoader(
+        WithOne(), 1, collate_fn=lambda samples: dict(zip(("slide", "label"), alone(samples), strict=True))
+    )
     step = lambda model, batch: model(batch["slide"])[0]  # noqa: E731
     options = {**grouped(OPTIONS), "task": lrptrain.Head(0), "explain": explain}
     with lrptrain.Monitor(OfOneBag(PEN), loader, tmp_path, step=step, **options) as watching:
