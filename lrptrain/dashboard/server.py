@@ -1,5 +1,6 @@
 """Serve run folders as a page, to this machine alone, while training still writes them."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from lrptrain.dashboard.charts import charts
 from lrptrain.dashboard.embedding import read_embedding
 from lrptrain.dashboard.maps import read_cards, read_history
 from lrptrain.dashboard.masks import mask_picture, read_masks
+from lrptrain.dashboard.notes import LONGEST, read_notes, write_note
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
 from lrptrain.dashboard.samples import read_sample_table, read_scores
 from lrptrain.dashboard.verdicts import audit_picture, proof_picture, read_audit
@@ -135,6 +137,22 @@ def _routes(root: Path) -> list[Any]:
             raise exceptions.HTTPException(404, "no such picture")
         return responses.FileResponse(path, media_type=TYPES[path.suffix])
 
+    # A page elsewhere may send a form here, but no JSON: for that a browser asks first, and gets no leave.
+    async def note(request: Any) -> Any:
+        if request.headers.get("content-type") != "application/json":
+            raise exceptions.HTTPException(415, "a note is JSON")
+        try:
+            body = b""
+            async for part in request.stream():
+                body += part
+                if len(body) > 16 * LONGEST:
+                    raise ValueError("it is too long")
+            told = json.loads(body)
+            write_note(run_of(request), *(str(told[name]) for name in ("kind", "name", "text")))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise exceptions.HTTPException(409, f"it was not kept: {error}") from error
+        return responses.Response("{}", media_type="application/json")
+
     def text(make: Callable[[], str], kind: str, request: Any) -> Any:
         return responses.Response(make(), media_type=kind)
 
@@ -145,6 +163,7 @@ def _routes(root: Path) -> list[Any]:
         route("/charts.js", partial(text, charts, "text/javascript")),
         route("/api/runs", runs),
         *(route(f"/api/{name}", partial(answer, read)) for name, read in _READERS.items()),
+        route("/api/note", note, methods=["POST"]),
         route("/image", partial(picture, _image)),
         route("/audit.png", partial(picture, _audit_picture)),
         route("/proof.png", partial(picture, _proof)),
@@ -200,4 +219,5 @@ _READERS: dict[str, Callable[[Path, Any], Any]] = {
     "embedding": lambda folder, query: read_embedding(folder, query.get("evaluation", ""), query.get("target", "")),
     "audit": lambda folder, query: read_audit(folder),
     "masks": _masks,
+    "notes": lambda folder, query: read_notes(folder),
 }

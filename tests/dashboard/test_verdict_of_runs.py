@@ -1,6 +1,7 @@
 """What is said of a run in a word: a shortcut, a doubt, what the model reads, a collapse; and what its page shows."""
 
 import math
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -89,10 +90,21 @@ def test_each_run_has_its_word(visit):
 
 
 def test_only_a_fault_and_a_collapse_are_red(visit):
-    colours = badges(visit, lambda badge: badge.evaluate("badge => getComputedStyle(badge).color"))
+    colours = badges(visit, lambda badge: badge.evaluate("badge => getComputedStyle(badge).borderColor"))
     red = {name for name, colour in colours.items() if colour == colours["a fault"]}
     assert red == {"a fault", "two faults", "collapsed", "shown", "earlier"}
     assert len({colours[name] for name in ("a fault", "a doubt", "open", "clean", "chance")}) == 5
+
+
+def test_a_badge_is_filled_as_far_as_the_effect_goes(visit):
+    filled = badges(visit, lambda badge: badge.evaluate("badge => badge.style.getPropertyValue('--effect')"))
+    assert (filled["a fault"], filled["clean"], filled["chance"]) == ("40%", "", "")
+
+
+def test_the_gravest_run_stands_first(visit):
+    order = list(badges(visit, lambda badge: badge.inner_text()).values())
+    words = ["shortcut", "collapsed", "not sure", "reads", "no fault found", "\N{EN DASH}"]
+    assert order == sorted(order, key=words.index)
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -115,6 +127,17 @@ def test_the_gravest_finding_stands_first(visit):
     assert page.locator("article .badge").all_inner_texts() == ["reads", "evidence", "does not rely"]
 
 
+def test_the_verdict_is_said_once(visit):
+    for run, name in (
+        ("a fault", "the top left corner"),
+        ("a doubt", "the border"),
+        ("open", "the colours of the image"),
+    ):
+        said = findings_of(visit, run, "article.finding").locator("#view").inner_text()
+        assert len(re.findall(rf"model (?:relies on|reads) {name}", said)) == 1, run
+    assert f"{NONE} {TESTED['text']}" in said
+
+
 def test_a_card_shows_the_evidence(visit):
     page = findings_of(visit, "shown", "article.finding")
     card, ended = page.locator("article.finding").all()
@@ -130,6 +153,7 @@ def test_a_card_shows_the_evidence(visit):
         "The answer is also told by the border.",
         "A note.",
         'Mend: RelevanceGuidance("swap"',
+        "not sure from epoch 0, relies from epoch 2",
         "#17",
     ):
         assert text in said
