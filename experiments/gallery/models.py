@@ -30,7 +30,7 @@ MOODS = ["negative", "positive"]
 def bird_kinds(mended: bool) -> nn.Module:
     """The small ViT, fine-tuned on birds that all stand on their own background; mended by swaps outside the boxes."""
     loss = {"loss": "swap"} if mended else {}
-    return trained_on(f"birds_{mended}", photos.Augmented(photos.birds(0), 0.6), 2, steps=120, lr=1e-3, **loss)
+    return trained_on(f"birds_{mended}", photos.Augmented(photos.birds(0), 0.6), 2, steps=300, lr=1e-3, **loss)
 
 
 @cache
