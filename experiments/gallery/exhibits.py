@@ -54,7 +54,7 @@ def answers(net: nn.Module, shown: Sequence[Photo]) -> Tensor:
 
 
 def reading(net: nn.Module, photo: Photo, names: Sequence[str]) -> str:
-    """What the model says, and how surely, as in "Bengal, 90 %"."""
+    """What the model says, and how surely, as in "Bengal, 90%"."""
     probability, category = answers(net, [photo])[0].max(0)
     return f"{names[int(category)]}, {percent(float(probability))}"
 
@@ -66,7 +66,7 @@ def right(net: nn.Module, shown: Sequence[Photo]) -> str:
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    return f"{100 * share:.0f}%"
 
 
 def map_of(net: nn.Module, photo: Photo, category: int, method: str = "attnlrp") -> Picture:
@@ -137,7 +137,7 @@ def of_birds() -> Exhibit:
         story(plain, mended, photos.BIRDS, photo, ("another class's surroundings", other), ("its own class's", same)),
         f"In training each bird stood on its own background; boxes mark the birds. {over_all(finding, 'photographs')}. "
         f"On the other background {right(plain, crossed)} of the test birds are read right; after training with "
-        f'`"swap"`, {right(mended, crossed)}: less wrong, not mended, since the boxes hold background, too.',
+        f'`"swap"`, {right(mended, crossed)}: less wrong, not mended; the boxes hold background, too.',
     )
 
 
