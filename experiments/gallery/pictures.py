@@ -37,14 +37,14 @@ def text(title: str, tokens: Sequence[str], scores: Float[np.ndarray, " tokens"]
     image = Image.new("RGB", (WIDTH, 400), "white")
     draw = ImageDraw.Draw(image)
     draw.text((MARGIN, 6), title, fill=(90, 90, 90), font=small)
-    x, y = MARGIN, 28
+    x, y = float(MARGIN), 28
     for word, weight in zip(words, weights, strict=True):
         if not word.scored:
             continue
         width = draw.textlength(word.text, font=font)
         x += 6 if word.space else 0
         if x + width > WIDTH - MARGIN:
-            x, y = MARGIN, y + SIZE + 12
+            x, y = float(MARGIN), y + SIZE + 12
         color = np.array(POSITIVE if weight > 0 else NEGATIVE)
         alpha = OPACITY * abs(weight)
         background = tuple(int(value) for value in np.rint(255 + alpha * (color - 255)))
