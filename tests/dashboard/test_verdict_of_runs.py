@@ -6,9 +6,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import inspected
 import pytest
+import torch
 from browsing import Visit, served
 from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
+from setting import loader
+from shown import reader_of_a_corner
+from torch.nn import functional as F
 
 from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, write_record
@@ -164,6 +169,19 @@ def test_a_card_shows_the_evidence(visit):
     assert scale == "0.40, from 0.30 to 0.50, on a scale from 0 to 1"
     assert "The model relied on it until epoch 1." in ended.inner_text()
     assert "Mend" not in ended.inner_text()
+
+
+def test_the_code_that_mends_runs_with_a_model_and_its_data(visit):
+    net, columns = reader_of_a_corner(), inspected.images("corner", count=24)
+    optimizer = torch.optim.SGD(net.get_submodule("head").parameters(), 0.1)
+    batch = {name: values[:8] for name, values in columns.items()}
+    scope: dict[str, Any] = {"model": net, "validation_loader": loader(columns), "batch": batch, "optimizer": optimizer}
+    scope["loss_of"] = lambda model, batch: F.cross_entropy(model(batch["image"]), batch["label"])
+    page = findings_of(visit, "a fault", "article.finding")
+    code = page.locator("details.next pre").first.text_content()
+    exec(code, scope)
+    assert [found.name for found in scope["found"]] == ["the top left corner"]
+    assert net.get_submodule("head").weight.grad.abs().sum() > 0
 
 
 def test_a_run_of_an_earlier_version_opens_and_says_so(visit):

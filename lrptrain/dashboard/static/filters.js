@@ -44,7 +44,7 @@ function filters(run, table) {
     h("datalist", { id: "tags" }, tagsOf(gallery.notes).map((tag) => h("option", { value: tag }))),
     labelled("Score", fieldChoice("score", "score-filter", [["", "any"], ...scores.map((name) => [name, words(name)])])),
     bound("from"), bound("to"), labelled("Sort", fieldChoice("sort", "sort", sorts)), labelled("Size", size)),
-  lookControls("gallery", table.targets), besideControls(run) ?? "", gallery.views);
+  lookControls("gallery", table.targets), besideControls(run) ?? "", viewKeeper(run));
 }
 
 // Rows of the table, as numbers, that the filters leave; `without`: filters that are left aside, by their fields. What

@@ -57,16 +57,17 @@ function findingCard(run, finding) {
 }
 
 // What to do, and how: code that needs the model and its data, and neither this run's program nor the documentation.
-function mending({ role }, remedy) {
-  const found = role === "fault" ? "faults" : "findings[:1]";
+function mending({ role, name }, remedy) {
+  const chosen = role === "fault" ? "report.faults" : `[found for found in report.findings if found.name == ${JSON.stringify(name)}]`;
   const code = `import lrptrain
 from lrptrain.callbacks import RelevanceGuidance
 
-found = lrptrain.inspect(model, validation_loader).${found}
+report = lrptrain.inspect(model, validation_loader)
+found = ${chosen}
 guidance = RelevanceGuidance("swap", swap=found)  # Lightning: Trainer(callbacks=[guidance])
-guidance = lrptrain.Guidance("swap", swap=found, optimizer=optimizer)  # a loop of your own, a step of it:
+guidance = lrptrain.Guidance("swap", swap=found, optimizer=optimizer)  # a loop of your own:
 with guidance.step(model, batch) as step:
-    step.guided(loss(model(batch["image"]), batch["label"])).backward()`;
+    step.guided(loss_of(model, batch)).backward()`;
   return h("details", { key: "mend", className: "next" }, h("summary", {}, h("b", {}, "Mend: "), `${remedy}.`), h("pre", { tabIndex: 0 }, code));
 }
 

@@ -20,13 +20,17 @@ function noteField(run, id, text) {
     onchange: (event) => keepNote(run, "samples", id, event.target.value.trim()) })));
 }
 
-// Which samples are shown, and how: all of the address but for the run, so that the name holds wherever the run lies.
-function viewControls(run, views) {
+// Views that were kept: all of the address but for the run, so that they hold wherever the run lies.
+function viewLinks(run, views) {
   const names = Object.keys(views).sort(COLLATOR.compare);
-  const toLink = (text) => addressOf({ ...FIELDS, ...parseAddress(text), view: "samples", run: [run] });
+  const drop = (name) => h("button", { type: "button", className: "link drop", ariaLabel: `Remove the view ${name}`, onclick: () => keepNote(run, "views", name, "") }, "×");
+  return names.length ? h("div", { className: "controls", id: "saved-views" }, h("span", { className: "control" }, "Views"), names.map((name) => h("span", {},
+    h("a", { href: addressOf({ ...FIELDS, ...parseAddress(views[name]), view: "samples", run: [run] }) }, name), DATA === null ? drop(name) : ""))) : "";
+}
+
+function viewKeeper(run) {
+  if (DATA !== null) return "";
   const name = h("input", { id: "view-name", type: "text", placeholder: "a name for this view", ariaLabel: "name of this view", maxLength: 100 });
   const keep = () => name.value.trim() && keepNote(run, "views", name.value.trim(), addressOf({ run: [], sample: "", page: "" }));
-  return h("div", { className: "controls", id: "saved-views" }, names.length ? h("span", { className: "control" }, "Views") : "", names.map((own) => h("span", {},
-    h("a", { href: toLink(views[own]) }, own), DATA === null ? h("button", { type: "button", className: "link drop", ariaLabel: `Remove the view ${own}`, onclick: () => keepNote(run, "views", own, "") }, " ×") : "")),
-  DATA === null ? [name, h("button", { type: "button", id: "save-view", onclick: keep }, "Save view")] : "");
+  return h("div", { className: "controls" }, name, h("button", { type: "button", id: "save-view", onclick: keep }, "Save view"));
 }

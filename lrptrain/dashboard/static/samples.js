@@ -1,6 +1,6 @@
 // The gallery: the samples of one evaluation, filtered, sorted, page by page.
 
-const gallery = { size: "160", run: null, table: null, place: null, places: null, notes: {}, views: "" };
+const gallery = { size: "160", run: null, table: null, place: null, places: null, notes: {} };
 const PER_PAGE = 24;
 
 function rowOf(columns, i) {
@@ -39,9 +39,9 @@ async function samplesView(run) {
   }
   Object.assign(gallery, { run, table, place: h("div", { id: "found" }) });
   const { samples, views, notes } = await askOnce(run, "notes");
-  Object.assign(gallery, { places: await placesFor(run, table), notes: samples, views: viewControls(run, views) });
+  Object.assign(gallery, { places: await placesFor(run, table), notes: samples });
   await drawGallery();
-  return h("div", {}, noteList([...table.notes, ...notes]) || "", filters(run, table), h("div", { className: "explored" }, plotsOf(run, table), gallery.place));
+  return h("div", {}, noteList([...table.notes, ...notes]) || "", viewLinks(run, views), filters(run, table), h("div", { className: "explored" }, plotsOf(run, table), gallery.place));
 }
 
 watch([...FILTERS, "sort", "page", "target"], (changed) => gallery.place !== null &&
