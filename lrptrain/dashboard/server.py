@@ -82,7 +82,7 @@ def app(root: Path, token: str | None = None) -> Any:
     return require("starlette.applications", "dashboard").Starlette(
         routes=_routes(root),
         middleware=[
-            middleware(_Headers),
+            middleware(_with_headers),
             # A page elsewhere whose name leads to this machine gets nothing.
             middleware(hosts, allowed_hosts=[HOST, "localhost"]),
             *([middleware(TokenRequired, token=token)] if token is not None else []),
@@ -90,15 +90,10 @@ def app(root: Path, token: str | None = None) -> Any:
     )
 
 
-class _Headers:
-    """Adds the headers that forbid every other origin."""
+def _with_headers(app: Any) -> Any:
+    """Return an ASGI application whose answers have the headers that forbid every other origin."""
 
-    def __init__(self, app: Any) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """An ASGI application around another."""
-
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
         # A response is sent as one message "http.response.start" with its headers, and others with its body.
         async def sending(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -106,7 +101,9 @@ class _Headers:
                 message = {**message, "headers": [*message["headers"], *headers]}
             await send(message)
 
-        await self.app(scope, receive, sending)
+        await app(scope, receive, sending)
+
+    return answer
 
 
 def _routes(root: Path) -> list[Any]:
@@ -164,28 +161,13 @@ def _routes(root: Path) -> list[Any]:
         route("/api/runs", runs),
         *(route(f"/api/{name}", partial(answer, read)) for name, read in _READERS.items()),
         route("/api/note", note, methods=["POST"]),
-        route("/image", partial(picture, _image)),
-        route("/audit.png", partial(picture, _audit_picture)),
-        route("/proof.png", partial(picture, _proof)),
-        route("/mask", partial(picture, _mask)),
+        *(route(path, partial(picture, choose)) for path, choose in _PICTURES.items()),
     ]
 
 
 def _image(folder: Path, query: Any) -> Path | None:
     ending = ".mask.webp" if query.get("kind") == "mask" else ".webp"
     return file_in(folder, "inputs", input_path(folder, query.get("id", ""), ending).name)
-
-
-def _audit_picture(folder: Path, query: Any) -> Path | None:
-    return audit_picture(folder, query.get("name", ""))
-
-
-def _proof(folder: Path, query: Any) -> Path | None:
-    return proof_picture(folder, query.get("path", ""))
-
-
-def _mask(folder: Path, query: Any) -> Path | None:
-    return mask_picture(folder, query.get("export", ""), query.get("kind", ""), query.get("name", ""))
 
 
 def _masks(folder: Path, query: Any) -> dict[str, Any]:
@@ -220,4 +202,10 @@ _READERS: dict[str, Callable[[Path, Any], Any]] = {
     "audit": lambda folder, query: read_audit(folder),
     "masks": _masks,
     "notes": lambda folder, query: read_notes(folder),
+}
+_PICTURES: dict[str, Callable[[Path, Any], Path | None]] = {
+    "/image": _image,
+    "/audit.png": lambda folder, query: audit_picture(folder, query.get("name", "")),
+    "/proof.png": lambda folder, query: proof_picture(folder, query.get("path", "")),
+    "/mask": lambda folder, query: mask_picture(folder, *(query.get(name, "") for name in ("export", "kind", "name"))),
 }

@@ -106,8 +106,7 @@ async function sameSample(run, id, row, known) {
 async function addHistory(place, run, id, known) {
   const { history, notes } = await askOnce(run, "history", { id });
   if (!history.length) return;
-  const strip = h("div", { className: known.tokens ? "strip text" : "strip", tabIndex: 0 },
+  const strip = h("div", { key: `strip-${run}`, className: known.tokens ? "strip text" : "strip", tabIndex: 0 },
     history.map((one) => sampleView(run, id, known, () => chosenMap(one.maps), `epoch ${one.epoch}`)));
-  strip.dataset.key = `strip-${run}`;
   place.append(h("h3", {}, history.length > 1 ? `How its map changed: ${shortName(run)}` : `Its map: ${shortName(run)}`), noteList(notes) || "", strip);
 }

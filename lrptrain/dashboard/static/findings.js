@@ -43,17 +43,14 @@ function findingCard(run, finding) {
   const head = h("header", {}, weighed(h("span", { className: `badge ${style}` }, term({ fault: "shortcut", open: "reads" }[standing] ?? standing)), finding), h("strong", {}, verdictText(finding).replace(/^SHORTCUT: (.)/, (_, first) => first.toUpperCase())));
   const ids = [...(finding.worst_samples || [])].slice(0, 5).map(String);
   // The slots are filled when the samples have arrived; see showWorst.
-  const slots = ids.map((id) => h("div", { className: "slot" }, `#${id}`));
-  ids.forEach((id, i) => { slots[i].dataset.sample = id; });
+  const slots = ids.map((id) => h("div", { className: "slot", "data-sample": id }, `#${id}`));
   const worst = ids.length ? h("section", { className: "where" }, h("h2", { className: "small" }, "Samples with the largest effects, and where the relevance lies"), h("div", { className: "worst" }, slots)) : "";
-  const card = h("article", { className: `finding ${style}` }, head,
+  const key = findingKey(finding);
+  return h("article", { key, className: `finding ${style}${key === address.finding ? " chosen" : ""}` }, head,
     h("div", { className: "evidence" }, effectFact(finding), relevanceFact(finding), classFact(finding), historyFact(finding)),
     [share, toldBy, finding.note].filter(Boolean).map((line) => h("p", { className: "told" }, line)),
     remedy ? mending(finding, remedy) : "",
     h("div", { className: "shown" }, proofBlock(run, finding), worst));
-  card.dataset.key = findingKey(finding);
-  card.classList.toggle("chosen", card.dataset.key === address.finding);
-  return card;
 }
 
 // What to do, and how: code that needs the model and its data, and neither this run's program nor the documentation.
