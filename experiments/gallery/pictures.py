@@ -4,19 +4,20 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, UInt8
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from lrptrain.render import contact_sheet, join_words, scored_tokens
 from lrptrain.render.colors import NEGATIVE, OPACITY, POSITIVE
+from lrptrain.render.fonts import font_of
 
 Picture = UInt8[np.ndarray, "height width 3"]
-WIDTH, MARGIN, SIZE = 640, 12, 18
+WIDTH, MARGIN, SIZE = 728, 12, 20
 """Of a text: the picture's width, its margin and the size of the letters, in pixels."""
 
 
-def panels(titled: Sequence[tuple[str, Picture]]) -> Picture:
-    """Pictures in one row, each over its title."""
-    return contact_sheet([picture for _, picture in titled], [title for title, _ in titled], columns=len(titled))
+def panels(titled: Sequence[tuple[str, Picture]], columns: int) -> Picture:
+    """Pictures in rows, each over its title."""
+    return contact_sheet([picture for _, picture in titled], [title for title, _ in titled], columns)
 
 
 def texts(lines: Sequence[tuple[str, Sequence[str], Float[np.ndarray, " tokens"], Sequence[int]]]) -> Picture:
@@ -30,20 +31,20 @@ def text(title: str, tokens: Sequence[str], scores: Float[np.ndarray, " tokens"]
     words = join_words(tokens, scored_tokens(tokens).tolist(), [value == 1 for value in rationale])
     sums = np.array([scores[list(word.places)].sum() if word.scored else 0.0 for word in words])
     weights = sums / (np.abs(sums).max(initial=0.0) or 1.0)
-    font = ImageFont.load_default(size=SIZE)
-    small = ImageFont.load_default(size=13)
+    font = font_of(SIZE)
+    small = font_of(15)
     # Words go on the next line where they would not fit, so that the height is known only at the end.
     image = Image.new("RGB", (WIDTH, 400), "white")
     draw = ImageDraw.Draw(image)
     draw.text((MARGIN, 6), title, fill=(90, 90, 90), font=small)
-    x, y = MARGIN, 28
+    x, y = float(MARGIN), 28
     for word, weight in zip(words, weights, strict=True):
         if not word.scored:
             continue
         width = draw.textlength(word.text, font=font)
         x += 6 if word.space else 0
         if x + width > WIDTH - MARGIN:
-            x, y = MARGIN, y + SIZE + 12
+            x, y = float(MARGIN), y + SIZE + 12
         color = np.array(POSITIVE if weight > 0 else NEGATIVE)
         alpha = OPACITY * abs(weight)
         background = tuple(int(value) for value in np.rint(255 + alpha * (color - 255)))

@@ -17,9 +17,9 @@ DOCS = HERE.parents[1] / "docs"
 RESULTS = HERE / "results" / "exhibits.json"
 HEAD = """# Gallery
 
-**What maps and findings look like, on real images and texts.** Red speaks for the class that is named, blue against
-it. Outlined or underlined is what people marked. The page and its pictures are made by
-`python -m experiments.gallery.run` ([how](../experiments/gallery/README.md)), and so are the numbers in the captions.
+**What a finding looks like: the map, its proof, and the same after mending.** Red speaks for the class, blue against;
+outlined or underlined is what people marked. The models are small and see photographs at 48 x 48 pixels
+([how it is made](../experiments/gallery/README.md)).
 """
 
 
@@ -38,6 +38,9 @@ def main() -> None:
             parts.append(f"## {section}\n")
         parts.append(f"![{short(exhibit.caption)}](gallery/{exhibit.name}.webp)\n\n*{exhibit.caption}*\n")
         print(exhibit.name, exhibit.caption, flush=True)
+    for path in folder.glob("*.webp"):
+        if path.stem not in captions:  # of an exhibit that went
+            path.unlink()
     (DOCS / "gallery.md").write_text("\n".join(parts), encoding="utf-8")
     save(RESULTS, {"exhibits": captions}, indent=1)
 

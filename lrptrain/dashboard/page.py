@@ -9,34 +9,8 @@ from lrptrain.extras import require
 from lrptrain.render.colors import to_palette
 
 SCRIPTS = (
-    *(
-        "elements",
-        "address",
-        "redraw",
-        "controls",
-        "typeahead",
-        "source",
-        "charts",
-        "explain",
-        "maps",
-        "cards",
-        "dialog",
-    ),
-    *(
-        "verdict",
-        "runtable",
-        "runs",
-        "proof",
-        "findings",
-        "filters",
-        "histogram",
-        "confusion",
-        "atlas",
-        "plots",
-        "compare",
-        "export",
-    ),
-    *("samples", "masks", "audit", "app"),
+    "elements address redraw controls typeahead source charts explain maps cards notes dialog verdict runtable runs "
+    "proof findings filters histogram confusion atlas plots compare export samples masks audit app"
 )
 """In the order in which they are loaded."""
 STYLES = ("page", "explore", "proof")
@@ -51,7 +25,7 @@ def page(data: str | None = None) -> str:
     """
     embedded = {} if data is None else {"style": style(), "script": script(), "charts": charts()}
     jinja = require("jinja2", "dashboard")
-    folder = require("jinja2", "dashboard").PackageLoader("lrptrain.dashboard")
+    folder = jinja.PackageLoader("lrptrain.dashboard")
     environment = jinja.Environment(loader=folder, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     return environment.get_template("page.html").render(data=data, **embedded)
 
@@ -68,7 +42,7 @@ def script() -> str:
     # Joined, the scripts share one scope; the colours make the page's overlays those of `lrptrain.render`.
     parts = [
         f'"use strict";\nconst COLORS = {json.dumps(to_palette())};',
-        *(_static(f"{name}.js") for name in SCRIPTS),
+        *(_static(f"{name}.js") for name in SCRIPTS.split()),
     ]
     return "\n".join(parts)
 

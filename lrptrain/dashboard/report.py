@@ -8,6 +8,7 @@ from typing import Any
 from lrptrain.dashboard.embedding import read_embedding
 from lrptrain.dashboard.maps import read_cards, read_histories
 from lrptrain.dashboard.masks import mask_picture, read_masks
+from lrptrain.dashboard.notes import read_notes
 from lrptrain.dashboard.page import page
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
 from lrptrain.dashboard.samples import read_sample_table, read_scores_by_label
@@ -74,6 +75,7 @@ def _everything(folder: Path) -> dict[str, Any]:
         "audit": audit,
         "audit_pictures": {name: _embedded(audit_picture(folder, name), "png") for name in audit["pictures"]},
         "masks": masks,
+        "notes": read_notes(folder),
         "mask_pictures": {row["name"]: _masks_of(folder, masks["export"], row) for row in masks["rows"]},
     }
 

@@ -1,5 +1,6 @@
 """Serve run folders as a page, to this machine alone, while training still writes them."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from lrptrain.dashboard.charts import charts
 from lrptrain.dashboard.embedding import read_embedding
 from lrptrain.dashboard.maps import read_cards, read_history
 from lrptrain.dashboard.masks import mask_picture, read_masks
+from lrptrain.dashboard.notes import LONGEST, read_notes, write_note
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
 from lrptrain.dashboard.samples import read_sample_table, read_scores
 from lrptrain.dashboard.verdicts import audit_picture, proof_picture, read_audit
@@ -80,7 +82,7 @@ def app(root: Path, token: str | None = None) -> Any:
     return require("starlette.applications", "dashboard").Starlette(
         routes=_routes(root),
         middleware=[
-            middleware(_Headers),
+            middleware(_with_headers),
             # A page elsewhere whose name leads to this machine gets nothing.
             middleware(hosts, allowed_hosts=[HOST, "localhost"]),
             *([middleware(TokenRequired, token=token)] if token is not None else []),
@@ -88,15 +90,10 @@ def app(root: Path, token: str | None = None) -> Any:
     )
 
 
-class _Headers:
-    """Adds the headers that forbid every other origin."""
+def _with_headers(app: Any) -> Any:
+    """Return an ASGI application whose answers have the headers that forbid every other origin."""
 
-    def __init__(self, app: Any) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """An ASGI application around another."""
-
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
         # A response is sent as one message "http.response.start" with its headers, and others with its body.
         async def sending(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -104,7 +101,9 @@ class _Headers:
                 message = {**message, "headers": [*message["headers"], *headers]}
             await send(message)
 
-        await self.app(scope, receive, sending)
+        await app(scope, receive, sending)
+
+    return answer
 
 
 def _routes(root: Path) -> list[Any]:
@@ -135,6 +134,22 @@ def _routes(root: Path) -> list[Any]:
             raise exceptions.HTTPException(404, "no such picture")
         return responses.FileResponse(path, media_type=TYPES[path.suffix])
 
+    # A page elsewhere may send a form here, but no JSON: for that a browser asks first, and gets no leave.
+    async def note(request: Any) -> Any:
+        if request.headers.get("content-type") != "application/json":
+            raise exceptions.HTTPException(415, "a note is JSON")
+        try:
+            body = b""
+            async for part in request.stream():
+                body += part
+                if len(body) > 16 * LONGEST:
+                    raise ValueError("it is too long")
+            told = json.loads(body)
+            write_note(run_of(request), *(str(told[name]) for name in ("kind", "name", "text")))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise exceptions.HTTPException(409, f"it was not kept: {error}") from error
+        return responses.Response("{}", media_type="application/json")
+
     def text(make: Callable[[], str], kind: str, request: Any) -> Any:
         return responses.Response(make(), media_type=kind)
 
@@ -145,28 +160,14 @@ def _routes(root: Path) -> list[Any]:
         route("/charts.js", partial(text, charts, "text/javascript")),
         route("/api/runs", runs),
         *(route(f"/api/{name}", partial(answer, read)) for name, read in _READERS.items()),
-        route("/image", partial(picture, _image)),
-        route("/audit.png", partial(picture, _audit_picture)),
-        route("/proof.png", partial(picture, _proof)),
-        route("/mask", partial(picture, _mask)),
+        route("/api/note", note, methods=["POST"]),
+        *(route(path, partial(picture, choose)) for path, choose in _PICTURES.items()),
     ]
 
 
 def _image(folder: Path, query: Any) -> Path | None:
     ending = ".mask.webp" if query.get("kind") == "mask" else ".webp"
     return file_in(folder, "inputs", input_path(folder, query.get("id", ""), ending).name)
-
-
-def _audit_picture(folder: Path, query: Any) -> Path | None:
-    return audit_picture(folder, query.get("name", ""))
-
-
-def _proof(folder: Path, query: Any) -> Path | None:
-    return proof_picture(folder, query.get("path", ""))
-
-
-def _mask(folder: Path, query: Any) -> Path | None:
-    return mask_picture(folder, query.get("export", ""), query.get("kind", ""), query.get("name", ""))
 
 
 def _masks(folder: Path, query: Any) -> dict[str, Any]:
@@ -200,4 +201,11 @@ _READERS: dict[str, Callable[[Path, Any], Any]] = {
     "embedding": lambda folder, query: read_embedding(folder, query.get("evaluation", ""), query.get("target", "")),
     "audit": lambda folder, query: read_audit(folder),
     "masks": _masks,
+    "notes": lambda folder, query: read_notes(folder),
+}
+_PICTURES: dict[str, Callable[[Path, Any], Path | None]] = {
+    "/image": _image,
+    "/audit.png": lambda folder, query: audit_picture(folder, query.get("name", "")),
+    "/proof.png": lambda folder, query: proof_picture(folder, query.get("path", "")),
+    "/mask": lambda folder, query: mask_picture(folder, *(query.get(name, "") for name in ("export", "kind", "name"))),
 }

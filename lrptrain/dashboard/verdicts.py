@@ -42,11 +42,7 @@ def read_audit(folder: Path) -> dict[str, Any]:
 def audit_picture(folder: Path, name: str) -> Path | None:
     """A picture of the audit by its name; None if there is none, or if it is no PNG."""
     # The name comes from a request: it must stay in the folder, and be what the page takes it for.
-    path = file_in(folder, "audit", f"{name}.png") if "/" not in name and "\\" not in name else None
-    if path is None:
-        return None
-    with path.open("rb") as file:
-        return path if file.read(len(PNG)) == PNG else None
+    return _png(folder, "audit", f"{name}.png") if "/" not in name and "\\" not in name else None
 
 
 def proof_picture(folder: Path, name: str) -> Path | None:
@@ -55,6 +51,10 @@ def proof_picture(folder: Path, name: str) -> Path | None:
     # As `lrptrain.loggers.local` writes them: no other file of the run is given out by this way.
     if len(parts) != 3 or parts[0] != PROOFS or not name.endswith(".png") or "\\" in name:
         return None
+    return _png(folder, *parts)
+
+
+def _png(folder: Path, *parts: str) -> Path | None:
     path = file_in(folder, *parts)
     if path is None:
         return None

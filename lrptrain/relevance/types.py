@@ -151,6 +151,7 @@ class Relevance:
         std: Sequence[float] | None = None,
         multi_label: bool | None = None,
         max_samples: int = 16,
+        width: int | None = None,
     ) -> None:
         """Save what `show` shows: `map.png`, or `map.html`, which holds its pictures; or as numbers, `map.json`.
 
@@ -165,9 +166,10 @@ class Relevance:
             std: As for `show`.
             multi_label: As for `show`.
             max_samples: As for `show`.
+            width: Of each picture, in pixels; None for an image beside its map as they are, and 720 for a text.
 
         Raises:
-            ValueError: As `show`, or if the file ends in anything else.
+            ValueError: As `show`, if the file ends in anything else, or the width is less than 160.
             TypeError: As `show`.
             ImportError: If a PNG is to be made without pillow.
         """
@@ -177,7 +179,7 @@ class Relevance:
         if Path(path).suffix.lower() == ".json":
             Path(path).write_text(json.dumps(showing.plain(self, views)), encoding="utf-8")
         else:
-            showing.save_views(views, path)
+            showing.save_views(views, path, width)
 
     def _repr_html_(self) -> str:
         from lrptrain.relevance.shown import showing

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from lrptrain.extras import require
+from lrptrain.render.audit import BLUE, GREY, saved_plot
 
-_FRONT = "#1f4e9c"
-_OTHERS = "#b8b8b8"
 _LABEL = 8  # points
 _DOT = 6  # points
 
@@ -36,30 +34,24 @@ def draw_front(
     Raises:
         ImportError: Without matplotlib.
     """
-    figure = require("matplotlib.figure", "audit").Figure(figsize=(6.4, 4.4), layout="constrained")
-    axes = figure.add_subplot()
     finite = np.isfinite(values).all(axis=1)
     front = np.flatnonzero(on_front & finite)
     # From left to right, for the staircase.
     front = front[np.argsort(values[front, 0], kind="stable")]
     x, y, *third = values[front].T
-    names = list(metrics)
-    directions = list(metrics.values())
-    axes.scatter(*values[finite & ~on_front, :2].T, s=14, color=_OTHERS, linewidths=0)
-    if third:
-        dots = axes.scatter(x, y, c=third[0], s=_DOT**2, cmap="viridis", zorder=3)
-        figure.colorbar(dots, label=names[2])
-    else:
-        axes.step(x, y, where="pre" if directions[0] == "max" else "post", color=_FRONT, linewidth=1.2)
-        axes.scatter(x, y, s=_DOT**2, color=_FRONT, zorder=3)
-    axes.set(xlabel=names[0], ylabel=names[1])
-    axes.set_title("Pareto front by epoch", loc="left", fontsize="medium")
-    axes.margins(0.08)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.draw_without_rendering()  # places are known only then
-    _label(axes, x, y, np.asarray(epochs)[front], directions)
-    figure.savefig(path, dpi=150)
+    names, directions = list(metrics), list(metrics.values())
+    with saved_plot(path, "Pareto front by epoch", 6.4, 4.4) as (figure, axes):
+        axes.scatter(*values[finite & ~on_front, :2].T, s=14, color=GREY, linewidths=0)
+        if third:
+            dots = axes.scatter(x, y, c=third[0], s=_DOT**2, cmap="viridis", zorder=3)
+            figure.colorbar(dots, label=names[2])
+        else:
+            axes.step(x, y, where="pre" if directions[0] == "max" else "post", color=BLUE, linewidth=1.2)
+            axes.scatter(x, y, s=_DOT**2, color=BLUE, zorder=3)
+        axes.set(xlabel=names[0], ylabel=names[1])
+        axes.margins(0.08)
+        figure.draw_without_rendering()  # places are known only then
+        _label(axes, x, y, np.asarray(epochs)[front], directions)
 
 
 def _label(axes: Any, x: np.ndarray, y: np.ndarray, epochs: np.ndarray, directions: Sequence[str]) -> None:

@@ -111,7 +111,7 @@ def titled(
         ImportError: Without pillow.
     """
     width = picture.shape[1]
-    font = font_of(max(12, width // 34))
+    font = font_of(max(12, width // 44))
     lines = [
         _written(_strip(width, round(1.4 * font.size)), [(0, _INK, line)], font)
         for line in broken_lines(title, width, font)[:_MOST_LINES]

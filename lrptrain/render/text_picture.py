@@ -19,18 +19,16 @@ _INK, _MUTED, _PAPER = (17, 17, 17), (118, 118, 118), (255, 255, 255)
 
 
 def token_picture(
-    tokens: Sequence[str], scores: Float[np.ndarray, " tokens"], title: str = "", scored: ArrayLike | None = None
+    tokens: Sequence[str], scores: Float[np.ndarray, " tokens"], scored: ArrayLike | None = None, width: int = WIDTH
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """The text as `token_html` shows it, in lines of at most `WIDTH` pixels; arguments and errors as there."""
+    """The text as `token_html` shows it, in lines of at most `width` pixels; arguments and errors as there."""
     font, small = font_of(_SIZE), font_of(_SIZE - 4)
     words = painted_words(tokens, scores, scored)
-    places, bottom = _placed([(text, space) for text, space, _ in words], font, top=_lines_high(title, font))
-    notes = [line for note in noted(tokens, scores, scored) for line in broken_lines(note, WIDTH - 2 * _MARGIN, small)]
+    places, bottom = _placed([(text, space) for text, space, _ in words], font, width)
+    notes = [line for note in noted(tokens, scores, scored) for line in broken_lines(note, width - 2 * _MARGIN, small)]
     height = bottom + _line(font) + _line(small) * len(notes) + _MARGIN
-    picture = require("PIL.Image", "monitor").new("RGB", (WIDTH, height), _PAPER)
+    picture = require("PIL.Image", "monitor").new("RGB", (width, height), _PAPER)
     draw = require("PIL.ImageDraw", "monitor").Draw(picture)
-    for number, line in enumerate(broken_lines(title, WIDTH - 2 * _MARGIN, font) if title else []):
-        draw.text((_MARGIN, _MARGIN + number * _line(font)), line, _INK, font)
     for (text, _, color), (x, y) in zip(words, places, strict=True):
         if color is not None:
             draw.rectangle((x, y, x + font.getlength(text), y + _line(font) - 3), color)
@@ -40,21 +38,16 @@ def token_picture(
     return np.asarray(picture)
 
 
-def _placed(words: Sequence[tuple[str, bool]], font: Any, top: int) -> tuple[list[tuple[int, int]], int]:
+def _placed(words: Sequence[tuple[str, bool]], font: Any, width: int) -> tuple[list[tuple[int, int]], int]:
     """Return where each word begins, and the top of the last line."""
-    x, y, places = _MARGIN, top, []
+    x, y, places = _MARGIN, _MARGIN, []
     for text, space in words:
         wide, gap = int(font.getlength(text)), int(font.getlength(" ")) if space and x > _MARGIN else 0
-        if x + gap + wide > WIDTH - _MARGIN and x > _MARGIN:
+        if x + gap + wide > width - _MARGIN and x > _MARGIN:
             x, y, gap = _MARGIN, y + _line(font), 0
         places.append((x + gap, y))
         x += gap + wide
     return places, y
-
-
-def _lines_high(title: str, font: Any) -> int:
-    lines = broken_lines(title, WIDTH - 2 * _MARGIN, font) if title else []
-    return _MARGIN + _line(font) * len(lines)
 
 
 def _line(font: Any) -> int:

@@ -15,11 +15,12 @@ from torch.nn import functional as F
 
 from lrptrain.extras import require
 from lrptrain.render.colors import NEGATIVE, OPACITY, POSITIVE, scale_text
+from lrptrain.render.image import SMALLEST
 from lrptrain.render.pair import titled
 from lrptrain.render.png import png_address
 from lrptrain.render.sheet import stacked
-from lrptrain.render.text import token_ansi, token_html, token_words
-from lrptrain.render.text_picture import token_picture
+from lrptrain.render.text import token_ansi, token_html, token_words, word_scores
+from lrptrain.render.text_picture import WIDTH, token_picture
 from lrptrain.terminal import fitted, is_terminal
 
 _WIDTH = 78  # characters: of a picture in a terminal
@@ -45,14 +46,15 @@ class SampleView:
     scored: Sequence[bool] | None = None
 
 
-def views_html(views: Sequence[SampleView], note: str = "") -> str:
+def views_html(views: Sequence[SampleView], note: str = "", width: int | None = None) -> str:
     """Return the samples as a block of HTML that needs nothing else, the pictures in it.
 
     Args:
         views: The samples.
         note: A line below them.
+        width: Of each sample, in pixels; None for the picture's own, and for texts that of the page.
     """
-    parts = [_view_html(view) for view in views]
+    parts = [_view_html(view, width) for view in views]
     footing = f'<div style="{_STYLE};color:#5c5c5c;font-size:12px">{html.escape(note)}</div>' if note else ""
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(parts)}</div>{footing}'
 
@@ -92,38 +94,55 @@ def takes_color() -> bool:
     return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
-def save_views(views: Sequence[SampleView], path: str | Path) -> None:
-    """Save the samples as an HTML page or as a PNG.
+def save_views(views: Sequence[SampleView], path: str | Path, width: int | None = None) -> None:
+    """Save the samples as an HTML page or as a PNG; `width` as for `views_html`.
 
     Raises:
-        ValueError: If the name ends in anything else.
+        ValueError: If the name ends in anything else, or the width is too small for a picture with its scale.
         ImportError: If a PNG is to be made without pillow.
     """
     file = Path(path)
     kind = file.suffix.lower()
     if kind not in (".html", ".png"):
         raise ValueError(f"{file.name!r}: relevance is saved as .png, .html or .json")
+    if width is not None and width < SMALLEST:
+        raise ValueError(f"width={width}: a picture with its scale has at least {SMALLEST} pixels")
     if kind == ".html":
-        page = f'<!doctype html>\n<meta charset="utf-8">\n<title>Relevance</title>\n{views_html(views)}\n'
+        page = f'<!doctype html>\n<meta charset="utf-8">\n<title>Relevance</title>\n{views_html(views, width=width)}\n'
         file.write_text(page, encoding="utf-8")
         return
-    pictures = [
-        token_picture(view.tokens, view.scores, view.title, view.scored)
-        if view.pixels is None
-        else titled(view.pixels, view.scores, view.title)[0]
-        for view in views
-    ]
+    pictures = [titled(_pixels(view, width), _shown_scores(view), view.title)[0] for view in views]
     require("PIL.Image", "monitor").fromarray(stacked(pictures)).save(file)
 
 
-def _view_html(view: SampleView) -> str:
+def _pixels(view: SampleView, width: int | None) -> UInt8[np.ndarray, "height width 3"]:
     if view.pixels is None:
-        return token_html(view.tokens, view.scores, title=view.title, scored=view.scored)
-    width = view.pixels.shape[1]
+        return token_picture(view.tokens, view.scores, view.scored, width or WIDTH)
+    if width is None:
+        return view.pixels
+    images = require("PIL.Image", "monitor")
+    height = round(view.pixels.shape[0] * width / view.pixels.shape[1])
+    return np.asarray(images.fromarray(view.pixels).resize((width, height), images.Resampling.LANCZOS))
+
+
+def _shown_scores(view: SampleView) -> np.ndarray:
+    """The relevance that has a colour: of a text, that of its words."""
+    if view.pixels is not None:
+        return view.scores
+    return np.array([score for _, score in word_scores(view.tokens, view.scores, view.scored)])
+
+
+def _view_html(view: SampleView, wide: int | None) -> str:
+    scale = _scale_html(_shown_scores(view))
+    if view.pixels is None:
+        size = f";max-width:{wide}px" if wide else ""
+        text = token_html(view.tokens, view.scores, title=view.title, scored=view.scored)
+        return f'<div style="background:#fff{size}">{text}<div style="{_STYLE};padding-top:0">{scale}</div></div>'
+    width = wide or view.pixels.shape[1]
     return (
         f'<figure style="margin:0;{_STYLE}"><figcaption style="max-width:{width}px">{html.escape(view.title)}'
         f'</figcaption><img src="{png_address(view.pixels)}" width="{width}" alt="{html.escape(view.title)}" '
-        f'style="max-width:100%;display:block;margin:4px 0">{_scale_html(view.scores)}</figure>'
+        f'style="max-width:100%;display:block;margin:4px 0">{scale}</figure>'
     )
 
 

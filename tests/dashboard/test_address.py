@@ -44,7 +44,12 @@ def test_a_sample_opens_by_its_address_and_closes_by_back(visit):
     page.wait_for_selector("dialog .large canvas")
     assert page.inner_text("#sample-title") == f"Sample {sample_id}"
     assert page.title() == "run - Samples - lrptrain"
+    # The view stays, also for who comes again.
     page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="detached")
+    page.reload()
+    page.wait_for_selector(".gallery figure")
+    assert fields(page) == {"view": "samples", "run": "run"}
     page.goto(f"{visit.address}#run=run&sample=none")
     page.locator("dialog", has_text="There is no sample none").wait_for()
     assert visit.complaints == []

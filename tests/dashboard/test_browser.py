@@ -258,8 +258,9 @@ def test_a_run_that_goes_on_is_followed(browser, recorded, tmp_path):
     (folder / "events.jsonl").write_bytes(lines[0] + lines[1][:40])
     with served(tmp_path) as address:
         visit = Visit(browser, address)
+        visit.page.wait_for_selector("#findings")  # of a run that is alone
         cell = "#runs tbody td[data-title=epoch]"
-        visit.page.wait_for_selector(cell)
+        visit.view("runs", wait=cell)
         assert visit.page.inner_text(cell) == "0"
         (folder / "events.jsonl").write_bytes(b"".join(lines))
         visit.page.locator(cell).filter(has_text="2").wait_for(timeout=15_000)

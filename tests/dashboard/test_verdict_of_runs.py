@@ -1,13 +1,19 @@
 """What is said of a run in a word: a shortcut, a doubt, what the model reads, a collapse; and what its page shows."""
 
 import math
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+import inspected
 import pytest
+import torch
 from browsing import Visit, served
 from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
+from setting import loader
+from shown import reader_of_a_corner
+from torch.nn import functional as F
 
 from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, write_record
@@ -89,10 +95,21 @@ def test_each_run_has_its_word(visit):
 
 
 def test_only_a_fault_and_a_collapse_are_red(visit):
-    colours = badges(visit, lambda badge: badge.evaluate("badge => getComputedStyle(badge).color"))
+    colours = badges(visit, lambda badge: badge.evaluate("badge => getComputedStyle(badge).borderColor"))
     red = {name for name, colour in colours.items() if colour == colours["a fault"]}
     assert red == {"a fault", "two faults", "collapsed", "shown", "earlier"}
     assert len({colours[name] for name in ("a fault", "a doubt", "open", "clean", "chance")}) == 5
+
+
+def test_a_badge_is_filled_as_far_as_the_effect_goes(visit):
+    filled = badges(visit, lambda badge: badge.evaluate("badge => badge.style.getPropertyValue('--effect')"))
+    assert (filled["a fault"], filled["clean"], filled["chance"]) == ("40%", "", "")
+
+
+def test_the_gravest_run_stands_first(visit):
+    order = list(badges(visit, lambda badge: badge.inner_text()).values())
+    words = ["shortcut", "collapsed", "not sure", "reads", "no fault found", "\N{EN DASH}"]
+    assert order == sorted(order, key=words.index)
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -115,6 +132,17 @@ def test_the_gravest_finding_stands_first(visit):
     assert page.locator("article .badge").all_inner_texts() == ["reads", "evidence", "does not rely"]
 
 
+def test_the_verdict_is_said_once(visit):
+    for run, name in (
+        ("a fault", "the top left corner"),
+        ("a doubt", "the border"),
+        ("open", "the colours of the image"),
+    ):
+        said = findings_of(visit, run, "article.finding").locator("#view").inner_text()
+        assert len(re.findall(rf"model (?:relies on|reads) {name}", said)) == 1, run
+    assert f"{NONE} {TESTED['text']}" in said
+
+
 def test_a_card_shows_the_evidence(visit):
     page = findings_of(visit, "shown", "article.finding")
     card, ended = page.locator("article.finding").all()
@@ -130,6 +158,7 @@ def test_a_card_shows_the_evidence(visit):
         "The answer is also told by the border.",
         "A note.",
         'Mend: RelevanceGuidance("swap"',
+        "not sure from epoch 0, relies from epoch 2",
         "#17",
     ):
         assert text in said
@@ -140,6 +169,19 @@ def test_a_card_shows_the_evidence(visit):
     assert scale == "0.40, from 0.30 to 0.50, on a scale from 0 to 1"
     assert "The model relied on it until epoch 1." in ended.inner_text()
     assert "Mend" not in ended.inner_text()
+
+
+def test_the_code_that_mends_runs_with_a_model_and_its_data(visit):
+    net, columns = reader_of_a_corner(), inspected.images("corner", count=24)
+    optimizer = torch.optim.SGD(net.get_submodule("head").parameters(), 0.1)
+    batch = {name: values[:8] for name, values in columns.items()}
+    scope: dict[str, Any] = {"model": net, "validation_loader": loader(columns), "batch": batch, "optimizer": optimizer}
+    scope["loss_of"] = lambda model, batch: F.cross_entropy(model(batch["image"]), batch["label"])
+    page = findings_of(visit, "a fault", "article.finding")
+    code = page.locator("details.next pre").first.text_content()
+    exec(code, scope)
+    assert [found.name for found in scope["found"]] == ["the top left corner"]
+    assert net.get_submodule("head").weight.grad.abs().sum() > 0
 
 
 def test_a_run_of_an_earlier_version_opens_and_says_so(visit):

@@ -248,11 +248,39 @@ def test_a_text_is_a_picture_of_coloured_words(tmp_path):
 
 def test_long_texts_are_broken_into_lines_within_the_picture(tmp_path):
     tokens = [f" word{i}" for i in range(200)]
-    picture = token_picture(tokens, np.linspace(-1, 1, 200), "a title")
-    short = token_picture(tokens[:5], np.linspace(-1, 1, 5), "a title")
+    picture = token_picture(tokens, np.linspace(-1, 1, 200))
+    short = token_picture(tokens[:5], np.linspace(-1, 1, 5))
     assert picture.shape[1] == short.shape[1] == WIDTH
     assert picture.shape[0] > 5 * short.shape[0]
     assert (picture[:, -4:] == 255).all()
+
+
+def test_a_saved_text_says_what_its_colours_mean(tmp_path):
+    relevance = of_text()
+    relevance.save(tmp_path / "text.html", tokenizer=Names())
+    page = (tmp_path / "text.html").read_text(encoding="utf-8")
+    assert "for the class" in page
+    assert page.count("linear-gradient") == 1
+
+
+def width_of(path):
+    with Image.open(path) as picture:
+        return picture.width
+
+
+def test_a_picture_is_as_wide_as_asked_for(tmp_path):
+    pixels = images()
+    widths = {}
+    for width in (None, 400, 900):
+        of_images(pixels).save(tmp_path / "image.png", pixels, width=width)
+        of_text().save(tmp_path / "text.png", tokenizer=Names(), width=width)
+        widths[width] = [width_of(tmp_path / f"{name}.png") for name in ("image", "text")]
+    assert widths[400] == [408, 408]  # with a margin of four pixels
+    assert widths[900] == [908, 908]
+    of_images(pixels).save(tmp_path / "image.html", pixels, width=400)
+    assert 'width="400"' in (tmp_path / "image.html").read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="at least 160 pixels"):
+        of_images(pixels).save(tmp_path / "image.png", pixels, width=20)
 
 
 def test_maps_are_numbers_in_json(tmp_path):

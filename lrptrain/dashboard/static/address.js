@@ -9,7 +9,7 @@ const FIELDS = {
   target: "label", // whose map: label, predicted or "class cat"
   sample: "", // id of the sample that is opened
   // Which samples are in the gallery, and in which order; see filters.js.
-  class: "", predicted: "", reading: "", group: "", id: "", score: "", from: "", to: "", sort: "", page: "",
+  class: "", predicted: "", reading: "", group: "", id: "", note: "", score: "", from: "", to: "", sort: "", page: "",
   // Which maps, by their places in the map of maps; see atlas.js.
   area: "", cluster: "",
   // Which plots stand above the gallery, and what the map of maps is coloured by; see plots.js.
@@ -21,7 +21,7 @@ const FIELDS = {
   // Which masks; see masks.js.
   export: "", split: "", status: "", maskclass: "",
 };
-const FILTERS = ["class", "predicted", "reading", "group", "id", "score", "from", "to", "area", "cluster"];
+const FILTERS = ["class", "predicted", "reading", "group", "id", "note", "score", "from", "to", "area", "cluster"];
 const NO_FILTER = Object.fromEntries(FILTERS.map((name) => [name, FIELDS[name]]));
 const MASK_FILTERS = ["export", "split", "status", "maskclass"];
 const address = { ...FIELDS };

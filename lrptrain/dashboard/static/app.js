@@ -12,10 +12,11 @@ const current = { view: "runs", run: null }; // what the address stands for, now
 const news = new Set(); // runs with something new that is not drawn yet
 let pressed = false; // while something is dragged, nothing may be replaced
 
-// Where nothing but masks was written, these come first; likewise an audit.
+// Where nothing but masks was written, these come first; likewise an audit, and what was found in a run that is alone.
 function firstView() {
   const only = (name) => runs.size && [...runs.values()].every((run) => run.about[name] !== null && run.evaluations.size === 0);
-  return ["masks", "audit"].find(only) ?? "runs";
+  firstView.chosen ??= ["masks", "audit"].find(only) ?? (runs.size === 1 ? "findings" : runs.size ? "runs" : undefined);
+  return firstView.chosen ?? "runs"; // and stays, when more runs are written meanwhile
 }
 
 function shownView() {
@@ -32,8 +33,7 @@ function runNamed(name) {
 }
 
 function gravestRun() {
-  const reliance = (run) => scalarOf(lastOf(run), "reliance") ?? -1;
-  return [...runs.keys()].sort((one, other) => reliance(other) - reliance(one))[0] ?? null;
+  return [...runs.keys()].sort((one, other) => gravityOf(one) - gravityOf(other))[0] ?? null;
 }
 
 function readCurrent() {
@@ -67,7 +67,7 @@ async function render() {
   try {
     shown = run === null ? noRun() : await VIEWS[view].draw(run);
     // Where the findings are listed, the first of them says it.
-    const isSaid = view === "findings" && verdictOf(run).state === "shortcut";
+    const isSaid = view === "findings" && verdictOf(run).finding !== undefined;
     if (run !== null && view !== "runs" && !isSaid) shown = h("div", {}, verdictBanner(run), shown);
     render.failed = false;
   } catch (error) {

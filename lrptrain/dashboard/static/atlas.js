@@ -65,11 +65,7 @@ function atlas(run, table, found) {
     filtered ? h("button", { type: "button", id: "atlas-clear", onclick: () => go({ area: "", cluster: "" }) }, "Clear") : null,
     h("span", { className: "muted" }, said)),
   h("div", { className: "atlas" }, atlasPicture(run, table, found, rows, kept, colour),
-    h("div", { className: "atlas-key" }, address.colour === "cluster" ? clusterList(table, found, rows) : names.map(([name, own]) => {
-      const swatch = swatchOf("");
-      swatch.style.backgroundColor = own;
-      return h("span", { className: "named" }, swatch, name);
-    })))];
+    h("div", { className: "atlas-key" }, address.colour === "cluster" ? clusterList(table, found, rows) : names.map(([name, own]) => h("span", { className: "named" }, swatchOf(own), name))))];
 }
 
 function colouring(run, table, found, rows) {
@@ -96,12 +92,10 @@ function clusterList(table, found, rows) {
     const members = found.ids.filter((_, i) => found.cluster[i] === number).map((id) => rows.get(id)).filter((i) => i !== undefined);
     const labelled = members.filter((i) => isLabelled(columns, i));
     const wrong = labelled.filter((i) => isWrong(columns, i)).length;
-    const swatch = swatchOf("");
-    swatch.style.backgroundColor = paletteColor(number);
     const name = String(number + 1);
     const pressed = address.cluster === name;
     return h("button", { type: "button", id: `cluster-${name}`, className: "cluster", ariaPressed: String(pressed), onclick: () => go({ cluster: pressed ? "" : name, area: "" }) },
-      own.map ? meanMap(own) : "", h("span", {}, h("b", {}, swatch, `Cluster ${name}`), h("br"), `${plural(own.size, "sample")}${labelled.length ? `, ${percent(wrong / labelled.length)} wrong` : ""}`,
+      own.map ? meanMap(own) : "", h("span", {}, h("b", {}, swatchOf(paletteColor(number)), `Cluster ${name}`), h("br"), `${plural(own.size, "sample")}${labelled.length ? `, ${percent(wrong / labelled.length)} wrong` : ""}`,
         own.words ? [h("br"), own.words.join(", ")] : null));
   });
 }
@@ -120,9 +114,8 @@ function atlasPicture(run, table, found, rows, kept, colour) {
   // Chosen points last: what is chosen lies above the rest.
   const order = found.ids.map((id, i) => [id, i]).sort(([one], [other]) => chosen(one) - chosen(other));
   const points = order.map(([id, i]) => {
-    const point = drawn("circle", { cx: at(found.x[i]), cy: at(found.y[i]), r: found.ids.length > 400 ? 3 : 4, class: chosen(id) ? "point" : "point outside" });
+    const point = drawn("circle", { cx: at(found.x[i]), cy: at(found.y[i]), r: found.ids.length > 400 ? 3 : 4, class: chosen(id) ? "point" : "point outside", "data-id": id });
     point.style.fill = colour(id);
-    point.dataset.id = id;
     return point;
   });
   const lasso = drawn("polygon", { class: "lasso", points: "" });

@@ -99,14 +99,12 @@ function lookControls(prefix, targets) {
     redrawAll();
   };
   const lookInput = (name, attributes, read) => {
-    const control = h("input", { id: `${prefix}-${name}`, ...attributes, oninput: () => changed(name, read(control)) });
-    control.dataset.look = name;
+    const control = h("input", { id: `${prefix}-${name}`, "data-look": name, ...attributes, oninput: () => changed(name, read(control)) });
     return control;
   };
   const slider = (name, max) => lookInput(name, { type: "range", min: 0, max, step: 0.05, value: look[name] }, (own) => Number(own.value));
   const tick = (name, text) => h("label", { className: "control" }, lookInput(name, { type: "checkbox", checked: look[name] }, (own) => own.checked), " ", h("span", {}, text));
-  const scale = choice(`${prefix}-scale`, [["common", "the same for all shown"], ["own", "each map its own"]], look.scale, (value) => changed("scale", value));
-  scale.dataset.look = "scale";
+  const scale = choice(`${prefix}-scale`, [["common", "the same for all shown"], ["own", "each map its own"]], look.scale, (value) => changed("scale", value), { "data-look": "scale" });
   return h("div", { className: "controls" },
     labelled("Relevance for", fieldChoice("target", `${prefix}-target`, shown)),
     labelled("Scale", scale), labelled("Hide below", slider("threshold", 0.95)), labelled("Opacity", slider("opacity", 1)),

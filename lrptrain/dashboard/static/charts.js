@@ -49,17 +49,6 @@ function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// At most about seven round whole numbers.
-function wholeTicks(values) {
-  const [low, high] = [Math.min(...values), Math.max(...values)];
-  const rough = Math.max(1, (high - low) / 7);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  // From 0 to 60: rough is 8.6, power 1, step 10, and the ticks are 0, 10 ... 60.
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
-  const first = Math.ceil(low / step) * step;
-  return Array.from({ length: Math.floor((high - first) / step) + 1 }, (_, i) => first + i * step);
-}
-
 // rows: [{run, x, mean, low, high, reference}]; domain: [low, high] or null
 async function lineChart(place, rows, { x, domain, share }) {
   if (!rows.some((row) => isNumber(row.mean))) {
@@ -78,7 +67,7 @@ async function lineChart(place, rows, { x, domain, share }) {
   // "~g" would write 10 as 1e+1 where the ticks are that far apart.
   const format = share ? ".0%" : ",~r";
   const y = { type: "quantitative", axis: { format, title: null, tickCount: 4 }, scale: domain ? { domain } : { zero: false } };
-  const across = { field: "x", type: "quantitative", title: x, scale: { zero: false, nice: false, padding: 8 }, axis: { values: wholeTicks(rows.map((row) => row.x)), format: "d" } };
+  const across = { field: "x", type: "quantitative", title: x, scale: { zero: false, nice: false, padding: 8 }, axis: { tickMinStep: 1, tickCount: 7, format: "d" } };
   const shown = share ? ".1%" : ",.4~r";
   const tooltip = [{ field: "run" }, { field: "x", title: x }, { field: "mean", format: shown },
     ...(has("low") ? ["low", "high"].map((field) => ({ field, format: shown })) : [])];
@@ -122,8 +111,7 @@ function curve(values, width = 120, height = 26) {
   const [low, high] = [Math.min(0, ...known), 1];
   const at = (value, i) => [2 + (i * (width - 4)) / (values.length - 1), height - 3 - ((value - low) / (high - low)) * (height - 6)];
   const points = values.map((value, i) => (isNumber(value) ? at(value, i) : null)).filter(Boolean);
-  const title = drawn("title");
-  title.textContent = `from ${number(values[0])} to ${number(values.at(-1))} in ${values.length} evaluations`;
+  const title = drawn("title", {}, `from ${number(values[0])} to ${number(values.at(-1))} in ${values.length} evaluations`);
   return drawn("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "curve", role: "img" }, title,
     drawn("polyline", { points: points.map((point) => point.join(",")).join(" ") }),
     drawn("circle", { cx: points.at(-1)[0], cy: points.at(-1)[1], r: 2 }));
@@ -133,8 +121,7 @@ function curve(values, width = 120, height = 26) {
 function bar(value, low, high, reference, from = 0, to = 1) {
   const width = 220, height = 18, middle = height / 2;
   const at = (number) => 4 + ((Math.min(Math.max(number, from), to) - from) / (to - from)) * (width - 8);
-  const title = drawn("title");
-  title.textContent = `${number(value)}${isNumber(low) && isNumber(high) ? `, from ${number(low)} to ${number(high)}` : ""}, on a scale from ${number(from)} to ${number(to)}`;
+  const title = drawn("title", {}, `${number(value)}${isNumber(low) && isNumber(high) ? `, from ${number(low)} to ${number(high)}` : ""}, on a scale from ${number(from)} to ${number(to)}`);
   const parts = [title, drawn("line", { x1: at(from), x2: at(to), y1: middle, y2: middle, class: "scale" })];
   if (isNumber(low) && isNumber(high)) {
     parts.push(drawn("line", { x1: at(low), x2: at(high), y1: middle, y2: middle, class: "interval" }));

@@ -10,11 +10,8 @@ function besideControls(run) {
   const others = [...runs.keys()].filter((name) => name !== run && !beside.includes(name));
   if (!others.length && !beside.length) return null;
   const set = (names) => go({ run: [run, ...names] }, true);
-  const chips = beside.map((name) => {
-    const swatch = swatchOf("");
-    swatch.style.backgroundColor = colorOf(name);
-    return h("button", { type: "button", className: "chip", ariaLabel: `Take ${shortName(name)} away`, onclick: () => set(beside.filter((own) => own !== name)) }, swatch, `${shortName(name)} ×`);
-  });
+  const chips = beside.map((name) => h("button", { type: "button", className: "chip", ariaLabel: `Take ${shortName(name)} away`,
+    onclick: () => set(beside.filter((own) => own !== name)) }, swatchOf(colorOf(name)), `${shortName(name)} ×`));
   return h("span", { className: "beside-runs" }, others.length ? labelled("Compare with", searchable("beside", [["", "no other run"], ...others.map((name) => [name, shortName(name)])], "", (name) => name && set([...beside, name]))) : null, chips);
 }
 
@@ -34,11 +31,8 @@ async function besideCards(run, table, ids) {
 // A sample's card, with its cards in other runs.
 function besideRow(card, run, table, id, others) {
   // Which epoch: the runs may have stopped at different ones.
-  const column = (name, { evaluation, names }, view) => {
-    const swatch = swatchOf("");
-    swatch.style.backgroundColor = colorOf(name);
-    return h("div", { className: "in-run" }, h("p", { className: "run-name" }, swatch, evaluation === null ? shortName(name) : `${shortName(name)}, epoch ${epochText(evaluation, names)}`), view);
-  };
+  const column = (name, { evaluation, names }, view) => h("div", { className: "in-run" }, h("p", { className: "run-name" }, swatchOf(colorOf(name)),
+    evaluation === null ? shortName(name) : `${shortName(name)}, epoch ${epochText(evaluation, names)}`), view);
   return h("div", { className: "beside-row" }, column(run, table, card), [...others].map(([name, { table: other, places, cards, same }]) => column(name, other,
     !same.has(id) ? h("p", { className: "empty" }, "not in this run") : galleryCard(name, other, places.get(id), cards[id]))));
 }

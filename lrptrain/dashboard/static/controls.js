@@ -4,15 +4,11 @@ function fieldChoice(field, id, options) {
   // What the address asks for is shown, even where nothing here has it.
   const known = options.some(([value]) => String(value) === address[field]);
   const all = known ? options : [...options, [address[field], `${address[field]} (none here)`]];
-  const control = choice(id, all, address[field], (value) => go({ [field]: value }));
-  control.dataset.field = field;
-  return control;
+  return choice(id, all, address[field], (value) => go({ [field]: value }), { "data-field": field });
 }
 
 function fieldInput(field, id, attributes) {
-  const control = h("input", { id, value: address[field], ...attributes, oninput: (event) => go({ [field]: event.target.value }, true) });
-  control.dataset.field = field;
-  return control;
+  return h("input", { id, value: address[field], "data-field": field, ...attributes, oninput: (event) => go({ [field]: event.target.value }, true) });
 }
 
 // Sets the controls of fields to what the address says.

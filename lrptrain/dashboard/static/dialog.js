@@ -76,13 +76,14 @@ async function sampleDetail(run, id) {
   const scores = h("dl", { className: "scores" }, Object.entries(row).filter(([name]) => name !== "sample_id")
     .flatMap(([name, value]) => [h("dt", { title: explanationOf(name) }, scoreTitle(name)), h("dd", {}, isNumber(value) ? number(value) : String(value ?? "–"))]));
   const known = (await askOnce(run, "cards", { evaluation: table.evaluation, id: [id] })).cards[id];
+  const note = noteField(run, id, (await askOnce(run, "notes")).samples[id] ?? "");
   if (known === undefined) {
-    return h("div", {}, h("p", { className: "empty" }, DATA === null ? "There is no map of it." : "The report does not hold its map: lrptrain dashboard shows all."), scores);
+    return h("div", {}, note, h("p", { className: "empty" }, DATA === null ? "There is no map of it." : "The report does not hold its map: lrptrain dashboard shows all."), scores);
   }
   const histories = h("div", { className: "histories" });
   const large = h("div", { className: "large" }, sampleView(run, id, known, () => chosenMap(known.maps), ""));
   addHistories(histories, run, id, row, known).catch((error) => histories.append(problem(error)));
-  return h("div", {}, noteList(table.notes) || "", lookControls("sample", Object.keys(known.maps)), h("div", { className: "beside" }, large, scores), histories);
+  return h("div", {}, noteList(table.notes) || "", note, lookControls("sample", Object.keys(known.maps)), h("div", { className: "beside" }, large, scores), histories);
 }
 
 async function addHistories(place, run, id, row, known) {
@@ -105,8 +106,7 @@ async function sameSample(run, id, row, known) {
 async function addHistory(place, run, id, known) {
   const { history, notes } = await askOnce(run, "history", { id });
   if (!history.length) return;
-  const strip = h("div", { className: known.tokens ? "strip text" : "strip", tabIndex: 0 },
+  const strip = h("div", { key: `strip-${run}`, className: known.tokens ? "strip text" : "strip", tabIndex: 0 },
     history.map((one) => sampleView(run, id, known, () => chosenMap(one.maps), `epoch ${one.epoch}`)));
-  strip.dataset.key = `strip-${run}`;
   place.append(h("h3", {}, history.length > 1 ? `How its map changed: ${shortName(run)}` : `Its map: ${shortName(run)}`), noteList(notes) || "", strip);
 }

@@ -22,9 +22,13 @@ function drawn(tag, attributes = {}, ...children) {
   return element;
 }
 
-function choice(id, options, value, changed) {
+function swatchOf(color) {
+  return h("span", { className: "swatch", style: `background-color: ${color}` });
+}
+
+function choice(id, options, value, changed, attributes = {}) {
   const shown = options.map(([own, text]) => h("option", { value: own, textContent: text, selected: own === value }));
-  return h("select", { id, onchange: (event) => changed(event.target.value) }, shown);
+  return h("select", { id, ...attributes, onchange: (event) => changed(event.target.value) }, shown);
 }
 
 function labelled(text, control) {

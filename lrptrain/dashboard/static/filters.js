@@ -40,9 +40,11 @@ function filters(run, table) {
     labelled("Reading", fieldChoice("reading", "right", [["", "all"], ["right", "right"], ["wrong", "wrong"]])),
     distinct("group").length ? labelled("Group", fieldChoice("group", "gallery-group", counted("group"))) : null,
     labelled("Id", fieldInput("id", "search", { type: "search" })),
+    Object.keys(gallery.notes).length ? labelled("Note", fieldInput("note", "gallery-note", { type: "search", list: "tags" })) : null,
+    h("datalist", { id: "tags" }, tagsOf(gallery.notes).map((tag) => h("option", { value: tag }))),
     labelled("Score", fieldChoice("score", "score-filter", [["", "any"], ...scores.map((name) => [name, words(name)])])),
     bound("from"), bound("to"), labelled("Sort", fieldChoice("sort", "sort", sorts)), labelled("Size", size)),
-  lookControls("gallery", table.targets), besideControls(run) ?? "");
+  lookControls("gallery", table.targets), besideControls(run) ?? "", viewKeeper(run));
 }
 
 // Rows of the table, as numbers, that the filters leave; `without`: filters that are left aside, by their fields. What
@@ -51,7 +53,7 @@ function keptRows({ columns }, without = []) {
   const isRead = { right: (i) => isLabelled(columns, i) && !isWrong(columns, i), wrong: (i) => isWrong(columns, i) };
   const asked = (field) => (without.includes(field) ? "" : address[field]);
   const { score } = address;
-  const [from, to, reading, id] = ["from", "to", "reading", "id"].map(asked);
+  const [from, to, reading, id, note] = ["from", "to", "reading", "id", "note"].map(asked);
   const bounded = columns[score] !== undefined && (from !== "" || to !== "");
   const inside = (value) => isNumber(value) && (from === "" || value >= Number(from)) && (to === "" || value <= Number(to));
   const equal = [["class", "label"], ["predicted", "predicted"], ["group", "group"]]
@@ -60,6 +62,7 @@ function keptRows({ columns }, without = []) {
   const kept = [];
   for (let i = 0; i < columns.sample_id.length; i++) {
     if (equal.every(([wanted, column]) => column !== undefined && String(column[i]) === wanted) && (!id || columns.sample_id[i].includes(id)) &&
+      (!note || gallery.notes[columns.sample_id[i]]?.toLowerCase().includes(note.toLowerCase())) &&
       (!Object.hasOwn(isRead, reading) || isRead[reading](i)) && (!bounded || inside(columns[score][i])) &&
       (places === null || isPlaced(columns.sample_id[i], places))) kept.push(i);
   }

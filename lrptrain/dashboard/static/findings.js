@@ -13,7 +13,9 @@ async function findingsView(run) {
     h("span", { className: "muted" }, `epoch ${last.epoch}, ${plural(last.findings.length, "finding")}`), colourBar());
   listed.draw = () => fillIn(list, () => findingList(run, last));
   await listed.draw();
-  return h("div", {}, controls, noteList(notesOf(runs.get(run))) || "", list);
+  // The first of the findings says the verdict: here stands what else there is to know.
+  const { finding, power } = verdictOf(run);
+  return h("div", {}, controls, finding && power ? h("p", { className: "told" }, power) : "", noteList(notesOf(runs.get(run))) || "", list);
 }
 
 const listed = { draw: null }; // draws the open list of findings anew
@@ -38,20 +40,32 @@ function findingCard(run, finding) {
   const standing = standingOf(finding);
   const style = BADGES[standing] ?? "";
   const { share, told_by: toldBy, remedy } = finding.sentences || {};
-  const head = h("header", {}, h("span", { className: `badge ${style}` }, term({ fault: "shortcut", open: "reads" }[standing] ?? standing)), h("strong", {}, verdictText(finding).replace(/^SHORTCUT: (.)/, (_, first) => first.toUpperCase())));
+  const head = h("header", {}, weighed(h("span", { className: `badge ${style}` }, term({ fault: "shortcut", open: "reads" }[standing] ?? standing)), finding), h("strong", {}, verdictText(finding).replace(/^SHORTCUT: (.)/, (_, first) => first.toUpperCase())));
   const ids = [...(finding.worst_samples || [])].slice(0, 5).map(String);
   // The slots are filled when the samples have arrived; see showWorst.
-  const slots = ids.map((id) => h("div", { className: "slot" }, `#${id}`));
-  ids.forEach((id, i) => { slots[i].dataset.sample = id; });
+  const slots = ids.map((id) => h("div", { className: "slot", "data-sample": id }, `#${id}`));
   const worst = ids.length ? h("section", { className: "where" }, h("h2", { className: "small" }, "Samples with the largest effects, and where the relevance lies"), h("div", { className: "worst" }, slots)) : "";
-  const card = h("article", { className: `finding ${style}` }, head,
+  const key = findingKey(finding);
+  return h("article", { key, className: `finding ${style}${key === address.finding ? " chosen" : ""}` }, head,
     h("div", { className: "evidence" }, effectFact(finding), relevanceFact(finding), classFact(finding), historyFact(finding)),
     [share, toldBy, finding.note].filter(Boolean).map((line) => h("p", { className: "told" }, line)),
-    remedy ? h("p", { className: "next" }, h("b", {}, "Mend: "), `${remedy}.`) : "",
+    remedy ? mending(finding, remedy) : "",
     h("div", { className: "shown" }, proofBlock(run, finding), worst));
-  card.dataset.key = findingKey(finding);
-  card.classList.toggle("chosen", card.dataset.key === address.finding);
-  return card;
+}
+
+// What to do, and how: code that needs the model and its data, and neither this run's program nor the documentation.
+function mending({ role, name }, remedy) {
+  const chosen = role === "fault" ? "report.faults" : `[found for found in report.findings if found.name == ${JSON.stringify(name)}]`;
+  const code = `import lrptrain
+from lrptrain.callbacks import RelevanceGuidance
+
+report = lrptrain.inspect(model, validation_loader)
+found = ${chosen}
+guidance = RelevanceGuidance("swap", swap=found)  # Lightning: Trainer(callbacks=[guidance])
+guidance = lrptrain.Guidance("swap", swap=found, optimizer=optimizer)  # a loop of your own:
+with guidance.step(model, batch) as step:
+    step.guided(loss_of(model, batch)).backward()`;
+  return h("details", { key: "mend", className: "next" }, h("summary", {}, h("b", {}, "Mend: "), `${remedy}.`), h("pre", { tabIndex: 0 }, code));
 }
 
 function effectFact({ effect, interval, samples, medium }) {
@@ -81,9 +95,10 @@ function classFact(finding) {
   return h("div", { className: "fact by-class" }, h("div", {}, "by answer", effects.length > MOST_CLASSES ? `, the largest of ${effects.length}` : ""), h("div", { className: "bars" }, rows));
 }
 
-function historyFact(finding) {
-  const history = Array.isArray(finding.history) ? finding.history : [];
-  return h("div", { className: "since" }, finding.sentences?.history || `since epoch ${finding.first_epoch ?? "?"}`, curve(history) || "");
+// Since when, the effect of each evaluation, and, where it changed, what the verdict was from when on.
+function historyFact({ history = [], verdicts = [], epochs = [], sentences: said, first_epoch: first }) {
+  const changes = verdicts.flatMap((own, i) => (own === verdicts[i - 1] ? [] : [`${own} from epoch ${epochs[i]}`]));
+  return h("div", { className: "since" }, said?.history || `since epoch ${first ?? "?"}`, curve(history) || "", changes.length > 1 ? h("span", {}, changes.join(", ")) : "");
 }
 
 // The samples that show it best, where their inputs were kept.
@@ -106,8 +121,6 @@ async function showWorst(run, place) {
     const map = known.maps.predicted || Object.values(known.maps)[0] || null;
     const read = row.label === row.predicted ? "" : ` read as ${row.predicted}`;
     const view = sampleView(run, id, known, () => map, `#${id} ${row.label ?? ""}${read}`);
-    const open = h("button", { type: "button", className: "open", title: "Open", onclick: () => go({ sample: id }) }, view);
-    open.dataset.key = `sample-${id}`;
-    slot.replaceChildren(open);
+    slot.replaceChildren(openable(id, view));
   }
 }

@@ -59,7 +59,7 @@ function histogramPlot(run, table) {
   return [h("div", { className: "controls" }, labelled("Score", select), h("span", { className: "muted", id: "brushed" }, said),
     bounded ? h("button", { type: "button", id: "histogram-clear", onclick: () => go({ from: "", to: "" }) }, "Clear") : null),
   meaningOf(name), histogramPicture(name, edges, all, wrong, bounded),
-  h("p", { className: "muted key" }, swatchOf("right"), `${rightText(columns, rows)} `, swatchOf("wrong-bar"), "wrong",
+  h("p", { className: "muted key" }, swatchOf("var(--accent)"), `${rightText(columns, rows)} `, swatchOf("var(--bad)"), "wrong",
     without ? `; ${plural(without, "sample")} without this score` : "")];
 }
 
@@ -68,10 +68,6 @@ function rightText(columns, rows) {
   const labelled = rows.filter((i) => isLabelled(columns, i)).length;
   if (labelled === rows.length) return "right";
   return labelled ? "right, or without a label" : "without a label";
-}
-
-function swatchOf(className) {
-  return h("span", { className: `swatch ${className}` });
 }
 
 function histogramPicture(name, edges, all, wrong, bounded) {
@@ -87,16 +83,11 @@ function histogramPicture(name, edges, all, wrong, bounded) {
     y: y(base + count), height: y(base) - y(base + count), class: `${className}${edges[i + 1] <= from || edges[i] >= to ? " outside" : ""}` });
   const bars = all.flatMap((count, i) => {
     if (!count) return [];
-    const title = drawn("title");
-    title.textContent = `${edges[i]} to ${edges[i + 1]}: ${plural(count, "sample")}, ${wrong[i]} wrong`;
+    const title = drawn("title", {}, `${edges[i]} to ${edges[i + 1]}: ${plural(count, "sample")}, ${wrong[i]} wrong`);
     return [drawn("g", {}, title, rect(i, 0, wrong[i], "wrong-bar"), rect(i, wrong[i], count - wrong[i], "right"))];
   });
   const tick = (value, anchor) => text(x(value), height - 5, String(value), anchor);
-  const text = (across, down, said, anchor) => {
-    const label = drawn("text", { x: across, y: down, "text-anchor": anchor });
-    label.textContent = said;
-    return label;
-  };
+  const text = (across, down, said, anchor) => drawn("text", { x: across, y: down, "text-anchor": anchor }, said);
   // Of values that are all the same there is one bar, whose ends would read alike.
   const ticks = all.length === 1 ? [text((left + width - right) / 2, height - 5, String(low), "middle")]
     : [tick(low, "start"), ...(all.length > 2 ? [tick(edges[edges.length >> 1], "middle")] : []), tick(high, "end")];

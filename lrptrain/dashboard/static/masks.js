@@ -74,13 +74,7 @@ function maskLegend({ classes, rows }) {
   const here = new Set(rows.flatMap((row) => row.classes));
   const shown = classes.filter((_, number) => classes.length <= MOST_IN_LEGEND || here.has(number));
   return h("div", { className: "legend" }, h("span", {}, h("span", { className: "swatch background" }), "background"),
-    shown.map((own) => h("span", {}, classSwatch(own), own.name)), h("span", {}, h("span", { className: "swatch ignored" }), "ignored"));
-}
-
-function classSwatch({ color }) {
-  const swatch = h("span", { className: "swatch" });
-  swatch.style.backgroundColor = color;
-  return swatch;
+    shown.map((own) => h("span", {}, swatchOf(own.color), own.name)), h("span", {}, h("span", { className: "swatch ignored" }), "ignored"));
 }
 
 function maskPager(found) {
@@ -95,7 +89,7 @@ function maskPager(found) {
 function maskCard(run, found, row, kinds) {
   const named = row.classes.map((number) => found.classes[number]).filter(Boolean);
   const about = row.status === "skipped" ? h("span", { className: "muted" }, h("span", { className: "badge" }, "skipped"), ` ${row.reason}`)
-    : h("span", {}, named.map((own) => h("span", { className: "named" }, classSwatch(own), own.name)));
+    : h("span", {}, named.map((own) => h("span", { className: "named" }, swatchOf(own.color), own.name)));
   const pictures = row.status === "skipped" && !row.pictures.length ? null
     : h("div", { className: "beside-masks" }, kinds.map((kind) => maskFigure(run, found, row, kind)));
   return h("article", { className: "finding" }, h("header", {}, h("strong", {}, row.title), about,

@@ -59,8 +59,7 @@ function listedRuns() {
   const said = (run) => [run.name, run.about.settings.method, ...Object.entries(hyperparametersOf(run)).map(([name, value]) => `${name}=${value}`)].join(" ").toLowerCase();
   const found = [...runs.values()].filter((run) => wanted.every((word) => said(run).includes(word)));
   const column = runColumns().find(({ key }) => key === address.order.replace(/^-/, ""));
-  // The gravest first: a fault that is relied on by most.
-  if (column === undefined) return found.sort((one, other) => (scalarValue("reliance")(other) ?? -1) - (scalarValue("reliance")(one) ?? -1));
+  if (column === undefined) return found.sort((one, other) => gravityOf(one.name) - gravityOf(other.name));
   const sign = address.order.startsWith("-") ? -1 : 1;
   const compare = (one, other) => (isNumber(one) && isNumber(other) ? one - other : COLLATOR.compare(String(one), String(other)));
   // Runs without the value come last in either direction.
@@ -87,17 +86,13 @@ function runTable() {
 function runRow(run, columns) {
   const shown = h("input", { type: "checkbox", id: `draw-${run.name}`, checked: !address.without.includes(run.name), ariaLabel: `draw ${run.name}`,
     onchange: (event) => drawOnly(event.target.checked ? [...shownRuns(), run.name] : shownRuns().filter((name) => name !== run.name)) });
-  const swatch = swatchOf("");
-  swatch.style.backgroundColor = colorOf(run.name);
   const cells = columns.map(({ key, title, value, text, isNumeric }) => {
     const own = value(run);
     const said = own === undefined || own === null || own === "" ? "–" : (text ?? String)(own);
-    const inside = key === "verdict" ? [verdictLink(run.name), verdictPlace(run.name)] : key === "run" ? h("button", { type: "button", className: "link", onclick: () => go({ view: "findings", run: [run.name] }) }, said) : said;
-    const cell = h("td", { className: isNumeric ? "number" : "", title: said.length > 30 ? said : "" }, inside);
-    cell.dataset.title = title; // on a phone, where a row is a card
-    return cell;
+    const inside = key === "verdict" ? [verdictLink(run.name), verdictPlace(run.name)] : key === "run" ? h("button", { type: "button", className: "link", title: run.name, onclick: () => go({ view: "findings", run: [run.name] }) }, said) : said;
+    return h("td", { className: isNumeric ? "number" : "", title: said.length > 30 ? said : "", "data-title": title }, inside); // for a phone, where a row is a card
   });
-  return emphasising(h("tr", {}, h("td", {}, shown, swatch), cells), run.name);
+  return emphasising(h("tr", {}, h("td", {}, shown, swatchOf(colorOf(run.name))), cells), run.name);
 }
 
 // Draws these runs and no others.
@@ -120,11 +115,7 @@ function runControls() {
 // The colours of the drawn runs, where the table, which has them too, does not show all at once.
 function runLegend() {
   const names = shownRuns();
-  return names.length < 9 ? "" : h("div", { className: "legend runs-legend" }, names.map((name) => {
-    const swatch = swatchOf("");
-    swatch.style.backgroundColor = colorOf(name);
-    return emphasising(h("span", { className: "named" }, swatch, shortName(name)), name);
-  }));
+  return names.length < 9 ? "" : h("div", { className: "legend runs-legend" }, names.map((name) => emphasising(h("span", { className: "named" }, swatchOf(colorOf(name)), shortName(name)), name)));
 }
 
 function hyperparameterDetails() {

@@ -1,6 +1,6 @@
 // The gallery: the samples of one evaluation, filtered, sorted, page by page.
 
-const gallery = { size: "160", run: null, table: null, place: null, places: null };
+const gallery = { size: "160", run: null, table: null, place: null, places: null, notes: {} };
 const PER_PAGE = 24;
 
 function rowOf(columns, i) {
@@ -38,9 +38,10 @@ async function samplesView(run) {
     return h("div", {}, noteList(table.notes) || "", h("p", { className: "empty" }, "No table of samples was written yet: the first one is there after the first evaluation."));
   }
   Object.assign(gallery, { run, table, place: h("div", { id: "found" }) });
-  gallery.places = await placesFor(run, table);
+  const { samples, views, notes } = await askOnce(run, "notes");
+  Object.assign(gallery, { places: await placesFor(run, table), notes: samples });
   await drawGallery();
-  return h("div", {}, noteList(table.notes) || "", filters(run, table), h("div", { className: "explored" }, plotsOf(run, table), gallery.place));
+  return h("div", {}, noteList([...table.notes, ...notes]) || "", viewLinks(run, views), filters(run, table), h("div", { className: "explored" }, plotsOf(run, table), gallery.place));
 }
 
 watch([...FILTERS, "sort", "page", "target"], (changed) => gallery.place !== null &&
@@ -104,7 +105,11 @@ function galleryCard(run, table, i, known) {
     ? h("figure", { className: "sample bare" }, h("div", { className: "body" }, h("p", { className: "empty" }, "no map here")), h("figcaption", {}, caption))
     : sampleView(run, id, known, () => chosenMap(known.maps), caption);
   view.redraw ||= () => {};
-  const open = h("button", { type: "button", className: "open", title: "Open", onclick: () => go({ sample: id }) }, view);
-  open.dataset.key = `sample-${id}`;
-  return open;
+  if (gallery.run === run && gallery.notes[id]) caption.append(h("div", { className: "note" }, gallery.notes[id]));
+  return openable(id, view);
+}
+
+// A sample's picture that opens it.
+function openable(id, view) {
+  return h("button", { type: "button", key: `sample-${id}`, className: "open", title: "Open", onclick: () => go({ sample: id }) }, view);
 }

@@ -58,7 +58,7 @@ function verdictOf(run) {
   const none = can_fault === false ? `Nothing is annotated ${judgedOf(last)}.` : `No fault found ${judgedOf(last)}.`;
   const reads = standing("open");
   if (!reads.length) return { state: "none", text: none, power };
-  return { state: "reads", text: `The model reads ${namesOf(reads)}: whether that is evidence, a person judges. ${none}`, finding: reads[0], power };
+  return { state: "reads", text: `The model reads ${namesOf(reads)}: whether that is evidence, a person judges.`, finding: reads[0], power: `${none} ${power}`.trim() };
 }
 
 // What names a finding from one evaluation to the next.
@@ -71,12 +71,26 @@ function verdictAddress(run) {
   return addressOf({ view: "findings", run: [run], finding: finding === undefined ? "" : findingKey(finding), verdict: "", role: "" });
 }
 
-const SHORT_VERDICTS = { shortcut: "shortcut", doubt: "not sure", reads: "reads", collapsed: "collapsed", none: "no fault found", unknown: "–" };
+// The gravest first.
+const SHORT_VERDICTS = { shortcut: "shortcut", collapsed: "collapsed", doubt: "not sure", reads: "reads", none: "no fault found", unknown: "–" };
+
+// For the order of runs, the gravest first: by the word, then by how large an effect is sure.
+function gravityOf(run) {
+  const { state, finding } = verdictOf(run);
+  return 2 * Object.keys(SHORT_VERDICTS).indexOf(state) - (finding?.interval?.[0] ?? 0);
+}
+
+// A badge is filled as far as the effect goes: 6 points must not look like 100.
+function weighed(badge, finding) {
+  if (isNumber(finding?.effect)) badge.style.setProperty("--effect", `${Math.max(0, points(finding.effect))}%`);
+  return badge;
+}
 
 // For the list of runs: a word in its colour, the sentence beside it where there is room.
 function verdictLink(run) {
-  const { state, text, power } = verdictOf(run);
-  return h("a", { href: verdictAddress(run), className: `badge ${state}`, title: [text, power].filter(Boolean).join(" ") }, SHORT_VERDICTS[state]);
+  const { state, text, power, finding } = verdictOf(run);
+  const title = [text, power].filter(Boolean).join(" ");
+  return weighed(h("a", { href: verdictAddress(run), className: `badge ${state}`, title }, SHORT_VERDICTS[state]), finding);
 }
 
 // Beside it, what the model reads.

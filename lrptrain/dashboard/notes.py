@@ -1,0 +1,43 @@
+"""What people write on the page, in the run's folder: notes on samples, and views of them by their names."""
+
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from lrptrain.dashboard.runs import file_in, read_json_or_note
+from lrptrain.files import write_json
+
+FILE = "notes.json"
+KINDS = ("samples", "views")
+LONGEST = 2000
+"""So many characters has a note, or the address of a view, at most."""
+_writing = Lock()
+
+
+def read_notes(folder: Path) -> dict[str, Any]:
+    """Return `samples`, the notes by sample id; `views`, addresses by name; and `notes` on what cannot be read."""
+    notes: list[str] = []
+    content = read_json_or_note(file_in(folder, FILE), notes)
+    return {**{kind: _texts(content, kind) for kind in KINDS}, "notes": notes}
+
+
+def write_note(folder: Path, kind: str, name: str, text: str) -> None:
+    """Keep a text under a name, in place of an earlier one; an empty one takes it away.
+
+    Raises:
+        ValueError: If there is no such kind, a text is too long, or what people wrote before cannot be read.
+        OSError: If it cannot be written.
+    """
+    if kind not in KINDS or not name or max(len(name), len(text)) > LONGEST:
+        raise ValueError(f"a note is one of {', '.join(KINDS)}, has a name, and at most {LONGEST} characters")
+    with _writing:  # two windows may write at the same time
+        found = read_notes(folder)
+        if found["notes"]:  # it would be lost
+            raise ValueError(found["notes"][0])
+        found[kind][name] = text
+        write_json(folder / FILE, {kind: {k: v for k, v in found[kind].items() if v} for kind in KINDS})
+
+
+def _texts(content: Any, kind: str) -> dict[str, str]:
+    values = content.get(kind) if isinstance(content, dict) else None
+    return {k: v for k, v in values.items() if isinstance(v, str)} if isinstance(values, dict) else {}

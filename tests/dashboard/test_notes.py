@@ -1,0 +1,121 @@
+"""What people write on the page stays in the run's folder, and goes into the report."""
+
+import json
+import os
+import urllib.error
+import urllib.request
+
+import pytest
+from browsing import Visit, served
+from playwright.sync_api import expect
+
+from lrptrain.dashboard.notes import LONGEST, read_notes, write_note
+from lrptrain.dashboard.report import write_html_report
+from lrptrain.loggers import read_samples
+
+
+def test_notes_are_kept_replaced_and_taken_away(tmp_path):
+    write_note(tmp_path, "samples", "3/ü", "blurred #mislabelled")
+    write_note(tmp_path, "views", "cats", "#class=cat")
+    write_note(tmp_path, "samples", "4", "fine")
+    write_note(tmp_path, "samples", "4", "")
+    write_note(tmp_path, "samples", "3/ü", "sharp")
+    assert read_notes(tmp_path) == {"samples": {"3/ü": "sharp"}, "views": {"cats": "#class=cat"}, "notes": []}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "text"), [("other", "a", "b"), ("views", "", "b"), ("views", "a", "b" * 2001)]
+)
+def test_what_is_no_note_is_refused(tmp_path, kind, name, text):
+    assert LONGEST == 2000
+    with pytest.raises(ValueError, match="a note is one of samples, views"):
+        write_note(tmp_path, kind, name, text)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_file_is_said_and_not_written_over(tmp_path):
+    (tmp_path / "notes.json").write_text("{", encoding="utf-8")
+    assert "notes.json cannot be read" in read_notes(tmp_path)["notes"][0]
+    with pytest.raises(ValueError, match=r"notes\.json cannot be read"):
+        write_note(tmp_path, "views", "a", "b")
+    assert (tmp_path / "notes.json").read_text(encoding="utf-8") == "{"
+    (tmp_path / "notes.json").write_text('{"samples": [1], "views": {"a": 1, "b": "#"}}', encoding="utf-8")
+    assert read_notes(tmp_path) == {"samples": {}, "views": {"b": "#"}, "notes": []}
+
+
+def posted(address, body, kind="application/json", **headers):
+    request = urllib.request.Request(
+        f"{address}api/note?run=run", body.encode(), {"Content-Type": kind, **headers}, method="POST"
+    )
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_only_a_page_of_this_server_writes_and_only_into_runs(runs):
+    note = {"kind": "samples", "name": "1", "text": "seen"}
+    with served(runs) as address:
+        # What a page elsewhere can send without being asked: a form, a text.
+        assert posted(address, json.dumps(note), "text/plain") == 415
+        assert posted(address, json.dumps(note), "application/x-www-form-urlencoded") == 415
+        assert posted(address, json.dumps(note | {"kind": "../x"})) == 409
+        assert posted(address, "[]") == posted(address, "{") == posted(address, '{"kind": 1}') == 409
+        assert posted(address, json.dumps(note | {"text": "a" * 99_999})) == 409
+        assert not (runs / "run" / "notes.json").exists()
+        assert posted(address, json.dumps(note)) == 200
+    assert read_notes(runs / "run")["samples"] == {"1": "seen"}
+
+
+def test_a_note_is_written_found_by_its_tag_and_saved_as_a_view(browser, runs):
+    ids = read_samples(runs / "run", 2)["sample_id"]
+    with served(runs) as address:
+        visit = Visit(browser, address)
+        page = visit.view("samples", "run", "#count", sample=str(ids[2]))
+        page.fill("#note", "blurred #check")
+        page.keyboard.press("Enter")
+        page.locator("#found .note", has_text="blurred #check").wait_for(state="attached")
+        page.keyboard.press("Escape")
+        page.locator("dialog").wait_for(state="detached")
+        visit.unfold()
+        assert page.locator("#tags option").evaluate_all("all => all.map(one => one.value)") == ["#check"]
+        page.fill("#gallery-note", "#CHECK")
+        visit.leaves(1)
+        page.fill("#view-name", "to <b>check</b>")
+        page.click("#save-view")
+        page.locator("#saved-views a", has_text="to <b>check</b>").wait_for()
+        page.goto(f"{address}#view=samples&run=run")
+        visit.leaves(24)
+        visit.unfold()
+        page.click("#saved-views a")
+        visit.leaves(1)
+        assert visit.complaints == []
+        page.close()
+    assert read_notes(runs / "run")["views"] == {"to <b>check</b>": "#view=samples&note=%23CHECK"}
+    # The report shows what was written, and writes nothing.
+    output = runs.parent / "report.html"
+    write_html_report(runs / "run", output)
+    visit = Visit(browser, output.as_uri())
+    page = visit.view("samples", "run", "#found .note")
+    visit.unfold()
+    expect(page.locator("#save-view")).to_have_count(0)
+    page.click("#saved-views a")
+    visit.leaves(1)
+    page.click(".gallery button.open")
+    page.locator("dialog p.note", has_text="blurred #check").wait_for()
+    assert visit.complaints == []
+    page.close()
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="nothing is read-only for root")
+def test_a_folder_that_cannot_be_written_says_so(browser, runs):
+    (runs / "run").chmod(0o500)
+    with served(runs) as address:
+        page = Visit(browser, address).view("samples", "run", "#count")
+        page.fill("#view-name", "mine")
+        page.click("#save-view")
+        page.locator("#status.wrong", has_text="it was not kept").wait_for()
+        page.close()
+    (runs / "run").chmod(0o700)
