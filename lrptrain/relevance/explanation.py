@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lrptrain.relevance.fast.kernels import KernelAttention
 from lrptrain.relevance.propagation.composite import Composite
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.tape.functions import enterable
-from lrptrain.relevance.tape.kernels import KernelAttention
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.types import UnsupportedModelError
 

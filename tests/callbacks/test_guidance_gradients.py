@@ -8,9 +8,9 @@ from guided import FEW, RATE, annotated_data, by_hand, explicit, fit, guidance, 
 from setting import vit
 
 from lrptrain.guidance.objective import Objective
+from lrptrain.relevance.fast.double_backward import row_of_positive_map
 from lrptrain.relevance.methods import attention
 from lrptrain.relevance.passes.interception import intercepted
-from lrptrain.relevance.tape.double_backward import row_of_positive_map
 
 EXACT = 1e-12  # of float64; 2e-15 measured
 METHODS = ("generic_attention", "transformer_attribution", "attnlrp", "input_x_gradient")

@@ -15,8 +15,8 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from lrptrain import register_rule
 from lrptrain.guidance.objective import Objective
+from lrptrain.relevance.fast import double_backward as attention_module
 from lrptrain.relevance.passes.interception import intercepted
-from lrptrain.relevance.tape import double_backward as attention_module
 
 BATCH = 3
 METHODS = ("generic_attention", "attention_x_gradient", "attention_gradcam", "input_x_gradient", "attnlrp")

@@ -8,11 +8,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation, seed_scale
+from lrptrain.relevance.fast.double_backward import row_of_map, row_of_positive_map
+from lrptrain.relevance.fast.kernels import KernelAttention, Kernels
 from lrptrain.relevance.methods.stages import Stages, as_it_is, layers_or_stages, with_gradient
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.tape.double_backward import row_of_map, row_of_positive_map
-from lrptrain.relevance.tape.kernels import KernelAttention, Kernels
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.sample_axes import SampleAxis
 from lrptrain.relevance.token_rows.maps import probabilities

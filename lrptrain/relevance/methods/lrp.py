@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.fast.kernels import KernelAttention
 from lrptrain.relevance.methods.attention import (
     Rows,
     content,
@@ -38,7 +39,6 @@ from lrptrain.relevance.propagation.positive_composites import (
 )
 from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.tape.kernels import KernelAttention
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tokens.attention_layers import AttentionLayer, AttentionMap
 from lrptrain.relevance.types import UnsupportedMethodError, unknown_name

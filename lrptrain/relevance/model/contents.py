@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.model.walk import named_modules_of, once_per_class, own_attributes
+from lrptrain.relevance.fast.walk import named_modules_of, once_per_class, own_attributes
 from lrptrain.relevance.tape.nodes import version_of
 
 # How deep attributes are followed: a transformers cache has its tensors at the fourth level.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.model.walk import modules_of, once_per_walk, weights_of
+from lrptrain.relevance.fast.walk import modules_of, once_per_walk, weights_of
 from lrptrain.relevance.notices import share_notices
 from lrptrain.relevance.types import UnsupportedModelError
 

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from lrptrain.relevance.fast.walk import named_modules_of, weights_of
 from lrptrain.relevance.model.contents import Contents, Lost, Parameters, same_entries
 from lrptrain.relevance.model.process_wide import in_turn
 from lrptrain.relevance.model.recordable import check_transformations
-from lrptrain.relevance.model.walk import named_modules_of, weights_of
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.relevance.sharding.whole_weights import whole_weights

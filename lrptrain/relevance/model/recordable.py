@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from lrptrain.relevance.model.walk import modules_of, named_modules_of, once_per_class, once_per_walk
+from lrptrain.relevance.fast.walk import modules_of, named_modules_of, once_per_class, once_per_walk
 from lrptrain.relevance.types import UnsupportedModelError
 
 # The modules of torch that compute with packed integers.

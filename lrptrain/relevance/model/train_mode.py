@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from lrptrain.relevance.model.walk import modules_of, named_modules_of
+from lrptrain.relevance.fast.walk import modules_of, named_modules_of
 from lrptrain.relevance.notices import warn_once
 
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from lrptrain.relevance.fast.walk import modules_of, own_attributes
 from lrptrain.relevance.model.process_wide import eager, in_turn
-from lrptrain.relevance.model.walk import modules_of, own_attributes
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     BACKWARD,

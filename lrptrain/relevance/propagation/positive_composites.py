@@ -6,7 +6,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from lrptrain.relevance.propagation import in_place_rules, rules
+from lrptrain.relevance.fast.zplus import zplus as zplus_of_layer
+from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.operation_rules import (
@@ -96,7 +97,7 @@ def affine(
     if zplus and node.name == "linear" and not (stabiliser or torch.is_grad_enabled()):
         y = node.outputs[0].tensor
         output = (y, bias) if y.dtype == part.dtype else (forward(x, weight), None)
-        yield value, in_place_rules.zplus(part, x, weight, *output)
+        yield value, zplus_of_layer(part, x, weight, *output)
         return
     transpose = transpose_of(node, x, forward)
     if node in propagator.patch_embedding:  # of images, or of a single one without an axis of samples
@@ -154,7 +155,7 @@ def alpha_beta_rule(
     y = node.outputs[0].tensor
     zplus = alpha == 1 and not beta and y.dtype == part.dtype
     if zplus and node.name == "linear" and not torch.is_grad_enabled():
-        yield value, in_place_rules.zplus(part, x, weight, y, constant, takes=bias)
+        yield value, zplus_of_layer(part, x, weight, y, constant, takes=bias)
         return
     transpose = transpose_of(node, x, forward)
     share_of_bias = constant.to(part.dtype) if bias and constant is not None else None

@@ -10,6 +10,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from lrptrain.relevance.fast.kernels import KernelAttention, QueryRows
+from lrptrain.relevance.fast.structure import once_per_structure, structure_of
 from lrptrain.relevance.propagation.composite import (
     Composite,
     InputRelevance,
@@ -19,11 +21,9 @@ from lrptrain.relevance.propagation.composite import (
 )
 from lrptrain.relevance.propagation.rules import safe_divide
 from lrptrain.relevance.tape.functions import COPIES, ELEMENTWISE, ENTRIES
-from lrptrain.relevance.tape.kernels import KernelAttention, QueryRows
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 from lrptrain.relevance.tape.regions import Region
 from lrptrain.relevance.tape.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
-from lrptrain.relevance.tape.structure import once_per_structure, structure_of
 from lrptrain.relevance.tape.tape import Tape
 
 T = TypeVar("T")

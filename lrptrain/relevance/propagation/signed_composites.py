@@ -9,6 +9,7 @@ from functools import partial
 
 from torch import Tensor
 
+from lrptrain.relevance.fast.kernels import FUSED_ATTENTION
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
@@ -52,7 +53,6 @@ from lrptrain.relevance.tape.functions import (
     SIZES,
     WRITTEN,
 )
-from lrptrain.relevance.tape.kernels import FUSED_ATTENTION
 from lrptrain.relevance.tape.nodes import Node, Value
 
 

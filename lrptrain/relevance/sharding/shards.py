@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.model.walk import modules_of, once_per_class, weights_of
+from lrptrain.relevance.fast.walk import modules_of, once_per_class, weights_of
 from lrptrain.relevance.types import UnsupportedModelError
 
 # Where the hooks of FSDP2 and of tensor parallel layers come from.

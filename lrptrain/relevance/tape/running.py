@@ -6,7 +6,7 @@ from types import CodeType, FrameType
 
 from torch import nn
 
-from lrptrain.relevance.model.walk import named_modules_of, once_per_class
+from lrptrain.relevance.fast.walk import named_modules_of, once_per_class
 
 # The code that runs a module's hooks and its forward, and the function inside of it that does so if there are hooks.
 _CALL = nn.Module._call_impl.__code__

@@ -19,6 +19,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
+from lrptrain.relevance.fast.kernels import KernelAttention, KernelError, Kernels, operations
 from lrptrain.relevance.model.process_wide import eager, in_turn
 from lrptrain.relevance.tape.buffers import Buffers
 from lrptrain.relevance.tape.explicit import EXPLICIT
@@ -44,7 +45,6 @@ from lrptrain.relevance.tape.functions import (
     sets_no_numbers,
     without_weights,
 )
-from lrptrain.relevance.tape.kernels import KernelAttention, KernelError, Kernels, operations
 from lrptrain.relevance.tape.lookup import (
     AnotherTable,
     Lookup,

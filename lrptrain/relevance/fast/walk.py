@@ -11,6 +11,8 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
 
+from lrptrain.relevance.fast.switch import is_plain
+
 T = TypeVar("T")
 # What torch keeps of every module: hooks, which a forward does not change, and what is looked at elsewhere.
 _BOOKKEEPING = vars(nn.Module()).keys() | {"forward"}
@@ -30,7 +32,7 @@ _walk: ContextVar[Walk | None] = ContextVar("walk", default=None)
 @contextmanager
 def walked(model: nn.Module) -> Iterator[None]:
     """Walk over a model once; who asks for its modules or weights inside, gets those of now."""
-    token = _walk.set(Walk(model, list(model.named_modules()), {}))
+    token = _walk.set(None if is_plain() else Walk(model, list(model.named_modules()), {}))
     try:
         yield
     finally:

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.weak import TensorWeakRef
 
-from lrptrain.relevance.tape.double_backward import Crossing, RowWalk, Scoring, attend
+from lrptrain.relevance.fast.double_backward import Crossing, RowWalk, Scoring, attend
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested, version_of
 
 # Up to as many entries in the map of one head, attention is written out. Measured on CPUs: with 300 tokens a map that

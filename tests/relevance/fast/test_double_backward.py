@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 import torch
 
-from lrptrain.relevance.tape import double_backward as module
-from lrptrain.relevance.tape.double_backward import (
+from lrptrain.relevance.fast import double_backward as module
+from lrptrain.relevance.fast.double_backward import (
     Crossing,
     RowWalk,
     Scoring,
