@@ -23,14 +23,14 @@ from lrptrain.relevance.tape.functions import (
     DETACHING,
     FUNCTIONS,
     HASHING,
+    REORDERED,
     WEIGHTED,
     as_python,
     canonical_name,
-    is_reordered,
     without_weights,
 )
 from lrptrain.relevance.tape.lookup import (
-    LOOKUPS,
+    READING_ROWS,
     Table,
     as_lookup,
     first_lookup,
@@ -49,7 +49,13 @@ from lrptrain.relevance.tokens.inputs import ExplainedInput, text_input
 _FOR_THE_TAPE = EXPORTS | BACKWARD | {"empty", "empty_like", "empty_strided", "new_empty", "resize"}
 
 # Calls that are looked at one by one; all others are carried out as they are.
-_LOOKED_AT = _FOR_THE_TAPE | WEIGHTED | LOOKUPS | NORMS | {"set_grad_enabled", "requires_grad", "flex_attention"}
+_LOOKED_AT = (
+    _FOR_THE_TAPE
+    | WEIGHTED
+    | READING_ROWS
+    | NORMS
+    | {"embedding", "set_grad_enabled", "requires_grad", "flex_attention"}
+)
 
 _PLAIN = frozenset({bool, int, float, str, tuple})
 _NO_TENSORS = frozenset({bool, int, float, type(None), torch.Size, torch.device, torch.dtype})
@@ -60,7 +66,7 @@ _known: WeakKeyDictionary[nn.Module, dict[Hashable, ExplainedInput]] = WeakKeyDi
 
 @lru_cache(FUNCTIONS)
 def _is_looked_at(func: Callable[..., Any]) -> bool:
-    return is_reordered(func) or hands_out(func) or canonical_name(func) in _LOOKED_AT
+    return func in REORDERED or hands_out(func) or canonical_name(func) in _LOOKED_AT
 
 
 class NeedsTape(Exception):  # noqa: N818
@@ -94,7 +100,7 @@ class Lookups(TorchFunctionMode):
         kwargs = kwargs or {}
         if not _is_looked_at(func):
             return self._run(canonical_name(func), func, args, kwargs)
-        if not kwargs:
+        if not kwargs and func in REORDERED:
             func, args = as_python(func, args)
         name = canonical_name(func)
         if name == "set_grad_enabled":

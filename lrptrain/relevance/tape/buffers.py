@@ -16,7 +16,7 @@ from lrptrain.relevance.tape.nodes import version_of
 # What allots memory without numbers of its own.
 _EMPTY = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 # What allots memory, of which all that is in it is known.
-_ALLOTTING = _EMPTY | {
+ALLOTTING = _EMPTY | {
     "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full",
 }  # fmt: skip
 
@@ -37,15 +37,12 @@ class Buffers:
         """Nothing is allotted so far."""
         self._contents: dict[int, _Contents] = {}
 
-    @property
-    def any_known(self) -> bool:
-        """Whether the contents of some buffer are known."""
+    def __bool__(self) -> bool:
+        """Return whether the contents of some buffer are known."""
         return bool(self._contents)
 
     def note_allotted(self, name: str, results: Iterable[Tensor]) -> None:
-        """Note the results of a call, if they are new memory."""
-        if name not in _ALLOTTING:
-            return
+        """Note the results of a call that allots memory."""
         for result in results:
             if result.layout is not torch.strided or result.is_nested or result.is_meta or result.is_inference():
                 continue
