@@ -10,7 +10,7 @@ from lrptrain.relevance.notices import warn_once
 
 def warn_of_train_mode(model: nn.Module) -> None:
     """Say once per model that it is in train mode, if that changes what it computes."""
-    if not any(module.training for module in modules_of(model)):
+    if True not in [module.training for module in modules_of(model)]:
         return
     active = [(name, module) for name, module in named_modules_of(model) if module.training and _is_active(module)]
     if not active:

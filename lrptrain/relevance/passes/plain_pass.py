@@ -99,7 +99,11 @@ class Lookups(TorchFunctionMode):
         """Carry out one call of the model."""
         kwargs = kwargs or {}
         if not _is_looked_at(func):
-            return self._run(canonical_name(func), func, args, kwargs)
+            result = func(*args, **kwargs)
+            # What has a graph has not lost it, and is no hash of ids.
+            if type(result) in _NO_TENSORS or (type(result) is Tensor and result.requires_grad):
+                return result
+            return self._looked_through(canonical_name(func), args, kwargs, result)
         if not kwargs and func in REORDERED:
             func, args = as_python(func, args)
         name = canonical_name(func)
@@ -109,13 +113,14 @@ class Lookups(TorchFunctionMode):
             return False
         if name == "flex_attention":
             return explicit_flex_attention(*args, **kwargs)
-        if self.token_ids is not None and not is_transforming():
+        if self.token_ids is not None and name in READING_ROWS and not is_transforming():
             lookup = as_lookup(name, args, kwargs, is_first=self._table is None)
             if lookup is not None:
                 with self:
                     return lookup()
         args = self._prepared(name, func, args)
-        result = with_ordered_gradient(name, self._run(name, func, args, kwargs))
+        result = self._looked_through(name, args, kwargs, func(*args, **kwargs))
+        result = with_ordered_gradient(name, result)
         if name != "embedding" or self.token_ids is None:
             return result
         return self._looked_up(self.token_ids, *lookup_arguments(args, kwargs), result)
@@ -123,8 +128,8 @@ class Lookups(TorchFunctionMode):
     def _prepared(self, name: str, func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args
 
-    def _run(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return func(*args, **kwargs)
+    def _looked_through(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        return result
 
     def _looked_up(self, text: Tensor, ids: Tensor, table: Tensor, result: Tensor) -> Tensor:
         """What the model reads in place of what it has looked up."""
@@ -243,14 +248,13 @@ class PlainPass(Lookups):
     def _prepared(self, name: str, func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
         if self._is_first and name in _FOR_THE_TAPE:
             raise NeedsTape
-        return without_weights(name, without_graph(func, args))
+        given = without_graph(func, args) if hands_out(func) else args
+        return without_weights(name, given) if name in WEIGHTED else given
 
-    def _run(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._is_first and torch.is_inference_mode_enabled():
-            raise NeedsTape
-        result = func(*args, **kwargs)
-        # What has a graph has not lost it, and is no hash of ids.
-        if self._is_first and type(result) not in _NO_TENSORS and not (type(result) is Tensor and result.requires_grad):
+    def _looked_through(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        if self._is_first and not (type(result) is Tensor and result.requires_grad):
+            if torch.is_inference_mode_enabled():
+                raise NeedsTape
             self._note_hash(name, args, result)
             goes_on = self.only_answers or name in DETACHING or not torch.is_grad_enabled()
             if not goes_on and _loses_the_graph((args, kwargs), result):

@@ -97,12 +97,29 @@ def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
     source = node.inputs[0]
     if node.name in RESHAPES and like.numel() == source.shape.numel():
         return [(source, like.reshape(source.shape))]
+    axes = _axes_of(node)
+    if axes is not None:
+        return [(source, like.permute([axes.index(axis) for axis in range(len(axes))]))]
     if node.name in ENTRIES:  # where entries go does not depend on them: nothing is made again, or cast, for it
         inputs = [like.new_empty(value.shape) for value in node.inputs]
     else:
         inputs = [value.tensor.to(like.dtype) for value in node.inputs]
     parts = vjp(partial(repeat_values, node), inputs, relevance)
     return [(value, part) for value, part in zip(node.inputs, parts, strict=True) if part is not None]
+
+
+def _axes_of(node: Node) -> list[int] | None:
+    """Which axis of its input each axis of a transposed tensor is; None if it is something else."""
+    ndim = len(node.inputs[0].shape)
+    if node.name == "permute":
+        named = node.argument(1, "dims")
+        return [axis % ndim for axis in (node.args[1:] if isinstance(named, int) else named)]
+    if node.name == "transpose":
+        axes = list(range(ndim))
+        first, second = node.argument(1, "dim0"), node.argument(2, "dim1")
+        axes[first], axes[second] = axes[second], axes[first]
+        return axes
+    return None
 
 
 def written(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:

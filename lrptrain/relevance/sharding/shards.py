@@ -35,7 +35,7 @@ def has_shards(model: nn.Module) -> bool:
 
 def is_sharded(model: nn.Module) -> bool:
     """Whether processes share a model, also while FSDP2 has left all of its parameters whole, as after a validation."""
-    return has_shards(model) or any(_is_fsdp_module(type(module)) for module in modules_of(model))
+    return has_shards(model) or any(map(_is_fsdp_module, {type(module) for module in modules_of(model)}))
 
 
 def own_name(module: nn.Module) -> str:

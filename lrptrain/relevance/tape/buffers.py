@@ -35,11 +35,7 @@ class Buffers:
 
     def __init__(self) -> None:
         """Nothing is allotted so far."""
-        self._contents: dict[int, _Contents] = {}
-
-    def __bool__(self) -> bool:
-        """Return whether the contents of some buffer are known."""
-        return bool(self._contents)
+        self.contents: dict[int, _Contents] = {}  # by the id of the buffer
 
     def note_allotted(self, name: str, results: Iterable[Tensor]) -> None:
         """Note the results of a call that allots memory."""
@@ -58,7 +54,7 @@ class Buffers:
         if self._known(buffer) is None:
             return
         if depends:
-            del self._contents[id(buffer)]
+            del self.contents[id(buffer)]
         else:
             self._note(buffer)
 
@@ -71,11 +67,11 @@ class Buffers:
         return not _same(buffer.detach(), contents.numbers)
 
     def _known(self, buffer: Tensor) -> _Contents | None:
-        contents = self._contents.get(id(buffer))
+        contents = self.contents.get(id(buffer))
         return contents if contents is not None and contents.buffer() is buffer else None
 
     def _note(self, buffer: Tensor) -> None:
-        self._contents[id(buffer)] = _Contents(TensorWeakRef(buffer), version_of(buffer), buffer.detach().clone())
+        self.contents[id(buffer)] = _Contents(TensorWeakRef(buffer), version_of(buffer), buffer.detach().clone())
 
 
 def _whole(tensor: Tensor) -> Tensor:

@@ -347,7 +347,7 @@ class Tape(TorchFunctionMode):
             is_known = grad_fn is None or (entry is not None and entry[2] is grad_fn and entry[1]() is tensor)
             if self._memories or not is_known:
                 self._check(tensor, name)
-        for tensor in tensors if self._buffers else ():
+        for tensor in tensors if self._buffers.contents else ():
             if not self._depends(tensor) and self._buffers.written_unseen(tensor):
                 raise self._unsupported(
                     name, "reads memory that was written outside of torch's functions (by a kernel?)"
@@ -364,7 +364,8 @@ class Tape(TorchFunctionMode):
             kwargs_of_node = map_nested(kwargs, Tensor, lambda x: values.get(id(x), x)) if kwargs else {}
         else:
             args_of_node, kwargs_of_node = args, kwargs
-        node = Node(name, func, args_of_node, kwargs_of_node, inputs, path=self._where())
+        node = Node(name, func, args_of_node, kwargs_of_node, inputs)
+        node.path = self._running.name() if self._running is not None else ""
         if name in OVERWRITING and in_place:
             node = _overwriting(node, tensors[0])
         elif name == "as_strided" and node.inputs:
@@ -380,7 +381,9 @@ class Tape(TorchFunctionMode):
         # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [0 if tensor.is_inference() else tensor._version for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(inputs)):
-            result = func(*self._kept(name, without_graph(func, args) if hands_out(func) else args), **kwargs)
+            given = without_graph(func, args) if hands_out(func) else args
+            given = without_weights(name, given) if self.frugal and name in WEIGHTED else given
+            result = func(*given, **kwargs)
             result = with_ordered_gradient(name, result) if name in NORMS else result
         result = written if name == "setitem" else result
         if name in HASHING and written is None:
@@ -455,8 +458,10 @@ class Tape(TorchFunctionMode):
     def _keep(self, node: Node, result: Any, tensors: list[Tensor], same: list[Tensor]) -> None:
         """Remember the outputs, and the node if relevance can flow through it."""
         # What the call returns as it was given (`x.to(x.dtype)`) stays the value that it is.
-        outputs = []
-        for out in numbers_in(result):
+        outputs: list[Tensor] = []
+        for out in (result,) if type(result) is Tensor else tensors_in(result):
+            if not (out.is_floating_point() or out.is_complex()):
+                continue
             for tensor in same:
                 if out is tensor:
                     break
