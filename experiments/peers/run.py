@@ -157,8 +157,7 @@ def lxt(family: str) -> Map:
             import_module("lxt.efficient").monkey_patch(patched, of_family.attnLRP)
             vars(patched)["ALL_ATTENTION_FUNCTIONS"] = Interface(vars(patched)["ALL_ATTENTION_FUNCTIONS"])
         x, forward = start(model, inputs)
-        (gradient,) = torch.autograd.grad(forward(x)[:, TARGET].sum(), x)
-        return summed(x * gradient).detach()
+        return summed(x * torch.autograd.grad(forward(x)[:, TARGET].sum(), x)[0]).detach()
 
     return relevance
 
