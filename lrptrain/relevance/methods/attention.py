@@ -130,40 +130,27 @@ def pooled_row(weights: Float[Tensor, "batch length"], maps: Float[Tensor, "batc
     return (weights.to(maps.dtype)[:, None] @ maps)[:, 0]
 
 
-def positive_mean_over_heads(
-    gradient: Float[Tensor, "batch heads length length"], weights: Float[Tensor, "batch heads length length"]
-) -> Float[Tensor, "batch length length"]:
-    """Mean over heads of the positive part of gradient times weights."""
-    if torch.is_grad_enabled():
-        return (gradient * weights).clamp(min=0).mean(1)
-    total = torch.zeros_like(gradient[:, 0] * weights[:, 0])
-    for head_gradient, head_weights in zip(
-        gradient.unbind(1), weights.unbind(1), strict=True
-    ):  # little memory at a time
-        total += (head_gradient * head_weights).clamp_(min=0)
-    return total / gradient.shape[1]
-
-
 def weighted_maps(
     explanation: Explanation,
     layers: Sequence[AttentionLayer],
-    weigh: Callable[[Value, Tensor], Float[Tensor, "batch heads length length"]] | None = None,
+    weigh: Callable[[Value], Float[Tensor, "batch heads length length"]] | None = None,
 ) -> list[Float[Tensor, "batch length length"]]:
     """Per layer, the positive part of gradient times weights, mean over heads; what acts side by side is added up.
 
     Args:
         explanation: What is explained.
         layers: The layers.
-        weigh: The weights of a block, of its first part and its gradient; what weighs the values by default.
+        weigh: The weights of a block, of its first part; what weighs the values by default.
     """
     recording = explanation.recording
     maps = {attention.parts[0]: attention for layer in layers for attention in layer.maps}
 
-    def combined(block: Value, gradient: Tensor) -> Tensor:
-        weights = recording.map_tensor(maps[block]) if weigh is None else weigh(block, gradient)
-        return positive_mean_over_heads(gradient, weights)
-
-    weighted = dict(zip(maps, explanation.with_attention_gradient(list(maps), combined), strict=True))
+    weighted: dict[Value, Tensor] = {}
+    gradients = explanation.attention_gradient(list(maps))
+    # From the last block on, in which order relevance goes back.
+    for block, gradient in reversed([*zip(maps, gradients, strict=True)]):
+        weights = recording.map_tensor(maps[block]) if weigh is None else weigh(block)
+        weighted[block] = (gradient * weights).clamp(min=0).mean(1)
     return [_added([weighted[attention.parts[0]] for attention in layer.maps]) for layer in layers]
 
 

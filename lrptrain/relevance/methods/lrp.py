@@ -103,8 +103,8 @@ def transformer_attribution(
     steps = recording.propagator.propagate_stepwise(start, _chefer(stabiliser), [*wanted, recording.token_output])
     arrived: dict[Value, Tensor] = {}
 
-    def relevance(block: Value, gradient: Tensor) -> Tensor:
-        """Relevance goes back in step with the gradient, so that only one block's are there at a time."""
+    def relevance(block: Value) -> Tensor:
+        """Relevance at a block: it goes back in step with the maps, so that one block's is there at a time."""
         while block not in arrived:
             arrived.update([next(steps)])
         return recording.per_head(block, arrived[block] if keep_attention else arrived.pop(block))

@@ -1,5 +1,6 @@
 """Rules per operation that the composites share: entries, products, choices, maxima; and how a rule reads its node."""
 
+import math
 from functools import partial
 
 import torch
@@ -86,6 +87,14 @@ def spread(part: Tensor, axes: list[int], x: Tensor) -> Tensor:
         for axis in axes:
             part = part.unsqueeze(axis)
     return part.expand_as(x)
+
+
+def evenly(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """A mean or sum, whatever the numbers: each of its terms gets the same."""
+    axes = reduced_axes(propagator, node)
+    value = node.inputs[0]
+    part = spread(single_output(relevance), axes, value.tensor)
+    yield value, part / math.prod(value.shape[axis] for axis in axes)
 
 
 # -- Rules ------------------------------------------------------------------------------------------------------------
