@@ -52,7 +52,7 @@ def _told(x: Any, name: str, numbers: dict[Value, int]) -> Hashable:
 def structure_of(nodes: list[Node], root: Value) -> Hashable | None:
     """Return what tells the operations of one pass from those of another; None where their numbers decide."""
     numbers = {root: 0}
-    told: list[Hashable] = [root.shape]
+    told: list[Any] = [root.shape]
     try:
         for node in nodes:
             if node.name not in _TOLD:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from torch import Tensor, nn
 
@@ -97,5 +97,6 @@ def once_per_walk(function: Callable[[nn.Module], T]) -> Callable[[nn.Module], T
     return remembered
 
 
-# Of so many classes it is remembered what a function returned; a model has some dozens.
-once_per_class = lru_cache(1024)
+def once_per_class(function: Callable[[type], T]) -> Callable[[type], T]:
+    """Remember what a function returns for a class; of a thousand of them, which is more than models have."""
+    return cast("Callable[[type], T]", lru_cache(1024)(function))
