@@ -10,8 +10,8 @@ from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, vjp
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES, RESHAPES
-from lrptrain.relevance.tape.nodes import Node, Value, numbers_in, unsupported
+from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES, RESHAPES, TRANSPOSITIONS
+from lrptrain.relevance.tape.nodes import Node, Value, numbers_in, order_of_axes, unsupported
 from lrptrain.relevance.tape.sample_axes import crosses_samples
 from lrptrain.relevance.tape.softmaxes import divides_exponentials
 from lrptrain.relevance.tape.writes import indexed_write
@@ -106,8 +106,8 @@ def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
     source = node.inputs[0]
     if node.name in RESHAPES and like.numel() == source.shape.numel():
         return [(source, like.reshape(source.shape))]
-    axes = _axes_of(node)
-    if axes is not None:
+    if node.name in TRANSPOSITIONS:
+        axes = order_of_axes(node, like.ndim)
         return [(source, like.permute([axes.index(axis) for axis in range(len(axes))]))]
     if node.name in ENTRIES:  # where entries go does not depend on them: nothing is made again, or cast, for it
         inputs = [like.new_empty(value.shape) for value in node.inputs]
@@ -115,20 +115,6 @@ def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
         inputs = [value.tensor.to(like.dtype) for value in node.inputs]
     parts = vjp(partial(repeat_values, node), inputs, relevance)
     return [(value, part) for value, part in zip(node.inputs, parts, strict=True) if part is not None]
-
-
-def _axes_of(node: Node) -> list[int] | None:
-    """Which axis of its input each axis of a transposed tensor is; None if it is something else."""
-    ndim = len(node.inputs[0].shape)
-    if node.name == "permute":
-        named = node.argument(1, "dims")
-        return [axis % ndim for axis in (node.args[1:] if isinstance(named, int) else named)]
-    if node.name == "transpose":
-        axes = list(range(ndim))
-        first, second = node.argument(1, "dim0"), node.argument(2, "dim1")
-        axes[first], axes[second] = axes[second], axes[first]
-        return axes
-    return None
 
 
 def written(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:

@@ -93,6 +93,8 @@ ENTRIES = frozenset({
     "channel_shuffle", "fliplr", "flipud", "hstack", "vstack", "diagonal", "topk", "sort", "copy", "fill",
     "write_through", "take",
 })  # fmt: skip
+# Those of them that change the order of axes, and nothing else.
+TRANSPOSITIONS = frozenset({"permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "mT"})
 # Those of them that keep every entry at its place in reading order.
 RESHAPES = frozenset({
     "reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze",

@@ -166,6 +166,13 @@ def is_idle(node: Node) -> bool:
     return "dropout" in node.name and (node.argument(2, "training", True) is False or node.argument(1, "p", 0.5) == 0)
 
 
+def order_of_axes(node: Node, ndim: int) -> list[int]:
+    """Which axis of the input every axis of the output of a transposition was."""
+    sizes = list(range(1, ndim + 1))
+    result = node.call(lambda _: torch.empty(sizes, device="meta"))
+    return [size - 1 for size in result.shape]
+
+
 def version_of(tensor: Tensor) -> int:
     """How often a tensor was written in place; inference tensors do not count."""
     return 0 if tensor.is_inference() else tensor._version
