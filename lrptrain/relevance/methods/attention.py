@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.explanation import Explanation, seed_scale
+from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.fast.double_backward import row_of_map, row_of_positive_map
 from lrptrain.relevance.fast.kernels import KernelAttention, Kernels
 from lrptrain.relevance.methods.stages import Stages, as_it_is, layers_or_stages, with_gradient
@@ -181,9 +181,6 @@ def _served_twice(recording: Recording, layers: Sequence[AttentionLayer]) -> lis
     kernels = recording.tape.kernels
     if kernels is None or not kernels.twice or crosses(layers) or not torch.is_grad_enabled():
         return []
-    # On its way the row meets the gradient that the pass computes, which must be no multiple of it.
-    if seed_scale(recording.output.tensor) != 1:
-        return []
     fused = _fused(kernels, layers)
     return fused if all(_has_samples_first(recording, attention) for attention in fused) else []
 
@@ -200,15 +197,8 @@ def _rolled_out_twice(
     """`rolled_out` of generic attention's maps, with a graph that holds none of them."""
     order = list(reversed(attentions))
     row = explanation.recording.pooling.to(order[0].call.query.dtype)
-    crossings = [attention.call.crossing for attention in order if attention.call.crossing is not None]
-    # A first-order gradient has no graph, so that the row passes nothing on its way, and all attentions stay ahead.
-    with crossings[0].walk.begun(row, crossings) as walk:
-        gradients = explanation.gradient([attention.output for attention in order])
-        row = walk.row
-        ahead = walk.ahead
+    gradients = explanation.gradient([attention.output for attention in order])
     for attention, gradient in zip(order, gradients, strict=True):
-        if attention.call.crossing not in ahead:
-            continue
         query, key, value = _numbers_of(explanation, attention)
         row = row + row_of_positive_map(query, key, value, gradient, row, attention.call.scoring)
     return {layers[-1].queries: row}

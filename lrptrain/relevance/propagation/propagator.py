@@ -295,7 +295,7 @@ class Propagator:
         attention = self._attentions.get(node.outputs[0])
         if attention is None or node is not attention.nodes[-1] or not composite.by_queries:
             return None
-        if torch.is_grad_enabled() and (attention.call.crossing is None or composite.rule_for(attention.node) is None):
+        if torch.is_grad_enabled() and (not attention.call.twice or composite.rule_for(attention.node) is None):
             return None  # some queries at a time, and the gradient of a kernel, have no graph
         has_rules = any(custom_rule(part, composite.name) is not None for part in attention.nodes)
         return None if has_rules or whole.intersection(attention.inside) else attention

@@ -2,6 +2,7 @@
 
 import runpy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,11 +29,9 @@ def convnext() -> nn.Module:
     return randomised(ConvNeXt(num_classes=5, depths=(1, 1, 1, 1), dims=(4, 8, 8, 8), patch_size=2))
 
 
+OF_ZOO = ("vit", "hf_vit", "timm_swin", "bert", "gpt2", "llama")
 MODELS: dict[str, Callable[[], nn.Module]] = {
-    **{
-        name: lambda name=name: KINDS[name].build(True)
-        for name in ("vit", "hf_vit", "timm_swin", "bert", "gpt2", "llama")
-    },
+    **{name: partial(KINDS[name].build, True) for name in OF_ZOO},
     "convnext": convnext,
 }
 
