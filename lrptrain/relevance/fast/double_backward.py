@@ -16,8 +16,7 @@ row that is passed on, with a gradient w at it, has, with Z = w (dP)+ / H by col
     sum_j P Z at r,   r Z by row at P,   and r w P / H where dP > 0 at dP.
 
 Everything here is a sum over queries, so that some queries of one sample at a time are enough: their matrices are made
-again from q, k, v and G, in memory that stays in a cache. Only of short sequences P is kept, which the passes would make
-three times more.
+again from q, k, v and G, in memory that stays in a cache.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,8 +29,6 @@ from torch.nn import functional as F
 
 # As many entries of all heads' maps are made at a time: a few matrices of them fit into a processor's cache.
 _ENTRIES_AT_A_TIME = 1 << 19
-# Probabilities are kept where they are no more than as many times the queries: time for little memory.
-_KEPT_UP_TO = 4
 
 PerQuery = Float[Tensor, "batch heads queries width"]
 PerKey = Float[Tensor, "batch heads keys width"]
@@ -101,28 +98,21 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
         ctx.scoring = scoring
-        if key.shape[2] <= _KEPT_UP_TO * query.shape[3]:
-            probabilities, output = _attended(query, key, value, scoring)
-            ctx.save_for_backward(query, key, value, probabilities)
-            return output
-        ctx.save_for_backward(query, key, value, None)
+        ctx.save_for_backward(query, key, value)
         summand = None if scoring.summand is None else _in_four_axes(scoring.summand)
         return F.scaled_dot_product_attention(query, key, value, summand, scale=scoring.scale)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        query, key, value, kept = ctx.saved_tensors
-        return *_AttentionGradient.apply(query, key, value, gradient, kept, ctx.scoring), None
+        return *_AttentionGradient.apply(*ctx.saved_tensors, gradient, ctx.scoring), None
 
 
 class _AttentionGradient(torch.autograd.Function):
     """The gradients at queries, keys and values, of that at the output."""
 
     @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor, kept: Tensor | None, scoring: Scoring
-    ) -> Any:
-        ctx.save_for_backward(query, key, value, gradient, kept)
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor, scoring: Scoring) -> Any:
+        ctx.save_for_backward(query, key, value, gradient)
         ctx.scoring = scoring
         of_query, of_key, of_value = (_unset(x) for x in (query, key, value))
         for at in _parts(query, key):
@@ -130,7 +120,7 @@ class _AttentionGradient(torch.autograd.Function):
             g = gradient[at]
             k = key[at.sample]
             v = value[at.sample]
-            probabilities = _probabilities(q, k, scoring, at) if kept is None else kept[at]
+            probabilities = _probabilities(q, k, scoring, at)
             of_value[at.sample].baddbmm_(probabilities.mT, g, beta=at.kept)
             of_scores = _of_scores(probabilities, torch.bmm(g, v.mT))
             of_query[at].baddbmm_(of_scores, k, beta=0, alpha=scoring.scale)
@@ -139,11 +129,11 @@ class _AttentionGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, of_query: Tensor, of_key: Tensor, of_value: Tensor) -> Any:
-        *tensors, kept = ctx.saved_tensors
+        tensors = ctx.saved_tensors
         tangents = (of_query, of_key, of_value)
         if torch.is_grad_enabled():  # a third derivative is asked for
-            return *_written_out(tensors, tangents, ctx.scoring, ctx.needs_input_grad), None, None
-        return *_second_derivative(tensors, tangents, kept, ctx.scoring), None, None
+            return *_written_out(tensors, tangents, ctx.scoring, ctx.needs_input_grad), None
+        return *_second_derivative(tensors, tangents, ctx.scoring), None
 
 
 class _RowOfMap(torch.autograd.Function):
@@ -221,7 +211,6 @@ def _pass(
 def _second_derivative(
     tensors: Sequence[Tensor],
     tangents: tuple[PerQuery, PerKey, PerKey],
-    kept: Float[Tensor, "batch heads queries keys"] | None,
     scoring: Scoring,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients at queries, keys, values and the first gradient; see the module's docstring."""
@@ -231,7 +220,7 @@ def _second_derivative(
     for at in _parts(query, key):
         q, g, a = (x[at] for x in (query, gradient, tangents[0]))
         k, v, b, e = (x[at.sample] for x in (key, value, tangents[1], tangents[2]))
-        probabilities = _probabilities(q, k, scoring, at) if kept is None else kept[at]
+        probabilities = _probabilities(q, k, scoring, at)
         of_map = torch.bmm(g, v.mT)
         direction = torch.bmm(a, k.mT).baddbmm_(q, b.mT).mul_(scale)
         sums = (probabilities * of_map).sum(-1, keepdim=True)
@@ -287,18 +276,6 @@ def _parts(query: PerQuery, key: PerKey) -> Iterator[Any]:
     for sample in range(samples):
         for start in range(0, queries, height):
             yield _Part(sample, slice(None), slice(start, min(start + height, queries)))
-
-
-def _attended(
-    query: PerQuery, key: PerKey, value: PerKey, scoring: Scoring
-) -> tuple[Float[Tensor, "batch heads queries keys"], PerQuery]:
-    """The probabilities, and what they make of the values."""
-    probabilities = query.new_empty(*query.shape[:3], key.shape[2])
-    output = _unset(query)
-    for at in _parts(query, key):
-        probabilities[at] = _probabilities(query[at], key[at.sample], scoring, at)
-        output[at].baddbmm_(probabilities[at], value[at.sample], beta=0)
-    return probabilities, output
 
 
 def _probabilities(

@@ -18,10 +18,9 @@ SAMPLES, HEADS, QUERIES, KEYS, WIDTH = 2, 3, 4, 5, 2
 LOWEST = torch.finfo(torch.float64).min
 
 
-@pytest.fixture(autouse=True, params=["kept", "made again"])
-def some_queries_at_a_time(monkeypatch, request):
+@pytest.fixture(autouse=True)
+def some_queries_at_a_time(monkeypatch):
     monkeypatch.setattr(module, "_ENTRIES_AT_A_TIME", 2 * HEADS * KEYS + 1)
-    monkeypatch.setattr(module, "_KEPT_UP_TO", KEYS / WIDTH if request.param == "kept" else 0)
 
 
 def tensors(queries: int = QUERIES) -> list[torch.Tensor]:
