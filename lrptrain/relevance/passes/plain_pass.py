@@ -327,7 +327,7 @@ def _as_it_is(model: nn.Module) -> Hashable:
 
 
 def _settings(module: nn.Module) -> Hashable:
-    shapes = tuple(x.shape for x in module._parameters.values() if x is not None)
+    shapes = tuple([x.shape for x in module._parameters.values() if x is not None])
     own = own_attributes(module)
-    settings = tuple((name, repr(x) if type(x) is tuple else x) for name, x in own if type(x) in _PLAIN)
+    settings = tuple([(name, repr(x) if type(x) is tuple else x) for name, x in own if type(x) in _PLAIN])
     return type(module), id(module), id(vars(module).get("forward")), shapes, settings

@@ -1,6 +1,6 @@
 """What a tape holds: the recorded calls, the tensors between them, and how their arguments are read."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from string import ascii_letters
@@ -228,9 +228,9 @@ def tensors_in(structure: Any) -> Iterator[Tensor]:
     return iter(found)
 
 
-def collect_tensors(items: Iterable[Any], found: list[Tensor]) -> None:
-    """Add all tensors of nested tuples, lists and dicts to a list."""
-    for item in items:
+def collect_tensors(items: Iterable[Any], found: list[Tensor], named: Mapping[str, Any] | None = None) -> None:
+    """Add all tensors of nested tuples, lists and dicts to a list: of the arguments of a call, then those by name."""
+    for item in (*items, *named.values()) if named else items:
         if type(item) in _NUMBERS:
             continue
         if isinstance(item, Tensor):

@@ -338,7 +338,7 @@ class Tape(TorchFunctionMode):
         if torch.is_inference_mode_enabled():
             raise self._unsupported(name, "runs under torch.inference_mode inside the model, which keeps no graph")
         tensors: list[Tensor] = []
-        collect_tensors((args, kwargs), tensors)
+        collect_tensors(args, tensors, kwargs)
         if transformation() is not None:
             return self._transformed(name, func, args, kwargs, tensors)
         for tensor in tensors if name not in _READING_FEW else _read(name, args, kwargs, tensors):
@@ -356,7 +356,7 @@ class Tape(TorchFunctionMode):
         if in_place:
             args, kwargs = self._with_copies(name, args, kwargs, tensors)
             tensors = []
-            collect_tensors((args, kwargs), tensors)
+            collect_tensors(args, tensors, kwargs)
         values = self._values(tensors)
         inputs = tuple(dict.fromkeys(values.values()))
         if values:
@@ -479,7 +479,7 @@ class Tape(TorchFunctionMode):
             # Rules of elementwise operations read input and output only, so that their constants may change later.
             if node.name not in ELEMENTWISE:
                 constants: list[Tensor] = []
-                collect_tensors((node.args, node.kwargs), constants)
+                collect_tensors(node.args, constants, node.kwargs)
                 node.constants = tuple([(x, version_of(x)) for x in constants])
             self.nodes.append(node)
             if node.name in self._released and same and _repeatable(node):  # not in place
