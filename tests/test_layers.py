@@ -37,6 +37,18 @@ def test_the_engine_imports_only_torch_numpy_and_itself(file):
         assert name.split(".")[0] in ENGINE or name.startswith(allowed), name
 
 
+def test_second_implementations_stand_on_the_tape_and_name_what_they_are_tested_against():
+    room = ROOT / "lrptrain" / "relevance" / "fast"
+    table = (room / "__init__.py").read_text(encoding="utf-8")
+    files = [file for file in room.glob("*.py") if file.stem not in ("__init__", "switch")]
+    assert files
+    for file in files:
+        assert f"| `{file.stem}` |" in table, file.stem
+        own = {name for name in imported(ast.parse(file.read_text(encoding="utf-8"))) if name.startswith("lrptrain.")}
+        allowed = ("lrptrain.relevance.fast", "lrptrain.relevance.tape", "lrptrain.relevance.propagation")
+        assert all(name.startswith(allowed) for name in own), own
+
+
 SINKS = {"loggers", "extras", "files"}
 # What each package of the project may import of it, beside itself; see CONTRIBUTING.md.
 LAYERS = {

@@ -20,7 +20,7 @@ from experiments.records import made_on
 from experiments.speed.cells import Inputs, apart, time_and_memory, training_pass
 from experiments.speed.works import TRAINING, work_of
 from experiments.table import markdown, write_between
-from lrptrain.relevance.tape import kernels
+from lrptrain.relevance.fast import kernels
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "memory_cpu.json"

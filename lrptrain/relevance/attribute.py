@@ -11,12 +11,13 @@ from torch import nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
 from lrptrain.relevance.default import check_method
+from lrptrain.relevance.fast.switch import is_plain
+from lrptrain.relevance.fast.walk import walked
 from lrptrain.relevance.model.arguments import as_arguments, as_batch_of_one, telling_of_inputs
 from lrptrain.relevance.model.precision import autocast_state
 from lrptrain.relevance.model.preserve import preserved, unwrap
 from lrptrain.relevance.model.recordable import gives_answers_only
 from lrptrain.relevance.model.train_mode import warn_of_train_mode
-from lrptrain.relevance.model.walk import walked
 from lrptrain.relevance.output.heads import Head, as_head
 from lrptrain.relevance.output.logit_view import LogitView, one_logit_as
 from lrptrain.relevance.output.outputs import has_one_logit, is_sigmoid, logits_of
@@ -225,14 +226,14 @@ class _Call:
         in_float32 = all(each is not None and each.in_full_precision(self.options) for each in chosen)
         needs = {"tape" if each is None else each.needs for each in chosen}
         closed = gives_answers_only(self.model)
-        plain = needs <= {"answers", "gradient"} and not self.create_graph and self.layout is None and may_be_plain
-        if needs == {"answers"} if closed else plain:
+        untaped = needs <= {"answers", "gradient"} and not self.create_graph and self.layout is None
+        if needs == {"answers"} if closed else untaped and may_be_plain and not is_plain():
             layout = self.layout if closed else None  # all that is known of the tokens
             with suppress(NeedsTape), preserved(self.model):
                 return self._from(
                     forward_pass(self.model, inputs, self.explain, layout, full_precision=in_float32, plain=True)
                 )
-        frugal = not self.create_graph
+        frugal = not (self.create_graph or is_plain())
         with preserved(self.model):
             return self._from(
                 forward_pass(self.model, inputs, self.explain, self.layout, frugal=frugal, full_precision=in_float32)

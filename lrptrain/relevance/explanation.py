@@ -1,18 +1,18 @@
 """A recorded forward pass with the class that is explained: the gradients and the relevance of its logit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lrptrain.relevance.fast.kernels import KernelAttention
 from lrptrain.relevance.propagation.composite import Composite
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.tape.functions import enterable
-from lrptrain.relevance.tape.kernels import KernelAttention
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.types import UnsupportedModelError
 
@@ -56,39 +56,8 @@ class Explanation:
 
     def attention_gradient(self, blocks: Sequence[Value]) -> list[Float[Tensor, "batch heads length length"]]:
         """Gradient of the explained logit at the attention probabilities of some blocks, from one backward pass."""
-        return self.with_attention_gradient(blocks, lambda _, gradient: gradient)
-
-    def with_attention_gradient(self, blocks: Sequence[Value], use: Callable[[Value, Tensor], Tensor]) -> list[Tensor]:
-        """What `use` makes of each block and its gradient, `[batch, heads, length, length]`, as soon as it is there.
-
-        The backward pass goes through the last block first, and does not keep what `use` has used.
-        """
-        if self.create_graph:  # hooks would run without it
-            arrived = zip(blocks, self.gradient(blocks), strict=True)
-            return [use(block, self.recording.per_head(block, gradient)) for block, gradient in arrived]
-        used: dict[Value, Tensor] = {}
-        places = {block: self._place(block) for block in blocks}
-
-        def arrive(block: Value, gradient: Tensor) -> None:
-            if block not in used:
-                used[block] = use(block, self.recording.per_head(block, self._inside(block, gradient)))
-
-        later = [block for block in blocks[1:] if places[block].edge is not None]
-        hooks = [places[block].tensor.register_hook(partial(arrive, block)) for block in later]  # type: ignore[no-untyped-call]
-        try:
-            (gradient,) = self._gradient([places[blocks[0]]])
-        finally:
-            for hook in hooks:
-                hook.remove()
-        if gradient is not None:
-            arrive(blocks[0], gradient)
-        missing = [block for block in blocks if block not in used]  # the first block does not lead to them
-        gradients = self._gradient([places[block] for block in missing])
-        if len(missing) == len(blocks):
-            _check_arrived(gradients)
-        for block, gradient in zip(missing, gradients, strict=True):
-            arrive(block, torch.zeros_like(places[block].tensor) if gradient is None else gradient)
-        return [used[block] for block in blocks]
+        gradients = self.gradient(blocks)
+        return [self.recording.per_head(block, x) for block, x in zip(blocks, gradients, strict=True)]
 
     def gradient(self, values: Sequence[Value]) -> list[Tensor]:
         """Gradient of the explained logits; 0 for what they do not depend on.

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -159,31 +159,11 @@ def register_method(
 MethodFunction = TypeVar("MethodFunction", bound=Callable[..., RelevanceMaps])
 
 
-def method(
-    *,
-    class_specific: bool,
-    signed: bool,
-    source: str,
-    differentiable: bool = True,
-    reaches_input: bool = False,
-    uses_rules: bool = False,
-    full_precision: bool | None = None,
-    needs: Needs | None = None,
-) -> Callable[[MethodFunction], MethodFunction]:
-    """Register the decorated function under its own name; see `register_method`."""
+def method(**facts: Any) -> Callable[[MethodFunction], MethodFunction]:
+    """Register the decorated function under its own name; `facts` are further arguments of `register_method`."""
 
     def register(function: MethodFunction) -> MethodFunction:
-        register_method(
-            function,
-            class_specific=class_specific,
-            signed=signed,
-            source=source,
-            differentiable=differentiable,
-            reaches_input=reaches_input,
-            uses_rules=uses_rules,
-            full_precision=full_precision,
-            needs=needs,
-        )
+        register_method(function, **facts)
         return function
 
     return register

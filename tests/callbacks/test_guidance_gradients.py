@@ -8,9 +8,7 @@ from guided import FEW, RATE, annotated_data, by_hand, explicit, fit, guidance, 
 from setting import vit
 
 from lrptrain.guidance.objective import Objective
-from lrptrain.relevance.methods import attention
 from lrptrain.relevance.passes.interception import intercepted
-from lrptrain.relevance.tape.double_backward import row_of_positive_map
 
 EXACT = 1e-12  # of float64; 2e-15 measured
 METHODS = ("generic_attention", "transformer_attribution", "attnlrp", "input_x_gradient")
@@ -66,20 +64,6 @@ def term_gradients(loss, method, first_order):
     found = objective.losses(calls[0], columns["mask"], columns["label"], torch.arange(6), generator)[loss].total
     names, parameters = zip(*net.named_parameters(), strict=True)
     return dict(zip(names, torch.autograd.grad(found, parameters, allow_unused=True), strict=True))
-
-
-@pytest.mark.parametrize(("first_order", "afterwards"), [(False, 1), (True, 2)])
-def test_in_second_order_rows_pass_all_blocks_but_the_first_beside_the_gradient(first_order, afterwards, monkeypatch):
-    # The gradient ends at the first of the two blocks, so that nothing computes its attention's gradient.
-    calls = []
-
-    def counted(*args):
-        calls.append(args)
-        return row_of_positive_map(*args)
-
-    monkeypatch.setattr(attention, "row_of_positive_map", counted)
-    term_gradients("energy", "generic_attention", first_order)
-    assert len(calls) == afterwards
 
 
 def test_the_backward_pass_frees_what_the_recording_held(tmp_path, monkeypatch):

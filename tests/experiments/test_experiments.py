@@ -34,6 +34,8 @@ of_vit = json.loads(Path("experiments/blocks/results/vit.json").read_text(encodi
 check("blocks", [blocks.tables(results("blocks", "minilm"), of_vit)])
 golden = import_module("experiments.golden.run")
 check("golden", [golden.table(json.loads(golden.RESULTS.read_text(encoding="utf-8"))["errors"])])
+peers = import_module("experiments.peers.run")
+check("peers", [peers.table(json.loads(peers.RESULTS.read_text(encoding="utf-8"))["rows"])])
 benchmark = import_module("experiments.benchmark.run")
 check("benchmark", benchmark.texts().values())
 mending = import_module("experiments.mending.run")

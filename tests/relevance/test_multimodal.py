@@ -179,7 +179,7 @@ def test_patches_in_another_order_for_every_sample_are_refused():
 
 def test_one_text_of_all():
     model, given, _ = clip()
-    for text in range(3):
+    for text in (0, 2):
         target = targets.ImageTextSimilarityTarget(text=text)
         for method in METHODS:
             options: dict[str, Any] = {"steps": 2} if method == "integrated_gradients" else {}

@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 import lrptrain
-from lrptrain.relevance.tape import structure
-from lrptrain.relevance.tape.structure import MOST_KNOWN
+from lrptrain.relevance.fast import structure
+from lrptrain.relevance.fast.structure import MOST_KNOWN
 
 METHODS = ("input_x_gradient", "attnlrp", "rollout", "leave_one_out")
 

@@ -163,14 +163,10 @@ def _treats_tokens_alike(node: Node, value: Value) -> bool:
 def _residual_sum(graph: Graph, attention: Value, product: Node) -> tuple[Value, Value, Value]:
     """The first sum of something from the attention's output and something else: (this, that, sum)."""
     # Follow the attention's output until it meets something that does not come from it: the residual connection.
-    moving = {attention}
-    for node in graph.tape.nodes:
-        operands = moving.intersection(node.inputs)
+    for node, operands in graph.behind([attention]):
         if node.name == "add" and len(node.inputs) == 2 and len(operands) == 1:
             (other,) = set(node.inputs) - operands
             return operands.pop(), other, node.outputs[0]
-        if operands:
-            moving.update(node.outputs)
     raise _no_residual(product)
 
 
@@ -183,10 +179,7 @@ def _no_residual(product: Node) -> UnsupportedMethodError:
 
 def _feed_forward_sum(graph: Graph, base: Value) -> Node | None:
     """The sum of `base` and something that comes from it."""
-    moving = {base}
-    for node in graph.tape.nodes:
-        if moving.intersection(node.inputs):
-            if node.name == "add" and base in node.inputs and len(node.inputs) == 2 and moving.issuperset(node.inputs):
-                return node
-            moving.update(node.outputs)
+    for node, operands in graph.behind([base]):
+        if node.name == "add" and base in operands and len(operands) == len(node.inputs) == 2:
+            return node
     return None

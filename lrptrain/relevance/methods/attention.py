@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.explanation import Explanation, seed_scale
+from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.fast.double_backward import row_of_map, row_of_positive_map
+from lrptrain.relevance.fast.kernels import KernelAttention, Kernels
 from lrptrain.relevance.methods.stages import Stages, as_it_is, layers_or_stages, with_gradient
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.tape.double_backward import row_of_map, row_of_positive_map
-from lrptrain.relevance.tape.kernels import KernelAttention, Kernels
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.sample_axes import SampleAxis
 from lrptrain.relevance.token_rows.maps import probabilities
@@ -130,40 +130,27 @@ def pooled_row(weights: Float[Tensor, "batch length"], maps: Float[Tensor, "batc
     return (weights.to(maps.dtype)[:, None] @ maps)[:, 0]
 
 
-def positive_mean_over_heads(
-    gradient: Float[Tensor, "batch heads length length"], weights: Float[Tensor, "batch heads length length"]
-) -> Float[Tensor, "batch length length"]:
-    """Mean over heads of the positive part of gradient times weights."""
-    if torch.is_grad_enabled():
-        return (gradient * weights).clamp(min=0).mean(1)
-    total = torch.zeros_like(gradient[:, 0] * weights[:, 0])
-    for head_gradient, head_weights in zip(
-        gradient.unbind(1), weights.unbind(1), strict=True
-    ):  # little memory at a time
-        total += (head_gradient * head_weights).clamp_(min=0)
-    return total / gradient.shape[1]
-
-
 def weighted_maps(
     explanation: Explanation,
     layers: Sequence[AttentionLayer],
-    weigh: Callable[[Value, Tensor], Float[Tensor, "batch heads length length"]] | None = None,
+    weigh: Callable[[Value], Float[Tensor, "batch heads length length"]] | None = None,
 ) -> list[Float[Tensor, "batch length length"]]:
     """Per layer, the positive part of gradient times weights, mean over heads; what acts side by side is added up.
 
     Args:
         explanation: What is explained.
         layers: The layers.
-        weigh: The weights of a block, of its first part and its gradient; what weighs the values by default.
+        weigh: The weights of a block, of its first part; what weighs the values by default.
     """
     recording = explanation.recording
     maps = {attention.parts[0]: attention for layer in layers for attention in layer.maps}
 
-    def combined(block: Value, gradient: Tensor) -> Tensor:
-        weights = recording.map_tensor(maps[block]) if weigh is None else weigh(block, gradient)
-        return positive_mean_over_heads(gradient, weights)
-
-    weighted = dict(zip(maps, explanation.with_attention_gradient(list(maps), combined), strict=True))
+    weighted: dict[Value, Tensor] = {}
+    gradients = explanation.attention_gradient(list(maps))
+    # From the last block on, in which order relevance goes back.
+    for block, gradient in reversed([*zip(maps, gradients, strict=True)]):
+        weights = recording.map_tensor(maps[block]) if weigh is None else weigh(block)
+        weighted[block] = (gradient * weights).clamp(min=0).mean(1)
     return [_added([weighted[attention.parts[0]] for attention in layer.maps]) for layer in layers]
 
 
@@ -194,9 +181,6 @@ def _served_twice(recording: Recording, layers: Sequence[AttentionLayer]) -> lis
     kernels = recording.tape.kernels
     if kernels is None or not kernels.twice or crosses(layers) or not torch.is_grad_enabled():
         return []
-    # On its way the row meets the gradient that the pass computes, which must be no multiple of it.
-    if seed_scale(recording.output.tensor) != 1:
-        return []
     fused = _fused(kernels, layers)
     return fused if all(_has_samples_first(recording, attention) for attention in fused) else []
 
@@ -213,15 +197,8 @@ def _rolled_out_twice(
     """`rolled_out` of generic attention's maps, with a graph that holds none of them."""
     order = list(reversed(attentions))
     row = explanation.recording.pooling.to(order[0].call.query.dtype)
-    crossings = [attention.call.crossing for attention in order if attention.call.crossing is not None]
-    # A first-order gradient has no graph, so that the row passes nothing on its way, and all attentions stay ahead.
-    with crossings[0].walk.begun(row, crossings) as walk:
-        gradients = explanation.gradient([attention.output for attention in order])
-        row = walk.row
-        ahead = walk.ahead
+    gradients = explanation.gradient([attention.output for attention in order])
     for attention, gradient in zip(order, gradients, strict=True):
-        if attention.call.crossing not in ahead:
-            continue
         query, key, value = _numbers_of(explanation, attention)
         row = row + row_of_positive_map(query, key, value, gradient, row, attention.call.scoring)
     return {layers[-1].queries: row}

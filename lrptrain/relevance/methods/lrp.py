@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.fast.kernels import KernelAttention
 from lrptrain.relevance.methods.attention import (
     Rows,
     content,
@@ -38,7 +39,6 @@ from lrptrain.relevance.propagation.positive_composites import (
 )
 from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.tape.kernels import KernelAttention
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tokens.attention_layers import AttentionLayer, AttentionMap
 from lrptrain.relevance.types import UnsupportedMethodError, unknown_name
@@ -103,8 +103,8 @@ def transformer_attribution(
     steps = recording.propagator.propagate_stepwise(start, _chefer(stabiliser), [*wanted, recording.token_output])
     arrived: dict[Value, Tensor] = {}
 
-    def relevance(block: Value, gradient: Tensor) -> Tensor:
-        """Relevance goes back in step with the gradient, so that only one block's are there at a time."""
+    def relevance(block: Value) -> Tensor:
+        """Relevance at a block: it goes back in step with the maps, so that one block's is there at a time."""
         while block not in arrived:
             arrived.update([next(steps)])
         return recording.per_head(block, arrived[block] if keep_attention else arrived.pop(block))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.model.walk import modules_of
+from lrptrain.relevance.fast.walk import modules_of
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.types import NonFiniteError
 

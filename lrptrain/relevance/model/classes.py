@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lrptrain.relevance.model.walk import modules_of, once_per_class, once_per_walk
+from lrptrain.relevance.fast.walk import modules_of, once_per_class, once_per_walk
 from lrptrain.relevance.types import unknown_name
 
 # How many names of classes a message lists.

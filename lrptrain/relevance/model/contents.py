@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.model.walk import named_modules_of, once_per_class, own_attributes
+from lrptrain.relevance.fast.walk import named_modules_of, once_per_class, own_attributes
 from lrptrain.relevance.tape.nodes import version_of
 
 # How deep attributes are followed: a transformers cache has its tensors at the fourth level.
@@ -95,7 +95,8 @@ class _Kept:
 
     def touched(self) -> bool:
         """Return whether anything was written, were it the numbers that stood there, or other memory was given."""
-        return version_of(self.memory) != self.version or self.changed()
+        written = version_of(self.memory) != self.version
+        return written or (self._was_moved() if self.numbers is None else self.changed())
 
     def changed(self) -> bool:
         """Return whether it was given other memory or numbers."""
@@ -154,7 +155,8 @@ class Contents:
     def restore(self) -> list[Lost]:
         """Put back what has changed, and return what could not be."""
         for container, before in self._containers:
-            if not (same_entries if isinstance(container, dict) else _same)(container, before):
+            same = same_entries if isinstance(container, dict) else _same
+            if (container or before) and not same(container, before):
                 _refill(container, before)
         lost = [
             (name, "a tensor too large for a copy; make it a buffer (register_buffer)")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.model.walk import modules_of, once_per_walk, weights_of
+from lrptrain.relevance.fast.walk import modules_of, once_per_walk, weights_of
 from lrptrain.relevance.notices import share_notices
 from lrptrain.relevance.types import UnsupportedModelError
 
@@ -60,7 +60,7 @@ def without_autocast() -> Iterator[None]:
 @once_per_walk
 def has_half_weights(model: nn.Module) -> bool:
     """Whether weights themselves are float16 or bfloat16, as those of `model.bfloat16()`."""
-    return any(x.dtype in HALF for x in weights_of(model))
+    return not {x.dtype for x in weights_of(model)}.isdisjoint(HALF)
 
 
 def inputs_in_float32(inputs: Any) -> Any:

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from lrptrain.relevance.fast.walk import named_modules_of, weights_of
 from lrptrain.relevance.model.contents import Contents, Lost, Parameters, same_entries
 from lrptrain.relevance.model.process_wide import in_turn
 from lrptrain.relevance.model.recordable import check_transformations
-from lrptrain.relevance.model.walk import named_modules_of, weights_of
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.relevance.sharding.whole_weights import whole_weights
@@ -80,7 +80,12 @@ class ModelState:
         # TorchScript keeps its state where Python does not reach.
         named = [each for each in named_modules_of(model) if not isinstance(each[1], torch.jit.ScriptModule)]
         self.model = model
-        self._attributes = [(module, _own_attributes(module)) for _, module in named]
+        self._attributes: list[tuple[nn.Module, dict[str, Any]]] = []
+        for _, module in named:
+            # All but a forward, which who listens to a model's calls puts there and takes away: see `interception`.
+            attributes = vars(module).copy()
+            attributes.pop("forward", None)
+            self._attributes.append((module, attributes))
         self._contents = Contents(named, weights_of(model))
         self._parameters = Parameters(model) if with_parameters else None
         self._buffers = [(module._buffers, dict(module._buffers)) for _, module in named]
@@ -91,14 +96,17 @@ class ModelState:
         with torch.inference_mode(False):
             copies = {id(x): x.detach().clone() for _, own in self._buffers for x in own.values() if x is not None}
         for now, own in self._buffers:
-            now.update({name: copies[id(x)] for name, x in own.items() if x is not None})
+            if own:
+                now.update({name: copies[id(x)] for name, x in own.items() if x is not None})
 
     def restore(self) -> list[Lost]:
         """Put back what has changed, and return what could not be."""
         for module, before in self._attributes:
-            _restore(vars(module), before)
+            if not same_entries(vars(module), before):
+                _restore(vars(module), before)
         for now, own in self._buffers:
-            _restore(now, own)
+            if now or own:
+                _restore(now, own)
         return self._contents.restore() + ([] if self._parameters is None else self._parameters.restore())
 
     def begin(self) -> list[Lost]:
@@ -137,13 +145,6 @@ def _attributes(model: nn.Module, with_parameters: bool) -> Iterator[None]:
         del _open[count:]
         for each in state.restore():
             warn_once(model, ("written", each.name), str(each))
-
-
-def _own_attributes(module: nn.Module) -> dict[str, Any]:
-    """All but a forward, which who listens to a model's calls puts there and takes away: see `interception`."""
-    attributes = vars(module).copy()
-    attributes.pop("forward", None)
-    return attributes
 
 
 def _restore(now: dict[str, Any], before: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from lrptrain.relevance.model.walk import modules_of, named_modules_of, once_per_class, once_per_walk
+from lrptrain.relevance.fast.walk import modules_of, named_modules_of, once_per_class, once_per_walk
 from lrptrain.relevance.types import UnsupportedModelError
 
 # The modules of torch that compute with packed integers.
@@ -37,16 +37,20 @@ def check_recordable(model: nn.Module) -> None:
     Raises:
         UnsupportedModelError: If one is TorchScript or quantised, or has no numbers yet.
     """
+    closed = gives_answers_only(model)
     for name, module in named_modules_of(model):
+        for x in module._parameters.values():
+            if x is not None and x.is_meta:
+                raise UnsupportedModelError(
+                    f"{_place(name, module)} is on the meta device and has no numbers: load its weights first "
+                    "(model.to_empty(device='cpu'), model.load_state_dict(...))"
+                )
+        if not closed:
+            continue
         if isinstance(module, torch.jit.ScriptModule):
             raise UnsupportedModelError(
                 f"{_place(name, module)} is TorchScript, whose operations cannot be recorded; explain the model that "
                 "was scripted or traced, which has the same weights"
-            )
-        if any(x is not None and x.is_meta for x in module._parameters.values()):
-            raise UnsupportedModelError(
-                f"{_place(name, module)} is on the meta device and has no numbers: load its weights first "
-                "(model.to_empty(device='cpu'), model.load_state_dict(...))"
             )
         if _is_quantised(module):
             raise UnsupportedModelError(

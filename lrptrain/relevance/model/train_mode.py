@@ -4,13 +4,13 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from lrptrain.relevance.model.walk import modules_of, named_modules_of
+from lrptrain.relevance.fast.walk import modules_of, named_modules_of
 from lrptrain.relevance.notices import warn_once
 
 
 def warn_of_train_mode(model: nn.Module) -> None:
     """Say once per model that it is in train mode, if that changes what it computes."""
-    if not any(module.training for module in modules_of(model)):
+    if True not in [module.training for module in modules_of(model)]:
         return
     active = [(name, module) for name, module in named_modules_of(model) if module.training and _is_active(module)]
     if not active:

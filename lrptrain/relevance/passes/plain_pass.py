@@ -15,22 +15,22 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from lrptrain.relevance.fast.walk import modules_of, own_attributes
 from lrptrain.relevance.model.process_wide import eager, in_turn
-from lrptrain.relevance.model.walk import modules_of, own_attributes
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
     DETACHING,
     FUNCTIONS,
     HASHING,
+    REORDERED,
     WEIGHTED,
     as_python,
     canonical_name,
-    is_reordered,
     without_weights,
 )
 from lrptrain.relevance.tape.lookup import (
-    LOOKUPS,
+    READING_ROWS,
     Table,
     as_lookup,
     first_lookup,
@@ -49,7 +49,13 @@ from lrptrain.relevance.tokens.inputs import ExplainedInput, text_input
 _FOR_THE_TAPE = EXPORTS | BACKWARD | {"empty", "empty_like", "empty_strided", "new_empty", "resize"}
 
 # Calls that are looked at one by one; all others are carried out as they are.
-_LOOKED_AT = _FOR_THE_TAPE | WEIGHTED | LOOKUPS | NORMS | {"set_grad_enabled", "requires_grad", "flex_attention"}
+_LOOKED_AT = (
+    _FOR_THE_TAPE
+    | WEIGHTED
+    | READING_ROWS
+    | NORMS
+    | {"embedding", "set_grad_enabled", "requires_grad", "flex_attention"}
+)
 
 _PLAIN = frozenset({bool, int, float, str, tuple})
 _NO_TENSORS = frozenset({bool, int, float, type(None), torch.Size, torch.device, torch.dtype})
@@ -60,7 +66,7 @@ _known: WeakKeyDictionary[nn.Module, dict[Hashable, ExplainedInput]] = WeakKeyDi
 
 @lru_cache(FUNCTIONS)
 def _is_looked_at(func: Callable[..., Any]) -> bool:
-    return is_reordered(func) or hands_out(func) or canonical_name(func) in _LOOKED_AT
+    return func in REORDERED or hands_out(func) or canonical_name(func) in _LOOKED_AT
 
 
 class NeedsTape(Exception):  # noqa: N818
@@ -93,8 +99,12 @@ class Lookups(TorchFunctionMode):
         """Carry out one call of the model."""
         kwargs = kwargs or {}
         if not _is_looked_at(func):
-            return self._run(canonical_name(func), func, args, kwargs)
-        if not kwargs:
+            result = func(*args, **kwargs)
+            # What has a graph has not lost it, and is no hash of ids.
+            if type(result) in _NO_TENSORS or (type(result) is Tensor and result.requires_grad):
+                return result
+            return self._looked_through(canonical_name(func), args, kwargs, result)
+        if not kwargs and func in REORDERED:
             func, args = as_python(func, args)
         name = canonical_name(func)
         if name == "set_grad_enabled":
@@ -103,13 +113,14 @@ class Lookups(TorchFunctionMode):
             return False
         if name == "flex_attention":
             return explicit_flex_attention(*args, **kwargs)
-        if self.token_ids is not None and not is_transforming():
+        if self.token_ids is not None and name in READING_ROWS and not is_transforming():
             lookup = as_lookup(name, args, kwargs, is_first=self._table is None)
             if lookup is not None:
                 with self:
                     return lookup()
         args = self._prepared(name, func, args)
-        result = with_ordered_gradient(name, self._run(name, func, args, kwargs))
+        result = self._looked_through(name, args, kwargs, func(*args, **kwargs))
+        result = with_ordered_gradient(name, result)
         if name != "embedding" or self.token_ids is None:
             return result
         return self._looked_up(self.token_ids, *lookup_arguments(args, kwargs), result)
@@ -117,8 +128,8 @@ class Lookups(TorchFunctionMode):
     def _prepared(self, name: str, func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args
 
-    def _run(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return func(*args, **kwargs)
+    def _looked_through(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        return result
 
     def _looked_up(self, text: Tensor, ids: Tensor, table: Tensor, result: Tensor) -> Tensor:
         """What the model reads in place of what it has looked up."""
@@ -237,14 +248,13 @@ class PlainPass(Lookups):
     def _prepared(self, name: str, func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
         if self._is_first and name in _FOR_THE_TAPE:
             raise NeedsTape
-        return without_weights(name, without_graph(func, args))
+        given = without_graph(func, args) if hands_out(func) else args
+        return without_weights(name, given) if name in WEIGHTED else given
 
-    def _run(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._is_first and torch.is_inference_mode_enabled():
-            raise NeedsTape
-        result = func(*args, **kwargs)
-        # What has a graph has not lost it, and is no hash of ids.
-        if self._is_first and type(result) not in _NO_TENSORS and not (type(result) is Tensor and result.requires_grad):
+    def _looked_through(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        if self._is_first and not (type(result) is Tensor and result.requires_grad):
+            if torch.is_inference_mode_enabled():
+                raise NeedsTape
             self._note_hash(name, args, result)
             goes_on = self.only_answers or name in DETACHING or not torch.is_grad_enabled()
             if not goes_on and _loses_the_graph((args, kwargs), result):
@@ -317,7 +327,7 @@ def _as_it_is(model: nn.Module) -> Hashable:
 
 
 def _settings(module: nn.Module) -> Hashable:
-    shapes = tuple(x.shape for x in module._parameters.values() if x is not None)
+    shapes = tuple([x.shape for x in module._parameters.values() if x is not None])
     own = own_attributes(module)
-    settings = tuple((name, repr(x) if type(x) is tuple else x) for name, x in own if type(x) in _PLAIN)
+    settings = tuple([(name, repr(x) if type(x) is tuple else x) for name, x in own if type(x) in _PLAIN])
     return type(module), id(module), id(vars(module).get("forward")), shapes, settings

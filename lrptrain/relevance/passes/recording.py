@@ -15,13 +15,15 @@ from torch import Tensor, nn
 from lrptrain.relevance.advice import REACH_INPUT, called, other_methods
 from lrptrain.relevance.default import check_method, first_that_serves
 from lrptrain.relevance.explanation import Explanation, seed_scale
+from lrptrain.relevance.fast.kernels import KernelError, Kernels
+from lrptrain.relevance.fast.switch import is_plain
+from lrptrain.relevance.fast.walk import walked, weights_of
 from lrptrain.relevance.model.arguments import warn_of_other_texts
 from lrptrain.relevance.model.classes import class_names, explained_class, output_meaning, rival_class
 from lrptrain.relevance.model.precision import HALF, AutocastState, autocast_state
 from lrptrain.relevance.model.preserve import begin_anew, preserved
 from lrptrain.relevance.model.recordable import check_recordable, gives_answers_only
 from lrptrain.relevance.model.train_mode import warn_of_train_mode
-from lrptrain.relevance.model.walk import walked, weights_of
 from lrptrain.relevance.output.heads import Head, HeadFunction, as_head
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.propagation.composite import Rules, applied_to, custom_rules, split_composite
@@ -31,7 +33,6 @@ from lrptrain.relevance.sharding.whole_weights import check_graph
 from lrptrain.relevance.shown.explained_batch import ExplainedBatch
 from lrptrain.relevance.shown.remarks import remark
 from lrptrain.relevance.tape.functions import enterable
-from lrptrain.relevance.tape.kernels import KernelError, Kernels
 from lrptrain.relevance.tape.lookup import AnotherTable, Table
 from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
@@ -589,7 +590,7 @@ def forward_on_tape(
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
     tables: tuple[Table, ...] = ()
-    kernels = frugal or not keeps_maps
+    kernels = (frugal or not keeps_maps) and not is_plain()
     while True:
         fused = Kernels(twice=not frugal) if kernels else None
         tape = Tape(frugal=frugal, kernels=fused, others=tuple(tensors_in(others)), tables=tables)

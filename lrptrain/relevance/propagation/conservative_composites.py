@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from lrptrain.relevance.fast.kernels import FUSED_ATTENTION
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import vjp
@@ -10,7 +11,6 @@ from lrptrain.relevance.propagation.operation_rules import single_output
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite
 from lrptrain.relevance.tape.functions import PRODUCTS
-from lrptrain.relevance.tape.kernels import FUSED_ATTENTION
 from lrptrain.relevance.tape.nodes import Node, Value
 
 

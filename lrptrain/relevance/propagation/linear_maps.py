@@ -72,48 +72,13 @@ def transpose_of(node: Node, x: Tensor, forward: rules.Linear) -> rules.Linear:
     """The transpose of `forward` as a map from outputs to inputs."""
     if node.name == "linear":
         return lambda s, w: s @ w
-    if _cuts_patches(node, x):
-        return partial(_patches_back, x.shape[2:])
     return lambda s, w: vjp(lambda leaf: forward(leaf, w), [x], [s])[0]  # type: ignore[return-value]
-
-
-def _cuts_patches(node: Node, x: Tensor) -> bool:
-    """Whether a convolution reads patches that lie side by side, as patch embeddings do."""
-    if node.name not in ("conv1d", "conv2d", "conv3d"):
-        return False
-    kernel = list(node.argument(1, "weight").shape[2:])
-    if x.ndim != len(kernel) + 2 or node.argument(6, "groups", 1) != 1:
-        return False
-    padding = node.argument(4, "padding", 0)
-    stride, before, dilation = (
-        per_axis(number, len(kernel))
-        for number in (
-            node.argument(3, "stride", 1),
-            0 if padding == "valid" else padding if padding != "same" else 1,
-            node.argument(5, "dilation", 1),
-        )
-    )
-    return stride == kernel and not any(before) and all(step == 1 for step in dilation)
 
 
 def per_axis(number: Any, axes: int) -> list[int]:
     """A setting of a convolution or a pooling along every axis: given once for all, or one by one."""
     numbers = [number] if isinstance(number, int) else list(number)
     return [int(x) for x in (numbers * axes if len(numbers) == 1 else numbers)]
-
-
-def _patches_back(sizes: torch.Size, s: Tensor, weight: Tensor) -> Tensor:
-    """The transpose of such a convolution: a product for each patch, put in its place; 0 where there is no patch."""
-    kernel = weight.shape[2:]
-    axes = len(kernel)
-    patches = s.flatten(2).mT @ weight.flatten(1)
-    patches = patches.view(len(s), *s.shape[2:], weight.shape[1], *kernel)
-    # [samples, *grid, channels, *kernel] -> [samples, channels, rows, rows of a patch, columns, columns of a patch].
-    places = [axis for i in range(axes) for axis in (1 + i, 2 + axes + i)]
-    covered = [cells * size for cells, size in zip(s.shape[2:], kernel, strict=True)]
-    image = patches.permute(0, 1 + axes, *places).reshape(len(s), weight.shape[1], *covered)
-    left_over = [size - there for size, there in zip(sizes, covered, strict=True)]
-    return F.pad(image, [x for size in reversed(left_over) for x in (0, size)]) if any(left_over) else image
 
 
 def convolution_options(node: Node) -> dict[str, Any]:

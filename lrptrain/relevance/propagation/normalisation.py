@@ -40,31 +40,6 @@ def frozen(node: Node) -> Callable[[Array], Array]:
     ](node)
 
 
-def transposed(node: Node, part: Array) -> Array | None:
-    """The transpose of `frozen`, without a graph and with one temporary; None where only differentiation gives it.
-
-    Args:
-        node: A recorded call with a name in `NORMALISATIONS`.
-        part: What arrives at its output.
-
-    Raises:
-        UnsupportedOperationError: If the weight depends on the explained input.
-    """
-    if torch.is_grad_enabled() or node.name not in ("layer_norm", "rms_norm") or hasattr(node.function, "frozen"):
-        return None
-    axes = _axes(node)
-    recorded = _recorded(node)
-    if node.name == "layer_norm":
-        inverse = _inverse_deviation(recorded.detach().to(part.dtype), axes, node.argument(4, "eps", 1e-5))
-    else:
-        inverse = _inverse_root(recorded.to(part.dtype), axes, node.argument(3, "eps"), recorded.dtype)
-    passed = part * inverse
-    weight = _constant(node, 2, "weight")
-    if weight is not None:
-        passed.mul_(weight.to(part.dtype))
-    return passed.sub_(passed.mean(axes, keepdim=True)) if node.name == "layer_norm" else passed
-
-
 def _axes(node: Node) -> tuple[int, ...]:
     """The axes that a layer norm or an RMSNorm runs over, counted from the last one."""
     return tuple(range(-len(tuple(node.argument(1, "normalized_shape"))), 0))
@@ -121,13 +96,13 @@ def _rms_norm(node: Node) -> Callable[[Array], Array]:
     weight = _constant(node, 2, "weight")
     eps = node.argument(3, "eps")
     recorded = _recorded(node)
-    return lambda x: _scaled(x * _inverse_root(recorded.to(x.dtype), axes, eps, recorded.dtype), weight)
+    # Without an epsilon, that of the precision of the recording.
+    least = torch.finfo(recorded.dtype).eps if eps is None else eps
 
+    def apply(x: Array) -> Array:
+        return _scaled(x * (recorded.to(x.dtype).square().mean(axes, keepdim=True) + least).rsqrt(), weight)
 
-def _inverse_root(x: Array, axes: tuple[int, ...], eps: float | None, recorded: torch.dtype) -> Array:
-    """One over the root mean square along the last axes; without an epsilon, that of the precision of the recording."""
-    eps = torch.finfo(recorded).eps if eps is None else eps
-    return (x.square().mean(axes, keepdim=True) + eps).rsqrt()
+    return apply
 
 
 def _group_norm(node: Node) -> Callable[[Array], Array]:

@@ -1,5 +1,6 @@
 """Rules per operation that the composites share: entries, products, choices, maxima; and how a rule reads its node."""
 
+import math
 from functools import partial
 
 import torch
@@ -9,8 +10,8 @@ from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, vjp
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES, RESHAPES
-from lrptrain.relevance.tape.nodes import Node, Value, numbers_in, unsupported
+from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES, RESHAPES, TRANSPOSITIONS
+from lrptrain.relevance.tape.nodes import Node, Value, numbers_in, order_of_axes, unsupported
 from lrptrain.relevance.tape.sample_axes import crosses_samples
 from lrptrain.relevance.tape.softmaxes import divides_exponentials
 from lrptrain.relevance.tape.writes import indexed_write
@@ -88,6 +89,14 @@ def spread(part: Tensor, axes: list[int], x: Tensor) -> Tensor:
     return part.expand_as(x)
 
 
+def evenly(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """A mean or sum, whatever the numbers: each of its terms gets the same."""
+    axes = reduced_axes(propagator, node)
+    value = node.inputs[0]
+    part = spread(single_output(relevance), axes, value.tensor)
+    yield value, part / math.prod(value.shape[axis] for axis in axes)
+
+
 # -- Rules ------------------------------------------------------------------------------------------------------------
 
 
@@ -97,6 +106,9 @@ def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
     source = node.inputs[0]
     if node.name in RESHAPES and like.numel() == source.shape.numel():
         return [(source, like.reshape(source.shape))]
+    if node.name in TRANSPOSITIONS:
+        axes = order_of_axes(node, like.ndim)
+        return [(source, like.permute([axes.index(axis) for axis in range(len(axes))]))]
     if node.name in ENTRIES:  # where entries go does not depend on them: nothing is made again, or cast, for it
         inputs = [like.new_empty(value.shape) for value in node.inputs]
     else:

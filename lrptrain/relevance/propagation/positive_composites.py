@@ -6,7 +6,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from lrptrain.relevance.propagation import in_place_rules, rules
+from lrptrain.relevance.fast.zplus import zplus as zplus_of_layer
+from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.operation_rules import (
@@ -25,7 +26,6 @@ from lrptrain.relevance.propagation.operation_rules import (
     selected,
     shape_back,
     single_output,
-    spread,
     sum_operands,
     to_the_largest,
     to_the_winner,
@@ -47,6 +47,8 @@ from lrptrain.relevance.tape.functions import (
 )
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested, unsupported
 
+_MEANS = AVERAGES | {"mean", "sum"}
+
 
 def add(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, normalised: bool, stabiliser: float
@@ -61,30 +63,6 @@ def add(
     return [shape_back(v, share) for v, share in zip(operands, shares, strict=True) if isinstance(v, Value)]
 
 
-def average(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    """Mean pooling: a linear map with equal positive weights."""
-    part = single_output(relevance)
-    axes = reduced_axes(propagator, node)
-    x = node.inputs[0].tensor.to(part.dtype)
-    yield node.inputs[0], rules.positive_mean(spread(part, axes, x), x, lambda t: t.sum(axes, keepdim=True))
-
-
-def averaged(
-    propagator: Propagator, node: Node, relevance: OutputRelevance, *, of_size: bool = False
-) -> InputRelevance:
-    """Average pooling: a linear map with positive weights, by the positive numbers (z+ rule) or by absolute values."""
-    (part,) = relevance
-    assert part is not None
-    propagator.axis(node.outputs[0])
-    for value in only_input(node):
-        x = value.tensor.to(part.dtype)
-        positive = x.abs() if of_size else x.clamp(min=0)
-        share = rules.safe_divide(part, repeat_values(node, positive)[0])
-        (back,) = vjp(partial(repeat_values, node), [positive], [share])
-        assert back is not None
-        yield value, positive * back
-
-
 def affine(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, zplus: bool, stabiliser: float
 ) -> InputRelevance:
@@ -96,7 +74,7 @@ def affine(
     if zplus and node.name == "linear" and not (stabiliser or torch.is_grad_enabled()):
         y = node.outputs[0].tensor
         output = (y, bias) if y.dtype == part.dtype else (forward(x, weight), None)
-        yield value, in_place_rules.zplus(part, x, weight, *output)
+        yield value, zplus_of_layer(part, x, weight, *output)
         return
     transpose = transpose_of(node, x, forward)
     if node in propagator.patch_embedding:  # of images, or of a single one without an axis of samples
@@ -110,7 +88,7 @@ def affine(
 
 
 def mixed(propagator: Propagator, node: Node, relevance: OutputRelevance, *, of_size: bool = False) -> InputRelevance:
-    """Sums of entries with fixed weights, by the positive numbers (z+ rule) or by absolute values.
+    """Means and other sums of entries with fixed weights, by the positive numbers (z+ rule) or by absolute values.
 
     Raises:
         UnsupportedOperationError: If weights are negative, for which neither is the rule.
@@ -118,7 +96,9 @@ def mixed(propagator: Propagator, node: Node, relevance: OutputRelevance, *, of_
     part = single_output(relevance)
     if _has_negative_weights(node):
         raise unsupported(node.name, node.path, "adds entries with negative weights, for which this rule is not made")
-    if node.name in ALONG:
+    if node.name in ("mean", "sum"):
+        reduced_axes(propagator, node)
+    if node.name in ALONG | AVERAGES:
         propagator.axis(node.outputs[0])
 
     def counted(x: Tensor) -> Tensor:
@@ -154,7 +134,7 @@ def alpha_beta_rule(
     y = node.outputs[0].tensor
     zplus = alpha == 1 and not beta and y.dtype == part.dtype
     if zplus and node.name == "linear" and not torch.is_grad_enabled():
-        yield value, in_place_rules.zplus(part, x, weight, y, constant, takes=bias)
+        yield value, zplus_of_layer(part, x, weight, y, constant, takes=bias)
         return
     transpose = transpose_of(node, x, forward)
     share_of_bias = constant.to(part.dtype) if bias and constant is not None else None
@@ -185,14 +165,6 @@ def _by_size(propagator: Propagator, node: Node, relevance: OutputRelevance) -> 
     shares = rules.by_size(part, tuple(rules.bounded(x) for _, x in operands))
     pairs = zip(operands, shares, strict=True)
     return [shape_back(value, share) for (value, _), share in pairs if isinstance(value, Value)]
-
-
-def _reduced_by_size(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    """Means and sums along axes, in the same way."""
-    part = single_output(relevance)
-    axes = reduced_axes(propagator, node)
-    size = node.inputs[0].tensor.to(part.dtype).abs()
-    yield node.inputs[0], size * rules.safe_divide(spread(part, axes, size), size.sum(axes, keepdim=True))
 
 
 def _product_by_sign(
@@ -246,12 +218,9 @@ def _composite(name: str, sums: RuleFunction, weighted: RuleFunction) -> Composi
             "masked_fill": masked,
             "nan_to_num": finite,
             "where": choose,
-            "mean": average,
-            "sum": average,
-            **dict.fromkeys(AVERAGES, averaged),
             **dict.fromkeys(MAXIMA, to_the_winner),
             "logsumexp": to_the_largest,
-            **dict.fromkeys(MIXTURES, mixed),
+            **dict.fromkeys(_MEANS | MIXTURES, mixed),
             **dict.fromkeys(SIZES, by_jacobian),
         },
         name=name,
@@ -275,10 +244,7 @@ def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunct
         {
             **_composite("alpha_beta", _by_size, dense).type_map,
             **dict.fromkeys(PRODUCTS, by_sign),
-            "mean": _reduced_by_size,
-            "sum": _reduced_by_size,
-            **dict.fromkeys(AVERAGES, partial(averaged, of_size=True)),
-            **dict.fromkeys(MIXTURES, by_size),
+            **dict.fromkeys(_MEANS | MIXTURES, by_size),
             **dict.fromkeys(PUTS, partial(put, accumulated=by_size)),
         },
         name="alpha_beta",

@@ -2,7 +2,7 @@
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -10,20 +10,21 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from lrptrain.relevance.fast.kernels import KernelAttention, QueryRows
+from lrptrain.relevance.fast.structure import once_per_structure, structure_of
 from lrptrain.relevance.propagation.composite import (
     Composite,
     InputRelevance,
     OutputRelevance,
     RuleFunction,
     custom_rule,
+    custom_rules,
 )
 from lrptrain.relevance.propagation.rules import safe_divide
 from lrptrain.relevance.tape.functions import COPIES, ELEMENTWISE, ENTRIES
-from lrptrain.relevance.tape.kernels import KernelAttention, QueryRows
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 from lrptrain.relevance.tape.regions import Region
 from lrptrain.relevance.tape.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
-from lrptrain.relevance.tape.structure import once_per_structure, structure_of
 from lrptrain.relevance.tape.tape import Tape
 
 T = TypeVar("T")
@@ -114,7 +115,7 @@ class Propagator:
 
     def has_custom_rule(self, composite: Composite) -> bool:
         """Return whether a rule of the user's serves one of the operations, in the place of the composite's own."""
-        return any(custom_rule(node, composite.name) is not None for node in self.tape.nodes)
+        return bool(custom_rules()) and any(custom_rule(node, composite.name) is not None for node in self.tape.nodes)
 
     def total(self, node: Node) -> Callable[[Tensor], Tensor]:
         """The sum per sample, for tensors of the shape of the node's output."""
@@ -225,15 +226,20 @@ class Propagator:
         kept_whole = set(keep)
         # Relevance that has arrived at a value, but not yet passed the operation that made it.
         arrived: dict[Value, Tensor] = dict(start)
-        first = min((i for i, node in enumerate(self.tape.nodes) if wanted.intersection(node.outputs)), default=0)
-        end = 0 if self.tape.root in wanted else first + 1
+        rule_of = _RuleFinder(composite)
+        end = 0 if self.tape.root in wanted else self._first_maker(wanted) + 1
         for node in reversed(self.tape.nodes[end:]):
-            relevance = [self._complete(value, arrived.get(value), composite) for value in node.outputs]
-            if all(part is None for part in relevance):
+            relevance = [arrived.get(value) for value in node.outputs]
+            for part in relevance:
+                if part is not None:
+                    break
+            else:  # nothing has arrived
                 continue
+            if composite.stabiliser:
+                relevance = [self._complete(*pair, composite) for pair in zip(node.outputs, relevance, strict=True)]
             node.check_constants()
             shares: InputRelevance
-            attention = self._fused(node, composite, kept_whole)
+            attention = self._fused(node, composite, kept_whole) if self._attentions else None
             if attention is not None:
                 (part,) = relevance
                 assert part is not None
@@ -244,7 +250,7 @@ class Propagator:
                 else:
                     shares = rule(self, attention.node, relevance)
             else:
-                shares = _rule_for(node, composite)(self, node, relevance)
+                shares = rule_of(node)(self, node, relevance)
             # A value that several operations read gets the sum of what they pass; all of them come later on the tape.
             for value, share in shares:
                 arrived[value] = arrived[value] + share if value in arrived else share
@@ -257,6 +263,14 @@ class Propagator:
             part = self._complete(value, arrived.get(value), composite)
             none = torch.zeros_like(at_least_float32(value.tensor)) if part is None else part
             yield value, slice(None), none
+
+    def _first_maker(self, values: Container[Value]) -> int:
+        """The place on the tape of the first operation that makes one of some values; 0 if none does."""
+        for i, node in enumerate(self.tape.nodes):
+            for value in node.outputs:
+                if value in values:
+                    return i
+        return 0
 
     # -- Fused attention ----------------------------------------------------------------------------------------------
 
@@ -281,7 +295,7 @@ class Propagator:
         attention = self._attentions.get(node.outputs[0])
         if attention is None or node is not attention.nodes[-1] or not composite.by_queries:
             return None
-        if torch.is_grad_enabled() and (attention.call.crossing is None or composite.rule_for(attention.node) is None):
+        if torch.is_grad_enabled() and (not attention.call.twice or composite.rule_for(attention.node) is None):
             return None  # some queries at a time, and the gradient of a kernel, have no graph
         has_rules = any(custom_rule(part, composite.name) is not None for part in attention.nodes)
         return None if has_rules or whole.intersection(attention.inside) else attention
@@ -300,6 +314,7 @@ class Propagator:
                 continue
             some = attention.of_queries(rows, part.dtype)
             local = self._of_queries(some)
+            rule_of = _RuleFinder(composite)
             arrived = {some.nodes[-1].outputs[0]: part_of_rows}
             original = {piece: value for value, piece in some.parts.items()}
             for node in reversed(some.nodes):
@@ -311,7 +326,7 @@ class Propagator:
                     yield value, rows, relevance
                     if is_last:
                         break
-                for piece, share in _rule_for(node, composite)(local, node, [relevance]):
+                for piece, share in rule_of(node)(local, node, [relevance]):
                     arrived[piece] = arrived[piece] + share if piece in arrived else share
             if some.query in arrived:
                 of_query[..., rows, :] = arrived.pop(some.query)
@@ -349,11 +364,36 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
+class _RuleFinder:
+    """Finds the rule of each operation: once for all of a name, where neither modules nor a user's rules count.
+
+    Args:
+        composite: The method's rules.
+    """
+
+    def __init__(self, composite: Composite) -> None:
+        self._composite = composite
+        self._of_names = not (composite.names_modules or custom_rules())
+        self._known: dict[str, RuleFunction] = {}
+
+    def __call__(self, node: Node) -> RuleFunction:
+        """Return the rule.
+
+        Raises:
+            UnsupportedOperationError: If there is none, or the operation computes with complex numbers.
+        """
+        for value in (*node.inputs, *node.outputs):
+            if value.is_complex:
+                raise unsupported(
+                    node.name, node.path, "computes with complex numbers, in no linear map from real to real ones"
+                )
+        rule = self._known.get(node.name) if self._of_names else None
+        if rule is None:
+            rule = self._known[node.name] = _rule_for(node, self._composite)
+        return rule
+
+
 def _rule_for(node: Node, composite: Composite) -> RuleFunction:
-    if any(value.is_complex for value in (*node.inputs, *node.outputs)):
-        raise unsupported(
-            node.name, node.path, "computes with complex numbers, in no linear map from real to real ones"
-        )
     rule = composite.rule_for(node)
     if composite.replaceable:
         rule = custom_rule(node, composite.name) or rule

@@ -287,9 +287,3 @@ def rescale(
         part * safe_divide(safe_divide(s.abs(), absolute, stabiliser) * total_relevance, s, stabiliser)
         for part, s in zip(parts, sums, strict=True)
     )
-
-
-def positive_mean(relevance: Array, x: Array, total: Callable[[Array], Array]) -> Array:
-    """Pass relevance of a mean or sum to its positive terms (the z+ rule for equal weights)."""
-    positive = x.clamp(min=0)
-    return positive * safe_divide(relevance, total(positive))

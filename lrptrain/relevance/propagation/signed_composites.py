@@ -9,10 +9,11 @@ from functools import partial
 
 from torch import Tensor
 
+from lrptrain.relevance.fast.kernels import FUSED_ATTENTION
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
-from lrptrain.relevance.propagation.normalisation import frozen, transposed
+from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.propagation.operation_rules import (
     by_jacobian,
     carriers,
@@ -52,7 +53,6 @@ from lrptrain.relevance.tape.functions import (
     SIZES,
     WRITTEN,
 )
-from lrptrain.relevance.tape.kernels import FUSED_ATTENTION
 from lrptrain.relevance.tape.nodes import Node, Value
 
 
@@ -268,10 +268,8 @@ def _through_attention(propagator: Propagator, node: Node, relevance: OutputRele
 def _through_fixed(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
     for value in only_input(node):
-        passed = transposed(node, part) if node.name in NORMALISATIONS else None
-        if passed is None:
-            (passed,) = vjp(_fixed_map(propagator, node), [value.tensor.to(part.dtype)], [part])
-            assert passed is not None
+        (passed,) = vjp(_fixed_map(propagator, node), [value.tensor.to(part.dtype)], [part])
+        assert passed is not None
         yield value, passed
 
 

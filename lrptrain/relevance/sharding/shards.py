@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.model.walk import modules_of, once_per_class, weights_of
+from lrptrain.relevance.fast.walk import modules_of, once_per_class, weights_of
 from lrptrain.relevance.types import UnsupportedModelError
 
 # Where the hooks of FSDP2 and of tensor parallel layers come from.
@@ -35,7 +35,7 @@ def has_shards(model: nn.Module) -> bool:
 
 def is_sharded(model: nn.Module) -> bool:
     """Whether processes share a model, also while FSDP2 has left all of its parameters whole, as after a validation."""
-    return has_shards(model) or any(_is_fsdp_module(type(module)) for module in modules_of(model))
+    return has_shards(model) or any(map(_is_fsdp_module, {type(module) for module in modules_of(model)}))
 
 
 def own_name(module: nn.Module) -> str:

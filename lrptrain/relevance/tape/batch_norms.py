@@ -26,11 +26,14 @@ def merge_batch_norms(tape: Tape) -> None:
 
     Only where nothing else reads what is between, and the norm has running statistics.
     """
+    norms = [node for node in tape.nodes if node.name == "batch_norm"]
+    if not norms:
+        return
     graph = Graph(tape)
     merged: dict[Node, Node] = {}
     removed: set[Node] = set()
-    for norm in tape.nodes:
-        if norm.name != "batch_norm" or norm.argument(5, "training", False) or len(norm.inputs) != 1:
+    for norm in norms:
+        if norm.argument(5, "training", False) or len(norm.inputs) != 1:
             continue
         before, behind = graph.producer(norm.inputs[0]), graph.readers.get(norm.outputs[0], [])
         if before is not None and before not in removed and _is_layer(before) and _only(graph, norm, before):

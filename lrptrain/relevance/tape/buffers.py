@@ -16,7 +16,7 @@ from lrptrain.relevance.tape.nodes import version_of
 # What allots memory without numbers of its own.
 _EMPTY = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 # What allots memory, of which all that is in it is known.
-_ALLOTTING = _EMPTY | {
+ALLOTTING = _EMPTY | {
     "zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full",
 }  # fmt: skip
 
@@ -35,17 +35,10 @@ class Buffers:
 
     def __init__(self) -> None:
         """Nothing is allotted so far."""
-        self._contents: dict[int, _Contents] = {}
-
-    @property
-    def any_known(self) -> bool:
-        """Whether the contents of some buffer are known."""
-        return bool(self._contents)
+        self.contents: dict[int, _Contents] = {}  # by the id of the buffer
 
     def note_allotted(self, name: str, results: Iterable[Tensor]) -> None:
-        """Note the results of a call, if they are new memory."""
-        if name not in _ALLOTTING:
-            return
+        """Note the results of a call that allots memory."""
         for result in results:
             if result.layout is not torch.strided or result.is_nested or result.is_meta or result.is_inference():
                 continue
@@ -61,7 +54,7 @@ class Buffers:
         if self._known(buffer) is None:
             return
         if depends:
-            del self._contents[id(buffer)]
+            del self.contents[id(buffer)]
         else:
             self._note(buffer)
 
@@ -74,11 +67,11 @@ class Buffers:
         return not _same(buffer.detach(), contents.numbers)
 
     def _known(self, buffer: Tensor) -> _Contents | None:
-        contents = self._contents.get(id(buffer))
+        contents = self.contents.get(id(buffer))
         return contents if contents is not None and contents.buffer() is buffer else None
 
     def _note(self, buffer: Tensor) -> None:
-        self._contents[id(buffer)] = _Contents(TensorWeakRef(buffer), version_of(buffer), buffer.detach().clone())
+        self.contents[id(buffer)] = _Contents(TensorWeakRef(buffer), version_of(buffer), buffer.detach().clone())
 
 
 def _whole(tensor: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ def collapse(tape: Tape, samples: int) -> None:
     replacements = dict[Node, Node]()
     # From the last operation to the first, so that the largest region is met before those inside of it.
     for node in reversed(tape.nodes):
-        if node in swallowed or not _joins(node):
+        if node.name not in _ARITHMETIC or node in swallowed or not _joins(node):
             continue
         for name, region in (*_norm(graph, node), *_activation(graph, node)):
             if not swallowed.intersection(region.nodes):
@@ -67,9 +67,9 @@ class _Batch(Graph):
 
 
 def _joins(node: Node) -> bool:
-    """Whether it has several operands from the input; x * x counts, and x ** 2."""
+    """Whether arithmetic has several operands from the input; x * x counts, and x ** 2."""
     operands = [argument for argument in (*node.args, *node.kwargs.values()) if isinstance(argument, Value)]
-    return node.name in _ARITHMETIC and (len(operands) > 1 or node.name == "pow")
+    return len(operands) > 1 or node.name == "pow"
 
 
 # The operation's new name, and what it stands for; or nothing.
@@ -239,8 +239,6 @@ def _per_feature(constant: Tensor | float, ndim: int, axes: set[int]) -> bool:
     shape = [1] * (ndim - constant.ndim) + list(constant.shape)
     return len(shape) == ndim and all(size == 1 or axis in axes for axis, size in enumerate(shape))
 
-    """Return the flattening before a linear layer and the restoring after it, if no other operation reads between."""
-
 
 _TOKEN_RESHAPES = frozenset({"view", "reshape", "flatten", "unflatten"})
 
@@ -251,7 +249,7 @@ def unflatten(tape: Tape) -> None:
     replaced = dict[Node, Node]()
     removed = set[Node]()
     for node in tape.nodes:
-        before, after = _around(graph, node)
+        before, after = _around(graph, node) if node.name == "linear" else (None, None)
         if before is not None and after is not None:
             removed.update((before, node))
             replaced[after] = _on_tokens(node, before.inputs[0], after.outputs[0])
@@ -260,7 +258,7 @@ def unflatten(tape: Tape) -> None:
 
 def _around(graph: Graph, node: Node) -> tuple[Node | None, Node | None]:
     """The flattening before a linear layer and the restoring after it, if nothing else reads what is in between."""
-    if node.name != "linear" or len(node.inputs) != 1 or node.argument(0, "input") is not node.inputs[0]:
+    if len(node.inputs) != 1 or node.argument(0, "input") is not node.inputs[0]:
         return None, None
     before = graph.producer(node.inputs[0])
     readers = graph.readers.get(node.outputs[0], [])

@@ -31,7 +31,7 @@ def make_real(tape: Tape, output: Value) -> None:
 
     What is no such map stays as it is: the engine has no rule for complex numbers.
     """
-    if not any(value.is_complex for node in tape.nodes for value in node.outputs):
+    if not [value for node in tape.nodes for value in node.outputs if value.is_complex]:
         return
     graph = Graph(tape)
     nodes: list[Node] = []

@@ -22,12 +22,15 @@ def fold_constants(tape: Tape, output: Value) -> None:
     Its entries may be picked from other samples than they are meant for, as all samples have the same. Where the
     output itself turns out to be constant, the tape stays as it is.
     """
+    names = {node.name for node in tape.nodes}
+    if names.isdisjoint(_PICKING) or names.isdisjoint(_JOINING):
+        return
     producers: dict[Value, Node] = {}
     folded: dict[Value, Tensor] = {}
     nodes: list[Node] = []
     for recorded in tape.nodes:
-        node = _with_constants(recorded, folded)
-        if not node.inputs or _picks_constants(node, producers):
+        node = _with_constants(recorded, folded) if folded else recorded
+        if not node.inputs or (node.name in _PICKING and _picks_constants(node, producers)):
             folded.update((value, value.tensor) for value in node.outputs)
             continue
         nodes.append(node)
@@ -50,7 +53,7 @@ def _with_constants(node: Node, folded: Mapping[Value, Tensor]) -> Node:
 
 def _picks_constants(node: Node, producers: Mapping[Value, Node]) -> bool:
     """Whether no entry of the output comes from the input: not a number in the input's place stays out of it."""
-    if node.name not in _PICKING or len(node.inputs) != 1:
+    if len(node.inputs) != 1:
         return False
     chain = [node]
     while chain[-1].name not in _JOINING:

@@ -62,6 +62,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "feature_alpha_dropout": Activation(3, repeats=False),
 }
 
+_INPLACE_AT = {name: x.inplace_at for name, x in ACTIVATIONS.items() if x.inplace_at is not None}
 # The same numbers in another place or precision.
 CAST = frozenset({
     "to", "type", "type_as", "float", "double", "half", "bfloat16", "contiguous", "clone", "cuda", "cpu",
@@ -92,6 +93,8 @@ ENTRIES = frozenset({
     "channel_shuffle", "fliplr", "flipud", "hstack", "vstack", "diagonal", "topk", "sort", "copy", "fill",
     "write_through", "take",
 })  # fmt: skip
+# Those of them that change the order of axes, and nothing else.
+TRANSPOSITIONS = frozenset({"permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "mT"})
 # Those of them that keep every entry at its place in reading order.
 RESHAPES = frozenset({
     "reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze",
@@ -209,7 +212,7 @@ def _embedding(weight: Any, indices: Any, *settings: Any) -> tuple[Any, ...]:
 
 
 # Functions of C++ of which the Python function of the same name takes the same arguments in another order.
-_REORDERED: dict[Any, tuple[Callable[..., Any], Callable[..., tuple[Any, ...]]]] = {
+REORDERED: dict[Any, tuple[Callable[..., Any], Callable[..., tuple[Any, ...]]]] = {
     torch.batch_norm: (F.batch_norm, _batch_norm),
     torch.ops.aten.batch_norm.default: (F.batch_norm, _batch_norm),
     torch.instance_norm: (F.instance_norm, _instance_norm),
@@ -219,24 +222,21 @@ _REORDERED: dict[Any, tuple[Callable[..., Any], Callable[..., tuple[Any, ...]]]]
 }
 
 
-def is_reordered(function: Callable[..., Any]) -> bool:
-    """Whether a function takes its arguments in another order than the Python function of its name."""
-    return function in _REORDERED
-
-
 def as_python(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The call of `torch.nn.functional` that a call of C++ is, for the names that have two orders of arguments."""
-    python, reorder = _REORDERED.get(function, (function, None))
-    return python, args if reorder is None else reorder(*args)
+    """The call of `torch.nn.functional` that a call of a function in `REORDERED` is."""
+    python, reorder = REORDERED[function]
+    return python, reorder(*args)
 
 
 def is_in_place(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Tell whether a call writes into its first argument."""
-    return (
-        _is_named_in_place(function)
-        or kwargs.get("inplace") is True
-        or _positional_inplace(canonical_name(function), args)
-    )
+    """Tell whether a call writes into its first argument.
+
+    F.relu(x, True) and F.dropout(x, p, training, True) pass the flag by position.
+    """
+    if _is_named_in_place(function) or kwargs.get("inplace") is True:
+        return True
+    position = _INPLACE_AT.get(canonical_name(function))
+    return position is not None and len(args) > position and args[position] is True
 
 
 @lru_cache(FUNCTIONS)
@@ -261,6 +261,14 @@ def _in_graph(x: Any) -> bool:
     return isinstance(x, Tensor) and x.requires_grad and not isinstance(x, nn.Parameter)
 
 
+@lru_cache(FUNCTIONS)
+def is_of_torch(function: Callable[..., Any]) -> bool:
+    """Whether an operation is one of torch's own, of which torch knows the gradient."""
+    qualified = getattr(function, "_qualified_op_name", "aten").partition(":")[0]
+    return getattr(function, "namespace", qualified) in ("aten", "prim", "prims")
+
+
+@lru_cache(FUNCTIONS)
 def sets_no_numbers(function: Callable[..., Any]) -> bool:
     """Tell whether a call sets an attribute of a tensor that is no number: its gradient, or its hooks.
 
@@ -270,12 +278,6 @@ def sets_no_numbers(function: Callable[..., Any]) -> bool:
     if getattr(function, "__name__", "") != "__set__":
         return False
     return function.__self__.__name__ not in ("data", "real", "imag")  # type: ignore[attr-defined]
-
-
-def _positional_inplace(name: str, args: tuple[Any, ...]) -> bool:
-    """F.relu(x, True) and F.dropout(x, p, training, True) pass the flag by position."""
-    position = ACTIVATIONS[name].inplace_at if name in ACTIVATIONS else None
-    return position is not None and len(args) > position and args[position] is True
 
 
 def enterable(function: Any) -> Callable[..., Any]:

@@ -147,8 +147,8 @@ def later_lookup(ids: Int[Tensor, "batch tokens"], looked_up: Int[Tensor, "..."]
     return Lookup(Order.SHIFTED, ids.shape) if shifted else None
 
 
-LOOKUPS = frozenset({"embedding", "embedding_bag", "getitem", "index_select", "gather", "matmul", "mm", "linear"})
-"""Calls that may look up rows of a table; see `as_lookup`."""
+READING_ROWS = frozenset({"embedding_bag", "getitem", "index_select", "gather", "matmul", "mm", "linear"})
+"""Calls that may look up rows of a table in other words than `embedding`; see `as_lookup`."""
 
 # -- Lookups in other words --------------------------------------------------------------------------------------------
 

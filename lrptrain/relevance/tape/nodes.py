@@ -1,6 +1,6 @@
 """What a tape holds: the recorded calls, the tensors between them, and how their arguments are read."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from string import ascii_letters
@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.advice import WITHOUT_RULES, other_methods
@@ -21,7 +22,7 @@ class Value:
     Attributes:
         shape: The tensor's shape.
         depends: Whether the tensor depends on the explained input; what does not is a constant.
-        edge: The tensor's place in the graph, for gradients; None without a graph.
+        has_graph: Whether the tensor has a graph.
         is_complex: Whether the tensor holds complex numbers.
         hidden: Whether a custom autograd function made the tensor on its way, so that no gradient arrives at it.
     """
@@ -33,16 +34,25 @@ class Value:
         self._tensor: Tensor | None = tensor
         self._held = TensorWeakRef(tensor)
         self._make: Callable[[], Tensor] | None = None
+        self._edge: GradientEdge | None = None
         self.shape = tensor.shape
         self.depends = depends
-        self.edge = torch.autograd.graph.get_gradient_edge(tensor) if tensor.requires_grad else None
+        self.has_graph = tensor.requires_grad
         self.is_complex = tensor.is_complex()
         self.hidden = False
 
     def come_out(self, tensor: Tensor) -> None:
         """Take the place in the graph that a custom autograd function has given to the tensor, which it returned."""
-        self.edge = torch.autograd.graph.get_gradient_edge(tensor)
+        self._edge = torch.autograd.graph.get_gradient_edge(tensor)
+        self.has_graph = True
         self.hidden = False
+
+    @property
+    def edge(self) -> GradientEdge | None:
+        """The tensor's place in the graph, for gradients; None without a graph."""
+        if self._edge is None and self.has_graph:
+            self._edge = torch.autograd.graph.get_gradient_edge(self.tensor)
+        return self._edge
 
     @property
     def tensor(self) -> Tensor:
@@ -60,10 +70,12 @@ class Value:
 
     def replace(self, tensor: Tensor) -> None:
         """Hold another tensor with the same numbers, before the one that is held is overwritten."""
+        _ = self.edge
         self._tensor = tensor
 
     def release(self, node: "Node") -> None:
         """Hold the tensor no longer. The node that made it can make it once more, but must not be referred to."""
+        _ = self.edge
         self._tensor = None
         self._make = partial(_called, node.function, node.args, node.kwargs)
 
@@ -122,8 +134,9 @@ class Node:
 
     def check_constants(self) -> None:
         """Raise if a mask, weight or other constant of the call was overwritten since."""
-        if any(version_of(tensor) != version for tensor, version in self.constants):
-            raise unsupported(self.name, self.path, "reads a constant that the model overwrites in place later on")
+        for tensor, version in self.constants:
+            if version_of(tensor) != version:
+                raise unsupported(self.name, self.path, "reads a constant that the model overwrites in place later on")
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:
         """The argument given by position or by name; `Value`s stay wrapped."""
@@ -151,6 +164,13 @@ def unsupported(name: str, path: str, why: str) -> UnsupportedOperationError:
 def is_idle(node: Node) -> bool:
     """Whether the call is a dropout that drops nothing, so that it writes nothing either."""
     return "dropout" in node.name and (node.argument(2, "training", True) is False or node.argument(1, "p", 0.5) == 0)
+
+
+def order_of_axes(node: Node, ndim: int) -> list[int]:
+    """Which axis of the input every axis of the output of a transposition was."""
+    sizes = list(range(1, ndim + 1))
+    result = node.call(lambda _: torch.empty(sizes, device="meta"))
+    return [size - 1 for size in result.shape]
 
 
 def version_of(tensor: Tensor) -> int:
@@ -197,29 +217,33 @@ def einsum_labels(node: Node, value: Value) -> tuple[str, str]:
     return (left if first is value else right), output
 
 
+_NUMBERS = frozenset({int, float, bool, str, type(None)})
+_LEAVES = _NUMBERS | {Tensor, torch.nn.Parameter}
+
+
 def tensors_in(structure: Any) -> Iterator[Tensor]:
     """All tensors of nested tuples, lists and dicts."""
     found: list[Tensor] = []
-    _collect((structure,), found)
+    collect_tensors((structure,), found)
     return iter(found)
 
 
-def _collect(items: Iterable[Any], found: list[Tensor]) -> None:
-    for item in items:
+def collect_tensors(items: Iterable[Any], found: list[Tensor], named: Mapping[str, Any] | None = None) -> None:
+    """Add all tensors of nested tuples, lists and dicts to a list: of the arguments of a call, then those by name."""
+    for item in (*items, *named.values()) if named else items:
+        if type(item) in _NUMBERS:
+            continue
         if isinstance(item, Tensor):
             found.append(item)
         elif isinstance(item, (tuple, list)):
-            _collect(item, found)
+            collect_tensors(item, found)
         elif isinstance(item, dict):
-            _collect(item.values(), found)
+            collect_tensors(item.values(), found)
 
 
 def numbers_in(structure: Any) -> Iterator[Tensor]:
     """The tensors among them that hold real or complex numbers: no indices, no masks."""
     return (x for x in tensors_in(structure) if x.is_floating_point() or x.is_complex())
-
-
-_LEAVES = frozenset({int, float, bool, str, type(None), Tensor, torch.nn.Parameter})
 
 
 def map_nested(structure: Any, kind: type, function: Callable[..., Any]) -> Any:

@@ -2,12 +2,14 @@
 
 import gc
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.weak import TensorWeakRef
 
+from lrptrain.relevance.tape.functions import FUNCTIONS
 from lrptrain.relevance.tape.nodes import version_of
 
 # What hands the numbers of a tensor out: numpy, DLPack, lists. A single number (`item`) is for control flow.
@@ -18,6 +20,7 @@ _IMPORTS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor", "new", "fr
 _WITHOUT_GRAPH = frozenset({"numpy", "__array__", "__dlpack__", "__float__", "__int__", "__complex__", "__index__"})
 
 
+@lru_cache(FUNCTIONS)
 def hands_out(function: Any) -> bool:
     """Whether a call hands out numbers to where no graph is."""
     return getattr(function, "__name__", "") in _WITHOUT_GRAPH

@@ -1,6 +1,6 @@
 """Several operations of a tape as one function of the value that they all come from."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -80,6 +80,15 @@ class Graph:
             members.add(producer)
             frontier = frontier.difference(producer.outputs).union(producer.inputs)
         return frontier.pop(), members
+
+    def behind(self, values: Iterable[Value]) -> Iterator[tuple[Node, set[Value]]]:
+        """The operations that read what is made of some values, in order, each with those of its inputs."""
+        moving = set(values)
+        for node in self.tape.nodes:
+            operands = moving.intersection(node.inputs)
+            if operands:
+                yield node, operands
+                moving.update(node.outputs)
 
     def closed(self, members: set[Node], result: Value) -> bool:
         """Whether nothing outside reads what is made inside."""

@@ -6,7 +6,7 @@ from types import CodeType, FrameType
 
 from torch import nn
 
-from lrptrain.relevance.model.walk import named_modules_of, once_per_class
+from lrptrain.relevance.fast.walk import named_modules_of, once_per_class
 
 # The code that runs a module's hooks and its forward, and the function inside of it that does so if there are hooks.
 _CALL = nn.Module._call_impl.__code__
@@ -34,17 +34,14 @@ class RunningModule:
         """The module's name in the model; "" for the model itself, and where none runs."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            name = self._name_at(frame)
+            code, before = frame.f_code, frame.f_back
+            name = None
+            if code is _CALL:
+                name = self._names.get(id(frame.f_locals["self"]))
+            # What `_CALL` calls, the frame of `_CALL` will name.
+            elif code in self._forwards and not (before is not None and before.f_code in _CALLERS):
+                name = self._names.get(id(frame.f_locals.get(code.co_varnames[0])))
             if name is not None:
                 return name
-            frame = frame.f_back
+            frame = before
         return ""
-
-    def _name_at(self, frame: FrameType) -> str | None:
-        code = frame.f_code
-        if code is _CALL:
-            return self._names.get(id(frame.f_locals["self"]))
-        # What `_CALL` calls, the frame of `_CALL` will name.
-        if code not in self._forwards or (frame.f_back is not None and frame.f_back.f_code in _CALLERS):
-            return None
-        return self._names.get(id(frame.f_locals.get(code.co_varnames[0])))

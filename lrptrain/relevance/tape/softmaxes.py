@@ -24,6 +24,8 @@ _SUMMING = _ON_THE_SUM | {
     "sub", "sum", "mean", "cumsum", "mul", "div", "masked_fill", "where", "matmul", "bmm", "einsum",
 }  # fmt: skip
 _EXPONENTIALS = frozenset({"exp", "exp2", "rpow", "softmax"})
+# A written-out softmax ends with one of them, or is one whose scores were shifted.
+_ENDS = frozenset({"div", "mul", "exp", "softmax", "masked_fill", "where"})
 # They take entries along an axis, each once: `op(x, axis, indices)`.
 _PICKING = frozenset({"gather", *CHOOSING})
 _SHIFT = ENTRIES | COPIES | MAXIMA | {"clamp", "clamp_min", "clamp_max", "nan_to_num"}
@@ -58,7 +60,7 @@ def join_softmaxes(tape: Tape) -> None:
     graph = Graph(tape)
     replaced: dict[Node, tuple[Node, ...]] = {}
     for node in tape.nodes:
-        softmax = _written_out(graph, node)
+        softmax = _written_out(graph, node) if node.name in _ENDS else None
         if softmax is not None:
             replaced[node] = (_as_node(graph, node, softmax),)
         elif node.name == "div" and len(node.inputs) == 2 and (picked := _of_picked(graph, node)):

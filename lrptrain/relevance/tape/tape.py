@@ -7,11 +7,12 @@ where no graph of the weights is asked for, it stays fused, and is on the tape i
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +20,9 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
+from lrptrain.relevance.fast.kernels import KernelAttention, KernelError, Kernels, operations
 from lrptrain.relevance.model.process_wide import eager, in_turn
-from lrptrain.relevance.tape.buffers import Buffers
+from lrptrain.relevance.tape.buffers import ALLOTTING, Buffers
 from lrptrain.relevance.tape.explicit import EXPLICIT
 from lrptrain.relevance.tape.flex import asks_for_kernel
 from lrptrain.relevance.tape.functions import (
@@ -36,16 +38,19 @@ from lrptrain.relevance.tape.functions import (
     OF_FIRST,
     OVERWRITING,
     QUESTIONS,
+    REORDERED,
     REPEATABLE,
+    WEIGHTED,
     as_python,
     canonical_name,
     enterable,
     is_in_place,
+    is_of_torch,
     sets_no_numbers,
     without_weights,
 )
-from lrptrain.relevance.tape.kernels import KernelAttention, KernelError, Kernels, operations
 from lrptrain.relevance.tape.lookup import (
+    READING_ROWS,
     AnotherTable,
     Lookup,
     Order,
@@ -57,14 +62,25 @@ from lrptrain.relevance.tape.lookup import (
     lookup_arguments,
     lookup_in,
 )
-from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, numbers_in, tensors_in, version_of
-from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
-from lrptrain.relevance.tape.outside import Outside, without_graph
+from lrptrain.relevance.tape.nodes import (
+    Node,
+    Value,
+    collect_tensors,
+    is_idle,
+    map_nested,
+    numbers_in,
+    tensors_in,
+    version_of,
+)
+from lrptrain.relevance.tape.ordered_gradients import NORMS, with_ordered_gradient
+from lrptrain.relevance.tape.outside import EXPORTS, Outside, hands_out, without_graph
 from lrptrain.relevance.tape.running import RunningModule
 from lrptrain.relevance.tape.shared_memory import Contents, SharedMemory, copied, opened, overlap, places, put
-from lrptrain.relevance.tape.transforms import is_transforming, looping, unwrapped
+from lrptrain.relevance.tape.transforms import is_transforming, looping, transformation, unwrapped
 from lrptrain.relevance.types import UnsupportedModelError, UnsupportedOperationError
 
+# Of some of their tensors they read no numbers.
+_READING_FEW = OF_FIRST | OVERWRITING
 # As many ids, from 0 on, tell whether a hash of them is a constant.
 _SAMPLED_IDS = 1 << 16
 # The custom autograd function of reentrant checkpoints, which has no gradient for `torch.autograd.grad`.
@@ -99,9 +115,9 @@ class Tape(TorchFunctionMode):
 
     def __post_init__(self) -> None:
         super().__init__()
-        # By the id of a tensor: its value, a weak reference that tells whether the id is still this tensor's, and its
+        # By the id of a tensor: its value, a reference that tells whether the id is still this tensor's, and its
         # grad_fn, which tells whether something outside of torch's functions has changed the tensor since.
-        self._entries: dict[int, tuple[Value, TensorWeakRef, Any]] = {}
+        self._entries: dict[int, tuple[Value, ref[Tensor], Any]] = {}
         # By storage: all values that share it, since writing into one of them changes the others.
         self._aliases: dict[int, list[Value]] = {}
         # By storage, where an activation was written in place: which tensors may have changed with another.
@@ -130,6 +146,10 @@ class Tape(TorchFunctionMode):
         self._has_functions = False
         # Whether the model itself wants a graph. What depends on the input has one in any case.
         self._graph = True
+        # The operations of which the results are made again where a rule reads them, unless the graph holds them.
+        self._released = REPEATABLE if self.frugal else frozenset[str]()
+        if not self.frugal and self.kernels is not None and self.kernels.twice:
+            self._released = REPEATABLE | DENSE  # without rules, hardly anything but the graph reads them
 
     def watch(self, tensor: Tensor) -> Tensor:
         """Declare `tensor` as the explained input and return what the model is to be given in its place."""
@@ -196,12 +216,8 @@ class Tape(TorchFunctionMode):
 
     def value_of(self, tensor: Tensor) -> Value | None:
         """The recorded value that `tensor` is, or None."""
-        entry = self._lookup(tensor)
-        return entry[0] if entry else None
-
-    def _lookup(self, tensor: Tensor) -> tuple[Value, TensorWeakRef, Any] | None:
         entry = self._entries.get(id(tensor))
-        return entry if entry is not None and entry[1]() is tensor else None
+        return entry[0] if entry is not None and entry[1]() is tensor else None
 
     def reads_as_text(self, argument: Tensor) -> bool:
         """Whether the model looked another argument up as it did the explained text: in as large a table."""
@@ -226,36 +242,20 @@ class Tape(TorchFunctionMode):
     ) -> Any:
         """Carry out one call of the model, and record it."""
         kwargs = kwargs or {}
-        if not kwargs:
-            func, args = as_python(func, args)
         name = canonical_name(func)
         if name in QUESTIONS:
             return func(*args, **kwargs)
-        if self.token_ids is not None and self._records and not is_transforming():
+        if not kwargs and func in REORDERED:
+            func, args = as_python(func, args)
+        if self._records and self.token_ids is not None and name in READING_ROWS and not is_transforming():
             lookup = as_lookup(name, args, kwargs, is_first=self.root is None)
             if lookup is not None:
                 with self:
                     return lookup()
-        explicit = EXPLICIT.get(name)
-        if name == "scaled_dot_product_attention" and self.kernels is not None and not is_transforming():
-            args, kwargs = self._with_all_heads(*args, **kwargs)
-            fused = self._by_kernel(self.kernels, args, kwargs)
-            if fused is not None:
-                return fused
-        if explicit is not None and not (is_in_place(func, args, kwargs) or "out" in kwargs):
-            start = len(self.nodes)
-            # torch leaves a mode while it handles a call; entered again, it records the parts one by one.
-            with self:
-                result = explicit(*args, **kwargs)
-            if self.frugal and name == "scaled_dot_product_attention":
-                self._release_scores(self.nodes[start:])
-            if result is not NotImplemented:  # nothing to write out
+        if name in EXPLICIT or name in DECOMPOSED or name in BACKWARD:
+            result = self._in_parts(name, func, args, kwargs)
+            if result is not NotImplemented:
                 return result
-        # A backward pass outside of the recording computes checkpointed blocks again, with explicit attention.
-        decomposed = name in DECOMPOSED or (name in BACKWARD and not self._records)
-        if decomposed and inspect.isfunction(func):
-            with self:
-                return enterable(func)(*args, **kwargs)
         if name == "requires_grad" and asks_for_kernel():
             return False
         if not self._records or name == "requires_grad" or sets_no_numbers(func):
@@ -267,6 +267,29 @@ class Tape(TorchFunctionMode):
         if name == "setitem" and not is_transforming() and _stands_there(*args):
             return None
         return self._record(name, func, args, kwargs)
+
+    def _in_parts(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call that is written out in others; NotImplemented where it is not."""
+        if name == "scaled_dot_product_attention" and self.kernels is not None and not is_transforming():
+            args, kwargs = self._with_all_heads(*args, **kwargs)
+            fused = self._by_kernel(self.kernels, args, kwargs)
+            if fused is not None:
+                return fused
+        explicit = EXPLICIT.get(name)
+        if explicit is not None and not (is_in_place(func, args, kwargs) or "out" in kwargs):
+            start = len(self.nodes)
+            # torch leaves a mode while it handles a call; entered again, it records the parts one by one.
+            with self:
+                result = explicit(*args, **kwargs)
+            if self.frugal and name == "scaled_dot_product_attention":
+                self._release_scores(self.nodes[start:])
+            return result  # or NotImplemented: nothing to write out
+        # A backward pass outside of the recording computes checkpointed blocks again, with explicit attention.
+        decomposed = name in DECOMPOSED or (name in BACKWARD and not self._records)
+        if decomposed and inspect.isfunction(func):
+            with self:
+                return enterable(func)(*args, **kwargs)
+        return NotImplemented
 
     def _with_all_heads(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
         """The arguments of fused attention in which every head of queries has its own head of keys and values."""
@@ -302,7 +325,7 @@ class Tape(TorchFunctionMode):
             if kernels.twice:  # a step of training is not run again for it
                 return None
             raise KernelError
-        nodes = operations(call, self._wrap(tensors), self._where())
+        nodes = operations(call, _with_values(tensors, self._values(tensors)), self._where())
         result = call.run(*views)
         nodes[-1].outputs = (self._remember(result, depends=True),)
         self.nodes.extend(nodes)
@@ -314,12 +337,17 @@ class Tape(TorchFunctionMode):
     def _record(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if torch.is_inference_mode_enabled():
             raise self._unsupported(name, "runs under torch.inference_mode inside the model, which keeps no graph")
-        tensors = list(tensors_in((args, kwargs)))
-        if is_transforming():
+        tensors: list[Tensor] = []
+        collect_tensors(args, tensors, kwargs)
+        if transformation() is not None:
             return self._transformed(name, func, args, kwargs, tensors)
-        for tensor in _read(name, args, kwargs, tensors):
-            self._check(tensor, name)
-        for tensor in tensors if self._buffers.any_known else ():
+        for tensor in tensors if name not in _READING_FEW else _read(name, args, kwargs, tensors):
+            entry = self._entries.get(id(tensor))
+            grad_fn = tensor.grad_fn
+            is_known = grad_fn is None or (entry is not None and entry[2] is grad_fn and entry[1]() is tensor)
+            if self._memories or not is_known:
+                self._check(tensor, name)
+        for tensor in tensors if self._buffers.contents else ():
             if not self._depends(tensor) and self._buffers.written_unseen(tensor):
                 raise self._unsupported(
                     name, "reads memory that was written outside of torch's functions (by a kernel?)"
@@ -327,9 +355,17 @@ class Tape(TorchFunctionMode):
         in_place = is_in_place(func, args, kwargs)
         if in_place:
             args, kwargs = self._with_copies(name, args, kwargs, tensors)
-            tensors = list(tensors_in((args, kwargs)))
-        inputs = self._inputs(tensors)
-        node = Node(name, func, self._wrap(args), self._wrap(kwargs), inputs, path=self._where())
+            tensors = []
+            collect_tensors(args, tensors, kwargs)
+        values = self._values(tensors)
+        inputs = tuple(dict.fromkeys(values.values()))
+        if values:
+            args_of_node: tuple[Any, ...] = _with_values(args, values)
+            kwargs_of_node = map_nested(kwargs, Tensor, lambda x: values.get(id(x), x)) if kwargs else {}
+        else:
+            args_of_node, kwargs_of_node = args, kwargs
+        node = Node(name, func, args_of_node, kwargs_of_node, inputs)
+        node.path = self._running.name() if self._running is not None else ""
         if name in OVERWRITING and in_place:
             node = _overwriting(node, tensors[0])
         elif name == "as_strided" and node.inputs:
@@ -343,10 +379,12 @@ class Tape(TorchFunctionMode):
             if node.inputs:
                 _keep_overwritten_constants(node, written)
         # An operation that writes without saying so in its name shows in the versions of its arguments.
-        versions = [version_of(tensor) for tensor in tensors]
+        versions = [0 if tensor.is_inference() else tensor._version for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(inputs)):
-            result = func(*self._kept(name, without_graph(func, args)), **kwargs)
-            result = with_ordered_gradient(name, result)
+            given = without_graph(func, args) if hands_out(func) else args
+            given = without_weights(name, given) if self.frugal and name in WEIGHTED else given
+            result = func(*given, **kwargs)
+            result = with_ordered_gradient(name, result) if name in NORMS else result
         result = written if name == "setitem" else result
         if name in HASHING and written is None:
             self._note_hash(node, tensors, result)
@@ -359,7 +397,8 @@ class Tape(TorchFunctionMode):
         if name in CHOOSING and node.inputs:
             _repeat_the_choice(node, result)
         self._keep(node, result, tensors, tensors if written is None else [])
-        self._buffers.note_allotted(name, numbers_in(result))
+        if name in ALLOTTING:
+            self._buffers.note_allotted(name, numbers_in(result))
         if written is not None:
             self._note_write(written)
             self._buffers.note_written(written, depends=bool(node.inputs))
@@ -395,7 +434,8 @@ class Tape(TorchFunctionMode):
         came = exported and any(self._outside.came_from_there(x) for x in tensors if not self._depends(x))
         if node.name == "array_wrap" or came:
             raise self._unsupported(node.name, f"reads numbers that may have left torch before (by {exported})")
-        self._outside.note(node.name, node.path, (x for x in tensors if self._depends(x)))
+        if node.name in EXPORTS:
+            self._outside.note(node.name, node.path, [x for x in tensors if self._depends(x)])
 
     def _depends(self, tensor: Tensor) -> bool:
         value = self.value_of(tensor)
@@ -413,22 +453,34 @@ class Tape(TorchFunctionMode):
 
     def _kept(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a call, of which a frugal tape keeps nothing for the gradients of weights."""
-        return without_weights(name, args) if self.frugal else args
+        return without_weights(name, args) if self.frugal and name in WEIGHTED else args
 
     def _keep(self, node: Node, result: Any, tensors: list[Tensor], same: list[Tensor]) -> None:
         """Remember the outputs, and the node if relevance can flow through it."""
         # What the call returns as it was given (`x.to(x.dtype)`) stays the value that it is.
-        outputs = [out for out in numbers_in(result) if not any(out is t for t in same)]
-        depends = bool(node.inputs) and node.name not in CONSTANT and not _casts_a_constant(node)
+        outputs: list[Tensor] = []
+        for out in (result,) if type(result) is Tensor else tensors_in(result):
+            if not (out.is_floating_point() or out.is_complex()):
+                continue
+            for tensor in same:
+                if out is tensor:
+                    break
+            else:
+                outputs.append(out)
+        depends = bool(node.inputs) and node.name not in CONSTANT
+        if depends and node.name in AS_ANOTHER:
+            depends = not _casts_a_constant(node)
         if self._outside.exported:
             self._outside.know_results(node.name, node.args, tensors, outputs)
         if depends:
             self._check_outputs(node, outputs)
         if depends and outputs:
-            node.outputs = tuple(self._remember(out, depends=True) for out in outputs)
+            node.outputs = tuple([self._remember(out, depends=True) for out in outputs])
             # Rules of elementwise operations read input and output only, so that their constants may change later.
             if node.name not in ELEMENTWISE:
-                node.constants = tuple((t, version_of(t)) for t in tensors_in((node.args, node.kwargs)))
+                constants: list[Tensor] = []
+                collect_tensors(node.args, constants, node.kwargs)
+                node.constants = tuple([(x, version_of(x)) for x in constants])
             self.nodes.append(node)
             if node.name in self._released and same and _repeatable(node):  # not in place
                 self._release(node)
@@ -437,16 +489,8 @@ class Tape(TorchFunctionMode):
         elif not depends:
             # A constant with a graph is remembered, so that `_check` knows that it was made under this mode.
             for out in outputs:
-                if out.grad_fn is not None or self._lookup(out) is not None:
+                if out.grad_fn is not None or self.value_of(out) is not None:
                     self._remember(out, depends=False)
-
-    @property
-    def _released(self) -> frozenset[str]:
-        """The operations of which the results are made again where a rule reads them, unless the graph holds them."""
-        if self.frugal:
-            return REPEATABLE
-        # Without rules, hardly anything but the graph reads them.
-        return REPEATABLE | DENSE if self.kernels is not None and self.kernels.twice else frozenset()
 
     def _check_outputs(self, node: Node, outputs: list[Tensor]) -> None:
         """Notice results that are no numbers in a strided memory, or have no gradient though their input has one."""
@@ -455,8 +499,12 @@ class Tape(TorchFunctionMode):
                 kind = "nested" if out.is_nested else "sparse"
                 raise self._unsupported(node.name, f"makes a {kind} tensor, which cannot be recorded")
             grad_fn = out.grad_fn
-            cut = grad_fn is None and node.name not in DETACHING and any(v.edge is not None for v in node.inputs)
-            if cut or "NotImplemented" in type(grad_fn).__name__ or not _goes_back(node, out):
+            cut = grad_fn is None and node.name not in DETACHING and any(v.has_graph for v in node.inputs)
+            if (
+                cut
+                or "NotImplemented" in type(grad_fn).__name__
+                or not (is_of_torch(node.function) or _goes_back(node, out))
+            ):
                 raise self._unsupported(node.name, "has no gradient (a kernel for inference, or quantised?)")
 
     def _release_scores(self, attention: list[Node]) -> None:
@@ -477,21 +525,24 @@ class Tape(TorchFunctionMode):
         value = Value(tensor, depends)
         # `torch.no_grad` of the model's own is noted only: what runs without a graph is inside of an autograd function.
         value.hidden = not torch.is_grad_enabled()
-        self._entries[id(tensor)] = (value, TensorWeakRef(tensor), tensor.grad_fn)
-        if depends and tensor.grad_fn is not None:
-            self._dependent.add(tensor.grad_fn)
+        grad_fn = tensor.grad_fn
+        self._entries[id(tensor)] = (value, ref(tensor), grad_fn)
+        if depends and grad_fn is not None:
+            self._dependent.add(grad_fn)
         storage = tensor.untyped_storage()._cdata
         self._aliases.setdefault(storage, []).append(value)
         if storage in self._memories:
             self._memories[storage].note_current(tensor)
         return value
 
-    def _wrap(self, arguments: Any) -> Any:
-        return map_nested(arguments, Tensor, lambda t: v if (v := self.value_of(t)) is not None and v.depends else t)
-
-    def _inputs(self, tensors: Sequence[Tensor]) -> tuple[Value, ...]:
-        values = (self.value_of(tensor) for tensor in tensors)
-        return tuple(dict.fromkeys(value for value in values if value is not None and value.depends))
+    def _values(self, tensors: Iterable[Tensor]) -> dict[int, Value]:
+        """The values among some tensors that depend on the input, by the ids of the tensors."""
+        values: dict[int, Value] = {}
+        for tensor in tensors:
+            entry = self._entries.get(id(tensor))
+            if entry is not None and entry[0].depends and entry[1]() is tensor:
+                values[id(tensor)] = entry[0]
+        return values
 
     def _lookup_of_text(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
         """How a lookup reads the explained text, or None if it reads something else."""
@@ -593,7 +644,7 @@ class Tape(TorchFunctionMode):
         else:
             embedded = self.root.tensor
             if self.value_of(embedded) is not self.root:  # the model has overwritten what it was given
-                self._entries[id(embedded)] = (self.root, TensorWeakRef(embedded), embedded.grad_fn)
+                self._entries[id(embedded)] = (self.root, ref(embedded), embedded.grad_fn)
         with torch.enable_grad(), self:
             if lookup.order is Order.SAME:
                 return lookup.given(embedded, looked_up).clone()
@@ -607,7 +658,8 @@ class Tape(TorchFunctionMode):
             self._read_again(tensor, memory, name)
         if tensor.grad_fn is None:
             return
-        entry = self._lookup(tensor)
+        entry = self._entries.get(id(tensor))
+        entry = entry if entry is not None and entry[1]() is tensor else None
         if (entry is None or entry[2] is not tensor.grad_fn) and self._reaches_input(tensor.grad_fn):
             if entry is not None and entry[0].hidden and self._returns(tensor, entry[0]):
                 return
@@ -633,7 +685,7 @@ class Tape(TorchFunctionMode):
             return False
         self._has_functions = True
         value.come_out(tensor)
-        self._entries[id(tensor)] = (value, TensorWeakRef(tensor), function)
+        self._entries[id(tensor)] = (value, ref(tensor), function)
         self._dependent.add(function)
         return True
 
@@ -742,7 +794,7 @@ class Tape(TorchFunctionMode):
 
     def _check_versions(self, tensors: list[Tensor], versions: list[int], node: Node, written: Any) -> None:
         for tensor, version in zip(tensors, versions, strict=True):
-            if tensor is not written and version_of(tensor) != version and self.value_of(tensor) is not None:
+            if version_of(tensor) != version and tensor is not written and self.value_of(tensor) is not None:
                 raise self._unsupported(node.name, "changes its argument in place, unannounced")
 
     def _where(self) -> str:
@@ -760,6 +812,19 @@ def _read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: lis
     if name in OF_FIRST:
         return tensors_in((args[:1], kwargs))
     return tensors[1:] if name in OVERWRITING else tensors
+
+
+def _with_values(args: tuple[Any, ...], values: Mapping[int, Value]) -> tuple[Any, ...]:
+    """The arguments of a call with values in the places of their tensors."""
+    found: list[Any] = []
+    for x in args:
+        if isinstance(x, Tensor):
+            found.append(values.get(id(x), x))
+        elif isinstance(x, (tuple, list, dict)):
+            found.append(map_nested(x, Tensor, lambda each: values.get(id(each), each)))
+        else:
+            found.append(x)
+    return tuple(found)
 
 
 def _lies_in(value: Value, storage: int) -> bool:
@@ -816,11 +881,8 @@ def _casts_a_constant(node: Node) -> bool:
 
 def _goes_back(node: Node, out: Tensor) -> bool:
     """Whether the output of an operation that is not torch's own has a gradient: only trying tells."""
-    namespace = getattr(
-        node.function, "namespace", getattr(node.function, "_qualified_op_name", "aten").partition(":")[0]
-    )
     edges = [value.edge for value in node.inputs if value.edge is not None]
-    if namespace in ("aten", "prim", "prims") or not out.requires_grad or not edges:
+    if not out.requires_grad or not edges:
         return True
     try:
         torch.autograd.grad(out, edges, torch.zeros_like(out), retain_graph=True, allow_unused=True)
@@ -874,7 +936,8 @@ def _repeatable(node: Node) -> bool:
 
 def shares_memory(tensor: Tensor, others: Sequence[Tensor]) -> bool:
     """Return whether a tensor is one of the others, or a view of it."""
-    return any(tensor.untyped_storage()._cdata == other.untyped_storage()._cdata for other in others)
+    storage = tensor.untyped_storage()._cdata if others else None
+    return storage in [other.untyped_storage()._cdata for other in others]
 
 
 def void(_: Any) -> None:

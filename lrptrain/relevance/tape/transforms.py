@@ -14,11 +14,13 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from lrptrain.relevance.tape.nodes import tensors_in
 
 _functorch = torch._C._functorch
+# What of `torch.func` runs now, the innermost; None for nothing.
+transformation: Callable[[], Any] = _functorch.peek_interpreter_stack
 
 
 def is_transforming() -> bool:
     """Whether a function of `torch.func`, or `torch.vmap`, runs now."""
-    return _functorch.peek_interpreter_stack() is not None
+    return transformation() is not None
 
 
 def unwrapped(tensor: Tensor) -> Tensor:

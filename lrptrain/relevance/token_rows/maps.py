@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
+from lrptrain.relevance.fast.kernels import KernelAttention
 from lrptrain.relevance.propagation.propagator import at_least_float32
-from lrptrain.relevance.tape.kernels import KernelAttention
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.tokens.attentions import Attention

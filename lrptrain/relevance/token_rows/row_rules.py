@@ -29,12 +29,11 @@ from lrptrain.relevance.propagation.operation_rules import (
     choose,
     divide,
     entries,
+    evenly,
     masked,
     put,
-    reduced_axes,
     shape_back,
     single_output,
-    spread,
     to_the_winner,
     written,
 )
@@ -262,16 +261,10 @@ def _averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) ->
 
 
 def _mean(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    axes = reduced_axes(propagator, node)
-    value = node.inputs[0]
-    producer = propagator.producer(value)
+    producer = propagator.producer(node.inputs[0])
     if producer is not None and producer.name == "stack":
         raise _refusal(node, "adds up what was stacked, which may be states and attention")
-    part = spread(single_output(relevance), axes, value.tensor)
-    size = 1
-    for axis in axes:
-        size *= value.shape[axis]
-    yield value, part / size
+    return evenly(propagator, node, relevance)
 
 
 def _put(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:

@@ -169,17 +169,13 @@ class AttentionLayers:
 
     def _adds_learned_tokens(self, attention: Attention) -> bool:
         """Whether the attention's output is added to states that are the same for every input."""
-        moving = set(attention.product.outputs)
-        for node in self.propagator.tape.nodes:
-            operands = moving.intersection(node.inputs)
+        for node, operands in self._graph.behind(attention.product.outputs):
             if node.name == "add" and len(node.inputs) == 2 and len(operands) == 1:
                 return False
-            if node.name == "add" and operands:
+            if node.name == "add":
                 constants = [x for x in (node.argument(0, "input"), node.argument(1, "other")) if isinstance(x, Tensor)]
                 if any(x.ndim >= 2 and x.shape[-2] == self.length for x in constants):
                     return True
-            if operands:
-                moving.update(node.outputs)
         return False
 
     def _residuals(self, step: Sequence[Attention]) -> int:
@@ -196,16 +192,11 @@ class AttentionLayers:
     def _residual_sum(self, attention: Attention) -> Node | None:
         """The first sum of what the attention makes with states that its values are made of."""
         read = self._sources({attention.values} if isinstance(attention.values, Value) else set())
-        # Follow what the attention makes, call by call.
-        moving = set(attention.product.outputs)
-        for node in self.propagator.tape.nodes:
-            others = set(node.inputs) - moving
-            if len(others) == len(set(node.inputs)):  # nothing of it goes in here
-                continue
+        for node, operands in self._graph.behind(attention.product.outputs):
+            others = set(node.inputs) - operands
             # A bias of relative positions, say, is added too, but is no state that the values are made of.
             if node.name == "add" and others and others <= read:
                 return node
-            moving.update(node.outputs)
         return None
 
     def _sources(self, values: set[Value]) -> set[Value]:
@@ -372,9 +363,7 @@ class _Walk:
 
     def _queries(self, attention: Attention) -> Float[Tensor, " length"] | None:
         """The labels of the states to which the attention's output is added: those of the tokens that attend."""
-        moving = set(attention.product.outputs)
-        for node in self.propagator.tape.nodes:
-            operands = moving.intersection(node.inputs)
+        for node, operands in self.graph.behind(attention.product.outputs):
             if node.name == "add" and len(node.inputs) == 2 and len(operands) == 1:
                 (residual,) = set(node.inputs) - operands
                 axis = self.propagator.token_axis(residual, self.length)
@@ -382,8 +371,6 @@ class _Walk:
                     return None
                 labels = self.labels.along(residual, axis)
                 return labels if (labels != NOWHERE).any() else None
-            if operands:
-                moving.update(node.outputs)
         return None
 
     def _stream(self, labels: Tensor, numbers: Tensor) -> int | None:

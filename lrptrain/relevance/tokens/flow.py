@@ -12,12 +12,11 @@ from lrptrain.relevance.propagation.operation_rules import (
     choose,
     divide,
     entries,
+    evenly,
     masked,
     multiply,
     put,
-    reduced_axes,
     shape_back,
-    spread,
     to_the_winner,
     written,
 )
@@ -27,7 +26,7 @@ from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 
-def _evenly(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+def _to_features(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A linear layer mixes the features of a token: each gets the same."""
     (part,) = relevance
     assert part is not None
@@ -44,17 +43,6 @@ def _shared(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
     return [shape_back(value, part / len(values)) for value in values]
 
 
-def _averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    (part,) = relevance
-    assert part is not None
-    axes = reduced_axes(propagator, node)
-    x = node.inputs[0].tensor
-    yield (
-        node.inputs[0],
-        spread(part, axes, x) / x[tuple(slice(None) if i in axes else 0 for i in range(x.ndim))].numel(),
-    )
-
-
 def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Attention pooling: the attention weights say where the values come from."""
     (part,) = relevance
@@ -62,7 +50,7 @@ def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance
     attention = node.argument(0, "input")
     values = node.argument(1, "mat2", node.kwargs.get("other"))
     if not isinstance(values, Value):
-        return _evenly(propagator, node, relevance)
+        return _to_features(propagator, node, relevance)
     if not isinstance(attention, Value):
         # A constant mixes rows, of either sign: the embeddings of texts, say, with which images are compared.
         sizes = at_least_float32(attention).abs()
@@ -82,7 +70,7 @@ FLOW = Composite(
         **dict.fromkeys(ENTRIES, entries),
         **dict.fromkeys(WRITTEN, written),
         **dict.fromkeys(PUTS, partial(put, accumulated=to_the_winner)),
-        "linear": _evenly,
+        "linear": _to_features,
         "matmul": _weighted_sum,
         "bmm": _weighted_sum,
         "add": _shared,
@@ -92,8 +80,8 @@ FLOW = Composite(
         "div": divide,
         "masked_fill": masked,
         "where": choose,
-        "mean": _averaged,
-        "sum": _averaged,
+        "mean": evenly,
+        "sum": evenly,
         # The slope of an average, too, is its share.
         **dict.fromkeys(AVERAGES | MAXIMA | MIXTURES | {"logsumexp"}, to_the_winner),
     },

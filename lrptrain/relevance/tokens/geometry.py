@@ -13,13 +13,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lrptrain.relevance.propagation.linear_maps import per_axis
-from lrptrain.relevance.tape.functions import AVERAGES, COPIES, ELEMENTWISE, ENTRIES, MAXIMA
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.functions import AVERAGES, COPIES, ELEMENTWISE, ENTRIES, MAXIMA, TRANSPOSITIONS
+from lrptrain.relevance.tape.nodes import Node, Value, order_of_axes
 
 _SCALES = frozenset({"add", "sub", "mul", "div"})
 # They leave every cell where it is, as long as the shape of the map is the same behind them.
 _IN_PLACE = ELEMENTWISE | _SCALES | {"cat", "concat", "concatenate", "chunk", "split", "split_with_sizes", "getitem"}
-_TRANSPOSITIONS = frozenset({"permute", "transpose", "swapaxes", "swapdims", "movedim", "moveaxis", "mT"})
 _RESAMPLED = frozenset(
     {"interpolate", "upsample"} | {name for name in AVERAGES | MAXIMA if name.startswith("adaptive")}
 )
@@ -143,8 +142,8 @@ def _step(node: Node, value: Value, axes: Axes) -> Axes | None:
     output = node.outputs[0].shape
     if len(value.shape) != ndim or len(output) != ndim:
         return None
-    if node.name in _TRANSPOSITIONS:
-        moved = _transposed(node, ndim)
+    if node.name in TRANSPOSITIONS:
+        moved = order_of_axes(node, ndim)
         return Axes(tuple(moved[axis] for axis in axes.order), axes.lines)
     sizes = [(value.shape[axis], output[axis]) for axis in axes.order[2:]]
     if node.name in _IN_PLACE and all(before == after for before, after in sizes):
@@ -155,13 +154,6 @@ def _step(node: Node, value: Value, axes: Axes) -> Axes | None:
     if lines is None:
         return None
     return Axes(axes.order, tuple(line.behind(earlier) for line, earlier in zip(axes.lines, lines, strict=True)))
-
-
-def _transposed(node: Node, ndim: int) -> list[int]:
-    """Which axis of the input every axis of the output was."""
-    sizes = list(range(1, ndim + 1))
-    result = node.call(lambda _: torch.empty(sizes, device="meta"))
-    return [size - 1 for size in result.shape]
 
 
 def _shifted(node: Node, value: Value, spatial: int) -> list[Line] | None:

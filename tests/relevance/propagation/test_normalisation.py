@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.relevance.passes.recording import run_on_tape
-from lrptrain.relevance.propagation.normalisation import frozen, transposed
+from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.tape.nodes import Node
 from lrptrain.relevance.types import UnsupportedOperationError
 
@@ -50,23 +50,6 @@ def test_frozen_at_the_recorded_input_is_the_output_less_the_bias(name):
     function, shape, bias = NORMS[name]
     node, x = recorded(function, *shape)
     assert torch.allclose(frozen(node)(x), function(x) - bias, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", NORMS)
-def test_the_transpose_is_that_of_the_frozen_map(name):
-    function, shape, _ = NORMS[name]
-    node, x = recorded(function, *shape)
-    part = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
-    with torch.no_grad():
-        found = transposed(node, part)
-    if "group" in name or "batch" in name:
-        assert found is None
-        return
-    leaf = x.clone().requires_grad_()
-    (expected,) = torch.autograd.grad(frozen(node)(leaf), leaf, part)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    with torch.enable_grad():
-        assert transposed(node, part) is None  # it would have no graph
 
 
 @pytest.mark.parametrize("name", NORMS)

@@ -139,14 +139,6 @@ def test_rescale():
     torch.testing.assert_close(sum(found).sum(1), relevance.sum(1))  # type: ignore[union-attr]
 
 
-def test_positive_mean():
-    x, relevance = random(3, 4, 2), random(3, 1, 2, seed=1).expand(3, 4, 2)
-    found = rules.positive_mean(relevance, x, lambda t: t.sum(1, keepdim=True))
-    positive = x.clamp(min=0).sum(1, keepdim=True)
-    torch.testing.assert_close(found, torch.where(positive > 0, relevance * x.clamp(min=0) / positive, 0.0))
-    torch.testing.assert_close(found.sum(1), torch.where(positive > 0, relevance, 0.0)[:, 0])
-
-
 def test_safe_divide():
     small = torch.tensor([0.0, -0.0, 1e-45, 1e-38, 2.0, -4.0])
     assert rules.safe_divide(torch.ones(6), small).tolist() == [0, 0, 0, 0, 0.5, -0.25]
@@ -166,7 +158,6 @@ RULES: dict[str, Callable] = {
     "halves": lambda r, x, w: rules.halves(r, x @ w.mT, x, w, lambda s: s @ w, lambda s: s.mT @ x),
     "proportional": lambda r, x, w: rules.proportional(r, (F.linear(x, w), r + 3)),
     "rescale": lambda r, x, w: rules.rescale(r, (F.linear(x, w), r), total_of_rows),
-    "positive_mean": lambda r, x, w: rules.positive_mean(r, F.linear(x, w), total_of_rows),
 }
 
 

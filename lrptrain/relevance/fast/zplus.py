@@ -1,7 +1,6 @@
-"""The z+ rule once more, in place and in slices: for relevance that is not differentiated.
+"""The z+ rule of a dense layer, in place and in slices: for relevance that is not differentiated.
 
-Elementwise steps on fresh tensors cost as much as the matrix products between them. The function here equals the one of
-its name in `rules.py`, which says what it computes.
+Elementwise steps on fresh tensors cost as much as the matrix products between them.
 
 On a CPU a comparison, a mask and `any` take several times as long as a product or a minimum of the same numbers: so it
 is looked first whether a mask would hide anything, by a minimum. On other devices that would be a wait for an answer.
@@ -14,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from lrptrain.relevance.fast.switch import instead_of
 from lrptrain.relevance.propagation import rules
 
 Array = Float[Tensor, "..."]
@@ -22,6 +22,19 @@ _ROWS = 512
 _ENTRIES = 1 << 17
 
 
+def plain_zplus(
+    relevance: Float[Tensor, "*rows out"],
+    x: Float[Tensor, "*rows in"],
+    weight: Float[Tensor, "out in"],
+    z: Float[Tensor, "*rows out"],
+    bias: Float[Tensor, " out"] | None,
+    takes: bool = False,
+) -> Float[Tensor, "*rows in"]:
+    """What `zplus` returns, by the formula in `rules`."""
+    return rules.alpha_beta(relevance, x, weight, 1.0, 0.0, F.linear, torch.matmul, bias if takes else None)
+
+
+@instead_of(plain_zplus)
 def zplus(
     relevance: Float[Tensor, "*rows out"],
     x: Float[Tensor, "*rows in"],
@@ -74,15 +87,8 @@ def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: T
         torch.mm(share, size_of_weight, out=back).mul_(size_of_x)
         torch.addcmul(back, torch.mm(share, weight, out=size_of_x), x[rows], out=result[rows])
         if cancelled is not None and bool(cancelled.any()):  # less than half of the digits are left of the difference
-            result[rows][cancelled] = rules.alpha_beta(
-                relevance[rows][cancelled],
-                x[rows][cancelled],
-                weight,
-                1.0,
-                0.0,
-                F.linear,
-                torch.matmul,
-                bias if takes else None,
+            result[rows][cancelled] = plain_zplus(
+                relevance[rows][cancelled], x[rows][cancelled], weight, z[rows][cancelled], bias, takes
             )
     return result
 

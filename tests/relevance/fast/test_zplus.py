@@ -1,11 +1,13 @@
-"""The in-place rules equal the plain ones, entry by entry."""
+"""The z+ rule in place equals the plain one, entry by entry."""
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.relevance.propagation import in_place_rules, rules
+from lrptrain.relevance.fast import zplus as module
+from lrptrain.relevance.fast.zplus import zplus
+from lrptrain.relevance.propagation import rules
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -21,7 +23,7 @@ def backwards(s: Tensor, weight: Tensor) -> Tensor:
 def test_zplus(rows, bias):
     x, weight, relevance = random(*rows, 5), random(4, 5, seed=1), random(*rows, 4, seed=2)
     expected = rules.zplus(relevance, x, weight, F.linear, backwards)
-    found = in_place_rules.zplus(relevance, x, weight, F.linear(x, weight, bias), bias)
+    found = zplus(relevance, x, weight, F.linear(x, weight, bias), bias)
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
 
 
@@ -29,7 +31,7 @@ def test_zplus(rows, bias):
 def test_zplus_of_which_the_bias_takes_its_share(rows):
     x, weight, relevance, bias = random(*rows, 5), random(4, 5, seed=1), random(*rows, 4, seed=2), random(4, seed=3)
     expected = rules.alpha_beta(relevance, x, weight, 1.0, 0.0, F.linear, backwards, bias)
-    found = in_place_rules.zplus(relevance, x, weight, F.linear(x, weight, bias), bias, takes=True)
+    found = zplus(relevance, x, weight, F.linear(x, weight, bias), bias, takes=True)
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
 
 
@@ -37,7 +39,7 @@ def test_zplus_where_most_rows_have_no_relevance():
     x, weight, relevance = random(3, 6, 5), random(4, 5, seed=1), torch.zeros(3, 6, 4, dtype=torch.float64)
     relevance[:, 0] = random(3, 4, seed=2)
     expected = rules.zplus(relevance, x, weight, F.linear, backwards)
-    found = in_place_rules.zplus(relevance, x, weight, F.linear(x, weight), None)
+    found = zplus(relevance, x, weight, F.linear(x, weight), None)
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
     assert (found[:, 1:] == 0).all()
 
@@ -47,7 +49,7 @@ def test_zplus_of_dead_units_and_zeros(dtype):
     x = random(64, 50, dtype=dtype).abs()
     x[0] = 0
     weight = torch.cat([-random(1, 50, seed=1).abs(), random(3, 50, seed=2)]).to(dtype)
-    found = in_place_rules.zplus(torch.ones(64, 4, dtype=dtype), x, weight, F.linear(x, weight), None)
+    found = zplus(torch.ones(64, 4, dtype=dtype), x, weight, F.linear(x, weight), None)
     expected = torch.full((64,), 3.0, dtype=dtype)  # the dead unit's relevance goes nowhere
     expected[0] = 0
     torch.testing.assert_close(found.sum(1), expected)
@@ -61,9 +63,9 @@ def test_zplus_of_one_row_in_a_whole_cache_without_a_positive_contribution(takes
     x[-1] = torch.tensor([0.0, 0.0, 1.0])
     bias = random(600, seed=3)
     relevance = random(512, 600, seed=2)
-    assert relevance.numel() > 2 * in_place_rules._ENTRIES  # more than one part is looked at
+    assert relevance.numel() > 2 * module._ENTRIES  # more than one part is looked at
     expected = rules.alpha_beta(relevance, x, weight, 1.0, 0.0, F.linear, backwards, bias if takes else None)
-    found = in_place_rules.zplus(relevance, x, weight, F.linear(x, weight, bias), bias, takes)
+    found = zplus(relevance, x, weight, F.linear(x, weight, bias), bias, takes)
     assert (found[-1] == 0).all()
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
@@ -71,5 +73,5 @@ def test_zplus_of_one_row_in_a_whole_cache_without_a_positive_contribution(takes
 def test_arguments_are_not_overwritten():
     x, weight, relevance, z = random(3, 5), random(4, 5, seed=1), random(3, 4, seed=2), random(3, 4, seed=4)
     before = [tensor.clone() for tensor in (x, weight, relevance, z)]
-    in_place_rules.zplus(relevance, x, weight, z, random(4))
+    zplus(relevance, x, weight, z, random(4))
     assert all(torch.equal(one, other) for one, other in zip(before, (x, weight, relevance, z), strict=True))

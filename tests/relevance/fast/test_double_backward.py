@@ -5,10 +5,8 @@ from functools import partial
 import pytest
 import torch
 
-from lrptrain.relevance.tape import double_backward as module
-from lrptrain.relevance.tape.double_backward import (
-    Crossing,
-    RowWalk,
+from lrptrain.relevance.fast import double_backward as module
+from lrptrain.relevance.fast.double_backward import (
     Scoring,
     attend,
     row_of_map,
@@ -20,10 +18,9 @@ SAMPLES, HEADS, QUERIES, KEYS, WIDTH = 2, 3, 4, 5, 2
 LOWEST = torch.finfo(torch.float64).min
 
 
-@pytest.fixture(autouse=True, params=["kept", "made again"])
-def some_queries_at_a_time(monkeypatch, request):
+@pytest.fixture(autouse=True)
+def some_queries_at_a_time(monkeypatch):
     monkeypatch.setattr(module, "_ENTRIES_AT_A_TIME", 2 * HEADS * KEYS + 1)
-    monkeypatch.setattr(module, "_KEPT_UP_TO", KEYS / WIDTH if request.param == "kept" else 0)
 
 
 def tensors(queries: int = QUERIES) -> list[torch.Tensor]:
@@ -128,70 +125,6 @@ def test_where_the_gradient_is_0_that_of_the_positive_part_is_0_too(scoring):
     assert not results[0][4][:, :, 1].any()
     for mine, expected in zip(*results, strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-13)
-
-
-# -- Rows that go through attentions beside the gradient -----------------------------------------------------------
-
-
-def chained(row, is_walking, scoring, create_graph=False):
-    """Two attentions, one behind the other, of which the row passes the second; and what a loss on all of it gives."""
-    query, key, value, _, _ = tensors(KEYS)
-    walk = RowWalk()
-    first, second = Crossing(walk), Crossing(walk)
-    lower = attend(query, key, value, scoring, first)
-    upper = attend(lower.sin(), key, value, scoring, second)
-    with walk.begun(row, [second, first] if is_walking else []):
-        (gradient,) = torch.autograd.grad(upper.pow(3).sum(), upper, create_graph=True, retain_graph=True)
-        (at_lower,) = torch.autograd.grad(upper.pow(3).sum(), lower, create_graph=True)
-        ahead = list(walk.ahead)
-        reached = walk.row
-    if not is_walking:
-        reached = row + row_of_positive_map(lower.sin(), key, value, gradient, row, scoring)
-    loss = reached.pow(2).sum() + at_lower.pow(2).sum()
-    given = [query, key, value, *([row] if row.requires_grad else [])]
-    return ahead == [first], [reached, at_lower, *torch.autograd.grad(loss, given, create_graph=create_graph)], given
-
-
-def rows(kind):
-    generator = torch.Generator().manual_seed(1)
-    if kind == "one query":  # as of a class token
-        return torch.eye(KEYS, dtype=torch.float64)[:1].repeat(SAMPLES, 1)
-    return torch.randn(SAMPLES, KEYS, dtype=torch.float64, generator=generator).requires_grad_(kind == "learned")
-
-
-@pytest.mark.parametrize("kind", ["one query", "all", "learned"])
-def test_a_row_that_goes_beside_the_gradient_arrives_as_one_that_comes_after_it(kind):
-    scoring = Scoring(0.7, blocked(KEYS))
-    has_passed, beside, _ = chained(rows(kind), True, scoring)
-    assert has_passed
-    _, after, _ = chained(rows(kind), False, scoring)
-    for mine, expected in zip(beside, after, strict=True):
-        torch.testing.assert_close(mine, expected, rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["one query", "learned"])
-def test_a_third_derivative_of_such_a_row_is_that_of_one_that_comes_after(kind):
-    results = []
-    for is_walking in (True, False):
-        _, numbers, given = chained(rows(kind), is_walking, Scoring(0.7, blocked(KEYS)), create_graph=True)
-        squares = torch.cat([x.flatten() for x in numbers[2:]]).pow(2).sum()
-        results.append([*numbers, *torch.autograd.grad(squares, given)])
-    for mine, expected in zip(*results, strict=True):
-        torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-10)
-
-
-def test_a_row_passes_no_attention_out_of_turn_and_none_without_a_graph():
-    query, key, value, _, row = tensors()
-    walk = RowWalk()
-    first, second = Crossing(walk), Crossing(walk)
-    scoring = Scoring(0.7)
-    output = attend(query, key, value, scoring, first)
-    for ahead, create_graph in (([second, first], True), ([first], False)):
-        with walk.begun(row, ahead):
-            torch.autograd.grad(output.sum(), query, create_graph=create_graph, retain_graph=True)
-            assert walk.ahead == ahead
-            assert walk.row is row
-    assert walk.ahead == []
 
 
 def test_a_third_derivative_of_a_row_is_that_of_the_map(both):

@@ -6,10 +6,12 @@ Nothing outlives the call of `attribute` that made it: a model that is changed b
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar, cast
 
 from torch import Tensor, nn
+
+from lrptrain.relevance.fast.switch import is_plain
 
 T = TypeVar("T")
 # What torch keeps of every module: hooks, which a forward does not change, and what is looked at elsewhere.
@@ -30,11 +32,28 @@ _walk: ContextVar[Walk | None] = ContextVar("walk", default=None)
 @contextmanager
 def walked(model: nn.Module) -> Iterator[None]:
     """Walk over a model once; who asks for its modules or weights inside, gets those of now."""
-    token = _walk.set(Walk(model, list(model.named_modules()), {}))
+    token = _walk.set(None if is_plain() else Walk(model, _walked_over(model), {}))
     try:
         yield
     finally:
         _walk.reset(token)
+
+
+def _walked_over(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """What `model.named_modules()` yields, without a generator for each level."""
+    found: list[tuple[str, nn.Module]] = []
+    seen: set[nn.Module] = set()
+    pending = [("", model)]
+    while pending:
+        name, module = pending.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        found.append((name, module))
+        for key, inner in reversed([*module._modules.items()]):
+            if inner is not None:
+                pending.append((f"{name}.{key}" if name else key, inner))
+    return found
 
 
 def named_modules_of(model: nn.Module) -> list[tuple[str, nn.Module]]:
@@ -50,8 +69,12 @@ def modules_of(model: nn.Module) -> list[nn.Module]:
 
 def weights_of(model: nn.Module) -> list[Tensor]:
     """Return the parameters and buffers of a model; those that are shared several times."""
-    stores = [store for _, module in named_modules_of(model) for store in (module._parameters, module._buffers)]
-    return [x for store in stores if store for x in store.values() if x is not None]
+    found: list[Tensor] = []
+    for _, module in named_modules_of(model):
+        for store in (module._parameters, module._buffers):
+            if store:
+                found += [x for x in store.values() if x is not None]
+    return found
 
 
 def own_attributes(module: nn.Module) -> list[tuple[str, Any]]:
@@ -75,13 +98,5 @@ def once_per_walk(function: Callable[[nn.Module], T]) -> Callable[[nn.Module], T
 
 
 def once_per_class(function: Callable[[type], T]) -> Callable[[type], T]:
-    """Remember what a function returns for a class, as long as that exists."""
-    known: WeakKeyDictionary[type, T] = WeakKeyDictionary()
-
-    def remembered(kind: type) -> T:
-        found = known.get(kind)
-        if found is None:
-            found = known[kind] = function(kind)
-        return found
-
-    return remembered
+    """Remember what a function returns for a class; of a thousand of them, which is more than models have."""
+    return cast("Callable[[type], T]", lru_cache(1024)(function))

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from lrptrain.relevance.fast.switch import instead_of
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, ENTRIES, MAXIMA, PRODUCTS
 from lrptrain.relevance.tape.nodes import Node, Value
 
@@ -51,20 +52,32 @@ def _told(x: Any, name: str, numbers: dict[Value, int]) -> Hashable:
 def structure_of(nodes: list[Node], root: Value) -> Hashable | None:
     """Return what tells the operations of one pass from those of another; None where their numbers decide."""
     numbers = {root: 0}
-    operations = []
+    told: list[Any] = [root.shape]
     try:
         for node in nodes:
             if node.name not in _TOLD:
                 return None
-            args = _told(node.args, node.name, numbers)
-            kwargs = _told([*node.kwargs.items()], node.name, numbers)
-            made = tuple([(numbers.setdefault(x, len(numbers)), x.shape) for x in node.outputs])
-            operations.append((node.name, type(node.function), args, kwargs, made))
+            told += (node.name, type(node.function), len(node.args), len(node.outputs))
+            for x in node.args:
+                if type(x) is Value:
+                    told.append(("value", numbers.setdefault(x, len(numbers))))
+                else:
+                    told.append(x if type(x) in _SETTINGS else _told(x, node.name, numbers))
+            if node.kwargs:
+                told.append(_told([*node.kwargs.items()], node.name, numbers))
+            for value in node.outputs:
+                told += (numbers.setdefault(value, len(numbers)), value.shape)
     except _NotToldError:
         return None
-    return root.shape, tuple(operations)
+    return tuple(told)
 
 
+def found_anew(model: nn.Module, key: Hashable, find: Callable[[], T]) -> T:
+    """Return what `find` finds."""
+    return find()
+
+
+@instead_of(found_anew)
 def once_per_structure(model: nn.Module, key: Hashable, find: Callable[[], T]) -> T:
     """Return what `find` finds in a pass of a model, or found in one of the same structure.
 

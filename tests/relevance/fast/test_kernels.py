@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lrptrain
+from lrptrain.relevance.fast import kernels
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.propagation.propagator import Propagator
-from lrptrain.relevance.tape import kernels
 from lrptrain.relevance.tape.nodes import Node, Value
 
 # A kernel's backward pass, some queries at a time through rules, and a row times the maps.

@@ -10,18 +10,16 @@ A loss on these, with gradients (a, b, e) at (dq, dk, dv), has with T = c (a k^T
     at P:   X = dP (T - t) - D T + G e^T,       so Y = P (X - sum_j P X) at S, and
     c (Y k + dS b) at q,   c (Y^T q + dS^T a) at k.
 
-Generic attention multiplies a row r with the mean over H heads of (P dP)+ (Chefer, Gur, Wolf, ICCV 2021), which needs
-the same matrices. A loss on the row that is passed on, with a gradient w at it, has, with Z = w (dP)+ / H by column,
+Generic attention multiplies a row r with the mean over H heads of (P dP)+ (Chefer, Gur, Wolf, ICCV 2021). A loss on the
+row that is passed on, with a gradient w at it, has, with Z = w (dP)+ / H by column,
 
-    sum_j P Z at r,   r Z by row at P, which is added to X,   and r w P / H where dP > 0 at dP, which is added to W.
+    sum_j P Z at r,   r Z by row at P,   and r w P / H where dP > 0 at dP.
 
-So both are one function where the row is there when the gradient passes (`RowWalk`). Everything here is a sum over
-queries, so that some queries of one sample at a time are enough: their matrices are made again from q, k, v and G, in
-memory that stays in a cache. Only of short sequences P is kept, which the passes would make three times more.
+Everything here is a sum over queries, so that some queries of one sample at a time are enough: their matrices are made
+again from q, k, v and G, in memory that stays in a cache.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -31,8 +29,6 @@ from torch.nn import functional as F
 
 # As many entries of all heads' maps are made at a time: a few matrices of them fit into a processor's cache.
 _ENTRIES_AT_A_TIME = 1 << 19
-# Probabilities are kept where they are no more than as many times the queries: time for little memory.
-_KEPT_UP_TO = 4
 
 PerQuery = Float[Tensor, "batch heads queries width"]
 PerKey = Float[Tensor, "batch heads keys width"]
@@ -50,58 +46,7 @@ class Scoring(NamedTuple):
     summand: Tensor | None = None
 
 
-class RowWalk:
-    """A row of relevance on its way from the last attention to the first, beside the gradient that passes them.
-
-    Each attention that it is to pass next multiplies it with its map as soon as the gradient arrives there. Those that
-    the gradient passes out of turn, or not at all, stay ahead, for `row_of_positive_map`.
-
-    Attributes:
-        row: The row so far, `[batch, tokens]`, with its graph.
-        ahead: The attentions that it has not passed yet, the next one first; none while no row is on its way.
-    """
-
-    row: Tensor
-    ahead: "list[Crossing]"
-
-    def __init__(self) -> None:
-        self.ahead = []
-
-    @contextmanager
-    def begun(self, row: Float[Tensor, "batch queries"], ahead: "Sequence[Crossing]") -> "Iterator[RowWalk]":
-        """Send a row through attentions while a gradient with a graph is taken."""
-        self.row = row
-        self.ahead = list(ahead)
-        try:
-            yield self
-        finally:
-            del self.row
-            self.ahead = []
-
-
-class Crossing:
-    """An attention, as a place on a walk.
-
-    Args:
-        walk: The walk.
-    """
-
-    def __init__(self, walk: RowWalk) -> None:
-        self.walk = walk
-
-    @property
-    def row(self) -> Float[Tensor, "batch queries"] | None:
-        """The row, if this is the attention that it is to pass next."""
-        is_next = bool(self.walk.ahead) and self.walk.ahead[0] is self
-        return self.walk.row if is_next else None
-
-    def passed(self, row: Float[Tensor, "batch keys"]) -> None:
-        """Go on with what this attention has made of the row."""
-        self.walk.row = row
-        self.walk.ahead = self.walk.ahead[1:]
-
-
-def attend(query: PerQuery, key: PerKey, value: PerKey, scoring: Scoring, crossing: Crossing | None = None) -> PerQuery:
+def attend(query: PerQuery, key: PerKey, value: PerKey, scoring: Scoring) -> PerQuery:
     """Return `softmax(scale q k^T + summand) v`.
 
     Args:
@@ -109,9 +54,8 @@ def attend(query: PerQuery, key: PerKey, value: PerKey, scoring: Scoring, crossi
         key: The keys.
         value: The values.
         scoring: How queries and keys become scores.
-        crossing: Its place on a walk of rows; None where there is no walk.
     """
-    result: Tensor = _Attention.apply(query, key, value, scoring, crossing)
+    result: Tensor = _Attention.apply(query, key, value, scoring)
     return result
 
 
@@ -152,73 +96,44 @@ def row_of_map(
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring, crossing: Crossing | None
-    ) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
         ctx.scoring = scoring
-        ctx.crossing = crossing
-        if key.shape[2] <= _KEPT_UP_TO * query.shape[3]:
-            probabilities, output = _attended(query, key, value, scoring)
-            ctx.save_for_backward(query, key, value, probabilities)
-            return output
-        ctx.save_for_backward(query, key, value, None)
+        ctx.save_for_backward(query, key, value)
         summand = None if scoring.summand is None else _in_four_axes(scoring.summand)
         return F.scaled_dot_product_attention(query, key, value, summand, scale=scoring.scale)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        # A gradient that is to have no graph passes no rows, which would need one.
-        row = ctx.crossing.row if ctx.crossing is not None and torch.is_grad_enabled() else None
-        query, key, value, kept = ctx.saved_tensors
-        *gradients, passed = _AttentionGradient.apply(query, key, value, gradient, row, kept, ctx.scoring)
-        if row is not None:
-            ctx.crossing.passed(row + passed)
-        return *gradients, None, None
+        return *_AttentionGradient.apply(*ctx.saved_tensors, gradient, ctx.scoring), None
 
 
 class _AttentionGradient(torch.autograd.Function):
-    """The gradients at queries, keys and values, of that at the output; and a row times the positive map, if any."""
+    """The gradients at queries, keys and values, of that at the output."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        gradient: Tensor,
-        row: Tensor | None,
-        kept: Tensor | None,
-        scoring: Scoring,
-    ) -> Any:
-        ctx.save_for_backward(query, key, value, gradient, row, kept)
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor, scoring: Scoring) -> Any:
+        ctx.save_for_backward(query, key, value, gradient)
         ctx.scoring = scoring
         of_query, of_key, of_value = (_unset(x) for x in (query, key, value))
-        passed = None if row is None else key.new_zeros(key.shape[0], key.shape[2])
         for at in _parts(query, key):
             q = query[at]
             g = gradient[at]
             k = key[at.sample]
             v = value[at.sample]
-            probabilities = _probabilities(q, k, scoring, at) if kept is None else kept[at]
+            probabilities = _probabilities(q, k, scoring, at)
             of_value[at.sample].baddbmm_(probabilities.mT, g, beta=at.kept)
-            of_map = torch.bmm(g, v.mT)
-            weighted = probabilities * of_map
-            of_scores = of_map.sub_(weighted.sum(-1, keepdim=True)).mul_(probabilities)
+            of_scores = _of_scores(probabilities, torch.bmm(g, v.mT))
             of_query[at].baddbmm_(of_scores, k, beta=0, alpha=scoring.scale)
             of_key[at.sample].baddbmm_(of_scores.mT, q, beta=at.kept, alpha=scoring.scale)
-            if row is not None and passed is not None:
-                _pass(row, weighted, at, passed)
-        return of_query, of_key, of_value, passed
+        return of_query, of_key, of_value
 
     @staticmethod
-    def backward(ctx: Any, of_query: Tensor, of_key: Tensor, of_value: Tensor, of_passed: Tensor | None) -> Any:
-        *tensors, row, kept = ctx.saved_tensors
+    def backward(ctx: Any, of_query: Tensor, of_key: Tensor, of_value: Tensor) -> Any:
+        tensors = ctx.saved_tensors
         tangents = (of_query, of_key, of_value)
         if torch.is_grad_enabled():  # a third derivative is asked for
-            arguments = tensors if row is None else [*tensors, row]
-            gradients = _written_out(arguments, tangents, of_passed, ctx.scoring, ctx.needs_input_grad)
-            return *gradients, *[None] * (7 - len(gradients))
-        return *_second_derivative(tensors, tangents, row, of_passed, kept, ctx.scoring), None, None
+            return *_written_out(tensors, tangents, ctx.scoring, ctx.needs_input_grad), None
+        return *_second_derivative(tensors, tangents, ctx.scoring), None
 
 
 class _RowOfMap(torch.autograd.Function):
@@ -296,21 +211,16 @@ def _pass(
 def _second_derivative(
     tensors: Sequence[Tensor],
     tangents: tuple[PerQuery, PerKey, PerKey],
-    row: Float[Tensor, "batch queries"] | None,
-    of_passed: Float[Tensor, "batch keys"] | None,
-    kept: Float[Tensor, "batch heads queries keys"] | None,
     scoring: Scoring,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """Return the gradients at queries, keys, values, the first gradient and the row; see the module's docstring."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients at queries, keys, values and the first gradient; see the module's docstring."""
     query, key, value, gradient = tensors
     scale = scoring.scale
     of_query, of_key, of_value, of_gradient = (_unset(x) for x in tensors)
-    of_row = None if row is None else torch.zeros_like(row)
-    shares = None if of_passed is None else of_passed / query.shape[1]
     for at in _parts(query, key):
         q, g, a = (x[at] for x in (query, gradient, tangents[0]))
         k, v, b, e = (x[at.sample] for x in (key, value, tangents[1], tangents[2]))
-        probabilities = _probabilities(q, k, scoring, at) if kept is None else kept[at]
+        probabilities = _probabilities(q, k, scoring, at)
         of_map = torch.bmm(g, v.mT)
         direction = torch.bmm(a, k.mT).baddbmm_(q, b.mT).mul_(scale)
         sums = (probabilities * of_map).sum(-1, keepdim=True)
@@ -318,12 +228,6 @@ def _second_derivative(
         # At P; then at the scores.
         of_probabilities = torch.bmm(g, e.mT).addcmul_(of_map, centred).addcmul_(direction, sums, value=-1)
         at_map = centred.mul_(probabilities)
-        if row is not None and of_row is not None and shares is not None:
-            read = row[at.sample, at.queries, None]
-            of_weighted = of_map.clamp(min=0).mul_(shares[at.sample])
-            of_row[at.sample, at.queries] = (probabilities * of_weighted).sum((0, 2))
-            of_probabilities.addcmul_(of_weighted, read)
-            at_map.addcmul_(_is_positive(of_map).mul_(probabilities), read * shares[at.sample])
         of_scores = _of_scores(probabilities, of_probabilities)
         first = of_map.sub_(sums).mul_(probabilities)
         of_query[at].baddbmm_(of_scores, k, beta=0, alpha=scale).baddbmm_(first, b, alpha=scale)
@@ -331,7 +235,7 @@ def _second_derivative(
         # At dP.
         of_gradient[at].baddbmm_(probabilities, e, beta=0).baddbmm_(at_map, v)
         of_value[at.sample].baddbmm_(at_map.mT, g, beta=at.kept)
-    return of_query, of_key, of_value, of_gradient, of_row
+    return of_query, of_key, of_value, of_gradient
 
 
 def _is_positive(x: Tensor) -> Tensor:
@@ -374,18 +278,6 @@ def _parts(query: PerQuery, key: PerKey) -> Iterator[Any]:
             yield _Part(sample, slice(None), slice(start, min(start + height, queries)))
 
 
-def _attended(
-    query: PerQuery, key: PerKey, value: PerKey, scoring: Scoring
-) -> tuple[Float[Tensor, "batch heads queries keys"], PerQuery]:
-    """The probabilities, and what they make of the values."""
-    probabilities = query.new_empty(*query.shape[:3], key.shape[2])
-    output = _unset(query)
-    for at in _parts(query, key):
-        probabilities[at] = _probabilities(query[at], key[at.sample], scoring, at)
-        output[at].baddbmm_(probabilities[at], value[at.sample], beta=0)
-    return probabilities, output
-
-
 def _probabilities(
     query: Float[Tensor, "heads rows width"], key: Float[Tensor, "heads keys width"], scoring: Scoring, at: _Part
 ) -> Float[Tensor, "heads rows keys"]:
@@ -423,22 +315,17 @@ def _map_with_graph(query: Tensor, key: Tensor, scoring: Scoring) -> Tensor:
 def _written_out(
     tensors: Sequence[Tensor],
     tangents: tuple[Tensor, ...],
-    of_passed: Tensor | None,
     scoring: Scoring,
     needed: tuple[bool, ...],
 ) -> list[Tensor | None]:
     """What `_second_derivative` returns, with a graph of torch's own."""
 
-    def number(query: Tensor, key: Tensor, value: Tensor, gradient: Tensor, row: Tensor | None = None) -> Tensor:
+    def number(query: Tensor, key: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
         probabilities = _map_with_graph(query, key, scoring)
         of_map = gradient @ value.mT
         of_scores = scoring.scale * probabilities * (of_map - (probabilities * of_map).sum(-1, keepdim=True))
         first = (of_scores @ key, of_scores.mT @ query, probabilities.mT @ gradient)
-        parts = [(x * tangent).sum() for x, tangent in zip(first, tangents, strict=True)]
-        if row is not None and of_passed is not None:
-            weighted = (probabilities * of_map).relu().mean(1)
-            parts.append(((row[:, None] @ weighted)[:, 0] * of_passed).sum())
-        return torch.stack(parts).sum()
+        return torch.stack([(x * tangent).sum() for x, tangent in zip(first, tangents, strict=True)]).sum()
 
     return _gradients(number, tensors, needed)
 
