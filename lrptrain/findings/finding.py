@@ -100,6 +100,11 @@ class Finding:
         return self.relies and self.role == "open"
 
     @property
+    def is_outside(self) -> bool:
+        """Whether annotations tell where it is; records do not say so of kinds that are never anything else."""
+        return self.plain.get("where", "outside") in ("outside", "evidence")
+
+    @property
     def standing(self) -> str:
         """The role of what the model relies on, else the verdict."""
         return self.role if self.relies else self.verdict

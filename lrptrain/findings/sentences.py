@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from lrptrain.findings.finding import Finding
 
 MOST_NAMES = 6
+MEND_OUTSIDE = 'RelevanceGuidance("swap"), or other data'
+"""All that lies outside of annotations is swapped, not what was found alone: experiments/mending measured both."""
 MEND_FAULT = 'RelevanceGuidance("swap", swap=monitor.faults), or other data'
 MEND_OPEN = "if it is no evidence: swap it in training, or take other data"
 _VERDICTS = {
@@ -54,14 +56,15 @@ def sentences(finding: "Finding") -> Sentences:
         relevance=_relevance(finding),
         history=_history(finding),
         excerpt=f"Such as sample {finding.worst_samples[0]}: {finding.excerpts[0]}" if finding.excerpts else "",
-        remedy=_remedy(role, finding.label),
+        remedy=_remedy(role, finding),
     )
 
 
-def _remedy(role: str, label: int | None) -> str:
+def _remedy(role: str, finding: "Finding") -> str:
     """Return what to do; guidance takes one of several labels."""
-    words = {"fault": MEND_FAULT, "open": MEND_OPEN}.get(role, "")
-    return words if label is None else words.replace("faults)", f"faults, task=lrptrain.OneLabel({label}))")
+    is_outside = finding.is_outside and finding.medium in ("image", "text")
+    words = {"fault": MEND_OUTSIDE if is_outside else MEND_FAULT, "open": MEND_OPEN}.get(role, "")
+    return words if finding.label is None else words.replace("), ", f", task=lrptrain.OneLabel({finding.label})), ")
 
 
 def counted(count: int, noun: str) -> str:

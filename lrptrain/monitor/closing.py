@@ -53,6 +53,5 @@ def closing_words(
 
 def _not_removed(guided_by: Sequence[str]) -> str:
     """Return that guidance has not done its work, and what to try."""
-    swaps = any(name.startswith("swap") for name in guided_by)
-    way_out = "train longer, or with swap=monitor.faults" if swaps else 'try "swap"'
+    way_out = "train longer" if "swap of surroundings" in guided_by else 'try "swap"'
     return f" The guidance ({' + '.join(guided_by)}) has not removed it: {way_out} (docs/how-to/guidance.md)."

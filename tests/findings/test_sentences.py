@@ -54,3 +54,16 @@ def test_numbers_and_lists_are_short():
     assert listed(["a"]) == "a"
     assert listed("abcdefgh") == "a, b, c, d, e, f and 2 more"
     assert sentences(finding(effect=-0.001, interval=(-0.01, 0.01))).effect.startswith("Effect 0 points (-1 to 1)")
+
+
+@pytest.mark.parametrize(("changes", "remedy"), [
+    ({"plain": {"where": "outside"}}, 'RelevanceGuidance("swap"), or other data'),
+    ({"plain": {}}, 'RelevanceGuidance("swap"), or other data'),  # of a kind that lies nowhere else
+    ({"plain": {"where": "outside"}, "label": 3}, 'RelevanceGuidance("swap", task=lrptrain.OneLabel(3)), or other data'),
+    # What somebody declared a fault needs no annotation, and of rows and volumes there is no other swap.
+    ({"plain": {"where": "image"}}, 'RelevanceGuidance("swap", swap=monitor.faults), or other data'),
+    ({"plain": {"where": "text"}, "medium": "text"}, 'RelevanceGuidance("swap", swap=monitor.faults), or other data'),
+    ({"medium": "volume"}, 'RelevanceGuidance("swap", swap=monitor.faults), or other data'),
+])  # fmt: skip
+def test_all_that_lies_outside_of_annotations_is_swapped_where_these_tell(changes, remedy):
+    assert sentences(finding(**changes)).remedy == remedy

@@ -56,13 +56,14 @@ function findingCard(run, finding) {
 // What to do, and how: code that needs the model and its data, and neither this run's program nor the documentation.
 function mending({ role, name }, remedy) {
   const chosen = role === "fault" ? "report.faults" : `[found for found in report.findings if found.name == ${JSON.stringify(name)}]`;
+  const isAll = role === "fault" && !remedy.includes("swap=");
+  const found = isAll ? "" : `report = lrptrain.inspect(model, validation_loader)\nfound = ${chosen}\n`;
+  const swap = isAll ? "" : ", swap=found";
   const code = `import lrptrain
 from lrptrain.callbacks import RelevanceGuidance
 
-report = lrptrain.inspect(model, validation_loader)
-found = ${chosen}
-guidance = RelevanceGuidance("swap", swap=found)  # Lightning: Trainer(callbacks=[guidance])
-guidance = lrptrain.Guidance("swap", swap=found, optimizer=optimizer)  # a loop of your own:
+${found}guidance = RelevanceGuidance("swap"${swap})  # Lightning: Trainer(callbacks=[guidance])
+guidance = lrptrain.Guidance("swap"${swap}, optimizer=optimizer)  # a loop of your own:
 with guidance.step(model, batch) as step:
     step.guided(loss_of(model, batch)).backward()`;
   return h("details", { key: "mend", className: "next" }, h("summary", {}, h("b", {}, "Mend: "), `${remedy}.`), h("pre", { tabIndex: 0 }, code));
