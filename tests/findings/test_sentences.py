@@ -59,7 +59,7 @@ def test_numbers_and_lists_are_short():
 @pytest.mark.parametrize(("changes", "remedy"), [
     ({"plain": {"where": "outside"}}, 'RelevanceGuidance("swap"), or other data'),
     ({"plain": {}}, 'RelevanceGuidance("swap"), or other data'),  # of a kind that lies nowhere else
-    ({"plain": {"where": "outside"}, "label": 3}, 'RelevanceGuidance("swap", task=lrptrain.OneLabel(3)), or other data'),
+    ({"label": 3}, 'RelevanceGuidance("swap", task=lrptrain.OneLabel(3)), or other data'),
     # What somebody declared a fault needs no annotation, and of rows and volumes there is no other swap.
     ({"plain": {"where": "image"}}, 'RelevanceGuidance("swap", swap=monitor.faults), or other data'),
     ({"plain": {"where": "text"}, "medium": "text"}, 'RelevanceGuidance("swap", swap=monitor.faults), or other data'),
