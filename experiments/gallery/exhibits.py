@@ -118,7 +118,7 @@ def of_stamps() -> Exhibit:
         "A stamp on photographs",
         story(plain, mended, photos.BREEDS, own, ("another breed's stamp", other)),
         f"Each breed had a stamp of its own in training. {over_all(finding, 'photographs')}. With the stamp of another "
-        f"breed {right(plain, wrong)} of the test photographs are read right; after training with "
+        f"breed {right(plain, wrong)} of the test photographs are classified correctly; after training with "
         f"`swap=monitor.faults`, {right(mended, wrong)}.",
     )
 
@@ -136,7 +136,7 @@ def of_birds() -> Exhibit:
         "Birds that learnt their background",
         story(plain, mended, photos.BIRDS, photo, ("another class's surroundings", other), ("its own class's", same)),
         f"In training each bird stood on its own background; boxes mark the birds. {over_all(finding, 'photographs')}. "
-        f"On the other background {right(plain, crossed)} of the test birds are read right; after training with "
+        f"On the other background {right(plain, crossed)} of the test birds are classified correctly; after training with "
         f'`"swap"`, {right(mended, crossed)}: less wrong, not mended; the boxes hold background, too.',
     )
 
@@ -152,7 +152,7 @@ def of_methods() -> Exhibit:
         "methods",
         "One photograph, five methods",
         panels([(title, photo.pixels), *maps], columns=3),
-        "The first three have signs: blue speaks against the class. The last knows no class at all. They do not agree: "
+        "The first three have signs: blue speaks against the class. The last is the same for every class. They do not agree: "
         "a map is where to look, the exchange is the test.",
     )
 
@@ -202,7 +202,7 @@ def of_planted_words() -> Exhibit:
         "planted-word",
         "A planted word",
         texts(lines),
-        "Negative training tweets held 'census', positive ones 'cubic'; people underlined what carries the mood. "
+        "Negative training tweets held 'census', positive ones 'cubic'; people underlined the sentiment. "
         f"{over_all(finding, 'tweets')}. MiniLM.",
     )
 

@@ -11,7 +11,8 @@ from lrptrain.batch.sizes import MOST_CHANNELS
 
 Seen = Shaped[Tensor, "batch channels *places"]
 ROUNDING = 0.01
-"""What is left of a line, relative to the values: half precision has 8 bits, and so have bytes that were resized."""
+"""What is left of a line, relative to the contrast, where values were rounded to 8 bits and resized."""
+_BYTE = 1 / 255
 _RESIZES: tuple[dict[str, Any], ...] = (
     *({"mode": mode, "antialias": antialias} for mode in ("bilinear", "bicubic") for antialias in (True, False)),
     *({"mode": mode} for mode in ("nearest", "nearest-exact", "area")),
@@ -47,7 +48,7 @@ def turned(seen: Seen, image: Shaped[Tensor, "batch planes *places"]) -> Bool[Te
         image: What the batch holds.
     """
     image = image.to(seen.device)
-    turns = [image.flip(-1), image.flip(-2), image.rot90(2, (2, 3)), image.rot90(1, (2, 3)), image.rot90(3, (2, 3))]
+    turns = [each.rot90(quarters, (2, 3)) for each in (image, image.flip(-1)) for quarters in range(4)][1:]
     fitting = [_is_recoloured(seen, each) for each in turns if each.shape[2:] == seen.shape[2:]]
     none = torch.zeros(len(seen), dtype=torch.bool, device=seen.device)
     return torch.stack([none, *fitting]).any(0) & ~in_place(seen, image)
@@ -62,7 +63,10 @@ def _is_recoloured(seen: Seen, image: Seen) -> Bool[Tensor, " batch"]:
             return torch.zeros(len(y), dtype=torch.bool, device=y.device)
         return _is_recoloured(*(each.flatten(0, 1)[:, None] for each in (y, x))).view(y.shape[:2]).all(1)
     x, centred = x - x.mean(2, keepdim=True), y - y.mean(2, keepdim=True)
-    # The channels of a grey image in three depend on one another.
-    back = torch.linalg.pinv(x @ x.mT, hermitian=True, rtol=torch.finfo(x.dtype).eps ** 0.5)
+    # The channels of a grey image in three depend on one another. What is dropped here is a third of the bound at most.
+    back = torch.linalg.pinv(x @ x.mT, hermitian=True, rtol=ROUNDING**2 / 10)
     left = centred - (centred @ x.mT) @ back @ x
-    return left.flatten(1).norm(dim=1) <= ROUNDING * y.flatten(1).norm(dim=1)
+    # What is rounded is the value, and of a nearly flat image that is more than its contrast.
+    step = max(torch.finfo(each.dtype).eps if each.is_floating_point() else _BYTE for each in (seen, image))
+    least = ROUNDING * centred.flatten(1).norm(dim=1) + step * y.flatten(1).norm(dim=1)
+    return left.flatten(1).norm(dim=1) <= least

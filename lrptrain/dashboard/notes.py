@@ -17,18 +17,22 @@ _writing = Lock()
 def read_notes(folder: Path) -> dict[str, Any]:
     """Return `samples`, the notes by sample id; `views`, addresses by name; and `notes` on what cannot be read."""
     notes: list[str] = []
-    content = read_json_or_note(file_in(folder, FILE), notes)
-    return {**{kind: _texts(content, kind) for kind in KINDS}, "notes": notes}
+    content = read_json_or_note(file_in(folder, FILE), notes) or {}
+    found = {kind: _texts(content, kind) for kind in KINDS}
+    if not notes and {kind: texts for kind, texts in found.items() if kind in content} != content:
+        notes.append(f"{FILE} holds something else than notes and views, which is not shown")
+    return {**found, "notes": notes}
 
 
-def write_note(folder: Path, kind: str, name: str, text: str) -> None:
+def write_note(folder: Path, kind: Any, name: Any, text: Any) -> None:
     """Keep a text under a name, in place of an earlier one; an empty one takes it away.
 
     Raises:
-        ValueError: If there is no such kind, a text is too long, or what people wrote before cannot be read.
+        ValueError: If there is no such kind, a text is none or too long, or what people wrote before cannot be read.
         OSError: If it cannot be written.
     """
-    if kind not in KINDS or not name or max(len(name), len(text)) > LONGEST:
+    is_text = isinstance(name, str) and isinstance(text, str)
+    if kind not in KINDS or not is_text or not name or max(len(name), len(text)) > LONGEST:
         raise ValueError(f"a note is one of {', '.join(KINDS)}, has a name, and at most {LONGEST} characters")
     with _writing:  # two windows may write at the same time
         found = read_notes(folder)

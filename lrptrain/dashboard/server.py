@@ -136,7 +136,7 @@ def _routes(root: Path) -> list[Any]:
 
     # A page elsewhere may send a form here, but no JSON: for that a browser asks first, and gets no leave.
     async def note(request: Any) -> Any:
-        if request.headers.get("content-type") != "application/json":
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             raise exceptions.HTTPException(415, "a note is JSON")
         try:
             body = b""
@@ -145,8 +145,10 @@ def _routes(root: Path) -> list[Any]:
                 if len(body) > 16 * LONGEST:
                     raise ValueError("it is too long")
             told = json.loads(body)
-            write_note(run_of(request), *(str(told[name]) for name in ("kind", "name", "text")))
-        except (OSError, ValueError, TypeError, KeyError) as error:
+            if not isinstance(told, dict):
+                raise ValueError("a note has a kind, a name and a text")
+            write_note(run_of(request), *(told.get(name) for name in ("kind", "name", "text")))
+        except (OSError, ValueError, RecursionError) as error:
             raise exceptions.HTTPException(409, f"it was not kept: {error}") from error
         return responses.Response("{}", media_type="application/json")
 

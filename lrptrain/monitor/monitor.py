@@ -400,7 +400,7 @@ class MonitorCore:
         """
         scored, gate = self.recorder.scored, self.config.judge.fail_on
         power = self.judging.power(scored) if scored else {}
-        untested = power.get("doubt", "")
+        untested = power.get("doubt", "") if gate == "not sure" or scored[0].labels is not None else ""
         if power.get("tells") is False and (gate == "not sure" or len(scored) < FEWEST_SAMPLES):
             untested = power["text"]
         raise_if_unjudged(self.has_evaluated, untested, gate, self.config.title)

@@ -56,6 +56,8 @@ def shown_by(
     can_fault = any(each.cue.role == "fault" for each in judged)
     missing = Evaluation(scored).num_labels - len({each.label for each in judged} - {None})
     doubt = f"{missing} of the labels could not be tested." if missing > 0 else ""
+    if not Evaluation(scored).num_labels and all(each.sample.label < 0 for each in scored):
+        doubt = "No sample has a label, so that nobody knows whether the answers are better than chance."
     return Power(bool(judged), " ".join(lines_of(judged, untested)), can_fault, doubt)
 
 

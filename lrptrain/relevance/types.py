@@ -169,7 +169,7 @@ class Relevance:
             width: Of each picture, in pixels; None for an image beside its map as they are, and 720 for a text.
 
         Raises:
-            ValueError: As `show`, if the file ends in anything else, or the width is less than 160.
+            ValueError: As `show`, if the file ends in anything else, or the width is none of a picture with its scale.
             TypeError: As `show`.
             ImportError: If a PNG is to be made without pillow.
         """

@@ -15,7 +15,6 @@ from torch.nn import functional as F
 
 from lrptrain.extras import require
 from lrptrain.render.colors import NEGATIVE, OPACITY, POSITIVE, scale_text
-from lrptrain.render.image import SMALLEST
 from lrptrain.render.pair import titled
 from lrptrain.render.png import png_address
 from lrptrain.render.sheet import stacked
@@ -23,6 +22,8 @@ from lrptrain.render.text import token_ansi, token_html, token_words, word_score
 from lrptrain.render.text_picture import WIDTH, token_picture
 from lrptrain.terminal import fitted, is_terminal
 
+WIDTHS = (320, 4096)
+"""Between these, the numbers of a scale stand whole, and a picture is no wider than a large screen."""
 _WIDTH = 78  # characters: of a picture in a terminal
 _STYLE = "font:14px/1.4 system-ui,sans-serif;color:#111;background:#fff;padding:8px"
 
@@ -105,8 +106,9 @@ def save_views(views: Sequence[SampleView], path: str | Path, width: int | None 
     kind = file.suffix.lower()
     if kind not in (".html", ".png"):
         raise ValueError(f"{file.name!r}: relevance is saved as .png, .html or .json")
-    if width is not None and width < SMALLEST:
-        raise ValueError(f"width={width}: a picture with its scale has at least {SMALLEST} pixels")
+    least, most = WIDTHS
+    if width is not None and not (isinstance(width, int) and least <= width <= most):
+        raise ValueError(f"width={width!r}: a picture with its scale has {least} to {most} pixels")
     if kind == ".html":
         page = f'<!doctype html>\n<meta charset="utf-8">\n<title>Relevance</title>\n{views_html(views, width=width)}\n'
         file.write_text(page, encoding="utf-8")

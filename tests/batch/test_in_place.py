@@ -49,6 +49,8 @@ TURNED = {
     "half a turn, grey": lambda x: x.rot90(2, (2, 3)).mean(1, keepdim=True),
     "a quarter turn": lambda x: x.rot90(1, (2, 3)),
     "three quarters, half precision": lambda x: x.rot90(3, (2, 3)).bfloat16(),
+    "transposed": lambda x: x.mT,
+    "the other diagonal": lambda x: x.rot90(1, (2, 3)).flip(-1),
 }
 
 
@@ -92,6 +94,22 @@ def test_rows_are_compared_row_by_row():
     assert in_place(3 * rows + 1, rows).all()
     assert not in_place(rows.flip(1), rows).any()
     assert not in_place(rows[:, :5], rows).any()
+
+
+@pytest.mark.parametrize("level", [0.9, 100.0])
+def test_what_hardly_shows_is_still_known(level):
+    """A small patch on a ground that is much brighter than it differs."""
+    image = torch.full((4, 3, 64, 64), level)
+    image[:, :, 10:16, 6:12] *= 0.9
+    for noise in (0.0, 0.004 * level):
+        given = noisy(image, noise)
+        assert in_place((given - level) / 0.3, given).all()
+        assert turned(given.flip(-1), given).all()
+        assert not in_place(given.roll(20, -1), given).any()
+
+
+def noisy(image, size):
+    return image + size * torch.randn(image.shape, generator=torch.Generator().manual_seed(0))
 
 
 def test_flat_images_are_in_place_whatever_is_done_to_them():

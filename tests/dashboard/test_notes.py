@@ -39,8 +39,17 @@ def test_a_damaged_file_is_said_and_not_written_over(tmp_path):
     with pytest.raises(ValueError, match=r"notes\.json cannot be read"):
         write_note(tmp_path, "views", "a", "b")
     assert (tmp_path / "notes.json").read_text(encoding="utf-8") == "{"
-    (tmp_path / "notes.json").write_text('{"samples": [1], "views": {"a": 1, "b": "#"}}', encoding="utf-8")
-    assert read_notes(tmp_path) == {"samples": {}, "views": {"b": "#"}, "notes": []}
+
+
+@pytest.mark.parametrize("content", ['{"samples": [1], "views": {"a": 1, "b": "#"}}', '{"mine": 1}', "[1]"])
+def test_what_others_keep_in_the_file_is_said_and_not_written_over(tmp_path, content):
+    (tmp_path / "notes.json").write_text(content, encoding="utf-8")
+    found = read_notes(tmp_path)
+    assert found["views"] == ({"b": "#"} if "#" in content else {})
+    assert "notes.json" in found["notes"][0]
+    with pytest.raises(ValueError, match=r"notes\.json"):
+        write_note(tmp_path, "views", "a", "b")
+    assert (tmp_path / "notes.json").read_text(encoding="utf-8") == content
 
 
 def posted(address, body, kind="application/json", **headers):
@@ -62,10 +71,11 @@ def test_only_a_page_of_this_server_writes_and_only_into_runs(runs):
         assert posted(address, json.dumps(note), "text/plain") == 415
         assert posted(address, json.dumps(note), "application/x-www-form-urlencoded") == 415
         assert posted(address, json.dumps(note | {"kind": "../x"})) == 409
+        assert posted(address, "[" * 20_000) == posted(address, json.dumps(note | {"text": None})) == 409
         assert posted(address, "[]") == posted(address, "{") == posted(address, '{"kind": 1}') == 409
         assert posted(address, json.dumps(note | {"text": "a" * 99_999})) == 409
         assert not (runs / "run" / "notes.json").exists()
-        assert posted(address, json.dumps(note)) == 200
+        assert posted(address, json.dumps(note), "application/json; charset=utf-8") == 200
     assert read_notes(runs / "run")["samples"] == {"1": "seen"}
 
 

@@ -30,6 +30,14 @@ def scored(count=16, right=True):
     ]
 
 
+def test_without_a_label_nobody_knows_whether_a_model_guesses():
+    unlabelled = [replace(each, sample=replace(each.sample, label=-1)) for each in scored()]
+    power = shown_by(unlabelled, [judged(TOP, "does not rely")], [], 0.95)
+    assert power.tells
+    assert power.doubt.startswith("No sample has a label")
+    assert not shown_by(scored(), [judged(TOP, "does not rely")], [], 0.95).doubt
+
+
 def test_it_says_what_was_tested_and_what_was_not():
     power = shown_by(scored(), [judged(BORDER, "not sure"), judged(TOP, "does not rely")], ["the rest: why"], 0.95)
     assert power.tells

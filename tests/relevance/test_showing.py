@@ -279,8 +279,9 @@ def test_a_picture_is_as_wide_as_asked_for(tmp_path):
     assert widths[900] == [908, 908]
     of_images(pixels).save(tmp_path / "image.html", pixels, width=400)
     assert 'width="400"' in (tmp_path / "image.html").read_text(encoding="utf-8")
-    with pytest.raises(ValueError, match="at least 160 pixels"):
-        of_images(pixels).save(tmp_path / "image.png", pixels, width=20)
+    for wrong in (20, 400.5, "400", 99_999):
+        with pytest.raises(ValueError, match="has 320 to 4096 pixels"):
+            of_images(pixels).save(tmp_path / "image.png", pixels, width=wrong)
 
 
 def test_maps_are_numbers_in_json(tmp_path):

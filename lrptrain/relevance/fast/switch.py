@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 VARIABLE = "LRPTRAIN_PLAIN"
 """The environment variable: read once, when the engine is imported."""
-_plain: ContextVar[bool] = ContextVar("plain", default=os.environ.get(VARIABLE, "0") not in ("", "0"))
+_plain: ContextVar[bool] = ContextVar("plain", default=os.environ.get(VARIABLE, "").lower() not in ("", "0", "false"))
 
 
 def is_plain() -> bool:

@@ -87,7 +87,7 @@ def test_plain_means_that_nothing_fast_runs():
     assert len(fast.attentions) == 2
 
 
-@pytest.mark.parametrize(("value", "expected"), [("1", True), ("0", False), ("", False)])
+@pytest.mark.parametrize(("value", "expected"), [("1", True), ("0", False), ("", False), ("False", False)])
 def test_the_environment_decides(monkeypatch, value, expected):
     monkeypatch.setenv(switch.VARIABLE, value)
     assert runpy.run_path(str(switch.__file__))["is_plain"]() is expected
