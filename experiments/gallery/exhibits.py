@@ -136,8 +136,8 @@ def of_birds() -> Exhibit:
         "Birds that learnt their background",
         story(plain, mended, photos.BIRDS, photo, ("another class's surroundings", other), ("its own class's", same)),
         f"In training each bird stood on its own background; boxes mark the birds. {over_all(finding, 'photographs')}. "
-        f"On the other background {right(plain, crossed)} of the test birds are classified correctly; after training with "
-        f'`"swap"`, {right(mended, crossed)}: less wrong, not mended; the boxes hold background, too.',
+        f"On the other background {right(plain, crossed)} of the test birds are classified correctly; after training "
+        f'with `"swap"`, {right(mended, crossed)}: less wrong, not mended; the boxes hold background, too.',
     )
 
 
@@ -152,8 +152,8 @@ def of_methods() -> Exhibit:
         "methods",
         "One photograph, five methods",
         panels([(title, photo.pixels), *maps], columns=3),
-        "The first three have signs: blue speaks against the class. The last is the same for every class. They do not agree: "
-        "a map is where to look, the exchange is the test.",
+        "The first three have signs: blue speaks against the class. The last is the same for every class. They do not "
+        "agree: a map is where to look, the exchange is the test.",
     )
 
 
