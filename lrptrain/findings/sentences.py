@@ -72,9 +72,9 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return names as `a, b and c`, the last of many as a number."""
-    parts = [*names] if len(names) <= MOST_NAMES else [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} more"]
+def listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
+    """Return names as `a, b and c`, all beyond so many as a number."""
+    parts = [*names] if len(names) <= most else [*names[:most], f"{len(names) - most} more"]
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 

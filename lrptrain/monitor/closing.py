@@ -43,8 +43,8 @@ def closing_words(
         message = f"{title}: {sentences(faults[0]).verdict}{more} In {subject}.{failed}"
     elif power.tells:
         found = "not sure" if is_in_doubt else "no fault found" if power.can_fault else "nothing is annotated"
-        read = f" The model reads {listed(reads)}: whether that is evidence, a person judges." if reads else ""
-        message = f"{title}: {found} in {subject}.{read} {power.text}"
+        read = f" The model reads {listed(reads, 2)}: whether that is evidence, a person judges." if reads else ""
+        message = f"{title}: {found} in {subject}.{read} {power.short or power.text}"
     else:
         message = f"{title}: no verdict on {subject}. {power.text}"
     lines = [fitted(f"{message} {cost}".rstrip())]

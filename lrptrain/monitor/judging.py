@@ -139,7 +139,7 @@ class Judging(RunState):
             return {"tells": False, "text": self.skill.text, "collapsed": True}
         if any(finding.is_fault for finding in self.findings):
             return {}
-        return self.shown(scored)._asdict()
+        return {name: value for name, value in self.shown(scored)._asdict().items() if name != "short"}
 
     def known(self) -> Known:
         """Return on which faults the model relies so far."""

@@ -400,7 +400,9 @@ class MonitorCore:
         """
         scored, gate = self.recorder.scored, self.config.judge.fail_on
         power = self.judging.power(scored) if scored else {}
-        untested = power.get("doubt", "") if gate == "not sure" or scored[0].labels is not None else ""
+        # Without a label, nobody knows whether a model guesses: a gate that forbids no doubt does not ask.
+        asks = gate == "not sure" or any(each.labels is not None for each in scored)
+        untested = power.get("doubt", "") if asks else ""
         if power.get("tells") is False and (gate == "not sure" or len(scored) < FEWEST_SAMPLES):
             untested = power["text"]
         raise_if_unjudged(self.has_evaluated, untested, gate, self.config.title)

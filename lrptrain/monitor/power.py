@@ -6,7 +6,7 @@ from typing import NamedTuple
 from lrptrain.cues.measure import FEWEST_SAMPLES, Effect
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
-from lrptrain.findings.sentences import listed, points
+from lrptrain.findings.sentences import counted, listed, points
 from lrptrain.monitor.collapse import tells_classes_apart
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 
@@ -22,12 +22,14 @@ class Power(NamedTuple):
         text: What was tested, in a few words.
         can_fault: Whether anything that was tested could be a fault: without annotations nothing can.
         doubt: Why a gate cannot pass all the same, in a sentence; "" where it can.
+        short: As `text`, with numbers of cues in the place of their names; "" where it is short already.
     """
 
     tells: bool
     text: str
     can_fault: bool = True
     doubt: str = ""
+    short: str = ""
 
 
 def shown_by(
@@ -58,7 +60,16 @@ def shown_by(
     doubt = f"{missing} of the labels could not be tested." if missing > 0 else ""
     if not Evaluation(scored).num_labels and all(each.sample.label < 0 for each in scored):
         doubt = "No sample has a label, so that nobody knows whether the answers are better than chance."
-    return Power(bool(judged), " ".join(lines_of(judged, untested)), can_fault, doubt)
+    return Power(bool(judged), " ".join(lines_of(judged, untested)), can_fault, doubt, _in_numbers(judged, untested))
+
+
+def _in_numbers(judged: Sequence[Judged], untested: Sequence[str]) -> str:
+    """Return how many cues are not sure, and not relied on, and what was not tested."""
+    verdicts = [verdict for _, verdict in {(each.cue.name, each.verdict) for each in judged}]
+    doubtful, others = verdicts.count("not sure"), verdicts.count("does not rely")
+    lines = [f"Not sure of {counted(doubtful, 'cue')}."] if doubtful else []
+    lines += [f"It does not rely on {counted(others, 'cue')} alone."] if others else []
+    return " ".join([*lines, *(f"Not tested: {line}." for line in untested)])
 
 
 def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:

@@ -195,7 +195,7 @@ def test_a_validation_set_smaller_than_the_first_look_is_evaluated_once(tmp_path
 
 def test_the_kept_weights_are_judged_by_themselves(tmp_path):
     """A gate asks for two evaluations in a row: those of a part of the samples are none of the whole."""
-    watching = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="not sure", fail_after=2)
+    watching = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="relies", fail_after=2)
     trainer(tmp_path, watching, max_epochs=2).fit(module(), loader(), loader(data(60)))
     assert [event["scalars"]["relevance/samples"] for event in read_events(watching.folder)] == [32, 32, 60]
     assert watching.core.judging._required(at_end=True) == 1

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,15 @@ def test_without_a_fault_it_says_what_was_tested():
     assert said(NOT_SURE, OPEN).startswith(
         "Monitor ends: not sure in epoch 3, on 20 samples. The model reads the colours of the image"
     )
+
+
+def test_of_many_cues_there_are_numbers_in_three_lines():
+    power = TESTED._replace(text="Not sure: " + "a very long name, " * 20, short="Not sure of 5 cues.")
+    reads = [OPEN, replace(OPEN, name="the border"), replace(OPEN, name="a mark"), replace(OPEN, name="the light")]
+    words = closing_words("Monitor ends", "epoch 3, on 20 samples", reads, power, None)
+    assert "The model reads the colours of the image, the border and 2 more: whether" in " ".join(words.split())
+    assert words.endswith("Not sure of 5 cues.")
+    assert len(words.splitlines()) == 3
 
 
 def test_without_annotations_nothing_is_acquitted():

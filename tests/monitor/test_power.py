@@ -45,6 +45,7 @@ def test_it_says_what_was_tested_and_what_was_not():
         "Not sure whether it relies on: the border. It does not rely on these alone: the top edge. "
         "Not tested: the rest: why."
     )
+    assert power.short == "Not sure of 1 cue. It does not rely on 1 cue alone. Not tested: the rest: why."
     assert not power.can_fault
     assert shown_by(scored(), [judged(BORDER.declared("fault"), "not sure")], [], 0.95).can_fault
 
