@@ -50,6 +50,7 @@ def finding(**changes: Any) -> Finding:
         area=0.0625,
         worst_samples=(17, 4),
         medium="image",
+        plain={"where": "outside"},
     )
     return replace(base, **changes)
 

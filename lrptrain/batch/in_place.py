@@ -41,7 +41,7 @@ def in_place(seen: Seen, image: Shaped[Tensor, "batch planes *others"]) -> Bool[
 
 
 def turned(seen: Seen, image: Shaped[Tensor, "batch planes *places"]) -> Bool[Tensor, " batch"]:
-    """Return which images are the batch's own, mirrored or turned by quarters, and are not in place.
+    """Return which images are the batch's own, mirrored or turned by quarters; symmetric ones are in place as well.
 
     Args:
         seen: What the model was given, `[batch, channels, height, width]`.
@@ -51,7 +51,7 @@ def turned(seen: Seen, image: Shaped[Tensor, "batch planes *places"]) -> Bool[Te
     turns = [each.rot90(quarters, (2, 3)) for each in (image, image.flip(-1)) for quarters in range(4)][1:]
     fitting = [_is_recoloured(seen, each) for each in turns if each.shape[2:] == seen.shape[2:]]
     none = torch.zeros(len(seen), dtype=torch.bool, device=seen.device)
-    return torch.stack([none, *fitting]).any(0) & ~in_place(seen, image)
+    return torch.stack([none, *fitting]).any(0)
 
 
 def _is_recoloured(seen: Seen, image: Seen) -> Bool[Tensor, " batch"]:

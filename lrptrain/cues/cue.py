@@ -69,6 +69,6 @@ class Cue(ABC):
         return replace(self, role=role)  # type: ignore[type-var]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return plain values for JSON, among them `where` of a kind that lies in one part alone."""
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.repr}  # type: ignore[arg-type]
-        return {"kind": self.kind, **plain}
+        return {"kind": self.kind, **({"where": where} if (where := getattr(self, "where", "")) else {}), **plain}

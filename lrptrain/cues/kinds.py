@@ -23,8 +23,10 @@ def restored(values: Mapping[str, Any], language: Callable[[], Language]) -> Cue
     kind = next((each for each in kinds if getattr(each, "kind", None) == values["kind"]), None)
     if kind is None:
         raise ValueError(f"no kind of cues is called {values['kind']!r} here")
-    known: dict[str, Any] = {name: _as_tuples(value) for name, value in values.items() if name != "kind"}
-    if any(each.name == "language" for each in fields(kind)):  # type: ignore[arg-type]
+    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    of_class = {"kind", "where"} - names
+    known: dict[str, Any] = {name: _as_tuples(value) for name, value in values.items() if name not in of_class}
+    if "language" in names:
         known["language"] = language()
     return kind(**known)
 

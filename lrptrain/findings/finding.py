@@ -101,8 +101,8 @@ class Finding:
 
     @property
     def is_outside(self) -> bool:
-        """Whether annotations tell where it is; records do not say so of kinds that are never anything else."""
-        return self.plain.get("where", "outside") in ("outside", "evidence")
+        """Whether it lies outside of annotations, and is swapped with all else there."""
+        return self.plain.get("where") == "outside"
 
     @property
     def standing(self) -> str:

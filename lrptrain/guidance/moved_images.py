@@ -33,7 +33,7 @@ def check_in_place(batch: Mapping[str, Any], seen: Tensor, model: str, voice: Vo
     there = in_place(seen, image)
     if there.all():
         return
-    number = int(turned(seen, image).sum())
+    number = int((turned(seen, image) & ~there).sum())
     if number:
         raise ValueError(
             f"the training step gives {model} other images than its batch holds: {number} of {len(seen)} are flipped "

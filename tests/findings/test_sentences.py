@@ -3,6 +3,10 @@ import math
 import pytest
 from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
 
+from lrptrain.cues.colour import Colour
+from lrptrain.cues.placement import Placement
+from lrptrain.cues.places import places
+from lrptrain.cues.surroundings import Surroundings
 from lrptrain.findings.sentences import listed, percent, sentences
 
 
@@ -56,14 +60,19 @@ def test_numbers_and_lists_are_short():
     assert sentences(finding(effect=-0.001, interval=(-0.01, 0.01))).effect.startswith("Effect 0 points (-1 to 1)")
 
 
+BY_ITSELF = 'RelevanceGuidance("swap", swap=monitor.faults), or other data'
+
+
 @pytest.mark.parametrize(("changes", "remedy"), [
-    ({"plain": {"where": "outside"}}, 'RelevanceGuidance("swap"), or other data'),
-    ({"plain": {}}, 'RelevanceGuidance("swap"), or other data'),  # of a kind that lies nowhere else
+    ({"plain": Surroundings().to_dict()}, 'RelevanceGuidance("swap"), or other data'),
+    ({"plain": places("fault", "outside")[0].to_dict()}, 'RelevanceGuidance("swap"), or other data'),
     ({"label": 3}, 'RelevanceGuidance("swap", task=lrptrain.OneLabel(3)), or other data'),
-    # What somebody declared a fault needs no annotation, and of rows and volumes there is no other swap.
-    ({"plain": {"where": "image"}}, 'RelevanceGuidance("swap", swap=monitor.faults), or other data'),
-    ({"plain": {"where": "text"}, "medium": "text"}, 'RelevanceGuidance("swap", swap=monitor.faults), or other data'),
-    ({"medium": "volume"}, 'RelevanceGuidance("swap", swap=monitor.faults), or other data'),
+    # What somebody declared a fault may lie anywhere, and of rows and volumes there is no other swap.
+    ({"plain": Colour.of("evidence", "fault").to_dict()}, BY_ITSELF),
+    ({"plain": Placement.of("size").to_dict()}, BY_ITSELF),
+    ({"plain": {"where": "image"}}, BY_ITSELF),
+    ({"plain": {"where": "text"}, "medium": "text"}, BY_ITSELF),
+    ({"medium": "volume"}, BY_ITSELF),
 ])  # fmt: skip
 def test_all_that_lies_outside_of_annotations_is_swapped_where_these_tell(changes, remedy):
     assert sentences(finding(**changes)).remedy == remedy
