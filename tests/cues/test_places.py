@@ -143,6 +143,7 @@ def test_a_cue_is_plain_data():
         "kind": "surroundings",
         "name": "everything outside the annotation",
         "role": "fault",
+        "where": "outside",
     }
     place = places("open")[0]
     assert place.to_dict()["box"] == WHOLE
