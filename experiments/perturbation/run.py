@@ -2,7 +2,7 @@
 
     .venv/bin/python -m experiments.perturbation.run
 
-On the models, images and maps of `experiments/segmentation`. One JSON file per seed in `results/`, saved after every
+On the models and images of `experiments/pets.py`. One JSON file per seed in `results/`, saved after every
 method; a run that was cut off goes on with what is missing. The table is written into this folder's README.md.
 """
 
