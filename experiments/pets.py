@@ -12,7 +12,6 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from experiments.data import dataset
-from experiments.per_method import Row, relevance
 from experiments.vision import MEAN, STD, augment, fit, logits, vit
 from lrptrain.data import ImageMaskFolder
 
@@ -110,19 +109,6 @@ def checkpoint(weights: Path, seed: int) -> Path:
 def accuracy(model: nn.Module, split: Split) -> float:
     """Share of the images whose breed is on top."""
     return (logits(model, split.images).argmax(1) == split.labels).float().mean().item()
-
-
-def of_prediction(
-    model: nn.Module, split: Split, row: Row, keep: Path
-) -> tuple[Float[Tensor, "n tokens"], Int[Tensor, " n"]]:
-    """Scores for the predicted classes of the row's images, kept in a folder for the next experiment; the classes."""
-    images = split.images[: row.limit]
-    predicted = logits(model, images).argmax(1)
-    path = keep / f"{row.name}.pt"
-    if not path.exists():
-        keep.mkdir(parents=True, exist_ok=True)
-        torch.save(relevance(model, images, predicted, row), path)
-    return torch.load(path, weights_only=True), predicted
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

@@ -13,9 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from experiments.per_method import Result, Row, absent, cell, fill, per_image, relevance, rows, supported
-from experiments.pets import RUNS, SIZE, accuracy, of_prediction, parser, trained, with_data
+from experiments.pets import SIZE, accuracy, parser, trained, with_data
 from experiments.table import markdown, mean_interval, write_between
-from experiments.vision import MEAN, STD
+from experiments.vision import MEAN, STD, logits
 from lrptrain.metrics.faithfulness import area_under_curve, perturbation_curve
 
 HERE = Path(__file__).resolve().parent
@@ -43,12 +43,13 @@ def areas(
 def run(seed: int, arguments: Any) -> Result:
     """All methods on the model of one seed."""
     model, data = trained(arguments.data, arguments.weights, seed)
-    test, keep = data["test"], RUNS / f"maps_{arguments.weights.stem}_{seed}"
+    test = data["test"]
     head = {"seed": seed, "weights": arguments.weights.stem, "accuracy": accuracy(model, test)}
 
     def measure(row: Row) -> Result:
-        scores, predicted = (part[:COUNT] for part in of_prediction(model, test, row, keep))
-        images, labels = test.images[: len(scores)], test.labels[: len(scores)]
+        images, labels = (part[: min(row.limit or COUNT, COUNT)] for part in (test.images, test.labels))
+        predicted = logits(model, images).argmax(1)
+        scores = relevance(model, images, predicted, row)
         positive, negative = areas(model, images, scores, predicted)
         columns = [positive, negative, positive.clone(), negative.clone()]
         wrong = predicted != labels  # the rest has the same map and the same curve

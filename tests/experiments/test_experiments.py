@@ -45,7 +45,7 @@ check("speed", [import_module("experiments.speed.memory").table(measured["memory
 real = import_module("experiments.real_models.run")
 check("real_models", real.tables().values())
 table = import_module("experiments.class_specific.run").table
-check("class_specific", [table(kind, results("class_specific", kind)) for kind in ("digits", "pets")])
+check("class_specific", [table(results("class_specific", "digits"))])
 stages = ("classifiers", "sources", "refined", "segmenters")
 pets = {name: list(load(Path(f"experiments/segment_pets/results/{name}.jsonl")).values()) for name in stages}
 shelf = import_module("experiments.sweep.table")
