@@ -16,13 +16,12 @@ from lrptrain.batch.sizes import by_size, fitted, size_of
 from lrptrain.cues.cue import Batch, Cue
 from lrptrain.cues.texts import as_wide_as
 from lrptrain.extras import require
+from lrptrain.metrics.interval import FEWEST_SAMPLES
 
 stats = require("scipy.stats", "monitor")
 
 Rows = Int[np.ndarray, " n"]
 Probabilities = Callable[[Batch], Float[np.ndarray, "batch classes"]]
-FEWEST_SAMPLES = 8
-"""Of fewer samples no interval is told: Student's is that of a normal mean, and effects lie in [-1, 1]."""
 FIRST_LOOK = 12
 """So many samples are measured first, then as many again, and so on, until the verdict is sure.
 

@@ -16,7 +16,7 @@ from lrptrain.cues.framing import Framing
 from lrptrain.cues.images import Where, are_videos, mask_in
 from lrptrain.cues.length import Length
 from lrptrain.cues.mark import propose_marks
-from lrptrain.cues.measure import FEWEST_SAMPLES, Rows
+from lrptrain.cues.measure import Rows
 from lrptrain.cues.order import Order
 from lrptrain.cues.pair import OF_PAIR, OneOfPair, Overlap
 from lrptrain.cues.phrase import propose_phrases
@@ -34,6 +34,7 @@ from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
 from lrptrain.cues.volumes import Planes, VolumeSurroundings, parts_of_volumes
 from lrptrain.cues.whole_input import whole_inputs
+from lrptrain.metrics.interval import FEWEST_SAMPLES
 
 CANDIDATES = 4
 """So many cues of a kind each half of the samples proposes: the budget of the search. Ranked, so that with fewer the

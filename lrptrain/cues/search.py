@@ -15,10 +15,12 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from lrptrain.batch import collate
+from lrptrain.batch.logits import LEAST_EFFECT
 from lrptrain.cues.apart import Apart
 from lrptrain.cues.cue import MOST, Cue
 from lrptrain.cues.look import Look
-from lrptrain.cues.measure import FEWEST_SAMPLES, FIRST_LOOK, Effect, Measure, MeasureError, Rows, at_best, effect_of
+from lrptrain.cues.measure import FIRST_LOOK, Effect, Measure, MeasureError, Rows, at_best, effect_of
+from lrptrain.metrics.interval import FEWEST_SAMPLES
 
 Verdict = Literal["relies", "not sure", "does not rely"]
 PAIRED = 4
@@ -107,7 +109,7 @@ class Search:
     def __init__(
         self,
         measure: Measure,
-        min_effect: float = 0.05,
+        min_effect: float = LEAST_EFFECT,
         confidence: float = 0.95,
         declared: Sequence[Cue] = (),
         on_failure: Callable[[Cue, MeasureError], None] | None = None,

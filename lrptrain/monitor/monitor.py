@@ -20,10 +20,10 @@ from lrptrain.batch.call import model_output, rows_of
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, Head
 from lrptrain.cues.followed import note_known
-from lrptrain.cues.measure import FEWEST_SAMPLES
 from lrptrain.findings import Finding
 from lrptrain.findings.sentences import counted
 from lrptrain.loggers import EpochRecord
+from lrptrain.metrics.interval import FEWEST_SAMPLES
 from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock

@@ -34,7 +34,8 @@ from lrptrain.repairing.balance import (
 from lrptrain.repairing.erasure import erase
 from lrptrain.repairing.fitting import CrossValidation, LinearFit, Table, fit, folds_of
 from lrptrain.repairing.last_layer import LastLayer, find_last_layer, read_features
-from lrptrain.repairing.predictions import WIDTH, lowest_accuracy
+from lrptrain.repairing.predictions import lowest_accuracy
+from lrptrain.terminal import WIDTH
 from lrptrain.trainers.checks import check_counts
 
 How = Literal["retrain", "erase"]
