@@ -42,6 +42,10 @@ measured = {path.stem.removesuffix("_cpu"): json.loads(path.read_text(encoding="
 cells = json.loads(Path("experiments/speed/results/cpu.json").read_text(encoding="utf-8"))
 check("speed", [import_module("experiments.speed.run").tables(cells)])
 check("speed", [import_module("experiments.speed.memory").table(measured["memory"])])
+for part in ("gpu", "cpu_time"):
+    saved = json.loads(Path(f"experiments/speed/results/{part}.json").read_text(encoding="utf-8"))
+    module = import_module(f"experiments.speed.{part}")
+    check("speed", [(module.tables if part == "gpu" else module.table)(saved)])
 real = import_module("experiments.real_models.run")
 check("real_models", real.tables().values())
 table = import_module("experiments.class_specific.run").table
