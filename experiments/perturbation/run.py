@@ -7,13 +7,14 @@ method; a run that was cut off goes on with what is missing. The table is writte
 """
 
 from pathlib import Path
-from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from experiments.command import no_options
+from experiments.data import dataset
 from experiments.per_method import Result, Row, absent, cell, fill, per_image, relevance, rows, supported
-from experiments.pets import SIZE, accuracy, parser, trained, with_data
+from experiments.pets import SIZE, accuracy, trained
 from experiments.table import markdown, mean_interval, write_between
 from experiments.vision import MEAN, STD, logits
 from lrptrain.metrics.faithfulness import area_under_curve, perturbation_curve
@@ -40,11 +41,11 @@ def areas(
     return first, last
 
 
-def run(seed: int, arguments: Any) -> Result:
+def run(seed: int) -> Result:
     """All methods on the model of one seed."""
-    model, data = trained(arguments.data, arguments.weights, seed)
+    model, data = trained(seed)
     test = data["test"]
-    head = {"seed": seed, "weights": arguments.weights.stem, "accuracy": accuracy(model, test)}
+    head = {"seed": seed, "weights": dataset("vit").stem, "accuracy": accuracy(model, test)}
 
     def measure(row: Row) -> Result:
         images, labels = (part[: min(row.limit or COUNT, COUNT)] for part in (test.images, test.labels))
@@ -96,8 +97,8 @@ def table(results: list[Result]) -> str:
 
 
 def main() -> None:
-    arguments = with_data(parser(__doc__).parse_args())
-    text = table([run(seed, arguments) for seed in range(arguments.seeds)])
+    no_options(__doc__)
+    text = table([run(seed) for seed in range(3)])
     write_between(HERE / "README.md", text)
     print(text)
 

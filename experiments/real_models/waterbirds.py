@@ -13,8 +13,6 @@ from experiments.data import dataset
 from experiments.real_models.samples import MEAN, STD
 from lrptrain.batch.annotations import boxes_to_mask
 
-SPLITS = ("train", "val", "test")
-
 
 @dataclass(frozen=True)
 class Birds:
@@ -33,7 +31,7 @@ def birds(split: str, size: int) -> Birds:
     """One split, squeezed to squares of that size and normalised as pretrained models expect it."""
     root = dataset("waterbirds")
     with (root / "metadata.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["split"] == str(SPLITS.index(split))]
+        rows = [row for row in csv.DictReader(file) if row["split"] == str(("train", "val", "test").index(split))]
     images, boxes = zip(*(_read(root, row, size) for row in rows), strict=True)
     label, place = (torch.tensor([int(row[name]) for row in rows]) for name in ("y", "place"))
     mask = boxes_to_mask(torch.tensor(boxes)[:, None], (size, size))
