@@ -10,7 +10,7 @@ from lrptrain.auditing.markup import markdown_html
 from lrptrain.auditing.score import Score, summarize
 from lrptrain.auditing.store import Values
 from lrptrain.auditing.verdict import Verdict, reach_verdict
-from lrptrain.metrics.interval import FEWEST_SAMPLES
+from lrptrain.batch.matters import FEWEST_SAMPLES
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from lrptrain.auditing.predict import UNSUPPORTED, Fill, synchronize
 from lrptrain.auditing.result import AuditResult, UnitResult
 from lrptrain.auditing.settings import AuditSettings
 from lrptrain.auditing.store import Store, Values
+from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.task import CLASSES, Task
-from lrptrain.metrics.interval import FEWEST_SAMPLES
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.registry import get_method
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from lrptrain.auditing.base import AuditTest, Check
 from lrptrain.auditing.score import Score, summarize
-from lrptrain.metrics.interval import FEWEST_SAMPLES
+from lrptrain.batch.matters import FEWEST_SAMPLES
 
 Faithful = Literal["yes", "weakly", "no", "not judged"]
 LEVELS: dict[Faithful, float] = {"yes": 1.0, "weakly": 0.5, "no": 0.0, "not judged": float("nan")}

@@ -5,9 +5,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-LEAST_EFFECT = 0.05
-"""What a probability, or an accuracy, must move by to matter where the user says nothing: five points in a hundred."""
-
 
 def two_class_logits(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch _classes"]:
     """Return the logits as they are; a single one as the second of two classes, of which the first has the logit 0."""

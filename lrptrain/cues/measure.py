@@ -11,12 +11,12 @@ from torch import Tensor
 
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import IMAGES, TEXTS, rows_of
+from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.reading import CONTRACT
 from lrptrain.batch.sizes import by_size, fitted, size_of
 from lrptrain.cues.cue import Batch, Cue
 from lrptrain.cues.texts import as_wide_as
 from lrptrain.extras import require
-from lrptrain.metrics.interval import FEWEST_SAMPLES
 
 stats = require("scipy.stats", "monitor")
 

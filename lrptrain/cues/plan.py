@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample, collate
 from lrptrain.batch.chunks import chunk_width
+from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.rows import grid_sizes
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue, Role
@@ -34,7 +35,6 @@ from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
 from lrptrain.cues.volumes import Planes, VolumeSurroundings, parts_of_volumes
 from lrptrain.cues.whole_input import whole_inputs
-from lrptrain.metrics.interval import FEWEST_SAMPLES
 
 CANDIDATES = 4
 """So many cues of a kind each half of the samples proposes: the budget of the search. Ranked, so that with fewer the

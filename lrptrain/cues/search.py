@@ -15,12 +15,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from lrptrain.batch import collate
-from lrptrain.batch.logits import LEAST_EFFECT
+from lrptrain.batch.matters import FEWEST_SAMPLES, LEAST_EFFECT
 from lrptrain.cues.apart import Apart
 from lrptrain.cues.cue import MOST, Cue
 from lrptrain.cues.look import Look
 from lrptrain.cues.measure import FIRST_LOOK, Effect, Measure, MeasureError, Rows, at_best, effect_of
-from lrptrain.metrics.interval import FEWEST_SAMPLES
 
 Verdict = Literal["relies", "not sure", "does not rely"]
 PAIRED = 4

@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from lrptrain.batch.matters import LEVEL
 from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES
-from lrptrain.metrics.by_chance import LEVEL, Agreement, agreement, level_of_look
+from lrptrain.metrics.by_chance import Agreement, agreement, level_of_look
 
 IN_A_ROW = 3
 """So many comparisons in a row must show it; the one of the first batch, before anything is learned, is none of them.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lrptrain.batch import BatchAdapter
 from lrptrain.batch.call import takes
-from lrptrain.batch.logits import LEAST_EFFECT
+from lrptrain.batch.matters import LEAST_EFFECT
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.cues.annotator import Annotate

@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-LEVEL = 0.05
-"""The level of a test where the user names no confidence: the convention (Fisher 1925)."""
+from lrptrain.batch.matters import LEVEL
 
 
 class Agreement(NamedTuple):

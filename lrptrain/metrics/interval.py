@@ -9,8 +9,6 @@ from torch import Tensor
 # Student's t at 97.5 % for 1, 2 ... 10 degrees of freedom; the series takes over where it is accurate.
 _SMALL = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157, 2.228139)
 _NORMAL = 1.959963984540054
-FEWEST_SAMPLES = 8
-"""Of fewer samples no interval decides: Student's is that of a normal mean, and what is measured has bounds."""
 
 
 def t_quantile(freedom: Num[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

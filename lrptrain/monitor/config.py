@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
 from lrptrain.batch import BatchAdapter
-from lrptrain.batch.logits import LEAST_EFFECT
+from lrptrain.batch.matters import LEAST_EFFECT
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.cues.annotator import Annotate, Annotator
 from lrptrain.cues.cue import Cue

@@ -9,13 +9,13 @@ from jaxtyping import Bool, Float
 
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.call import model_output
+from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.sizes import cannot_meet, size_of
 from lrptrain.cues import plan
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.measure import Measure, MeasureError, Rows
 from lrptrain.cues.search import Judged, Node, Search
 from lrptrain.cues.texts import Language
-from lrptrain.metrics.interval import FEWEST_SAMPLES
 from lrptrain.monitor.confidence import sharpened
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation

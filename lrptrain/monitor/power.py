@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.cues.measure import Effect
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.findings.sentences import counted, listed, points
-from lrptrain.metrics.interval import FEWEST_SAMPLES
 from lrptrain.monitor.collapse import tells_classes_apart
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 

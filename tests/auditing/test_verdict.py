@@ -6,7 +6,7 @@ import pytest
 from lrptrain.auditing import reach_verdict, registered_tests
 from lrptrain.auditing.score import summarize
 from lrptrain.auditing.verdict import LEVELS
-from lrptrain.metrics.interval import FEWEST_SAMPLES
+from lrptrain.batch.matters import FEWEST_SAMPLES
 
 SPREAD = np.linspace(-0.05, 0.05, 20)
 GOOD = {"perturbation": 0.4 + SPREAD, "leave_one_out": 0.3 + SPREAD, "randomisation": 0.1 + SPREAD}

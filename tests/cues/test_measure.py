@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lrptrain.batch import Sample
+from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.cues.measure import Measure, MeasureError, donors_for, effect_of
 from lrptrain.cues.places import WHOLE, Place, places
-from lrptrain.metrics.interval import FEWEST_SAMPLES
 
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=40), st.integers(0, 99), st.booleans())

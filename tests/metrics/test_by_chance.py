@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from lrptrain.metrics.by_chance import LEVEL, Agreement, agreement, level_of_look
+from lrptrain.batch.matters import LEVEL
+from lrptrain.metrics.by_chance import Agreement, agreement, level_of_look
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.store import Values, to_list
 from lrptrain.auditing.token_model import token_model_accuracy
 from lrptrain.batch import model_inputs
-from lrptrain.batch.logits import LEAST_EFFECT, class_probabilities
+from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.matters import LEAST_EFFECT
 from lrptrain.relevance import record
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.passes.recording import Inputs, Target

@@ -18,7 +18,8 @@ from lrptrain.auditing.last_block import LastBlock, last_blocks
 from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.score import summarize
 from lrptrain.auditing.store import Values, to_list
-from lrptrain.batch.logits import LEAST_EFFECT, class_probabilities
+from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.matters import LEAST_EFFECT
 from lrptrain.relevance.passes.recording import Inputs
 from lrptrain.render.audit import BLUE, RED, saved_plot
 

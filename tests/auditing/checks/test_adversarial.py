@@ -10,7 +10,7 @@ from lrptrain.auditing.attention import evaluating
 from lrptrain.auditing.checks.adversarial import _divergence, adversarial_attention
 from lrptrain.auditing.distances import as_distribution, jensen_shannon
 from lrptrain.auditing.last_block import last_blocks
-from lrptrain.batch.logits import LEAST_EFFECT
+from lrptrain.batch.matters import LEAST_EFFECT
 
 IMAGES = torch.randn(2, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
