@@ -12,6 +12,11 @@ Batch = Mapping[str, Any]
 """Samples in the contract's form; see `lrptrain.batch`."""
 MOST = 0.5
 """More than half of anything: the majority."""
+CANDIDATES = 4
+"""So many of what is ranked are followed up: cues of a kind that each half of the samples proposes, words of a set that
+are named, and named cues of which every two are compared. With fewer the weakest are not looked at."""
+FEWEST = 3
+"""What fewer samples show is no mark, and no phrase, of theirs: two may be alike by chance."""
 Role = Literal["evidence", "fault", "open"]
 """What a cue is: what people marked or declared, what lies outside of that, or what nobody has spoken of."""
 

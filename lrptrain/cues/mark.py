@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from lrptrain.batch.call import rows_of
 from lrptrain.cues.association import association
-from lrptrain.cues.cue import Batch, Cue, Role
+from lrptrain.cues.cue import FEWEST, Batch, Cue, Role
 from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
 from lrptrain.cues.places import place_of
 
@@ -37,8 +37,6 @@ PEAKS = 2
 """Pictures are taken at so many of the most relevant patches of every image."""
 SHOWN = 8
 """Where it lies is looked for in so many of the images that show it: its name alone depends on it."""
-FEWEST_IMAGES = 3
-"""What fewer images show is no mark of theirs."""
 _CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2 - POINTS, POINTS**2 - 1)]
 
 
@@ -135,7 +133,7 @@ def propose_marks(
     for side in sorted({max(3, patch // 2), max(3, patch)}):
         pictures = _recurring(scaled, relevance, grid, inside, side, answers)
         for values, present in zip(pictures, _present(scaled, pictures, side), strict=True):
-            if present.sum() >= FEWEST_IMAGES:
+            if present.sum() >= FEWEST:
                 plain = tuple(tuple(round(float(x), 3) for x in channel) for channel in values)
                 name = f"a mark of {side} x {side} pixels{ON[where]}"
                 mark = Mark(name, role, where, plain, tuple(spread.tolist()), side, size)
@@ -166,7 +164,7 @@ def _recurring(
     classes = np.unique(answers)
     for answer in classes:
         members = np.flatnonzero(answers == answer)
-        sources = members[: min(8, max(FEWEST_IMAGES, MOST_SOURCES // len(classes)))]
+        sources = members[: min(8, max(FEWEST, MOST_SOURCES // len(classes)))]
         siblings = members[: SIBLINGS + 1]
         taken = [_at_peaks(images[[i]], relevance[[i]], grid, inside[[i]], side) for i in sources]
         near = [_near(relevance[i], grid, inside[i]) for i in siblings]

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from lrptrain.batch.rows import grid_sizes, rows_in
 from lrptrain.cues.association import association
-from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.mark import FEWEST_IMAGES, MOST_SOURCES, PEAKS, SIBLINGS
+from lrptrain.cues.cue import FEWEST, Batch, Cue, Role
+from lrptrain.cues.mark import MOST_SOURCES, PEAKS, SIBLINGS
 from lrptrain.cues.rows import OF, RowPart, at_share, rows_of_part, with_rows
 
 DIGITS = 4
@@ -134,7 +134,7 @@ def propose_row_marks(
         bound = float(centre.square().sum() / 2)
         present = np.array([bool((each @ centre > bound).any()) for each in scaled])
         score = association(present, answers)
-        if present.sum() < FEWEST_IMAGES or score <= 0:
+        if present.sum() < FEWEST or score <= 0:
             continue
         shown = int(torch.cdist(at_peaks, centre[None])[:, 0].argmin())
         name = _called(*peaks[shown], ids, sizes) + OF[where]

@@ -13,8 +13,8 @@ from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES
 from lrptrain.metrics.by_chance import Agreement, agreement, level_of_look
 
 IN_A_ROW = 3
-"""So many comparisons in a row must show it; the one of the first batch, before anything is learned, is none of them.
-"""
+"""So many comparisons, or evaluations, in a row must show it. That of the first batch, before anything is learned, is
+none of them. A model that has lost a shortcut may be at chance for one or two, before it learns what is harder."""
 
 
 class Dominance:
