@@ -95,10 +95,7 @@ def audit(
     names = check_arguments(methods, tests, budget)
     network = logits_model(model)
     chosen = find_task(task, network)
-    try:
-        samples = draw_samples(loader, max_samples, seed, batch_adapter, chosen)
-    except LookupError as error:
-        raise ValueError(str(error)) from error
+    samples = draw_samples(loader, max_samples, seed, batch_adapter, chosen)
     training = [] if train_loader is None else first_samples(train_loader, max_samples, seed, batch_adapter, chosen)
     return audit_samples(
         network,

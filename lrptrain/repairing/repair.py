@@ -443,10 +443,7 @@ def draw_labelled(
         ValueError: If there is none.
     """
     check_counts(max_samples=max_samples)
-    try:
-        return draw_samples(loader, max_samples, seed, batch_adapter, task)
-    except LookupError as error:
-        raise ValueError(str(error)) from error
+    return draw_samples(loader, max_samples, seed, batch_adapter, task)
 
 
 def filled(text: str) -> list[str]:
