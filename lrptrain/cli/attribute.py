@@ -194,19 +194,13 @@ def _is_file(source: str) -> bool:
 
 def _trained_with(saved: "Checkpoint") -> Any:
     """Return the data that a checkpoint names, set up; None where it names none, or they are not here any more."""
-    from lrptrain.cli.datasets import load_data
+    from lrptrain.cli.datasets import load_data, loader_of
 
     with suppress(ValueError, OSError, ImportError):
         data = load_data(saved, None)
-        _set_up(data)
+        loader_of(data, "val")  # sets it up
         return data
     return None
-
-
-def _set_up(data: Any) -> None:
-    from lrptrain.cli.datasets import loader_of
-
-    loader_of(data, "val")
 
 
 def _image_size(model: "torch.nn.Module") -> tuple[int, int]:
