@@ -61,12 +61,7 @@ class Dominance:
         return self.watches and batch_idx % (BOUND_EVERY_N_BATCHES * every_n_batches) == 0
 
     def compares(self, batch_idx: int, every_n_batches: int) -> bool:
-        """Return whether to compare gradients in this guided batch, as those of `judges` are while nothing is learned.
-
-        Args:
-            batch_idx: As for `judges`.
-            every_n_batches: As for `judges`.
-        """
+        """Return whether to compare gradients in this guided batch: in those of `judges`, while nothing is learned."""
         return self._by_chance and not self._has_learned and self.judges(batch_idx, every_n_batches)
 
     def note(self, answers: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> None:
