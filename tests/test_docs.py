@@ -62,7 +62,7 @@ def test_what_the_readme_says_of_mending_is_what_was_measured():
     from experiments.mending.run import RESULTS
     from experiments.parallel import load
 
-    runs = list(load(RESULTS).values())
+    runs = [x for x in load(RESULTS).values() if "seed 0" in x["key"]]
     told = [x for x in runs if x["correlation"] < 1]  # elsewhere no group holds another class's mark
 
     def right(arm: str, some: list[Any]) -> float:
