@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample, collate
@@ -15,7 +14,7 @@ from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.framing import Framing
 from lrptrain.cues.images import Where, are_videos, mask_in
 from lrptrain.cues.length import Length
-from lrptrain.cues.mark import propose_marks
+from lrptrain.cues.mark import Marks
 from lrptrain.cues.measure import FEWEST_SAMPLES, Rows
 from lrptrain.cues.order import Order
 from lrptrain.cues.pair import OF_PAIR, OneOfPair, Overlap
@@ -44,8 +43,7 @@ FAULTS_WEIGH = 10.0
 
 def of_images(
     samples: Sequence[Sample],
-    maps: Sequence[Tensor],
-    grid: tuple[int, int],
+    marks: Marks | None,
     answers: Rows,
     seed: int = 0,
     regions: Sequence[str] = (),
@@ -54,9 +52,8 @@ def of_images(
     """Return what is tested in images.
 
     Args:
-        samples: The samples; of several sizes, no marks are looked for.
-        maps: The relevance of each for its answer, `[tokens]`.
-        grid: Rows and columns of the patches.
+        samples: The samples.
+        marks: The marks in them; None where none are looked for, as in images of several sizes.
         answers: The answers.
         seed: The seed of the halves.
         regions: The names of the regions of masks; the first is the evidence.
@@ -65,12 +62,10 @@ def of_images(
     everyone = np.arange(len(samples))
     marked = everyone[[_is_annotated(sample) for sample in samples]]
 
-    def marks(where: Where, rows: Rows) -> tuple[Node, ...]:
+    def marked_by(where: Where, rows: Rows) -> tuple[Node, ...]:
         found = []
-        for proposing, judging in _halves(rows, seed) if candidates else ():
-            batch = collate([samples[row] for row in proposing])
-            relevance = torch.stack([maps[row] for row in proposing])
-            proposed = propose_marks(batch, relevance, grid, answers[proposing], where, candidates)
+        for proposing, judging in () if marks is None else _halves(rows, seed):
+            proposed = marks.proposed(proposing, answers[proposing], where, candidates)
             found += [Node(mark, judging) for _, mark in proposed]
         return _merged(found)
 
@@ -79,16 +74,16 @@ def of_images(
         parts = tuple(Node(place, everyone) for place in places("open"))
         whole = Node(Place("the image", "open", WHOLE), everyone, parts, is_whole=True)
         looks = (Node(look.of("image", "open"), everyone) for look in LOOKS)
-        return [*looks, framing, whole, *marks("image", everyone)]
+        return [*looks, framing, whole, *marked_by("image", everyone)]
     named = tuple(Node(Region(name, "fault", i), marked) for i, name in enumerate(regions) if i)
     return [
-        Node(Surroundings(), marked, (*named, *marks("outside", marked)), FAULTS_WEIGH),
+        Node(Surroundings(), marked, (*named, *marked_by("outside", marked)), FAULTS_WEIGH),
         *(Node(look.of("image", "open"), everyone) for look in LOOKS),
         *(Node(look.of("evidence", "open"), marked) for look in LOOKS),
         framing,
         Node(Placement.of("location"), marked),
         Node(Placement.of("size"), marked),
-        *marks("evidence", marked),
+        *marked_by("evidence", marked),
     ]
 
 

@@ -16,7 +16,7 @@ from lrptrain.monitor.judgement import Judgement, Tests
 from lrptrain.trainers.processes import gather
 
 PER_LABEL = 1
-"""So many phrases each half of the samples proposes for a label, where all labels together would propose many."""
+"""So many marks and phrases each half of the samples proposes for a label: all labels together propose many."""
 POOL = 24
 """Among so many random samples the two donors are chosen; it changes how many labels a pair serves, and no effect."""
 
@@ -162,12 +162,10 @@ def judge_labels(tests: Tests) -> Judgement:
         of_label = evaluation.of(number)
         power = sharpness(of_label.probabilities, of_label.labels)
         measures[number] = LabelMeasure(joint, of_label, number, power)
-        judged += tests.searched(measures[number], of_label, confidence, number, 0, PER_LABEL)
+        judged += tests.searched(measures[number], of_label, confidence, number, PER_LABEL)
     untested = [*tests.untested]
     if alike := sorted({*range(yes.shape[1])} - {*told}):
         titles = tests.class_names or [f"label {number}" for number in range(yes.shape[1])]
         untested.append(f"{listed([titles[each] for each in alike])}: the model answers nearly all samples alike")
-    if evaluation.medium == "image":
-        untested.append("marks, which one label proposes: task=lrptrain.OneLabel(column)")
     # What is named first, the strongest of any label.
     return Judgement(sorted(judged, key=lambda x: (not x.named, -x.effect.low)), untested, measures, joint.passes)

@@ -154,6 +154,11 @@ class Evaluation:
         return np.stack([explained.probabilities for explained in self.samples])
 
     @property
+    def said(self) -> Int[np.ndarray, " n *labels"]:
+        """The class that the model answers to each; of several labels, whether it says yes to each of them."""
+        return self.answers if not self.num_labels else (self.probabilities > 0.5).astype(int)
+
+    @property
     def answers(self) -> Int[np.ndarray, " n"]:
         """The class that the model answers to each."""
         answers: Int[np.ndarray, " n"] = self.probabilities.argmax(1)

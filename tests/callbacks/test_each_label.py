@@ -87,7 +87,43 @@ def test_effects_are_those_of_each_label(report):
     assert all(each.interval[0] > 0.8 for each in shown if each.cue.name in PLACES.values())
     told = str(report).replace("\n ", "")
     assert "The model reads the top left corner, for the label 'label 0'." in told
-    assert "Not tested: marks, which one label proposes: task=lrptrain.OneLabel(column)." in told
+
+
+class Pictures(nn.Module):
+    """Each of three labels by a small picture of its own, wherever it lies."""
+
+    def __init__(self):
+        super().__init__()
+        self.of_label = nn.Conv2d(3, 3, PATCH, PATCH, bias=False)
+        with torch.no_grad():
+            self.of_label.weight.copy_(pictures() / pictures().square().sum((1, 2, 3), keepdim=True))
+
+    def forward(self, image: Tensor) -> Tensor:
+        return 12 * (F.relu(self.of_label(image) - 0.5).flatten(2).sum(2) * 2 - 0.5)
+
+
+def pictures():
+    return 2.5 * torch.randn(3, 3, PATCH, PATCH, generator=torch.Generator().manual_seed(1)).sign()
+
+
+def test_marks_are_proposed_to_each_label_and_looked_for_once():
+    generator = torch.Generator().manual_seed(0)
+    label = (torch.rand(N, 3, generator=generator) < 0.4).long()
+    image = 0.5 * torch.randn(N, 3, SIDE, SIDE, generator=generator)
+    for row, column in (label == 1).nonzero().tolist():
+        place = torch.randperm((SIDE // PATCH) ** 2, generator=torch.Generator().manual_seed(row))[column]
+        top, left = (PATCH * each for each in divmod(int(place), SIDE // PATCH))
+        image[row, :, top : top + PATCH, left : left + PATCH] = pictures()[column]
+    columns = {"image": image, "label": label}
+    report = lrptrain.inspect(Pictures(), [columns], task=lrptrain.EachLabel(("a", "b", "c")))
+    assert {(each.cue.kind, each.name[-3:]) for each in report.reads} == {("mark", f"'{each}'") for each in "abc"}
+    for each, picture in ((each, pictures()["abc".index(each.name[-2])]) for each in report.reads):
+        plain = torch.zeros(1, 3, SIDE, SIDE)
+        assert not each.cue.locate({"image": plain}).any()
+        plain[0, :, 8 : 8 + PATCH, 8 : 8 + PATCH] = picture
+        assert each.cue.locate({"image": plain}).any(), "it is the picture of its label"
+    one = lrptrain.inspect(Pictures(), [columns], task=lrptrain.OneLabel(0))
+    assert report.passes <= 3.2 * one.passes
 
 
 def test_what_lies_outside_of_masks_is_a_fault_of_its_label_alone():
