@@ -15,10 +15,10 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.logits import class_probabilities, two_class_logits
 from lrptrain.relevance.model.classes import problem_type
 from lrptrain.relevance.output.logit_view import CumulativeView, LogitView, one_logit_as
-from lrptrain.relevance.output.outputs import HeadName, head_of_output
+from lrptrain.relevance.output.outputs import HeadName, head_of_output, read_logits
 from lrptrain.relevance.types import unknown_name
 
 NO_LABEL = -1
@@ -75,6 +75,10 @@ class Task(ABC):
     def probabilities(self, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch _classes"]:
         """Return the probability of each class, of one logit those of two; of several labels that of each."""
         return class_probabilities(logits)
+
+    def by_answer(self, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "answers _classes"]:
+        """Return logits of classes, a row for each answer: of several labels, one for each."""
+        return two_class_logits(logits)
 
     @abstractmethod
     def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
@@ -293,6 +297,16 @@ class OneLabel(Task):
         return Binary().classes(label[:, self.column])
 
 
+def of_all_labels(signs: Float[Tensor, "batch labels"]) -> Callable[[object], Float[Tensor, " batch"]]:
+    """Return the target of one map of several labels: the sum of their logits, each with a sign, or 0."""
+
+    def all_labels(output: object) -> Float[Tensor, " batch"]:
+        logits = read_logits(output, len(signs))
+        return (logits * signs.to(logits)).sum(1)
+
+    return all_labels
+
+
 LABELS = "labels:"
 """The entry of a batch that holds all labels of `EachLabel`, `[batch, labels]`, -1 where one is not known."""
 
@@ -301,7 +315,7 @@ LABELS = "labels:"
 class EachLabel(Task):
     """All of several labels per sample, each with a logit of its own: monitors and inspections tell what each reads.
 
-    The samples are exchanged once for all labels. Guidance and repairs take one label, `OneLabel`.
+    The samples are exchanged once for all labels. Guidance goes by all of them; audits and repairs take `OneLabel`.
 
     Attributes:
         titles: What the labels are called, in the order of the logits; empty for the names of the classes, or numbers.
@@ -329,6 +343,10 @@ class EachLabel(Task):
         if self.titles and len(self.titles) != count:
             raise ValueError(f"lrptrain.EachLabel names {len(self.titles)} labels, and the model has {count} logits")
         return logits.double().sigmoid()
+
+    def by_answer(self, logits: Float[Tensor, "batch labels"]) -> Float[Tensor, "answers 2"]:
+        """Return the logits of no and yes, a row for each label of each sample."""
+        return LogitView()(logits.reshape(-1, 1))
 
     def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
         """Return no class for any sample: it has several labels."""
@@ -430,6 +448,10 @@ class Head(Task):
         """As the head's own task."""
         return self.task.probabilities(logits)
 
+    def by_answer(self, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "answers _classes"]:
+        """As the head's own task."""
+        return self.task.by_answer(logits)
+
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Read the head's logits as its own task does."""
@@ -470,13 +492,13 @@ def find_task(task: "TaskName | Task | None", model: nn.Module | None = None, se
     Args:
         task: A task, its name, or None.
         model: A model, whose `config.problem_type` (Hugging Face) may say that it is a regression.
-        several: Whether all labels of a sample can be told together, as by monitors.
+        several: Whether all labels of a sample can be told together, as by monitors and guidance.
 
     Raises:
         ValueError: If the name is unknown, or the model says what needs more than a name.
     """
     if isinstance(task, Task) and task.has_labels and not several:
-        raise ValueError("task=lrptrain.EachLabel() is for monitors: here lrptrain.OneLabel(column) takes one label")
+        raise ValueError("task=lrptrain.EachLabel() is for monitors and guidance: here say lrptrain.OneLabel(column)")
     if isinstance(task, Task):
         return task
     if isinstance(task, type):

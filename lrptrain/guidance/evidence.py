@@ -151,7 +151,7 @@ def guidable_samples(batch: Mapping[str, Any], needs_label: bool) -> Bool[Tensor
         raise ValueError(
             f"no 'label' in a batch with {sorted(batch)}: maps of its class need it; or target='predicted'"
         )
-    return guidable & (batch["label"] >= 0).to(guidable.device)
+    return guidable & (batch["label"] >= 0).view(len(guidable), -1).any(1).to(guidable.device)
 
 
 def has_annotation(annotation: Shaped[Tensor, " batch *area"]) -> Bool[Tensor, " batch"]:

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, batch_length
-from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import ONE_LOGIT
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
 from lrptrain.guidance.dominance import Agreement
@@ -467,7 +466,7 @@ class GuidedStep:
         output = self._forwards[0].output if self._forwards else self._heard.output
         training = self._training
         with training.failed.caught("measuring what guesses would do"), training.objective.task.reading():
-            return loss_of_guesses(task_loss, output, self.batch.get("label"))
+            return loss_of_guesses(task_loss, output, self.batch.get("label"), training.objective.task)
         return None
 
     @contextmanager
@@ -490,9 +489,10 @@ class GuidedStep:
         if not self._training.strength.dominance.watches or labels is None or not self._forwards:
             return
         # It is watched over for the user's sake: what cannot be read is no failure of the guidance.
-        with suppress(Exception), torch.no_grad(), self._training.objective.task.reading():
-            answers = class_probabilities(self._forwards[0].logits().detach(), dtype=None).argmax(1)
-            self._training.strength.dominance.note(answers, labels.to(answers.device))
+        task = self._training.objective.task
+        with suppress(Exception), torch.no_grad(), task.reading():
+            answers = task.by_answer(self._forwards[0].logits().detach()).argmax(1)
+            self._training.strength.dominance.note(answers, labels.flatten().to(answers.device))
 
     def _judge_dominance(self, norm_ratio: float | None) -> None:
         """Say so once, in all places, if the guidance keeps the task from being learned, or makes it forgotten.

@@ -17,13 +17,12 @@ from lrptrain.batch.call import explained_argument, of_batches, rows_of
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.rows import grid_sizes, has_rows, rows_in
 from lrptrain.batch.sizes import by_size
-from lrptrain.batch.task import CLASSES, LABELS, NO_LABEL, Task
+from lrptrain.batch.task import CLASSES, LABELS, NO_LABEL, Task, of_all_labels
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.further_classes import explain_classes, explains_classes, unexplained_classes
 from lrptrain.relevance import Recording, Relevance, attribute, decompose, record
-from lrptrain.relevance.output.outputs import read_logits
 from lrptrain.trainers.progress import Progress, no_bar
 
 logger = logging.getLogger(__name__)
@@ -217,11 +216,7 @@ class Evaluator:
 def _of_all_answers(recording: Recording, method: str | None, options: Mapping[str, Any]) -> Relevance:
     logits = recording.logits.detach()
     signs = torch.where(logits > 0, 1.0, -1.0).to(logits)
-
-    def all_answers(output: Any) -> Float[Tensor, " batch"]:
-        return (read_logits(output, len(logits)) * signs).sum(1)
-
-    found = recording.attribute(all_answers, method, **options)
+    found = recording.attribute(of_all_labels(signs), method, **options)
     return Relevance(found.scores, logits, logits.argmax(1), found.method, found.grid)
 
 

@@ -209,18 +209,16 @@ def test_a_head_of_several_labels_is_told_label_by_label():
     report = lrptrain.inspect(TwoHeads(), [batch], task=task)
     assert report.accuracy == 1
     assert of_label(report, 7) == {PLACES[7]}
-    with pytest.raises(ValueError, match="is for monitors"):
-        lrptrain.Guidance("swap", task=task)
 
 
 def test_what_it_does_not_serve_says_so():
     columns = images()
     for attempt in (
-        lambda task: RelevanceGuidance("swap", task=task),
+        lambda task: lrptrain.audit(Patches(), [columns], task=task),
         lambda task: lrptrain.compare(Patches(), [columns], ["attnlrp"], task=task),
         lambda task: lrptrain.repair(Patches(), [columns], task=task),
     ):
-        with pytest.raises(ValueError, match=r"is for monitors: here lrptrain.OneLabel\(column\) takes one"):
+        with pytest.raises(ValueError, match=r"is for monitors and guidance: here say lrptrain.OneLabel\(column\)"):
             attempt(lrptrain.EachLabel())
     with pytest.raises(ValueError, match="names 2 labels, and the model has 20 logits"):
         lrptrain.inspect(Patches(), [columns], task=lrptrain.EachLabel(("a", "b")))
@@ -305,6 +303,44 @@ def test_a_run_is_monitored_for_all_labels_under_every_trainer(way, tmp_path):
     assert "read as" in picture.caption
     assert {*read_class_maps(monitor.folder)["class"]} <= {*TITLES}
     assert not monitor.failures
+
+
+@pytest.mark.parametrize("way", ["lightning", "transformers", "loop"])
+def test_all_labels_are_guided_at_once_under_every_trainer(way, tmp_path):
+    """Label 0 lies outside of the masks: of all labels, it alone changes with what is swapped."""
+    columns = images()
+    mask = torch.ones(N, SIDE, SIDE, dtype=torch.uint8)
+    mask[:, :PATCH, :PATCH] = 0
+    label = columns.pop("label")
+    dataset: Any = StackDataset(**columns, mask=mask, **{"labels" if way == "transformers" else "label": label})
+    task = lrptrain.EachLabel()
+    before = Patches().head.weight[0, 0].item()
+    if way == "lightning":
+        callback = RelevanceGuidance("consistency", weight=100.0, task=task, on_error="raise")
+        module = OfImages(Patches())
+        module.configure_optimizers = lambda: torch.optim.SGD(module.parameters(), lr=0.1)
+        trainer(tmp_path, callback, max_epochs=1).fit(module, *[DataLoader(dataset, 32)] * 2)
+        net, guidance = module.net, callback.guidance
+    elif way == "transformers":
+        net = Patches()
+        arguments = quiet_arguments(tmp_path, num_train_epochs=1, learning_rate=0.1, optim="sgd", max_grad_norm=0.0)
+        model = OfHuggingFace(net)
+        hugging_face = Trainer(model, arguments, train_dataset=dataset)
+        guidance = lrptrain.guide(hugging_face, "consistency", weight=100.0, task=task, on_error="raise")
+        hugging_face.train()
+    else:
+        net = Patches()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        guidance = lrptrain.Guidance("consistency", 100.0, optimizer=optimizer, task=task, on_error="raise")
+        for batch in DataLoader(dataset, 32):
+            with guidance.step(net, batch) as step:
+                step.guided(F.binary_cross_entropy_with_logits(net(batch["image"]), batch["label"].float())).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert guidance.values["guidance/consistency"] > 0.01
+    assert net.head.weight[0, 0].item() < before - 0.01, "the corner counts for less"
+    untouched = Patches().head.weight[7, place_of(7)].item()
+    assert net.head.weight[7, place_of(7)].item() == pytest.approx(untouched, abs=1e-3), "what is annotated does not"
 
 
 def test_a_gate_stops_for_the_fault_of_one_label(tmp_path):
