@@ -337,6 +337,8 @@ def token_annotations(
             return None, {}
         there = present_rows(batch) if has_rows(batch) else batch.get("attention_mask")
         return rationale_to_tokens(batch["rationale"], there), {}
+    if len(grid) == 1 and "rationale" in batch:  # of series with their time first
+        return mask_to_tokens(batch["rationale"], grid), {}
     has_regions = "mask" in batch and batch["mask"].ndim == len(grid) + 2
     if has_regions and batch["mask"].shape[1] == 1 and not region_names:
         # A mask read like an image has a channel axis, [batch, 1, height, width], and no names of regions.

@@ -12,7 +12,7 @@ from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.framing import Framing
-from lrptrain.cues.images import Where, are_videos, mask_in
+from lrptrain.cues.images import Where, are_videos, image_of, mask_in
 from lrptrain.cues.length import Length
 from lrptrain.cues.mark import Marks
 from lrptrain.cues.measure import FEWEST_SAMPLES, Rows
@@ -29,6 +29,7 @@ from lrptrain.cues.rows import RowPart
 from lrptrain.cues.rows import is_annotated as has_annotated_rows
 from lrptrain.cues.search import Node
 from lrptrain.cues.segment import AllWords, ends_of
+from lrptrain.cues.series import SeriesPart, SeriesSurroundings, parts_of_series
 from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
 from lrptrain.cues.volumes import Planes, VolumeSurroundings, parts_of_volumes
@@ -140,6 +141,18 @@ def of_volumes(samples: Sequence[Sample]) -> list[Node]:
         return [brightness, Node(Place(f"all {planes}", "open", WHOLE), everyone, parts, is_whole=True)]
     inside = Node(Colour.of("evidence", "open"), marked)
     return [Node(VolumeSurroundings(planes=planes), marked, (), FAULTS_WEIGH), brightness, inside]
+
+
+def of_series(samples: Sequence[Sample]) -> list[Node]:
+    """Return what is tested in series; see `of_images`."""
+    everyone = np.arange(len(samples))
+    channels = image_of(collate(samples[:1]))[1].shape[1]
+    marked = everyone[[_is_annotated(sample) for sample in samples]]
+    if len(marked) >= FEWEST_SAMPLES:
+        level = Colour("the level of the channels in the annotated part", "open", "evidence")
+        return [Node(SeriesSurroundings(channels=channels), marked, (), FAULTS_WEIGH), Node(level, marked)]
+    parts = tuple(Node(each, everyone) for each in parts_of_series("open", channels))
+    return [Node(SeriesPart("the series", "open", 0, channels), everyone, parts, is_whole=True)]
 
 
 def of_rows(

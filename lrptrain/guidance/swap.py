@@ -16,12 +16,15 @@ from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.call import ARGUMENT, CHUNK, TEXTS, rows_of
 from lrptrain.batch.chunks import flattened
 from lrptrain.batch.rows import has_rows
+from lrptrain.batch.sizes import marks_time
+from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.donors import random_donors
 from lrptrain.cues.family import FAMILIES
 from lrptrain.cues.images import image_of
 from lrptrain.cues.look import Look
 from lrptrain.cues.placement import Placement
+from lrptrain.cues.series import SeriesSurroundings
 from lrptrain.cues.surroundings import LOOKS
 from lrptrain.cues.text_form import Padding, padding_of
 from lrptrain.cues.texts import Language, as_wide_as
@@ -71,7 +74,7 @@ class Swap:
         self.followed = FollowedCues() if FINDINGS in several else None
         self.language: Language | None = None
         self.takes_mask = False
-        self._of_rows = False
+        self._of_rows = self._of_time = False
 
     @property
     def is_default(self) -> bool:
@@ -117,9 +120,9 @@ class Swap:
         """
         has_texts = "input_ids" in batch and not any(name in batch for name in IMAGES)
         brought: Medium = "texts" if has_texts else "rows" if has_rows(batch) else "images"
-        self._of_rows = brought == "rows"
+        self._of_rows, self._of_time = brought == "rows", marks_time(batch)
         for each in self._every:
-            medium = medium_of(each)
+            medium = None if isinstance(each, Colour) and self._of_rows else medium_of(each)  # series have levels, too
             if medium not in (None, brought):
                 name = f"swap={each!r}" if isinstance(each, str) else each.name
                 raise ValueError(f"{name} is one of {medium}, and the batch has {sorted(batch)}")
@@ -153,6 +156,8 @@ class Swap:
             if isinstance(each, Cue)
             else OF_TEXTS[each](language)
             if medium == "texts"
+            else SeriesSurroundings()
+            if each == OUTSIDE and self._of_time
             else (OF_ROWS if medium == "rows" else OF_IMAGES)[each]()
             for each in self._every
         ]

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lrptrain.batch import Sample
+from lrptrain.batch.sizes import is_series
 
 UNKNOWN = "?"
 
@@ -123,14 +124,14 @@ class Evaluation:
     step: int = 0
 
     @property
-    def medium(self) -> Literal["image", "text", "volume", "rows", ""]:
-        """What the samples are; "" for what is none of these, such as a waveform."""
+    def medium(self) -> Literal["image", "text", "volume", "series", "rows", ""]:
+        """What the samples are; "" for what is none of these, such as a table."""
         if all(explained.content_ids is not None for explained in self.samples):
             return "text"
         if all(explained.are_rows for explained in self.samples):
             return "rows"
         if any(explained.grid is None for explained in self.samples):
-            return ""
+            return "series" if self.inputs and all(map(is_series, self.inputs)) else ""
         return "image" if all(len(explained.grid or ()) == 2 for explained in self.samples) else "volume"
 
     def of(self, label: int | None) -> "Evaluation":

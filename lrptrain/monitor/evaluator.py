@@ -126,7 +126,7 @@ class Evaluator:
             del recording  # before anything else takes memory
             ratios = _mixing_ratios(model, batch) if self.config.mixing_ratios else {}
         grid = None if _are_rows(batch, _first(relevance)) else _first(relevance).grid
-        evidence, regions = token_annotations(batch, grid, self.config.region_names)
+        evidence, regions = token_annotations(batch, _steps(batch, _first(relevance)) or grid, self.config.region_names)
         # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)
         yield from _explained_samples(
@@ -237,6 +237,12 @@ def _are_rows(batch: Mapping[str, Any], relevance: Relevance) -> bool:
     if not has_rows(batch) or relevance.scores.shape[1] != rows_in(batch).shape[1]:
         return False
     return relevance.grid is None or grid_sizes(batch) is not None
+
+
+def _steps(batch: Mapping[str, Any], relevance: Relevance) -> tuple[int] | None:
+    """Return how many parts the time of series has in a map; None of all else."""
+    is_series = has_rows(batch) and relevance.grid is None and not _are_rows(batch, relevance)
+    return (relevance.scores.shape[1],) if is_series else None
 
 
 def _rows(inputs: Tensor | dict[str, Any], rows: Tensor) -> Tensor | dict[str, Any]:

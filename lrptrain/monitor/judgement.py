@@ -186,11 +186,14 @@ class Tests:
             return [*plan.of_rows(samples, maps, answers, seed, candidates), *roots], []
         if evaluation.medium == "volume":
             return [*plan.of_volumes(samples), *roots], []
+        alike = len({size_of(sample) for sample in samples}) == 1
+        if evaluation.medium == "series":
+            parts = plan.of_series(samples) if alike else []
+            return [*parts, *roots], [] if alike else ["parts of series, which need to be equally long"]
         grids = [each.grid for each in evaluation.samples if each.grid is not None]
         axes = {x.ndim for sample in samples for name, x in sample.tensors.items() if name in IMAGES}
         if len(grids) < len(samples) or axes != {3}:
             return roots, ["parts of an input that is no image, no text and no rows: lrptrain.attribute explains it"]
-        alike = len({size_of(sample) for sample in samples}) == 1
         if alike and self._marks is None:
             # Of several labels the same pictures are proposed to each: they are looked for once.
             self._marks = Marks(samples, maps, (grids[0][0], grids[0][1]), self.evaluation.said)

@@ -137,8 +137,7 @@ class GuidedBatch:
     @cached_property
     def token_annotation(self) -> TokenAnnotation:
         """The annotation at the tokens of the maps."""
-        grid = self.relevance.grid
-        return at_tokens(self.recorded_annotation, grid)
+        return at_tokens(self.recorded_annotation, self.relevance.grid, self.relevance.scores.shape[1])
 
     def swapped(self) -> Swapped:
         """Swap what lies outside the evidence, or what else was asked for, with other samples of the batch."""

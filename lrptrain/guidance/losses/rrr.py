@@ -24,8 +24,8 @@ def right_reasons(
     """Return sum ((1 - M) d/dx sum_k log p_k)^2 (Ross et al. 2017, eq. 1, first term) of every sample.
 
     Args:
-        recording: A forward pass on images `[batch, channels, height, width]`, or on texts; x is then the word
-            embeddings.
+        recording: A forward pass on images `[batch, channels, height, width]`, on volumes or series, or on texts; x is
+            then the word embeddings.
         annotation: 1 evidence, 0 not, 255 ignored: of the images' pixels, or of the texts' tokens.
         task: What the model's output means; of several labels, k goes over the answers to each.
 
@@ -37,7 +37,8 @@ def right_reasons(
     gradient = recording.input_gradient(
         lambda logits: at_least_float32(task.by_answer(logits)).log_softmax(-1).sum(), create_graph=True
     )
-    squares = at_least_float32(gradient).square().sum(1 if gradient.ndim == 4 else -1)  # [batch, *area]
+    features = -1 if gradient.shape[:-1] == annotation.shape else 1
+    squares = at_least_float32(gradient).square().sum(features)  # [batch, *area]
     if squares.shape != annotation.shape:
         raise ValueError(f"annotation {tuple(annotation.shape)} must have the size of the input {tuple(squares.shape)}")
     return torch.where(annotation.to(squares.device) == 0, squares, 0).flatten(1).sum(1)
