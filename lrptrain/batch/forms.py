@@ -114,7 +114,10 @@ def _annotation_name(entries: Mapping[str, Any], value: Any) -> str | None:
         same = tuple(getattr(value, "shape", ())) == tuple(getattr(entries["input_ids"], "shape", ()))
         return "rationale" if same else None
     # Instances of bags, `[batch, rows, numbers]`, have labels; of series, `[batch, channels, time]`, the time has.
-    image = entries.get("image")
+    image, label = entries.get("image"), entries.get("label")
+    if isinstance(image, Tensor) and image.ndim == 2 and getattr(label, "numel", int)() < 2:  # one bag
+        is_of_rows = isinstance(value, Tensor) and value.shape == image.shape[:1]
+        return "rationale" if is_of_rows and _has_values_of_masks(value) else None
     if isinstance(image, Tensor) and image.ndim == 3 and isinstance(value, Tensor) and value.ndim == 2:
         names = {tuple(image[:, 0].shape): "mask", tuple(image.shape[:2]): "rationale"}
         return names.get(tuple(value.shape)) if _has_values_of_masks(value) else None

@@ -114,6 +114,9 @@ def read_columns(
     shapes = [getattr(entries.get(name), "shape", None) for name in ("rationale", "input_ids")]
     if "rationale" in entries and "input_ids" in entries and (shapes[0] is None or shapes[0] != shapes[1]):
         entries["rationale"] = token_rationale(entries["rationale"], mapping)
+    rows = _rows_of_one_bag(entries, mapping)
+    if rows is not None and getattr(entries["label"], "ndim", 0) == 0:
+        entries["label"] = torch.as_tensor(entries["label"])[None]
     columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
     mask = columns.get("mask")
     if isinstance(mask, Tensor) and _has_channels_last(mask, columns):
@@ -123,11 +126,11 @@ def read_columns(
             f"no input in a batch with {list(mapping)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
             "batch_adapter=... to rename its entries, or to monitors and guidance explain= with the name of one"
         )
-    columns = _with_batch_axis(columns)
+    columns = {name: x[None] if _has_rows(x, rows) else x for name, x in columns.items()}
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"the entries of a batch differ in length: {sizes}")
-    columns |= _arguments(mapping, next(iter(sizes.values()), None))
+    columns |= _arguments(mapping, next(iter(sizes.values()), None), rows)
     # What is explained is one input: texts beside images are arguments.
     is_image = any(name in columns for name in IMAGES)
     if needs_input and not is_image:
@@ -135,14 +138,24 @@ def read_columns(
     return {f"{ARGUMENT}{name}" if is_image and name in TEXTS else name: x for name, x in columns.items()}
 
 
-def _with_batch_axis(columns: dict[str, Any]) -> dict[str, Any]:
-    """Return one bag `[rows, numbers]` with one label as a batch of one; any other batch as it is."""
-    bag, label = next((columns[name] for name in IMAGES if name in columns), None), columns.get("label")
-    if not isinstance(bag, Tensor) or bag.ndim != 2 or not bag.is_floating_point() or len(bag) < 2:
-        return columns
-    if label is None or len(label) != 1:
-        return columns
-    return {name: x[None] if isinstance(x, Tensor) and len(x) == len(bag) else x for name, x in columns.items()}
+def _rows_of_one_bag(entries: Mapping[str, Any], mapping: Mapping[str, Any]) -> int | None:
+    """Return how many rows a batch has that is one bag `[rows, numbers]` with one label; None of any other batch.
+
+    Args:
+        entries: Those of the contract.
+        mapping: All of them, in which the bag may have any name.
+    """
+    label = entries.get("label")
+    if not (isinstance(label, int | float) or (isinstance(label, Tensor) and label.numel() == 1)):
+        return None
+    inputs = [name for name in (*IMAGES, "input_ids") if name in entries]
+    tensors = [x for name in inputs or mapping if isinstance(x := mapping[name], Tensor)]
+    bags = [len(x) for x in tensors if x.ndim == 2 and x.is_floating_point() and len(x) > 1]
+    return bags[0] if len(inputs) < 2 and bags else None
+
+
+def _has_rows(value: Any, rows: int | None) -> bool:
+    return rows is not None and isinstance(value, Tensor) and value.ndim > 0 and len(value) == rows
 
 
 def of_one_row(columns: dict[str, Any]) -> dict[str, Any]:
@@ -154,13 +167,17 @@ def of_one_row(columns: dict[str, Any]) -> dict[str, Any]:
     return {name: x[None] if name in of_rows and isinstance(x, Tensor) else x for name, x in columns.items()}
 
 
-def _arguments(mapping: Mapping[str, Any], length: int | None) -> dict[str, Tensor]:
-    """Return the entries that the contract does not name, as far as they are tensors with a row per sample."""
-    return {
-        f"{ARGUMENT}{name}": value.as_subclass(Tensor)
-        for name, value in mapping.items()
-        if name not in CONTRACT and isinstance(value, Tensor) and value.ndim and len(value) == length
-    }
+def _arguments(mapping: Mapping[str, Any], length: int | None, rows: int | None) -> dict[str, Tensor]:
+    """Return the entries that the contract does not name, as far as they are tensors with a row per sample.
+
+    Args:
+        mapping: The entries of the batch.
+        length: The number of samples.
+        rows: That of the only one's rows, where these have no batch axis.
+    """
+    tensors = {name: x for name, x in mapping.items() if name not in CONTRACT and isinstance(x, Tensor) and x.ndim}
+    tensors = {name: x[None] if _has_rows(x, rows) else x for name, x in tensors.items()}
+    return {f"{ARGUMENT}{name}": x.as_subclass(Tensor) for name, x in tensors.items() if len(x) == length}
 
 
 def _has_channels_last(mask: Tensor, columns: Mapping[str, Any]) -> bool:

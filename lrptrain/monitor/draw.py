@@ -1,6 +1,6 @@
 """The sample of a whole validation set, drawn in one pass before training."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -92,10 +92,17 @@ def _add_all(
                     raise
                 raise ValueError(
                     f"the model fails on a batch as {core.config.title} gives it ({type(error).__name__}: {error}): "
-                    "say how it is called, as by step=lambda model, batch: model(batch)"
+                    f"say how it is called, as by step=lambda model, batch: model({_first_of(placed.batch)})"
                 ) from error
             checked = True
         core.reader.add_placed(context, placed, listener)
+
+
+def _first_of(batch: Any) -> str:
+    """Return how a step would write the input of a batch."""
+    if isinstance(batch, Mapping):
+        return f"batch[{next(iter(batch), 'image')!r}]"
+    return "batch[0]" if isinstance(batch, tuple | list) else "batch"
 
 
 def _heard(context: TrainingContext, batch: Any, step: Callable[[Any], object]) -> InputListener:
