@@ -131,18 +131,21 @@ def _wide(annotation: Shaped[Tensor, " batch *area"]) -> Shaped[Tensor, " batch 
     return annotation.long() if annotation.dtype == torch.int8 else annotation
 
 
-def at_tokens(annotation: Shaped[Tensor, " batch *area"], grid: tuple[int, ...] | None, tokens: int) -> TokenAnnotation:
+def at_tokens(
+    annotation: Shaped[Tensor, " batch *area"], grid: tuple[int, ...] | None, tokens: int | None = None
+) -> TokenAnnotation:
     """Bring an annotation made by `evidence` to the model's tokens; samples that are all 255 have no part in any loss.
 
     Args:
         annotation: 1 evidence, 0 not, 255 ignored.
         grid: Rows and columns of an image's tokens, of a volume its slices before them; None for texts.
-        tokens: The number of tokens.
+        tokens: The number of tokens; None for one for each value.
     """
-    # Patches that are rows may be those of a grid, and are annotated as rows; parts of series are longer than a step.
-    if annotation.ndim == 2 and annotation.shape[1] == tokens:
-        return rationale_to_tokens(annotation)
-    return mask_to_tokens(annotation, (tokens,) if annotation.ndim == 2 or grid is None else grid)
+    # Patches that are rows may be those of a grid, and are annotated as rows; a part of a series has several values.
+    if annotation.ndim == 2 and tokens not in (None, annotation.shape[1]):
+        return mask_to_tokens(annotation, (tokens,))
+    is_of_tokens = grid is None or annotation.ndim == 2
+    return rationale_to_tokens(annotation) if is_of_tokens or grid is None else mask_to_tokens(annotation, grid)
 
 
 def guidable_samples(batch: Mapping[str, Any], needs_label: bool) -> Bool[Tensor, " batch"]:

@@ -314,7 +314,8 @@ class GuidedStep:
         explained: Tensor = arguments[name]
         try:
             self._match_evidence(explained)
-            if len(explained) == 1 and not training.worked:
+            # Bags of any size come one by one, and take from the one before; images and texts can do better.
+            if len(explained) == 1 and explained.ndim != 3 and not training.worked:
                 raise ValueError(
                     "swap takes something of other samples of the batch, and the first guided batch has one sample, so "
                     "that nothing would ever change: use larger batches"

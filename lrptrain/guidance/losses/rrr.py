@@ -37,7 +37,7 @@ def right_reasons(
     gradient = recording.input_gradient(
         lambda logits: at_least_float32(task.by_answer(logits)).log_softmax(-1).sum(), create_graph=True
     )
-    features = -1 if gradient.shape[:-1] == annotation.shape else 1
+    features = -1 if gradient.ndim == 3 and gradient.shape[:-1] == annotation.shape else 1
     squares = at_least_float32(gradient).square().sum(features)  # [batch, *area]
     if squares.shape != annotation.shape:
         raise ValueError(f"annotation {tuple(annotation.shape)} must have the size of the input {tuple(squares.shape)}")
