@@ -58,7 +58,11 @@ class Sample:
 
 
 def read_batch(
-    batch: Any, adapter: BatchAdapter | None = None, task: Task = CLASSES, needs_input: bool = True
+    batch: Any,
+    adapter: BatchAdapter | None = None,
+    task: Task = CLASSES,
+    needs_input: bool = True,
+    has_regions: bool = False,
 ) -> dict[str, Any]:
     """Bring a batch to the contract's names, and its labels to classes.
 
@@ -69,6 +73,7 @@ def read_batch(
         adapter: Called first, for batches of any other form.
         task: What the labels mean.
         needs_input: Whether the input is looked for in the batch; else it is known from the model's call.
+        has_regions: Whether several masks of a sample are of named regions; else they may be those of several labels.
 
     Returns:
         The entries of the contract. A further tensor with one row per sample is one by the name `argument:<name>`: the
@@ -80,10 +85,18 @@ def read_batch(
     columns = read_columns(batch, adapter, needs_input, task.entry)
     label = columns.get("label")
     if isinstance(label, Tensor):
+        mask = columns.get("mask")
+        if isinstance(mask, Tensor) and not has_regions and _are_of_labels(mask, label):
+            columns |= task.annotation(mask, label)
         if task.has_labels:
             columns[LABELS] = task.every(label)
         columns["label"] = task.classes(label)
     return columns
+
+
+def _are_of_labels(masks: Tensor, label: Tensor) -> bool:
+    """Return whether a batch has a mask for each of several labels: of images, of volumes or of series."""
+    return masks.ndim > 2 and label.ndim == 2 and masks.shape[:2] == label.shape and label.shape[1] > 1
 
 
 def read_columns(

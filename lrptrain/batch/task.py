@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
+from lrptrain.batch.annotations import IGNORED, split_values
 from lrptrain.batch.logits import class_probabilities, two_class_logits
 from lrptrain.relevance.model.classes import problem_type
 from lrptrain.relevance.output.logit_view import CumulativeView, LogitView, one_logit_as
@@ -79,6 +80,12 @@ class Task(ABC):
     def by_answer(self, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "answers _classes"]:
         """Return logits of classes, a row for each answer: of several labels, one for each."""
         return two_class_logits(logits)
+
+    def annotation(
+        self, masks: Shaped[Tensor, "batch labels *places"], label: Shaped[Tensor, "batch labels"]
+    ) -> dict[str, Tensor]:
+        """Return the entries of a batch that has a mask for each of several labels."""
+        return {"mask": masks}
 
     @abstractmethod
     def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
@@ -296,6 +303,12 @@ class OneLabel(Task):
             raise ValueError(f"'label' {list(label.shape)} has no column {self.column}: it must be [batch, labels]")
         return Binary().classes(label[:, self.column])
 
+    def annotation(
+        self, masks: Shaped[Tensor, "batch labels *places"], label: Shaped[Tensor, "batch labels"]
+    ) -> dict[str, Tensor]:
+        """Return the mask of this label."""
+        return {"mask": masks[:, self.column]}
+
 
 def of_all_labels(signs: Float[Tensor, "batch labels"]) -> Callable[[object], Float[Tensor, " batch"]]:
     """Return the target of one map of several labels: the sum of their logits, each with a sign, or 0."""
@@ -309,6 +322,8 @@ def of_all_labels(signs: Float[Tensor, "batch labels"]) -> Callable[[object], Fl
 
 LABELS = "labels:"
 """The entry of a batch that holds all labels of `EachLabel`, `[batch, labels]`, -1 where one is not known."""
+MASKS = "masks:"
+"""The entry that holds a mask for each of them."""
 
 
 @dataclass(frozen=True)
@@ -366,6 +381,21 @@ class EachLabel(Task):
         if label.ndim != 2:
             raise ValueError(f"'label' {list(label.shape)} must be [batch, labels] of 0 and 1")
         return torch.stack([Binary().classes(column) for column in label.unbind(1)], 1)
+
+    def annotation(
+        self, masks: Shaped[Tensor, "batch labels *places"], label: Shaped[Tensor, "batch labels"]
+    ) -> dict[str, Tensor]:
+        """Return the mask of each label, and as one what marks any label that a sample has.
+
+        Raises:
+            ValueError: If masks hold other values than 0, 1 and 255.
+        """
+        split_values(masks, "mask")
+        masks = masks.to(torch.uint8)
+        has = (self.every(label) > 0).view(*label.shape, *[1] * (masks.ndim - 2)).to(masks.device)
+        unknown = (masks == IGNORED).all(1) | ((masks == IGNORED) & has).any(1)
+        mask = ((masks == 1) & has).any(1).to(torch.uint8)
+        return {"mask": torch.where(unknown & (mask == 0), IGNORED, mask), MASKS: masks}
 
 
 @dataclass(frozen=True)
@@ -443,6 +473,12 @@ class Head(Task):
     def every(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, "batch labels"]:
         """As the head's own task."""
         return self.task.every(self._own(label))
+
+    def annotation(
+        self, masks: Shaped[Tensor, "batch labels *places"], label: Shaped[Tensor, "batch labels"]
+    ) -> dict[str, Tensor]:
+        """As the head's own task."""
+        return self.task.annotation(masks, self._own(label))
 
     def probabilities(self, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch _classes"]:
         """As the head's own task."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lrptrain.batch import Sample
 from lrptrain.batch.sizes import is_series
+from lrptrain.batch.task import MASKS
 
 UNKNOWN = "?"
 
@@ -136,7 +137,10 @@ class Evaluation:
 
     def of(self, label: int | None) -> "Evaluation":
         """Return the samples as a model of one of several labels alone would answer them; as they are for None."""
-        return self if label is None else replace(self, samples=[each.of(label) for each in self.samples])
+        if label is None:
+            return self
+        inputs = None if self.inputs is None else [_of_label(each, label) for each in self.inputs]
+        return replace(self, samples=[each.of(label) for each in self.samples], inputs=inputs)
 
     @property
     def num_labels(self) -> int:
@@ -164,6 +168,14 @@ class Evaluation:
         """The class that the model answers to each."""
         answers: Int[np.ndarray, " n"] = self.probabilities.argmax(1)
         return answers
+
+
+def _of_label(sample: Sample, label: int) -> Sample:
+    """Return a sample with the mask of one of its labels, where each has its own."""
+    if MASKS not in sample.tensors:
+        return sample
+    rest = {name: x for name, x in sample.tensors.items() if name != MASKS}
+    return replace(sample, tensors={**rest, "mask": sample.tensors[MASKS][label]})
 
 
 def class_name(label: int, class_names: Sequence[str]) -> str:

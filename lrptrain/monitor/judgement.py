@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.call import model_output
 from lrptrain.batch.sizes import cannot_meet, size_of
+from lrptrain.batch.task import MASKS
 from lrptrain.cues import plan
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.mark import Marks
@@ -173,7 +174,7 @@ class Tests:
             evaluation: The samples, explained.
             candidates: So many marks, kinds of rows or phrases each half of the samples proposes.
         """
-        samples, language, config = self.samples, self.language, self.config
+        samples, language, config = evaluation.inputs or (), self.language, self.config
         roots, seed, answers = plan.of_inputs(samples), config.judge.seed, evaluation.answers
         if evaluation.medium == "text":
             unnamed = "" if language.is_named else "families of words, for nothing names the tokens: pass tokenizer="
@@ -194,7 +195,7 @@ class Tests:
         axes = {x.ndim for sample in samples for name, x in sample.tensors.items() if name in IMAGES}
         if len(grids) < len(samples) or axes != {3}:
             return roots, ["parts of an input that is no image, no text and no rows: lrptrain.attribute explains it"]
-        if alike and self._marks is None:
+        if alike and (self._marks is None or MASKS in self.samples[0].tensors):
             # Of several labels the same pictures are proposed to each: they are looked for once.
             self._marks = Marks(samples, maps, (grids[0][0], grids[0][1]), self.evaluation.said)
         images = plan.of_images(samples, self._marks, answers, seed, config.show.region_names, candidates)

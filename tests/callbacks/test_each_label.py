@@ -140,6 +140,50 @@ def test_what_lies_outside_of_masks_is_a_fault_of_its_label_alone():
     assert report.faults[0].cue.name in guidance.objective.swap.title
 
 
+def test_each_label_has_its_own_mask():
+    """Labels 0 and 7 have marks of people in the corners that they are read in, and label 16 in that of label 7."""
+    columns = images()
+    mask = torch.full((N, LABELS, SIDE, SIDE), 255, dtype=torch.uint8)
+    for label, corner in ((0, 0), (7, 7), (16, 7)):
+        row, column = (PATCH * each for each in divmod(place_of(corner), SIDE // PATCH))
+        mask[:, label] = 0
+        mask[:, label, row : row + PATCH, column : column + PATCH] = 1
+    report = lrptrain.inspect(Patches(), [{**columns, "mask": mask}], task=lrptrain.EachLabel())
+    assert [each.name for each in report.faults] == ["the bottom left corner, for the label 'label 16'"]
+    alone = [lrptrain.inspect(Patches(), [{**columns, "mask": mask}], task=lrptrain.OneLabel(i)) for i in (7, 16)]
+    assert [[each.name for each in one.faults] for one in alone] == [[], ["the bottom left corner"]]
+
+
+def test_guidance_keeps_what_marks_any_label_of_a_sample():
+    columns, net, seen = images(), Patches(), []
+    mask = torch.zeros(N, LABELS, SIDE, SIDE, dtype=torch.uint8)
+    for label in range(LABELS):
+        row, column = (PATCH * each for each in divmod(place_of(label), SIDE // PATCH))
+        mask[:, label, row : row + PATCH, column : column + PATCH] = 1
+    mask[0] = 255  # a label that nobody has marked may lie anywhere
+    net.head.register_forward_pre_hook(lambda module, args: seen.extend(args))
+    guidance = lrptrain.Guidance("swap", task=lrptrain.EachLabel(), on_error="raise", compare_every_n_batches=0)
+    with guidance.step(net, {**columns, "mask": mask}) as step:
+        step.guided(F.binary_cross_entropy_with_logits(net(columns["image"]), columns["label"].float())).backward()
+    of_patches = F.avg_pool2d(columns["image"].mean(1, keepdim=True), PATCH).flatten(1)
+    marked = F.max_pool2d(((mask == 1) & (columns["label"] == 1)[..., None, None]).any(1).float(), PATCH).flatten(1)
+    moved = seen[0] != of_patches
+    assert not moved[0].any()
+    assert torch.equal(moved[1:], marked[1:] == 0)
+
+
+def test_masks_of_named_regions_are_none_of_labels():
+    columns = images()
+    mask = torch.zeros(N, LABELS, SIDE, SIDE, dtype=torch.uint8)
+    mask[:, 0, PATCH:, PATCH:] = 1
+    mask[:, 1, :PATCH, :PATCH] = 1
+    names = ["the thing", "the seal", *(f"part {number}" for number in range(2, LABELS))]
+    batch = {**columns, "mask": mask}
+    show = lrptrain.Show(region_names=names)
+    report = lrptrain.inspect(Patches(), [batch], task=lrptrain.OneLabel(0), show=show)
+    assert [each.name for each in report.faults] == ["the seal"]
+
+
 class Words(nn.Module):
     """Each of three labels by a word of its own."""
 
