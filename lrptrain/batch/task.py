@@ -140,15 +140,17 @@ class Classes(Task):
     def _of_columns(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
         shape = list(label.shape)
         if label.ndim > 2:
+            middle = ", ".join(str(size // 2) for size in shape[1:])
             raise ValueError(
                 f"'label' {shape} is one of pixels, and maps explain one class per sample. Of a region, such as the "
-                "middle: task=lrptrain.Head(lambda output: output.logits[:, :, 8, 8], label=lambda labels: "
-                "labels[:, 32, 32])"
+                f"middle pixel: task=lrptrain.Head(lambda output: output.logits[:, :, {middle}], label=lambda labels: "
+                f"labels[:, {middle}]), without .logits where the model returns a tensor"
             )
         if not self.one_hot:
+            grades = "of grades, 1 up to a step, task=lrptrain.Ordinal(); " if _are_levels(label) else ""
             raise ValueError(
-                f"'label' {shape} has several columns: of one-hot labels say task='classes'; of several labels per "
-                "sample task=lrptrain.EachLabel() tells all to a monitor, and task=lrptrain.OneLabel(column) takes one "
+                f"'label' {shape} has several columns: of one-hot labels say task='classes'; {grades}of several labels "
+                "per sample task=lrptrain.EachLabel() tells all, and task=lrptrain.OneLabel(column) takes one "
                 "of them; of a token's class task=lrptrain.Head(lambda output: output.logits[:, 3], label=lambda "
                 "labels: labels[:, 3])"
             )
@@ -160,6 +162,13 @@ class Classes(Task):
                 "give the most probable class, label.argmax(1)"
             )
         return torch.where(values.any(1), values.argmax(1), NO_LABEL)
+
+
+def _are_levels(label: Shaped[Tensor, "batch columns"]) -> bool:
+    """Return whether labels are 1 up to a column and 0 behind it, and not all of one column."""
+    values = label.double()
+    falls = ((values == 0) | (values == 1)).all(1) & (values.diff(dim=1) <= 0).all(1)
+    return bool(falls.all()) and int(values.sum(1).max()) > 1
 
 
 CLASSES = Classes()
@@ -247,6 +256,12 @@ ONE_LOGIT = (
     "task=lrptrain.Regression(mean, std) if it is a value, task='binary' to leave out this line"
 )
 """What is said where nobody has named the task."""
+
+STEPS = (
+    "the model's logits differ by the same numbers in all samples: they are steps between grades, as of CORAL, and no "
+    "classes. Pass task=lrptrain.Ordinal(); task='classes' reads them as classes nevertheless"
+)
+"""What such a model is refused with, where nobody has named the task."""
 
 SIGNS = (
     "the labels are 1 or negative, and a negative label means none: if -1 is a class, as in a hinge loss, give "

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, batch_length
-from lrptrain.batch.task import ONE_LOGIT
+from lrptrain.batch.logits import are_steps
+from lrptrain.batch.task import ONE_LOGIT, STEPS
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
 from lrptrain.guidance.dominance import Agreement
 from lrptrain.guidance.evidence import contrasted
@@ -21,7 +22,7 @@ from lrptrain.guidance.moved_images import check_in_place
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.model.process_wide import eager
-from lrptrain.relevance.output.outputs import has_one_logit
+from lrptrain.relevance.output.outputs import has_one_logit, logits_of
 from lrptrain.relevance.passes.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import Tape
@@ -231,9 +232,16 @@ class GuidedStep:
         return self._heard.replay
 
     def _mention_one_logit(self) -> None:
-        """Say once how one number per sample is read, where the user has not said what it is."""
+        """Say once how one number per sample is read, where the user has not said what it is.
+
+        Raises:
+            ValueError: If there are several that are no logits of classes.
+        """
         if self._training.task is None and has_one_logit(self._forwards[0].output):
             self._training.voice.say(ONE_LOGIT)
+        logits = logits_of(self._forwards[0].output)
+        if self._training.task is None and logits is not None and logits.ndim == 2 and are_steps(logits):
+            raise ValueError(STEPS)
 
     def _note_whole_batch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         has_batch = any(value is self._given for value in (*args, *kwargs.values()))
