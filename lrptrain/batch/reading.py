@@ -129,17 +129,21 @@ def read_columns(
         entries["rationale"] = token_rationale(entries["rationale"], mapping)
     rows = _rows_of_one_bag(entries, mapping)
     if rows is not None and getattr(entries["label"], "ndim", 0) == 0:
-        entries["label"] = torch.as_tensor(entries["label"])[None]
+        entries["label"] = torch.as_tensor(entries["label"]).reshape(1)
     columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
     mask = columns.get("mask")
     if isinstance(mask, Tensor) and _has_channels_last(mask, columns):
         columns["mask"] = mask[..., 0]
     if needs_input and not any(name in columns for name in (*IMAGES, "input_ids")):
+        possible = [
+            name for name, x in mapping.items() if isinstance(x, Tensor) and x.ndim > 1 and name not in CONTRACT
+        ]
+        such = f", such as explain={possible[0]!r}" if possible else ""
         raise ValueError(
             f"no input in a batch with {list(mapping)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
-            "batch_adapter=... to rename its entries, or to monitors and guidance explain= with the name of one"
+            f"batch_adapter=... to rename its entries, or to monitors and guidance explain= with the name of one{such}"
         )
-    columns = {name: x[None] if _has_rows(x, rows) else x for name, x in columns.items()}
+    columns = {name: x[None] if isinstance(x, Tensor) and _has_rows(x, rows) else x for name, x in columns.items()}
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"the entries of a batch differ in length: {sizes}")
@@ -167,8 +171,8 @@ def _rows_of_one_bag(entries: Mapping[str, Any], mapping: Mapping[str, Any]) -> 
     return bags[0] if len(inputs) < 2 and bags else None
 
 
-def _has_rows(value: Any, rows: int | None) -> bool:
-    return rows is not None and isinstance(value, Tensor) and value.ndim > 0 and len(value) == rows
+def _has_rows(value: Tensor, rows: int | None) -> bool:
+    return rows is not None and value.ndim > 0 and len(value) == rows
 
 
 def of_one_row(columns: dict[str, Any]) -> dict[str, Any]:

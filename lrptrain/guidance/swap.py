@@ -194,9 +194,10 @@ class Swap:
             return self._of_chunks(explained, annotation, generator, arguments, chosen)
         annotation = annotation.to(explained.device)
         usable = (annotation != IGNORED).flatten(1).any(1)
-        # Of a sample without any evidence all lies outside: nothing of it would be left.
-        marked = (annotation == 1).flatten(1).any(1)
         of_rows = self._of_rows
+        # Of an image without any evidence nothing would be left; of a bag that has none all lies outside, as its label
+        # says, and what tells the others must come to it, too.
+        marked = usable if of_rows else (annotation == 1).flatten(1).any(1)
         of_texts = annotation.ndim == 2 and not of_rows
         cues = self.cues("texts" if of_texts else "rows" if of_rows else "images")
         batch = _others(cues, arguments, explained)

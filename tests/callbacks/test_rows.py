@@ -541,6 +541,23 @@ def test_bags_that_come_one_by_one_are_guided(loss, form):
         assert guidance.values["guidance/energy"] > 0.9
 
 
+def test_a_bag_without_a_marked_row_takes_all_that_another_one_has_beside_its_own():
+    """Its label says that nothing of it is evidence: the pen of the others has to come to it, too."""
+    slides, net = Slides(), Alone()
+    seen, handle = heard(net.of_patch)
+    guidance = lrptrain.Guidance("swap", optimizer=torch.optim.SGD(net.parameters(), 0.0), on_error="raise")
+    for number in (1, 2):
+        seen.clear()
+        item, label = slides[number], torch.tensor([number % 2])
+        batch = (item["features"], label, item["rationale"])
+        with guidance.step(net, batch) as step:
+            step.guided(nn.functional.cross_entropy(net(item["features"]), label)).backward()
+    handle.remove()
+    before, rows = slides[1], seen[0].view(slides[2]["features"].shape)
+    beside = before["features"][before["rationale"] == 0]
+    assert all((row == beside).all(1).any() for row in rows)
+
+
 class Alone(Pooled):
     """Takes one bag without a batch axis, and fails on any other."""
 
