@@ -64,10 +64,12 @@ def of_images(
     marked = everyone[[_is_annotated(sample) for sample in samples]]
 
     def marked_by(where: Where, rows: Rows) -> tuple[Node, ...]:
-        found = []
-        for proposing, judging in () if marks is None else _halves(rows, seed):
-            proposed = marks.proposed(proposing, answers[proposing], where, candidates)
-            found += [Node(mark, judging) for _, mark in proposed]
+        found = [
+            Node(mark, judging)
+            for proposing, judging in _halves(rows, seed)
+            if marks is not None
+            for _, mark in marks.proposed(proposing, answers[proposing], where, candidates)
+        ]
         return _merged(found)
 
     framing = Node(Framing.of("image", "open"), everyone)

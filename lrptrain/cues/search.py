@@ -319,7 +319,8 @@ class Search:
                 continue
             # Of a word that is all of its family, as the only number of all texts, the word is kept.
             is_word = isinstance(one.cue, Family) and not (isinstance(other.cue, Family) or other.cue.is_several)
-            if is_word and np.array_equal(located[inner], located[outer]):
+            within, around = located[inner], located[outer]
+            if is_word and within is not None and around is not None and np.array_equal(within, around):
                 continue
             shared = np.intersect1d(one.rows, other.rows)
             self._measure_further(one, shared[~np.isnan(other.values[shared])])

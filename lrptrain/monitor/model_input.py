@@ -199,8 +199,7 @@ def by_names(model: nn.Module, batch: Mapping[str, Any], explain: str) -> dict[s
     known = parameters_below(model)
     arguments = {name: x for name, x in entries.items() if name in known and isinstance(x, Tensor)}
     if explain not in arguments:
-        known = explain in entries
-        call = f"model(batch[{explain!r}]), and leave explain= out" if known else "..."
+        call = f"model(batch[{explain!r}]), and leave explain= out" if explain in entries else "..."
         raise ValueError(
             f"explain={explain!r} is no entry of the batch that {type(unwrap(model)).__name__} has a parameter for: "
             f"these are {sorted(arguments)}; where the model is called otherwise, pass step=lambda model, batch: {call}"

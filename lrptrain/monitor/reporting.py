@@ -114,7 +114,7 @@ def _finding(
         input="" if isinstance(judged.cue, WholeInput) else _explained(evaluation),
         worst_samples=tuple(each.sample.sample_id for each in worst),
         excerpts=tuple(excerpt(each, name_tokens) for each in worst[:MOST_EXCERPTS]) if is_text else (),
-        medium="" if evaluation.medium in ("rows", "series") else evaluation.medium,
+        medium="" if evaluation.medium == "rows" or evaluation.medium == "series" else evaluation.medium,
         plain=judged.cue.to_dict(),
         cue=judged.cue,
     )

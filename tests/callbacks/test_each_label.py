@@ -352,21 +352,23 @@ def test_a_run_is_monitored_for_all_labels_under_every_trainer(way, tmp_path):
 @pytest.mark.parametrize("way", ["lightning", "transformers", "loop"])
 def test_all_labels_are_guided_at_once_under_every_trainer(way, tmp_path):
     """Label 0 lies outside of the masks: of all labels, it alone changes with what is swapped."""
-    columns = images()
+    columns: dict[str, Any] = images()
     mask = torch.ones(N, SIDE, SIDE, dtype=torch.uint8)
     mask[:, :PATCH, :PATCH] = 0
     label = columns.pop("label")
-    dataset: Any = StackDataset(**columns, mask=mask, **{"labels" if way == "transformers" else "label": label})
+    columns |= {"mask": mask, "labels" if way == "transformers" else "label": label}
+    dataset: Any = StackDataset(**columns)
     task = lrptrain.EachLabel()
     before = Patches().head.weight[0, 0].item()
     if way == "lightning":
         callback = RelevanceGuidance("consistency", weight=100.0, task=task, on_error="raise")
-        module = OfImages(Patches())
+        module: Any = OfImages(Patches())
         module.configure_optimizers = lambda: torch.optim.SGD(module.parameters(), lr=0.1)
         trainer(tmp_path, callback, max_epochs=1).fit(module, *[DataLoader(dataset, 32)] * 2)
-        net, guidance = module.net, callback.guidance
+        guidance: Any = callback.guidance
+        net = module.net
     elif way == "transformers":
-        net = Patches()
+        net: Any = Patches()
         arguments = quiet_arguments(tmp_path, num_train_epochs=1, learning_rate=0.1, optim="sgd", max_grad_norm=0.0)
         model = OfHuggingFace(net)
         hugging_face = Trainer(model, arguments, train_dataset=dataset)

@@ -73,7 +73,7 @@ def signals(time_first: bool = False) -> dict[str, Tensor]:
     return {"signal": signal.mT if time_first else signal, "mask": mask, "label": label}
 
 
-def watched(way: str, folder: Any, columns: dict[str, Tensor], net: nn.Module) -> Any:
+def watched(way: str, folder: Any, columns: dict[str, Any], net: nn.Module) -> Any:
     options: Any = {"max_samples": N, "run": lrptrain.Run(on_error="raise"), "explain": "signal"}
     if way == "transformers":
         columns = {("labels" if name == "label" else name): x for name, x in columns.items()}

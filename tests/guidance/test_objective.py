@@ -207,6 +207,6 @@ def test_of_several_labels_a_loss_is_the_mean_over_them_and_a_map_that_of_all():
     net, (images, mask, _) = double_vit(), batch()
     signs = torch.where(labels > 0, 1, -1) * (labels >= 0)
     of_all = lrptrain.attribute(net, images[rows], lambda output: (output * signs[rows]).sum(1), "input_x_gradient")
-    expected = guidance_loss(of_all.scores, mask_to_tokens(mask[rows], of_all.grid))
+    expected = guidance_loss(of_all.scores, mask_to_tokens(mask[rows], of_all.grid or ()))
     found = computed(lrptrain.EachLabel(), labels, "energy")
     torch.testing.assert_close(found.total / found.count, expected)
