@@ -1,12 +1,14 @@
 """The trainings that are compared: each starts from the same weights and takes as many steps as the plain one."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, StackDataset
 
 import lrptrain
 from experiments.benchmark import images, texts
@@ -23,7 +25,11 @@ OUTSIDE = "swap of all that is outside the annotation"
 ADVICE = "swap of the faults that were found, annotated"
 FIRST = "swap of the first cue that was named, not annotated"
 BOUND = "marks of any class in training (upper bound)"
+JTT = "just train twice, `lrptrain.jtt_weights`"
+GROUPS = "last layer anew, told the marks of 200 held-out samples (the idea of DFR)"
+LAYER = "last layer anew, 200 held-out samples with swapped surroundings"
 ARMS = (PLAIN, ENERGY, DRO, OUTSIDE, ADVICE, FIRST, BOUND)
+CONFIRMED = (PLAIN, JTT, GROUPS, DRO, LAYER, OUTSIDE, BOUND)
 Arm = tuple[nn.Module, list[str]]
 
 
@@ -38,23 +44,49 @@ def _classes(case: Case) -> int:
     return len(texts.CLASSES) if case.task == "texts" else images.CLASSES
 
 
-def arms(case: Case, data: Data) -> Iterable[tuple[str, nn.Module, list[str]]]:
-    """Train all arms of a case: name, network, and the names of the cues that it swaps.
+def arms(case: Case, data: Data, names: Sequence[str]) -> Iterator[tuple[str, nn.Module, list[str]]]:
+    """Train some arms of a case: name, network, and the names of the cues that it swaps.
 
     Where a report finds nothing, there is no advice: the plain model stays.
     """
     train = data.train[READS]
     plain = trained(case, train)[0]
-    yield PLAIN, plain, []
-    yield ENERGY, trained(case, train, guided(case, "energy", method="attnlrp"))[0], []
-    yield DRO, group_dro(case, train), []
-    yield OUTSIDE, trained(case, train, guided(case, "swap"))[0], []
-    faults = inspected(plain, data.shown, case, data.look, ANNOTATED).faults
-    yield ADVICE, *advised(case, train, plain, faults)
-    named = inspected(plain, data.shown, case, data.look, BARE).reads
     bare = {name: x for name, x in train.items() if name not in ("mask", "rationale")}
-    yield FIRST, *advised(case, bare, plain, named[:1])
-    yield BOUND, trained(case, data.train[DOES_NOT])[0], []
+    make: dict[str, Callable[[], Arm]] = {
+        PLAIN: lambda: (plain, []),
+        ENERGY: lambda: (trained(case, train, guided(case, "energy", method="attnlrp"))[0], []),
+        DRO: lambda: (group_dro(case, train), []),
+        OUTSIDE: lambda: (trained(case, train, guided(case, "swap"))[0], []),
+        ADVICE: lambda: advised(case, train, plain, inspected(plain, data.shown, case, data.look, ANNOTATED).faults),
+        FIRST: lambda: advised(case, bare, plain, inspected(plain, data.shown, case, data.look, BARE).reads[:1]),
+        JTT: lambda: (train_twice(case, train, plain), []),
+        GROUPS: lambda: (repaired(case, data, plain, "groups"), []),
+        LAYER: lambda: (repaired(case, data, plain, "surroundings"), []),
+        BOUND: lambda: (trained(case, data.train[DOES_NOT])[0], []),
+    }
+    for name in names:
+        yield name, *make[name]()
+
+
+def train_twice(case: Case, train: Columns, first: nn.Module) -> nn.Module:
+    """Train again, with what the plain model errs on drawn more often; where it errs on nothing, it stays."""
+    loader = DataLoader(StackDataset(**train), 64)
+    try:
+        weights = lrptrain.jtt_weights(first, loader)
+    except ValueError:
+        return first
+    return trained(case, train, weights=weights.float())[0]
+
+
+def repaired(case: Case, data: Data, plain: nn.Module, balance: Literal["groups", "surroundings"]) -> nn.Module:
+    """Make the last layer anew: from held-out samples with marks of any class, or with other surroundings."""
+    columns = data.shown
+    if balance == "groups":
+        marks = forms(case, data.unbiased, 1, related=False)
+        columns = {**data.unbiased, "group": data.unbiased["label"] * _classes(case) + marks}
+    mended = deepcopy(plain)
+    lrptrain.repair(mended, DataLoader(StackDataset(**columns), 32), balance=balance, seed=case.number).apply(mended)
+    return mended
 
 
 def advised(case: Case, train: Columns, plain: nn.Module, found: list[Finding]) -> Arm:

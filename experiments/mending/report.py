@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.mending.arms import ARMS, DRO, PLAIN
+from experiments.mending.arms import DRO, PLAIN
 from experiments.parallel import Run
 from experiments.table import markdown, mean_interval
 
 Measure = Callable[[Run], float]
 
 
-def table(runs: Sequence[Run]) -> str:
+def table(runs: Sequence[Run], arms: Sequence[str]) -> str:
     """Every arm: how right, on images and on texts; intervals are over cases, of which seeds are averaged first."""
     rows = []
-    for arm in ARMS:
+    for arm in arms:
         row = {"training": arm}
         for kind, some in (("images", [x for x in runs if x["task"] != "texts"]), ("texts", _texts(runs))):
             row[f"in distribution, {kind}"] = _mean(some, _of(arm, "in distribution"))

@@ -1,6 +1,7 @@
 """What does the printed advice give back? See README.md.
 
-    .venv/bin/python -m experiments.mending.run [--seeds 1] [--workers 2]
+    .venv/bin/python -m experiments.mending.run [--workers 2]
+    .venv/bin/python -m experiments.mending.run --fresh [--workers 2]
     .venv/bin/python -m experiments.mending.run --tables    # from what is saved
 
 Every case and seed is a line in `results/mending.jsonl`; what was cut off goes on with what is missing.
@@ -22,7 +23,7 @@ from experiments.benchmark.cases import Case, planned
 from experiments.benchmark.report import uses
 from experiments.benchmark.run import RESULTS as BENCHMARK
 from experiments.benchmark.training import data_of, right
-from experiments.mending.arms import accuracies, arms, forms
+from experiments.mending.arms import ARMS, CONFIRMED, accuracies, arms, forms
 from experiments.mending.report import table
 from experiments.parallel import complete, load
 from experiments.table import write_between
@@ -35,7 +36,7 @@ JUDGED, SEED = 400, 2
 
 @dataclass(frozen=True)
 class Run:
-    """A case with a seed of its own; with seed 0 it is the pair of the benchmark."""
+    """A case with a seed of its own; with seed 0 it is the pair of the benchmark, with another one a fresh one."""
 
     case: Case
     seed: int
@@ -59,7 +60,7 @@ def judged(run: Run) -> Row:
     row: Row = {"task": case.task, "kind": case.kind, "correlation": case.correlation, "arms": {}}
     started = time.monotonic()
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        for name, net, swapped in arms(case, data):
+        for name, net, swapped in arms(case, data, CONFIRMED if run.seed else ARMS):
             found = {"in distribution": right(net, related).mean(), **accuracies(right(net, unrelated), own)}
             row["arms"][name] = {**found, "swapped": swapped, "until": time.monotonic() - started}
     plain: Row = rounded(row)
@@ -73,18 +74,22 @@ def learned() -> list[Case]:
 
 
 def texts_of_tables() -> dict[str, str]:
-    """The table of what is saved, by its marks in README.md."""
-    return {"arms": table(list(load(RESULTS).values()))}
+    """The tables of what is saved, by their marks in README.md."""
+    rows = list(load(RESULTS).values())
+    return {
+        name: table([row for row in rows if names[1] in row["arms"]], names)
+        for name, names in (("arms", ARMS), ("fresh", CONFIRMED))
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--fresh", action="store_true", help="every second case, with things and marks drawn anew")
     parser.add_argument("--workers", type=int, default=2, help="runs at a time, each on one core")
     parser.add_argument("--tables", action="store_true", help="write README.md from what is saved")
     arguments = parser.parse_args()
     if not arguments.tables:
-        runs = [Run(case, seed) for seed in range(arguments.seeds) for case in learned()]
+        runs = [Run(case, 1) for case in learned()[::2]] if arguments.fresh else [Run(case, 0) for case in learned()]
         complete(RESULTS, runs, judged, arguments.workers)
     for name, text in texts_of_tables().items():
         write_between(HERE / "README.md", text, f"<!-- {name} -->", f"<!-- end of {name} -->")

@@ -10,7 +10,7 @@ from typing import Any
 from lrptrain.terminal import fitted_to
 
 
-def demo(output: str = "runs/demo", epochs: int = 8, max_samples: int = 100, images: int = 4800, seed: int = 0) -> None:
+def demo(output: str = "runs/demo", epochs: int = 7, max_samples: int = 100, images: int = 4800, seed: int = 0) -> None:
     """Fine-tune a small ViT on digits with a planted tag, under the monitor; then once more, guided.
 
     Args:

@@ -214,22 +214,32 @@ def _recurring(
 
 def _near(
     relevance: Float[Tensor, " patches"], grid: tuple[int, int], inside: Bool[Tensor, "height width"]
-) -> Bool[Tensor, "height width"]:
-    """Return the pixels of an image's most relevant patches, of those that count."""
+) -> Int[Tensor, "rows columns"]:
+    """Return 1 for an image's most relevant patches, of those that count, and 0 for the others."""
     allowed = F.adaptive_avg_pool2d(inside[None].float(), grid).flatten()
     best = (relevance.clamp(min=0) * allowed.to(relevance)).topk(min(NEAR, len(relevance))).indices
-    patches = torch.zeros(len(relevance), device=relevance.device)
-    patches[best] = 1
-    return F.interpolate(patches.view(1, 1, *grid), inside.shape, mode="nearest")[0, 0] > 0
+    return torch.zeros(len(relevance), dtype=torch.long).index_fill_(0, best.cpu(), 1).view(grid)
+
+
+def _begin_near(patches: Int[Tensor, "rows columns"], size: tuple[int, int], side: int) -> Bool[Tensor, "y x"]:
+    """Return which pictures, by where they begin, cover any pixel of patches that are 1."""
+    sums = F.pad(patches.cumsum(0).cumsum(1), (1, 0, 1, 0))
+    first, last = [], []
+    for count, length in zip(patches.shape, size, strict=True):
+        starts = torch.arange(0, length - side + 1, stride_of(side))
+        first.append(starts * count // length)
+        last.append((starts + side - 1) * count // length + 1)
+    upper, lower = sums[first[0]], sums[last[0]]
+    return (lower - upper)[:, last[1]] > (lower - upper)[:, first[1]]
 
 
 def _present(
     images: Float[Tensor, "batch channels height width"],
     pictures: Float[Tensor, "n channels points"],
     side: int,
-    near: Sequence[Bool[Tensor, "height width"]] | None = None,
+    near: Sequence[Int[Tensor, "rows columns"]] | None = None,
 ) -> Bool[np.ndarray, "n batch"]:
-    """Return which images show each picture, anywhere or at some pixels of theirs."""
+    """Return which images show each picture, anywhere or at some patches of theirs."""
     flat = pictures.flatten(1)
     lengths = flat.square().sum(1)
     found = np.zeros((len(flat), len(images)), bool)
@@ -237,8 +247,7 @@ def _present(
         points = sampled(image, side)
         places = points.flatten(2).flatten(0, 1)
         if near is not None:
-            # Where a picture begins that covers any of them.
-            touches = F.max_pool2d(near[number][None].float(), side, stride_of(side))[0] > 0
+            touches = _begin_near(near[number], (image.shape[1], image.shape[2]), side)
             rows, columns = (min(one, other) for one, other in zip(touches.shape, points.shape[2:], strict=True))
             places = points[:, :, :rows, :columns].flatten(0, 1)[:, touches[:rows, :columns].to(points.device)]
         squares = places.square().sum(0)

@@ -232,9 +232,8 @@ class _Call:
         if needs == {"answers"} if closed else untaped and may_be_plain and not is_plain():
             layout = self.layout if closed else None  # all that is known of the tokens
             with suppress(NeedsTape), preserved(self.model):
-                return self._from(
-                    forward_pass(self.model, inputs, self.explain, layout, full_precision=in_float32, plain=True)
-                )
+                passed = forward_pass(self.model, inputs, self.explain, layout, full_precision=in_float32, plain=True)
+                return self._from(replace(passed, serves_once=len(chosen) == 1))
         frugal = not (self.create_graph or is_plain())
         with preserved(self.model):
             return self._from(

@@ -98,12 +98,13 @@ class Explanation:
             explained = scale * self.explained(self.recording.output.tensor).sum()
         if not explained.requires_grad:
             raise UnsupportedModelError("the logits have no gradient: the forward pass detaches them from its input")
+        passed = self.recording.forward_pass
         with self.recording.watched.replaying():
             gradients_there = iter(
                 enterable(torch.autograd.grad)(
                     explained,
                     reached,
-                    retain_graph=True,
+                    retain_graph=passed is None or not passed.serves_once,
                     create_graph=self.create_graph and not self.first_order,
                     allow_unused=True,
                 )

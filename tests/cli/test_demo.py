@@ -16,7 +16,7 @@ pytestmark = [
 
 
 def event(epoch: int, share: float, flagged: bool) -> dict:
-    scalars = {"relevance/label/energy_pointing_game": share, "relevance/chance": 0.3, "relevance/cost_share": 0.1}
+    scalars = {"relevance/label/energy_pointing_game": share, "relevance/chance": 0.3, "relevance/seconds": 3.0}
     findings = [OPEN.to_dict(), *([finding().to_dict()] if flagged else [])]
     return {"epoch": epoch, "step": epoch, "scalars": scalars, "findings": findings}
 
@@ -35,6 +35,7 @@ def test_the_report_sets_both_runs_side_by_side():
     assert "relevance on the digit                      12%      60%   (area: 30%)" in text
     assert "plain: the monitor flagged the model in epoch 1" in text
     assert "SHORTCUT: the model relies on the top left corner." in text
+    assert "the monitor's share of that                 15%       5%" in text
     assert "guided: the monitor found no shortcut." in text
 
 

@@ -1,11 +1,13 @@
 """A mark is found wherever it lies, and goes from one image to another."""
 
 import numpy as np
+import pytest
 import torch
+from torch.nn import functional as F
 
 from lrptrain.batch import Sample
 from lrptrain.batch.call import CALL, Call
-from lrptrain.cues.mark import Mark, Marks, sampled
+from lrptrain.cues.mark import Mark, Marks, _begin_near, sampled, stride_of
 
 SIZE, GRID = 32, (8, 8)
 
@@ -162,3 +164,13 @@ def test_it_is_plain_data():
     again = Mark(**{name: value for name, value in values.items() if name != "kind"})
     assert again == mark
     assert hash(again) == hash(mark)
+
+
+@pytest.mark.parametrize(
+    ("size", "grid", "side"), [((224, 224), (14, 14), 16), ((30, 41), (4, 5), 7), ((16, 16), (4, 4), 3)]
+)
+def test_a_picture_begins_near_patches_where_it_covers_any_of_their_pixels(size, grid, side):
+    patches = (torch.rand(grid, generator=torch.Generator().manual_seed(0)) > 0.8).long()
+    pixels = F.interpolate(patches[None, None].double(), size, mode="nearest")
+    expected = F.max_pool2d(pixels, side, stride_of(side))[0, 0] > 0
+    assert torch.equal(_begin_near(patches, size, side), expected)

@@ -1,5 +1,6 @@
 """A map on the GPU is the CPU's, up to the arithmetic."""
 
+import warnings
 from typing import Any
 
 import pytest
@@ -89,3 +90,20 @@ def test_inputs_of_another_device_are_an_error_of_one_line(device):
     with pytest.raises(Exception, match=r"device|cuda") as caught:
         lrptrain.attribute(model, inputs, 1)
     print(type(caught.value).__name__, caught.value)
+
+
+@pytest.mark.parametrize("kind", ["vit", "bert", "modernbert"])
+def test_python_waits_for_few_numbers(kind, device):
+    """Once a block or so; for labels of tokens, after each operation, it would be hundreds of times."""
+    if device.type == "cpu":
+        pytest.skip("nothing is waited for")
+    model, inputs = both(kind, device)[1]
+    lrptrain.attribute(model, inputs, 1, "generic_attention")
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            lrptrain.attribute(model, inputs, 1, "generic_attention")
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert 0 < sum("synchroniz" in str(each.message) for each in found) < 50

@@ -70,6 +70,8 @@ class Float64(TorchFunctionMode):
             kwargs = {key: torch.float64 if x is torch.float32 else x for key, x in kwargs.items()}
             if name == "float":
                 return args[0]
+        if name == "matmul" and torch.float64 in (args[0].dtype, args[1].dtype):
+            args = tuple(x.double() for x in args)  # rotations times positions, in older versions of transformers
         return func(*args, **kwargs)
 
 

@@ -1,14 +1,20 @@
 """How attention blocks follow one another: side by side, as differences, with something else that mixes tokens."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from golden_cases import relative_error
-from model_zoo import randomised
+from model_zoo import KINDS, randomised
 from small_models import Block, Small, patches
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lrptrain
+from lrptrain.relevance.tape.nodes import Node, Value, map_nested
+from lrptrain.relevance.tokens import attention_layers
+from lrptrain.relevance.tokens.labels import TokenLabels
+from lrptrain.relevance.tokens.token_walk import numbered
 
 ON_MAPS = (
     "raw_attention", "rollout", "generic_attention", "transformer_attribution", "attention_gradcam",
@@ -366,3 +372,34 @@ def test_neighbours_may_be_mixed_before_the_first_block_of_a_text_but_not_the_wh
     assert lrptrain.attribute(trigrams, ids, 1, "rollout").scores.isfinite().all()
     with pytest.raises(lrptrain.UnsupportedMethodError, match=r"^cumsum in module 'before'"):
         lrptrain.attribute(Texts(Block(lambda x: x + x.cumsum(1))), ids, 1, "rollout")
+
+
+def test_labels_stay_on_the_cpu_wherever_the_model_is(monkeypatch):
+    """Else Python waits for a GPU once an operation: 348 times in a map of ViT-B."""
+
+    def elsewhere(function):
+        def with_other_tensors(*args):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Value, "tensor", property(lambda value: torch.empty(value.shape, device="meta")))
+                return function(*args)
+
+        return with_other_tensors
+
+    def follow(labels: TokenLabels, node: Node) -> None:
+        def away(x: Tensor) -> Tensor:
+            return x.to("meta") if x.is_floating_point() else x
+
+        args, kwargs = map_nested((node.args, node.kwargs), Tensor, away)
+        there(labels, replace(node, args=args, kwargs=kwargs))
+        followed.append(node.name)
+
+    followed: list[str] = []
+    there = elsewhere(TokenLabels.follow)
+    models = [(Two(Block(each)), patches(3)) for each in APART]
+    models += [(KINDS[kind].build(True), KINDS[kind].inputs()) for kind in ("vit", "bert", "modernbert")]
+    expected = [lrptrain.attribute(*model, 1, "rollout").scores for model in models]
+    monkeypatch.setattr(TokenLabels, "follow", follow)
+    monkeypatch.setattr(attention_layers, "numbered", elsewhere(numbered))
+    for model, scores in zip(models, expected, strict=True):
+        assert relative_error(lrptrain.attribute(*model, 1, "rollout").scores, scores).max() < 1e-12
+    assert {"linear", "add", "layer_norm", "cat"} < set(followed)

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 import lrptrain
 from lrptrain.relevance.passes.forward_pass import forward_pass
 from lrptrain.relevance.passes.plain_pass import MOST_KNOWN, NeedsTape, _known
+from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.tape.tape import Tape
 
@@ -279,3 +280,26 @@ def test_one_image_of_as_many_channels_as_classes_is_one():
 
     for method in ("input_x_gradient", "attnlrp"):
         assert lrptrain.attribute(Mean().eval(), torch.randn(3, 16, 16), 1, method).scores.shape == (1, 16)
+
+
+def test_one_map_holds_no_graph_while_a_tape_finds_the_tokens(monkeypatch):
+    """The two beside each other would take nearly twice the memory of a training pass."""
+    found = Recording._found_on_tape
+    freed = []
+
+    def looked_at(recording):
+        with torch.enable_grad(), pytest.raises(RuntimeError, match="second time"):
+            torch.autograd.grad(recording.output.tensor.sum(), recording.watched.leaf)
+        freed.append(True)
+        return found(recording)
+
+    model, images = KINDS["vit"].build(True), KINDS["vit"].inputs()
+    expected = on_tape(KINDS["vit"].build(True), images, "input_x_gradient").scores
+    monkeypatch.setattr(Recording, "_found_on_tape", looked_at)
+    assert torch.allclose(lrptrain.attribute(model, images, 1, "input_x_gradient").scores, expected, rtol=1e-9)
+    assert freed
+    monkeypatch.undo()
+    # Several maps of one pass need its graph until the last.
+    monkeypatch.setattr(Tape, "__init__", lambda *_, **__: pytest.fail("a tape"))
+    several = lrptrain.attribute(model, images, 1, ["input_x_gradient", "input_x_gradient"])
+    assert torch.allclose(several["input_x_gradient"].scores, expected, rtol=1e-9)

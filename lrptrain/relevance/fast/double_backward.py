@@ -152,11 +152,11 @@ class _RowOfMap(torch.autograd.Function):
         ctx.scoring = scoring
         ctx.is_positive = is_positive
         passed = torch.zeros(key.shape[0], key.shape[2], dtype=key.dtype, device=key.device)
-        for at in _parts(query, key):
-            if not bool(row[at.sample, at.queries].any()):
-                continue
+        for at in _parts(query, key, row):
             weighted = _probabilities(query[at], key[at.sample], scoring, at)
-            _pass(row, weighted.mul_(torch.bmm(gradient[at], value[at.sample].mT)), at, passed, is_positive)
+            weighted.mul_(torch.bmm(gradient[at], value[at.sample].mT))
+            counted = weighted.clamp_(min=0) if is_positive else weighted
+            passed[at.sample] += torch.matmul(row[at.sample, at.queries], counted).mean(0)
         return passed
 
     @staticmethod
@@ -169,10 +169,8 @@ class _RowOfMap(torch.autograd.Function):
         scoring = ctx.scoring
         of_query, of_key, of_value, of_gradient, of_row = (_zeros(x) for x in tensors)
         shares = of_passed / query.shape[1]
-        for at in _parts(query, key):
+        for at in _parts(query, key, None if ctx.needs_input_grad[4] else row):
             read = row[at.sample, at.queries]
-            if not (ctx.needs_input_grad[4] or bool(read.any())):
-                continue
             # Of r P dP all but r is a matrix: r goes with the queries and their gradient, which are smaller.
             scaled = read[:, None]
             q = query[at]
@@ -193,19 +191,6 @@ class _RowOfMap(torch.autograd.Function):
             of_query[at] = torch.bmm(of_scores, k).mul_(scaled * scoring.scale)
             of_key[at.sample].baddbmm_(of_scores.mT, q * scaled, alpha=scoring.scale)
         return of_query, of_key, of_value, of_gradient, of_row, None, None
-
-
-def _pass(
-    row: Float[Tensor, "batch queries"],
-    weighted: Float[Tensor, "heads rows keys"],
-    at: "_Part",
-    passed: Float[Tensor, "batch keys"],
-    is_positive: bool = True,
-) -> None:
-    """Add what some queries read of the map times its gradient to what is passed on; it overwrites the latter."""
-    read = row[at.sample, at.queries]
-    if bool(read.any()):
-        passed[at.sample] += torch.matmul(read, weighted.clamp_(min=0) if is_positive else weighted).mean(0)
 
 
 def _second_derivative(
@@ -270,12 +255,15 @@ class _Part(NamedTuple):
         return int(self.queries.start > 0)
 
 
-def _parts(query: PerQuery, key: PerKey) -> Iterator[Any]:
+def _parts(query: PerQuery, key: PerKey, row: Float[Tensor, "batch queries"] | None = None) -> Iterator[Any]:
+    """All queries, part by part; with a row only parts of which it reads something."""
     samples, heads, queries = query.shape[:3]
     height = max(1, _ENTRIES_AT_A_TIME // max(1, heads * key.shape[2]))
+    is_read = None if row is None else (row != 0).tolist()  # one look for all parts: each would wait for the device
     for sample in range(samples):
         for start in range(0, queries, height):
-            yield _Part(sample, slice(None), slice(start, min(start + height, queries)))
+            if is_read is None or any(is_read[sample][start : start + height]):
+                yield _Part(sample, slice(None), slice(start, min(start + height, queries)))
 
 
 def _probabilities(

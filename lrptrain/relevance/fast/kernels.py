@@ -31,6 +31,7 @@ from lrptrain.relevance.tape.nodes import Node, Value, map_nested, version_of
 # 8): fused, attnlrp, lrp and transformer_attribution take no more time, and three quarters of the memory.
 LARGEST_WRITTEN_OUT = 128 * 128
 # As many entries of all maps together are made at a time where attention is computed in parts: about a cache of them.
+# A GPU says how large its own is.
 ENTRIES_AT_A_TIME = 1 << 21
 # The name of all operations of such an attention together, for a rule that serves them at once.
 FUSED_ATTENTION = "fused_attention"
@@ -173,12 +174,20 @@ class KernelAttention:
 
     # -- Some queries at a time ---------------------------------------------------------------------------------------
 
-    def slices(self) -> Iterator[slice]:
-        """Parts of the queries, from the first to the last, of which the maps fit into a cache."""
+    def slices(self, weights: Tensor | None = None) -> Iterator[slice]:
+        """Parts of the queries, from the first to the last, of which the maps fit into a cache.
+
+        Args:
+            weights: Numbers of each query, `[..., queries, n]`: parts in which all are 0 are left out. In the last
+                block, for one, only the class token is read.
+        """
         queries = self.block.shape[-2]
-        height = max(1, ENTRIES_AT_A_TIME * queries // self.block.shape.numel())
+        height = max(1, _at_a_time(self.call.query.device) * queries // self.block.shape.numel())
+        # One look for all parts: each would wait for the device.
+        counts = [True] * queries if weights is None else (weights != 0).movedim(-2, 0).flatten(1).any(1).tolist()
         for start in range(0, queries, height):
-            yield slice(start, min(start + height, queries))
+            if any(counts[start : start + height]):
+                yield slice(start, min(start + height, queries))
 
     def probabilities(self, rows: slice, dtype: torch.dtype) -> Tensor:
         """The map of some queries, `[..., rows, keys]`."""
@@ -336,6 +345,13 @@ class Kernels:
             if summand is None:
                 return None
         return KernelCall(query, key, value, mask, is_causal, scale, summand, self.twice)
+
+
+def _at_a_time(device: torch.device) -> int:
+    """As many entries as fit into a cache."""
+    if device.type != "cuda":
+        return ENTRIES_AT_A_TIME
+    return max(ENTRIES_AT_A_TIME, torch.cuda.get_device_properties(device).L2_cache_size // 4)  # of float32
 
 
 def _is_served_twice(*tensors: Tensor) -> bool:

@@ -112,8 +112,7 @@ def _without_noise_(share: Tensor, size: Tensor, takes: bool) -> Tensor | None:
         margins = (torch.sub(sums, sizes, alpha=16 * limits.eps * much).amin() for sums, sizes in pairs)
         if all(bool(margin > much * _floor(share.dtype)) for margin in margins):
             return None
-    floor = torch.tensor(_floor(share.dtype), dtype=share.dtype, device=share.device)
-    noise = torch.add(floor, size, alpha=16 * limits.eps, out=size)
+    noise = size.mul_(16 * limits.eps).add_(_floor(share.dtype))
     share.masked_fill_(share <= noise, 0.0 if takes else torch.inf)
     return ((share < noise.mul_(much)) & (share > 0)).any(1)
 

@@ -214,20 +214,18 @@ def _mean_parts(
     recording: Recording, attention: KernelAttention, row: Float[Tensor, "batch length"]
 ) -> Iterator[tuple[slice, Tensor]]:
     """The map of fused attention, mean over heads."""
-    for queries in attention.slices():
-        if bool(row[:, queries].any()):
-            probabilities = attention.probabilities(queries, row.dtype)
-            yield queries, recording.per_head(attention.block, probabilities).mean(1)
+    for queries in attention.slices(row[..., None]):
+        probabilities = attention.probabilities(queries, row.dtype)
+        yield queries, recording.per_head(attention.block, probabilities).mean(1)
 
 
 def _weighted_parts(
     recording: Recording, attention: KernelAttention, gradient: Tensor, row: Float[Tensor, "batch length"]
 ) -> Iterator[tuple[slice, Tensor]]:
     """The positive part of the map times its gradient, mean over heads, of the gradient at the attention's output."""
-    for queries in attention.slices():
-        if bool(row[:, queries].any()):
-            weights = attention.probabilities(queries, row.dtype)
-            yield queries, positive_part(recording, attention, gradient, queries, weights)
+    for queries in attention.slices(row[..., None]):
+        weights = attention.probabilities(queries, row.dtype)
+        yield queries, positive_part(recording, attention, gradient, queries, weights)
 
 
 def positive_part(

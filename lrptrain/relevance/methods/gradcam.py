@@ -39,7 +39,7 @@ def attention_input(recording: Recording) -> Value:
     Raises:
         UnsupportedMethodError: If there are none of shape `[batch, tokens, width]`.
     """
-    if recording.tape.has_decoder:
+    if recording.tape.text.has_decoder:
         raise UnsupportedMethodError(
             "gradcam does not know which of the two streams, the encoder's or the decoder's, to take; "
             "generic_attention and attnlrp serve both"

@@ -175,8 +175,9 @@ def _attributed_in_parts(
     recording.propagator.check_order(recording.output)
 
     def parts(attention: KernelAttention, gradient: Tensor, row: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        is_read = (row != 0).any(0).tolist()  # one look for all parts: each would wait for the device
         for queries, relevance in arrivals.of(attention.block):
-            if bool(row[:, queries].any()):
+            if any(is_read[queries]):
                 yield queries, positive_part(recording, attention, gradient, queries, relevance)
 
     maps = [partial(parts, attention, at) for attention, at in zip(attentions, gradients, strict=True)]

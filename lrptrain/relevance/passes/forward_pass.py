@@ -52,6 +52,8 @@ class ForwardPass:
         layout: The layout that the caller knows better, or None.
         autocast: The precision in which the model was run, and in which heads are.
         tokenizer: What cut the texts, to name their tokens; None where the caller gave none.
+        serves_once: Whether one gradient is all that is asked for: it then takes the graph along, before another pass
+            finds out what the tokens are.
     """
 
     tape: Tape | PlainPass
@@ -62,6 +64,7 @@ class ForwardPass:
     layout: TokenLayout | None
     autocast: AutocastState
     tokenizer: Any = None
+    serves_once: bool = False
 
     @property
     def is_half(self) -> bool:

@@ -38,10 +38,10 @@ from lrptrain.relevance.tape.lookup import (
     lookup_arguments,
     lookup_in,
 )
-from lrptrain.relevance.tape.nodes import Value, numbers_in, tensors_in
+from lrptrain.relevance.tape.nodes import Value, numbers_in, shares_memory, tensors_in
 from lrptrain.relevance.tape.ordered_gradients import NORMS, with_ordered_gradient
 from lrptrain.relevance.tape.outside import EXPORTS, hands_out, without_graph
-from lrptrain.relevance.tape.tape import shares_memory
+from lrptrain.relevance.tape.text_lookups import looked_up_alike
 from lrptrain.relevance.tape.transforms import is_transforming
 from lrptrain.relevance.tokens.inputs import ExplainedInput, text_input
 
@@ -206,10 +206,7 @@ class PlainPass(Lookups):
 
     def reads_as_text(self, argument: Tensor) -> bool:
         """Whether the model looked another argument up as it did the explained text: in as large a table."""
-        return self._table is not None and any(
-            table.shape[0] == self._table.shape[0] and shares_memory(ids, (argument,))
-            for ids, table in self.others_read
-        )
+        return self._table is not None and looked_up_alike(self._table, self.others_read, argument)
 
     def explained(
         self, model: nn.Module, inputs: Any, explain: str | None, find: Callable[[], tuple[ExplainedInput, bool]]

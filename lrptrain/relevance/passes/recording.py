@@ -37,6 +37,7 @@ from lrptrain.relevance.tape.lookup import AnotherTable, Table
 from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
+from lrptrain.relevance.tape.text_lookups import TextLookups
 from lrptrain.relevance.token_rows import TokenRows
 from lrptrain.relevance.tokens.attention_layers import DECODER, AttentionLayers, AttentionMap
 from lrptrain.relevance.tokens.attentions import Attention, find_attentions
@@ -535,7 +536,7 @@ def run_on_tape(
     others = {key: x for key, x in copies.items() if key != name} if isinstance(copies, dict) else {}
     tape, output = forward_on_tape(model, forward, watched, frugal, others, keeps_maps)
     if explain is None:
-        texts = [key for key, x in others.items() if isinstance(x, Tensor) and tape.reads_as_text(x)]
+        texts = [key for key, x in others.items() if isinstance(x, Tensor) and tape.text.reads_as_text(x)]
         warn_of_other_texts(model, name, texts)
     return tape, output
 
@@ -593,7 +594,8 @@ def forward_on_tape(
     kernels = (frugal or not keeps_maps) and not is_plain()
     while True:
         fused = Kernels(twice=not frugal) if kernels else None
-        tape = Tape(frugal=frugal, kernels=fused, others=tuple(tensors_in(others)), tables=tables)
+        text = TextLookups(others=tuple(tensors_in(others)), tables=tables)
+        tape = Tape(frugal=frugal, kernels=fused, text=text)
         try:
             output = _run_on(tape, model, forward, explained)
             break
@@ -615,7 +617,7 @@ def _run_on(tape: Tape, model: nn.Module, forward: Callable[[Tensor], Any], expl
     if explained.is_floating_point():
         watched = tape.watch(explained if explained.requires_grad else explained.clone())
     else:
-        tape.token_ids = watched = explained.clone()
+        tape.text.ids = watched = explained.clone()
     with tape.recording(model):
         return forward(watched)
 

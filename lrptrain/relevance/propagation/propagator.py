@@ -308,10 +308,8 @@ class Propagator:
         of_query = torch.zeros(query.shape, dtype=part.dtype, device=part.device)
         shares: dict[Value, Tensor] = {}
         is_last = wanted.issubset(attention.inside)  # nothing before it is asked for
-        for rows in attention.slices():
+        for rows in attention.slices(part):
             part_of_rows = part[..., rows, :]
-            if not bool(part_of_rows.any()):  # as in the last block, where only the class token is read
-                continue
             some = attention.of_queries(rows, part.dtype)
             local = self._of_queries(some)
             rule_of = _RuleFinder(composite)

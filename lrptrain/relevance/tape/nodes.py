@@ -1,6 +1,6 @@
 """What a tape holds: the recorded calls, the tensors between them, and how their arguments are read."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from string import ascii_letters
@@ -258,3 +258,9 @@ def map_nested(structure: Any, kind: type, function: Callable[..., Any]) -> Any:
     if isinstance(structure, dict):
         return {key: map_nested(item, kind, function) for key, item in structure.items()}
     return structure
+
+
+def shares_memory(tensor: Tensor, others: Sequence[Tensor]) -> bool:
+    """Return whether a tensor is one of the others, or a view of it."""
+    storage = tensor.untyped_storage()._cdata if others else None
+    return storage in [other.untyped_storage()._cdata for other in others]

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
-from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.fast.kernels import KernelAttention, KernelError, Kernels, operations
 from lrptrain.relevance.model.process_wide import eager, in_turn
@@ -49,18 +48,15 @@ from lrptrain.relevance.tape.functions import (
     sets_no_numbers,
     without_weights,
 )
+from lrptrain.relevance.tape.graph_places import GraphPlaces
 from lrptrain.relevance.tape.lookup import (
     READING_ROWS,
-    AnotherTable,
     Lookup,
     Order,
     Table,
     as_lookup,
     embedded_in,
-    first_lookup,
-    later_lookup,
     lookup_arguments,
-    lookup_in,
 )
 from lrptrain.relevance.tape.nodes import (
     Node,
@@ -69,6 +65,7 @@ from lrptrain.relevance.tape.nodes import (
     is_idle,
     map_nested,
     numbers_in,
+    shares_memory,
     tensors_in,
     version_of,
 )
@@ -76,13 +73,12 @@ from lrptrain.relevance.tape.ordered_gradients import NORMS, with_ordered_gradie
 from lrptrain.relevance.tape.outside import EXPORTS, Outside, hands_out, without_graph
 from lrptrain.relevance.tape.running import RunningModule
 from lrptrain.relevance.tape.shared_memory import Contents, SharedMemory, copied, opened, overlap, places, put
+from lrptrain.relevance.tape.text_lookups import TextLookups
 from lrptrain.relevance.tape.transforms import is_transforming, looping, transformation, unwrapped
 from lrptrain.relevance.types import UnsupportedModelError, UnsupportedOperationError
 
 # Of some of their tensors they read no numbers.
 _READING_FEW = OF_FIRST | OVERWRITING
-# As many ids, from 0 on, tell whether a hash of them is a constant.
-_SAMPLED_IDS = 1 << 16
 # The custom autograd function of reentrant checkpoints, which has no gradient for `torch.autograd.grad`.
 _CHECKPOINT = "CheckpointFunctionBackward"
 
@@ -92,26 +88,20 @@ class Tape(TorchFunctionMode):
     """Records while it is entered (`with tape.recording(model)`); see the module's docstring.
 
     Attributes:
-        token_ids: The integer input of which the embedding is the explained input (texts), or None.
         nodes: The recorded calls, in order.
         root: The explained input, the image or the word embeddings, as the model received it.
         leaf: The explained input for gradients; later writing in place does not touch it.
-        has_decoder: Whether the explained text is read a second time, one token later.
         frugal: Whether to keep no more than gradients at activations and relevance need: no graph of the weights.
         kernels: The fused attention that stays fused; None to write all of it out.
-        others: The model's other arguments: what looks them up reads them, also where they hold the same numbers.
-        tables: The tables in which the text is looked up, if it is more than the one.
+        text: How the explained text is looked up.
     """
 
-    token_ids: Tensor | None = None
     nodes: list[Node] = field(default_factory=list)
     root: Value | None = None
     leaf: Tensor | None = None
     frugal: bool = False
     kernels: Kernels | None = None
-    others: tuple[Tensor, ...] = ()
-    tables: tuple[Table, ...] = ()
-    has_decoder: bool = field(default=False, init=False)
+    text: TextLookups = field(default_factory=TextLookups)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -126,30 +116,14 @@ class Tape(TorchFunctionMode):
         self._outside = Outside()
         # What the model allotted, which a kernel may fill.
         self._buffers = Buffers()
-        # The places in the graph of all that depends on the input; and of others, whether they lead to one.
-        self._dependent: set[Any] = set()
-        self._reaching: dict[Any, bool] = {}
-        # Outputs of softmax, which a model must not overwrite: methods return them.
-        self._probabilities: set[Value] = set()
-        # Which module runs now; None before the recording.
+        # The places in the graph of all that depends on the input.
+        self._places = GraphPlaces()
+        # Which module runs now; None where nothing is recorded.
         self._running: RunningModule | None = None
-        self._records = False
-        # The weight in which the explained text was looked up.
-        self._table: Tensor | None = None
-        # Numbers that were computed of each token id by itself, by the id of the tensor; and what other ids give there.
-        self._hashes: dict[int, tuple[TensorWeakRef, int, Tensor]] = {}
-        # Of several tables, those in which this pass has looked the text up.
-        self._tables_read: list[Tensor] = []
-        # What was looked up of the other arguments, and the weights in which.
-        self._others_read: list[tuple[Tensor, Tensor]] = []
         # Whether a custom autograd function, with a backward pass of its own, made something of the input.
         self._has_functions = False
         # Whether the model itself wants a graph. What depends on the input has one in any case.
         self._graph = True
-        # The operations of which the results are made again where a rule reads them, unless the graph holds them.
-        self._released = REPEATABLE if self.frugal else frozenset[str]()
-        if not self.frugal and self.kernels is not None and self.kernels.twice:
-            self._released = REPEATABLE | DENSE  # without rules, hardly anything but the graph reads them
 
     def watch(self, tensor: Tensor) -> Tensor:
         """Declare `tensor` as the explained input and return what the model is to be given in its place."""
@@ -157,7 +131,7 @@ class Tape(TorchFunctionMode):
         with torch.enable_grad():
             copy = self.leaf.clone()
         if self.leaf.grad_fn is not None:
-            self._dependent.add(self.leaf.grad_fn)
+            self._places.add(self.leaf.grad_fn)
         self.root = self._remember(copy, depends=True)
         return copy
 
@@ -170,15 +144,15 @@ class Tape(TorchFunctionMode):
     def recording(self, model: nn.Module) -> Iterator[None]:
         """Record the calls made inside; module paths in messages are those of `model`."""
         self._running = RunningModule(model)
-        self._records = self._graph = True
+        self._graph = True
         try:
             with in_turn(), eager(), looping(self._depends), self:
                 yield
-            self._check_tables()
+            self.text.check()
             if self._outside.written():
                 raise self._unsupported("numpy", f"writes into a tensor's memory ({self._outside.exported} shares it)")
         finally:
-            self._records = False
+            self._running = None
 
     def for_replay(self) -> "Tape":
         """Return a tape that holds nothing, in which a backward pass computes checkpointed blocks as this one did."""
@@ -219,12 +193,15 @@ class Tape(TorchFunctionMode):
         entry = self._entries.get(id(tensor))
         return entry[0] if entry is not None and entry[1]() is tensor else None
 
-    def reads_as_text(self, argument: Tensor) -> bool:
-        """Whether the model looked another argument up as it did the explained text: in as large a table."""
-        return self._table is not None and any(
-            table.shape[0] == self._table.shape[0] and shares_memory(looked_up, (argument,))
-            for looked_up, table in self._others_read
-        )
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables in which the text is looked up, if it is more than the one."""
+        return self.text.tables
+
+    @property
+    def token_ids(self) -> Tensor | None:
+        """The explained text, or None for other inputs."""
+        return self.text.ids
 
     def keep_only(self, output: Value) -> None:
         """Forget the operations that `output` does not come from."""
@@ -247,7 +224,7 @@ class Tape(TorchFunctionMode):
             return func(*args, **kwargs)
         if not kwargs and func in REORDERED:
             func, args = as_python(func, args)
-        if self._records and self.token_ids is not None and name in READING_ROWS and not is_transforming():
+        if self._running is not None and self.text.ids is not None and name in READING_ROWS and not is_transforming():
             lookup = as_lookup(name, args, kwargs, is_first=self.root is None)
             if lookup is not None:
                 with self:
@@ -258,7 +235,7 @@ class Tape(TorchFunctionMode):
                 return result
         if name == "requires_grad" and asks_for_kernel():
             return False
-        if not self._records or name == "requires_grad" or sets_no_numbers(func):
+        if self._running is None or name == "requires_grad" or sets_no_numbers(func):
             return with_ordered_gradient(name, func(*self._kept(name, args), **kwargs))
         if name == "set_grad_enabled":
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
@@ -285,7 +262,7 @@ class Tape(TorchFunctionMode):
                 self._release_scores(self.nodes[start:])
             return result  # or NotImplemented: nothing to write out
         # A backward pass outside of the recording computes checkpointed blocks again, with explicit attention.
-        decomposed = name in DECOMPOSED or (name in BACKWARD and not self._records)
+        decomposed = name in DECOMPOSED or (name in BACKWARD and self._running is None)
         if decomposed and inspect.isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
@@ -312,7 +289,7 @@ class Tape(TorchFunctionMode):
         tensors = (call.query, call.key, call.value)
         # Queries may be the keys: the gradients at the two are told apart at views of their own.
         views = [x.view_as(x) for x in tensors]
-        if not self._records:
+        if self._running is None:
             return call.run(*views)
         mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
         masks = [mask] if isinstance(mask, Tensor) else []
@@ -387,10 +364,10 @@ class Tape(TorchFunctionMode):
             result = with_ordered_gradient(name, result) if name in NORMS else result
         result = written if name == "setitem" else result
         if name in HASHING and written is None:
-            self._note_hash(node, tensors, result)
+            self.text.note_hash(node, tensors, result)
         # A text's explained input is the output of its embedding, which starts the tape.
-        if name == "embedding" and self.token_ids is not None:
-            lookup = self._lookup_of_text(*lookup_arguments(args, kwargs))
+        if name == "embedding" and self.text.ids is not None:
+            lookup = self.text.of(*lookup_arguments(args, kwargs), is_first=self.root is None)
             if lookup is not None:
                 return self._from_root(result, lookup)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
@@ -482,10 +459,8 @@ class Tape(TorchFunctionMode):
                 collect_tensors(node.args, constants, node.kwargs)
                 node.constants = tuple([(x, version_of(x)) for x in constants])
             self.nodes.append(node)
-            if node.name in self._released and same and _repeatable(node):  # not in place
+            if same and self._is_made_again(node.name) and _repeatable(node):  # not in place
                 self._release(node)
-            if node.name == "softmax":
-                self._probabilities.update(node.outputs)
         elif not depends:
             # A constant with a graph is remembered, so that `_check` knows that it was made under this mode.
             for out in outputs:
@@ -506,6 +481,13 @@ class Tape(TorchFunctionMode):
                 or not (is_of_torch(node.function) or _goes_back(node, out))
             ):
                 raise self._unsupported(node.name, "has no gradient (a kernel for inference, or quantised?)")
+
+    def _is_made_again(self, name: str) -> bool:
+        """Whether results are made again where a rule reads them, unless the graph holds them."""
+        if self.frugal:
+            return name in REPEATABLE
+        # Without rules, hardly anything but the graph reads them.
+        return self.kernels is not None and self.kernels.twice and (name in REPEATABLE or name in DENSE)
 
     def _release_scores(self, attention: list[Node]) -> None:
         """Attention scores are as large as the probabilities, and rules seldom need them."""
@@ -528,7 +510,7 @@ class Tape(TorchFunctionMode):
         grad_fn = tensor.grad_fn
         self._entries[id(tensor)] = (value, ref(tensor), grad_fn)
         if depends and grad_fn is not None:
-            self._dependent.add(grad_fn)
+            self._places.add(grad_fn)
         storage = tensor.untyped_storage()._cdata
         self._aliases.setdefault(storage, []).append(value)
         if storage in self._memories:
@@ -544,102 +526,14 @@ class Tape(TorchFunctionMode):
                 values[id(tensor)] = entry[0]
         return values
 
-    def _lookup_of_text(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
-        """How a lookup reads the explained text, or None if it reads something else."""
-        if shares_memory(looked_up, self.others):  # another argument, though it may hold the same words
-            self._others_read.append((looked_up, table))
-            return None
-        assert self.token_ids is not None
-        if self.tables:
-            self._table = self.tables[0].weight
-            lookup = lookup_in(self.tables, self.token_ids, looked_up, table)
-            if lookup is not None:
-                self._tables_read.append(table)
-        else:
-            lookup = self._first_lookup(looked_up, table)
-        lookup = lookup or self._later_lookup(looked_up, table)
-        if lookup is None and self._is_hash(looked_up):
-            raise AnotherTable((*self._known_tables, Table(table, looked_up)))
-        return lookup
-
-    @property
-    def _known_tables(self) -> tuple[Table, ...]:
-        """The tables in which the text was looked up so far, in this pass or in those before."""
-        return self.tables or (() if self._table is None else (Table(self._table),))
-
-    def _check_tables(self) -> None:
-        """Notice a table of which the explained embeddings have columns that nobody has read."""
-        if any(all(entry.weight is not table for table in self._tables_read) for entry in self.tables):
-            raise UnsupportedModelError(
-                "the model looks its token ids up in several tables, in one of them in another order or shape "
-                "(transposed, padded?); pass inputs_embeds where it takes them"
-            )
-
-    def _note_hash(self, node: Node, tensors: Sequence[Tensor], result: Any) -> None:
-        """Note numbers that are computed of each token id by itself."""
-        ids = self.token_ids
-        if ids is None or not isinstance(result, Tensor) or result.shape != ids.shape or result.is_floating_point():
-            return
-        samples = [self._sample_of(tensor) for tensor in tensors]
-        if not samples or any(sample is None for sample in samples):
-            return
-        # The same call for other ids: the ids of this text might give one number where others do not.
-        of_tensor = {id(tensor): sample for tensor, sample in zip(tensors, samples, strict=True)}
-        args, kwargs = map_nested((node.args, node.kwargs), Tensor, lambda tensor: of_tensor[id(tensor)])
-        self._hashes[id(result)] = (TensorWeakRef(result), version_of(result), node.function(*args, **kwargs))
-
-    def _sample_of(self, tensor: Tensor) -> Tensor | None:
-        """What ids of all sizes give in the place of the token ids, or None if the tensor is not made of them."""
-        if tensor is self.token_ids:
-            count = min(_SAMPLED_IDS, torch.iinfo(tensor.dtype).max)
-            return torch.arange(count, dtype=tensor.dtype, device=tensor.device)
-        reference, version, sample = self._hashes.get(id(tensor), (None, 0, None))
-        # A copy into which the model writes, as decoders shift their ids, is no longer made of each id by itself.
-        is_current = reference is not None and reference() is tensor and version_of(tensor) == version
-        return sample if is_current else None
-
-    def _is_hash(self, tensor: Tensor) -> bool:
-        """Whether numbers tell token ids apart: `ids * 0`, the segment of a text that has but one, does not."""
-        if tensor is self.token_ids:
-            return False
-        sample = self._sample_of(tensor)
-        return sample is not None and bool((sample != sample[0]).any())
-
-    def _first_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
-        """How the model looks the explained text up, if this is the first time."""
-        assert self.token_ids is not None
-        if self.root is not None:
-            return None
-        lookup = first_lookup(self.token_ids, looked_up)
-        self._table = None if lookup is None else table
-        return lookup
-
-    def _later_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
-        """How a second lookup reads the explained text once more."""
-        if self._table is None or self.root is None or self.token_ids is None:
-            return None
-        known_tables = self._known_tables
-        if all(each.ids is not None for each in known_tables):
-            # So far, hashes of the text were looked up; its words may come behind them, in any order.
-            lookup = first_lookup(self.token_ids, looked_up)
-        elif looked_up is not self.token_ids and table.shape[0] != self._table.shape[0]:
-            # Position ids may hold the numbers of token ids, but are looked up in a table of another size.
-            return None
-        else:
-            lookup = later_lookup(self.token_ids, looked_up)
-        if lookup is not None and not any(table is each.weight for each in known_tables):
-            # The explained embeddings have to begin anew, with columns of this table.
-            raise AnotherTable((*known_tables, Table(table)))
-        return lookup
-
     def _from_root(self, looked_up: Tensor, lookup: Lookup) -> Tensor:
         """What a lookup gives, made of the explained embeddings: relevance of all their copies meets there."""
         if looked_up.grad_fn is not None:
             self._remember(looked_up, depends=False)
         if self.root is None:
-            assert self.token_ids is not None
-            embedded = self.watch(embedded_in(self.tables, self.token_ids) if self.tables else lookup.taken(looked_up))
-            if lookup.order is Order.SAME and not self.tables:
+            tables, ids = self.text.tables, self.text.ids
+            embedded = self.watch(embedded_in(tables, ids) if tables and ids is not None else lookup.taken(looked_up))
+            if lookup.order is Order.SAME and not tables:
                 return embedded
         else:
             embedded = self.root.tensor
@@ -648,7 +542,6 @@ class Tape(TorchFunctionMode):
         with torch.enable_grad(), self:
             if lookup.order is Order.SAME:
                 return lookup.given(embedded, looked_up).clone()
-            self.has_decoder = self.has_decoder or lookup.order is Order.SHIFTED
             return lookup.given(embedded, looked_up)
 
     def _check(self, tensor: Tensor, name: str) -> None:
@@ -660,7 +553,7 @@ class Tape(TorchFunctionMode):
             return
         entry = self._entries.get(id(tensor))
         entry = entry if entry is not None and entry[1]() is tensor else None
-        if (entry is None or entry[2] is not tensor.grad_fn) and self._reaches_input(tensor.grad_fn):
+        if (entry is None or entry[2] is not tensor.grad_fn) and self._places.lead_to_input(tensor.grad_fn, self.leaf):
             if entry is not None and entry[0].hidden and self._returns(tensor, entry[0]):
                 return
             maker = type(tensor.grad_fn).__name__
@@ -686,28 +579,8 @@ class Tape(TorchFunctionMode):
         self._has_functions = True
         value.come_out(tensor)
         self._entries[id(tensor)] = (value, ref(tensor), function)
-        self._dependent.add(function)
+        self._places.add(function)
         return True
-
-    def _reaches_input(self, start: Any) -> bool:
-        """Whether a graph leads to something recorded; that of a cache of an earlier call ends in parameters."""
-        pending = [start]
-        seen = list[Any]()
-        while pending:
-            place = pending.pop()
-            if place in self._reaching:
-                reaches = self._reaching[place]
-            else:
-                self._reaching[place] = False  # until it turns out to
-                seen.append(place)
-                reaches = place in self._dependent or getattr(place, "variable", self) is self.leaf
-                pending.extend(before for before, _ in place.next_functions if before is not None)
-            if reaches:
-                for passed in seen:
-                    del self._reaching[passed]
-                self._reaching[start] = True
-                return True
-        return False
 
     def _save_before_overwriting(self, tensor: Tensor, node: Node) -> None:
         if not torch.is_grad_enabled() and self._is_view_from_outside(tensor):
@@ -727,12 +600,16 @@ class Tape(TorchFunctionMode):
             self._memories[storage] = opened(tensor, self._contents(tensor), values)
         for value in values:
             # A custom autograd function has a gradient of its own, which may need them as they are afterwards.
-            if value in self._probabilities and not value.hidden:
+            if not value.hidden and self._are_probabilities(value):
                 raise self._unsupported(node.name, "overwrites attention probabilities in place")
             held = value.held
             assert held is not None
             with torch.enable_grad():
                 value.replace(held.clone())
+
+    def _are_probabilities(self, value: Value) -> bool:
+        """Whether a softmax has made them, which a model must not overwrite: methods return them."""
+        return any(node.name == "softmax" and value in node.outputs for node in self.nodes)
 
     def _is_view_from_outside(self, tensor: Tensor) -> bool:
         """Whether a tensor is a view of an activation that was there before a custom autograd function began."""
@@ -757,7 +634,7 @@ class Tape(TorchFunctionMode):
         value = self.value_of(base)
         if value is not None and value.depends:
             return value
-        if base.grad_fn is not None and value is None and self._reaches_input(base.grad_fn):
+        if base.grad_fn is not None and value is None and self._places.lead_to_input(base.grad_fn, self.leaf):
             return None
         with torch.enable_grad():
             return base.clone()
@@ -932,12 +809,6 @@ def _repeat_the_choice(node: Node, result: Any) -> None:
 def _repeatable(node: Node) -> bool:
     """Whether the call's constants are the model's own weights: others may be overwritten before it is repeated."""
     return all(isinstance(x, nn.Parameter) for x in tensors_in((node.args, node.kwargs)))
-
-
-def shares_memory(tensor: Tensor, others: Sequence[Tensor]) -> bool:
-    """Return whether a tensor is one of the others, or a view of it."""
-    storage = tensor.untyped_storage()._cdata if others else None
-    return storage in [other.untyped_storage()._cdata for other in others]
 
 
 def void(_: Any) -> None:

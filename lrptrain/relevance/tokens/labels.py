@@ -59,7 +59,10 @@ class LabelsByValue(Protocol):
 
 
 class TokenLabels:
-    """The labels of the values of a tape, as far as they were asked for."""
+    """The labels of the values of a tape, as far as they were asked for.
+
+    They are few, and looked at after each operation: on the CPU, wherever the model is, nothing is waited for.
+    """
 
     def __init__(self) -> None:
         self._labels: dict[Value, Labels] = {}
@@ -77,8 +80,8 @@ class TokenLabels:
         """Return the labels of a value, or of a constant."""
         if isinstance(value, Value) and value in self._labels:
             return self._labels[value]
-        tensor = value.tensor if isinstance(value, Value) else torch.as_tensor(value)
-        return torch.full((1,), NOWHERE, device=tensor.device).expand(tensor.shape)
+        shape = value.shape if isinstance(value, Value) else torch.as_tensor(value).shape
+        return torch.full((1,), NOWHERE).expand(shape)
 
     def follow(self, node: Node) -> None:
         """Label what an operation makes."""
@@ -174,8 +177,11 @@ def moved(labels: "LabelsByValue", node: Node) -> list[Labels]:
     """Repeat the call on labels."""
     if node.name == "constant_pad_nd" or (node.name == "pad" and node.argument(2, "mode", "constant") == "constant"):
         return [F.pad(labels[node.inputs[0]], node.argument(1, "pad"), value=NOWHERE)]
+    device = labels[node.inputs[0]].device
     constants = map_nested(
-        (node.args, node.kwargs), Tensor, lambda x: torch.full_like(x, NOWHERE) if x.is_floating_point() else x
+        (node.args, node.kwargs),
+        Tensor,
+        lambda x: torch.full_like(x, NOWHERE, device=device) if x.is_floating_point() else x.to(device),
     )
     in_place = is_in_place(node.function, node.args, node.kwargs)
     args, kwargs = map_nested(constants, Value, lambda value: labels[value].clone() if in_place else labels[value])
@@ -281,7 +287,7 @@ def _pooled(labels: TokenLabels, node: Node) -> list[Labels]:
 def written_over(labels: "LabelsByValue", node: Node) -> list[Labels]:
     """`x[place] = y`."""
     x = labels[node.args[0]].clone()
-    x[node.args[1]] = labels[node.args[2]]
+    x[map_nested(node.args[1], Tensor, lambda place: place.to(x.device))] = labels[node.args[2]]
     return [x]
 
 
@@ -289,7 +295,7 @@ def _scattered(labels: TokenLabels, node: Node) -> list[Labels]:
     """`x.scatter(axis, places, y)`, where y may be a number; what is overwritten leaves its token's label behind."""
     x = labels[node.argument(0, "input")].contiguous()
     axis = node.argument(1, "dim")
-    places = node.argument(2, "index")
+    places = node.argument(2, "index").to(x.device)
     y = node.argument(3, "src", node.kwargs.get("value"))
     source = labels[y][tuple(slice(size) for size in places.shape)] if isinstance(y, Value) else NOWHERE
     # Which places are written was chosen by the token that stands there.
@@ -300,7 +306,7 @@ def _added(labels: TokenLabels, node: Node) -> list[Labels]:
     """`x.index_add(axis, places, y)`."""
     x = labels[node.argument(0, "input")]
     axis = node.argument(1, "dim")
-    places = node.argument(2, "index")
+    places = node.argument(2, "index").to(x.device)
     y = labels[node.argument(3, "source")].contiguous()
     added = torch.full_like(x, NOWHERE, memory_format=torch.contiguous_format).index_copy(axis, places, y)
     # Where several are added at one place, only one was copied.

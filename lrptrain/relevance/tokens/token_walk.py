@@ -50,7 +50,7 @@ def between(propagator: Propagator, entry: Value | None, end: Value, products: M
 def numbered(propagator: Propagator, entry: Value, length: int) -> tuple[TokenLabels, Float[Tensor, " length"]]:
     """Labels that number the tokens of `entry`, and the numbers."""
     axis = propagator.token_axis(entry, length)
-    numbers = torch.arange(1, length + 1, dtype=torch.float32, device=entry.tensor.device)
+    numbers = torch.arange(1, length + 1, dtype=torch.float32)
     labels = TokenLabels()
     labels[entry] = numbers.view([length if i == axis else 1 for i in range(len(entry.shape))])
     return labels, numbers
