@@ -360,6 +360,7 @@ def test_all_labels_are_guided_at_once_under_every_trainer(way, tmp_path):
     dataset: Any = StackDataset(**columns)
     task = lrptrain.EachLabel()
     before = Patches().head.weight[0, 0].item()
+    net: Any
     if way == "lightning":
         callback = RelevanceGuidance("consistency", weight=100.0, task=task, on_error="raise")
         module: Any = OfImages(Patches())
@@ -368,7 +369,7 @@ def test_all_labels_are_guided_at_once_under_every_trainer(way, tmp_path):
         guidance: Any = callback.guidance
         net = module.net
     elif way == "transformers":
-        net: Any = Patches()
+        net = Patches()
         arguments = quiet_arguments(tmp_path, num_train_epochs=1, learning_rate=0.1, optim="sgd", max_grad_norm=0.0)
         model = OfHuggingFace(net)
         hugging_face = Trainer(model, arguments, train_dataset=dataset)
