@@ -46,8 +46,8 @@ class Annotator:
                 f"re.compile(...), not {annotate!r:.60}"
             )
         # A network that takes an image alone; one that takes the label, too, is a function as any other.
-        is_segmenter = isinstance(annotate, nn.Module) and len(required_parameters(annotate)) < 2
-        self._segmenter = annotate if is_segmenter else None
+        alone = isinstance(annotate, nn.Module) and len(required_parameters(annotate)) < 2
+        self._segmenter = annotate if alone and isinstance(annotate, nn.Module) else None
         self._annotate = annotate
         self._kept: dict[bytes, bytes] = {}
 

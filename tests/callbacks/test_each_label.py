@@ -106,7 +106,8 @@ def pictures():
     return 2.5 * torch.randn(3, 3, PATCH, PATCH, generator=torch.Generator().manual_seed(1)).sign()
 
 
-def test_marks_are_proposed_to_each_label_and_looked_for_once():
+def with_pictures():
+    """Images with the picture of each of their labels, anywhere."""
     generator = torch.Generator().manual_seed(0)
     label = (torch.rand(N, 3, generator=generator) < 0.4).long()
     image = 0.5 * torch.randn(N, 3, SIDE, SIDE, generator=generator)
@@ -114,7 +115,21 @@ def test_marks_are_proposed_to_each_label_and_looked_for_once():
         place = torch.randperm((SIDE // PATCH) ** 2, generator=torch.Generator().manual_seed(row))[column]
         top, left = (PATCH * each for each in divmod(int(place), SIDE // PATCH))
         image[row, :, top : top + PATCH, left : left + PATCH] = pictures()[column]
-    columns = {"image": image, "label": label}
+    return {"image": image, "label": label}
+
+
+def test_marks_outside_of_its_own_mask_are_proposed_to_each_label():
+    """All of the image but a corner is evidence of label 0, and that corner is that of label 2."""
+    columns = with_pictures()
+    mask = torch.full((N, 3, SIDE, SIDE), 255, dtype=torch.uint8)
+    mask[:, 0], mask[:, 2] = 1, 0
+    mask[:, 0, :PATCH, :PATCH], mask[:, 2, :PATCH, :PATCH] = 0, 1
+    report = lrptrain.inspect(Pictures(), [{**columns, "mask": mask}], task=lrptrain.EachLabel(("a", "b", "c")))
+    assert [(each.cue.kind, each.name[-3:]) for each in report.faults] == [("mark", "'c'")]
+
+
+def test_marks_are_proposed_to_each_label_and_looked_for_once():
+    columns = with_pictures()
     report = lrptrain.inspect(Pictures(), [columns], task=lrptrain.EachLabel(("a", "b", "c")))
     assert {(each.cue.kind, each.name[-3:]) for each in report.reads} == {("mark", f"'{each}'") for each in "abc"}
     for each, picture in ((each, pictures()["abc".index(each.name[-2])]) for each in report.reads):
