@@ -569,6 +569,18 @@ class Alone(Pooled):
         return super().forward(bag[None])
 
 
+@pytest.mark.parametrize("form", ["a tuple", "by name"])
+def test_what_is_said_of_a_model_of_one_bag_can_be_pasted(form):
+    bags = [(each["features"], torch.tensor(each["label"])) for each in Slides()]
+    given: Any = bags if form == "a tuple" else [{"bag": bag, "label": label} for bag, label in bags]
+    options: dict[str, Any] = {} if form == "a tuple" else {"explain": "bag"}
+    with pytest.raises(ValueError, match="say how it is called, as by step=") as refused:
+        lrptrain.inspect(Alone(), given, **options)
+    step = eval(str(refused.value).partition("step=")[2])
+    report = lrptrain.inspect(Alone(), given, step=step, **options)
+    assert [each.cue.kind for each in report.reads] == ["row mark"]
+
+
 def test_the_map_of_a_bag_without_a_batch_axis_is_that_of_its_rows():
     bag = Slides()[1]["features"]
     for given, explain in ((bag, None), ({"bag": bag}, "bag")):
