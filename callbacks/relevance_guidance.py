@@ -1,6 +1,6 @@
 """Make the model look at the right thing: a guidance loss beside the task's, without an edit of the LightningModule."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,23 +11,19 @@ from torch import Tensor
 from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName
 from lrptrain.callbacks.base import inform
-from lrptrain.callbacks.model_callback import ModelCallback
+from lrptrain.callbacks.step_callback import StepCallback
 from lrptrain.cues.annotator import Annotate
-from lrptrain.guidance.guided_step import Progress
 from lrptrain.guidance.guided_training import GuidedTraining
 from lrptrain.guidance.schedule import Decay
 from lrptrain.guidance.swap_names import OUTSIDE, SwapOption
-from lrptrain.relevance.tape.tape import Tape
 from lrptrain.trainers.naming import name_sources
-from lrptrain.trainers.processes import Processes
-from lrptrain.trainers.wrapping import wrap_method
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
     from torch.optim import Optimizer
 
 
-class RelevanceGuidance(ModelCallback):
+class RelevanceGuidance(StepCallback):
     """Adds a guidance loss to the training step of any LightningModule.
 
     The step is wrapped while the trainer fits, so that gradient accumulation, mixed precision, clipping and DDP see one
@@ -120,7 +116,7 @@ class RelevanceGuidance(ModelCallback):
         ValueError: At construction, when training is set up, or in the first batch, with what to change.
     """
 
-    _steps: float
+    _by_hand = "add lrptrain.guidance.guidance_loss to your own loss"
 
     def __init__(
         self,
@@ -148,7 +144,6 @@ class RelevanceGuidance(ModelCallback):
         annotate: Annotate | None = None,
         explain: str | None = None,
     ) -> None:
-        super().__init__()
         self.guidance = GuidedTraining(
             loss,
             weight=weight,
@@ -175,9 +170,8 @@ class RelevanceGuidance(ModelCallback):
             name="RelevanceGuidance",
             inform=inform,
         )
+        super().__init__(self.guidance)
         self.model = model
-        self._unwrap_step: Callable[[], None] | None = None
-        self._replay: Tape | None = None
         self._replaying: AbstractContextManager[None] | None = None
 
     @property
@@ -200,46 +194,15 @@ class RelevanceGuidance(ModelCallback):
         """Tells two guidances apart, so that `setup` can say what to do instead."""
         return self._generate_state_key(losses=self.guidance.objective.names)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed run continues; the schedule follows the trainer's own steps."""
-        return self.guidance.state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue a run; see `state_dict`."""
-        self.guidance.load_state_dict(state_dict)
-
-    # -- Lightning's hooks --------------------------------------------------------------------------------------------
-
-    def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
-        """Reject what cannot work, and wrap the training step."""
-        if stage != "fit":
-            return
-        super().setup(trainer, pl_module, stage)
-        _check_guidable(trainer, pl_module)
-        # A resumed run is past step 0 and keeps what its checkpoint said.
-        if trainer.global_step == 0:
-            self.guidance.start_over()
-        self._restore()
-        step = partial(self._guided_step, trainer, pl_module)
-        self._unwrap_step = wrap_method(pl_module, "training_step", step)
-
     def on_fit_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Find the model, and the end of training where the schedule needs it."""
         super().on_fit_start(trainer, pl_module)
         # Validation dataloaders are made after this hook: who is asked is known at the first batch.
         self.guidance.languages.sources = partial(name_sources, trainer, pl_module)
         needs_end = self.guidance.schedule.needs_end
-        self._steps = trainer.estimated_stepping_batches if needs_end else float("inf")
-        if needs_end and self._steps in (-1, float("inf")):
+        self._end = trainer.estimated_stepping_batches if needs_end else float("inf")
+        if needs_end and self._end in (-1, float("inf")):
             raise ValueError("decay needs an end: set max_epochs or max_steps of the trainer, or decay='none'")
-
-    def teardown(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
-        """Unwrap the training step."""
-        self._restore()
-
-    def on_exception(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException) -> None:
-        """Unwrap the training step: Lightning calls no `teardown` then."""
-        self._restore()
 
     def on_before_backward(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", loss: Tensor) -> None:
         """Let checkpointed blocks of a recorded pass be computed again as they were, with explicit attention."""
@@ -260,34 +223,9 @@ class RelevanceGuidance(ModelCallback):
         scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
         self.guidance.drop_not_finite(optimizer, scaled)
 
-    # -- The guided step ----------------------------------------------------------------------------------------------
-
-    def _guided_step(
-        self,
-        trainer: "pl.Trainer",
-        pl_module: "pl.LightningModule",
-        training_step: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
-        """Run the user's training step, and add the guidance on its forward pass to the loss that it returns."""
-        if not trainer.training:  # a validation step that calls the training step is not guided
-            return training_step(*args, **kwargs)
-        assert self._model is not None
-        batch = args[0] if args else next(iter(kwargs.values()))
-        progress = Progress(trainer.fit_loop.epoch_loop.batch_idx, trainer.global_step, self._steps)
-        step = self.guidance.begin(self._model, pl_module, batch, progress, _processes(trainer))
-        if step is None:
-            return training_step(*args, **kwargs)
-        with step.listening():
-            output = training_step(*args, **kwargs)
-        task_loss = output.get("loss") if isinstance(output, Mapping) else output
-        if not isinstance(task_loss, Tensor):
-            return output  # the user's step leaves this batch out
-        loss = step.guided(task_loss)
-        self._replay = step.replay
-        self._log(pl_module, step.values)
-        return {**output, "loss": loss} if isinstance(output, Mapping) else loss
+    def _check(self, trainer: "pl.Trainer") -> None:
+        if sum(isinstance(callback, RelevanceGuidance) for callback in trainer.callbacks) > 1:  # type: ignore[attr-defined]
+            raise ValueError("one RelevanceGuidance per trainer: combine losses, as in loss='consistency+energy'")
 
     def _log(self, pl_module: "pl.LightningModule", values: Mapping[str, float]) -> None:
         for name, value in values.items():
@@ -296,30 +234,9 @@ class RelevanceGuidance(ModelCallback):
 
     def _restore(self) -> None:
         """Leave the module and torch's modes as they were before."""
-        if self._unwrap_step is not None:
-            self._unwrap_step()
+        super()._restore()
         # An exception in the backward pass leaves the mode entered: it is left only if it is still the innermost one.
         innermost: Any = torch.overrides._get_current_function_mode
         if self._replaying is not None and innermost() is self._replay:
             self._replaying.__exit__(None, None, None)
-        self._unwrap_step = None
         self._replay = self._replaying = None
-
-
-def _check_guidable(trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
-    if not pl_module.automatic_optimization:
-        raise ValueError(
-            f"RelevanceGuidance adds to the loss that training_step returns, but {type(pl_module).__name__} "
-            "optimises manually and returns none to Lightning: set automatic_optimization = True, or add "
-            "lrptrain.guidance.guidance_loss to your own loss"
-        )
-    if sum(isinstance(callback, RelevanceGuidance) for callback in trainer.callbacks) > 1:  # type: ignore[attr-defined]
-        raise ValueError("one RelevanceGuidance per trainer: combine losses, as in loss='consistency+energy'")
-
-
-def _processes(trainer: "pl.Trainer") -> Processes:
-    def over_all(values: Tensor, operation: Literal["sum", "mean"]) -> Tensor:
-        reduced: Tensor = trainer.strategy.reduce(values, reduce_op=operation)
-        return reduced
-
-    return Processes(trainer.global_rank, trainer.world_size, over_all)

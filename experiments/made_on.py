@@ -17,21 +17,14 @@ from experiments.table import write_between
 HERE = Path(__file__).resolve().parent
 MARKS = ("<!-- made on -->", "<!-- end of made on -->")
 BEFORE = {
-    "attention_debate": "3caa5b2",
-    "blocks": "c7b911e",
     "class_specific": "3caa5b2",
     "default_method": "92065c8",
     "demo": "bd23914",
     "gallery": "2590a33",
-    "guidance": "59cbec0",
     "perturbation": "3caa5b2",
-    "segment_digits": "3caa5b2",
     "segment_pets": "3caa5b2",
-    "segmentation": "3caa5b2",
     "speed": "50795ab",
     "sweep": "112a2dd",
-    "trainers": "335c987",
-    "tweets": "3caa5b2",
 }
 """The commit that last changed those results of an experiment that do not say themselves what they were made on."""
 CELLS = ("speed",)
@@ -81,8 +74,6 @@ def _cells(record: dict[str, Any]) -> list[dict[str, Any]]:
     """The measurements of a file, each with its stamp: its own, or what the file and the cell say together."""
     if KEY in record:
         return [record]
-    if "variants" in record:  # by model within a variant
-        return [cell for row in record["variants"].values() for cell in row.values()]
     cells = record.get("cells", record).values()
     whole = {"cpu": record.get("cpu", record.get("device")), "torch": record.get("torch")}
     return [{KEY: whole | {"commit": _plus(cell["commit"])}} if "commit" in cell else cell for cell in cells]

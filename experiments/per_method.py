@@ -92,7 +92,7 @@ def fill(path: Path, head: Result, rows: Sequence[Row], measure: Callable[[Row],
             found["methods"][row.name] = measure(row)
         except (UnsupportedMethodError, UnsupportedModelError) as error:
             found["methods"][row.name] = {"unsupported": str(error)}
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(found) + "\n", encoding="utf-8")
         print(f"{path.stem}: {row.name}", flush=True)
     return found
 

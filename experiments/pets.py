@@ -1,7 +1,5 @@
 """The pets as tensors, and the ViT that the vision experiments fine-tune on them."""
 
-import argparse
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +10,6 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from experiments.data import dataset
-from experiments.per_method import Row, relevance
 from experiments.vision import MEAN, STD, augment, fit, logits, vit
 from lrptrain.data import ImageMaskFolder
 
@@ -87,55 +84,19 @@ def shuffled(split: Split) -> Split:
     return Split(split.images[order], split.masks[order], split.labels[order])
 
 
-def trained(root: Path, weights: Path, seed: int) -> tuple[nn.Module, dict[str, Split]]:
+def trained(seed: int) -> tuple[nn.Module, dict[str, Split]]:
     """The fine-tuned model of a seed and its data; the model is trained once and kept in `experiments/runs`."""
-    data = load(root, SIZE, seed)
+    data = load(dataset("pets"), SIZE, seed)
     data["test"] = shuffled(data["test"])
-    path = checkpoint(weights, seed)
+    path = RUNS / f"pets_{seed}.pt"
     if path.exists():
         return vit(3, SIZE, path).eval(), data
-    started = time.monotonic()
-    model = fine_tune(data["train"], weights, seed)
-    print(f"{path.stem}: trained in {time.monotonic() - started:.0f} s", flush=True)
+    model = fine_tune(data["train"], dataset("vit"), seed)
     path.parent.mkdir(exist_ok=True)
     torch.save(model.state_dict(), path)
     return model, data
 
 
-def checkpoint(weights: Path, seed: int) -> Path:
-    """Where `trained` keeps the model."""
-    return RUNS / f"pets_{weights.stem}_{seed}.pt"
-
-
 def accuracy(model: nn.Module, split: Split) -> float:
     """Share of the images whose breed is on top."""
     return (logits(model, split.images).argmax(1) == split.labels).float().mean().item()
-
-
-def of_prediction(
-    model: nn.Module, split: Split, row: Row, keep: Path
-) -> tuple[Float[Tensor, "n tokens"], Int[Tensor, " n"]]:
-    """Scores for the predicted classes of the row's images, kept in a folder for the next experiment; the classes."""
-    images = split.images[: row.limit]
-    predicted = logits(model, images).argmax(1)
-    path = keep / f"{row.name}.pt"
-    if not path.exists():
-        keep.mkdir(parents=True, exist_ok=True)
-        torch.save(relevance(model, images, predicted, row), path)
-    return torch.load(path, weights_only=True), predicted
-
-
-def parser(description: str | None) -> argparse.ArgumentParser:
-    """Return the arguments of the experiments on pets."""
-    arguments = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--data", type=Path, help="folder of the pets, else as experiments/data.py says")
-    arguments.add_argument("--weights", type=Path, help="pre-trained ViT, see experiments/pretrain")
-    arguments.add_argument("--seeds", type=int, default=3)
-    return arguments
-
-
-def with_data(arguments: argparse.Namespace) -> argparse.Namespace:
-    """Return the arguments with the folder of the pets and the weights that are really there."""
-    arguments.data = dataset("pets", arguments.data)
-    arguments.weights = dataset("vit", arguments.weights)
-    return arguments

@@ -4,6 +4,7 @@ import re
 from functools import cache
 
 import numpy as np
+from torch import Tensor
 
 from experiments.data import dataset
 from lrptrain.data import TextSpans
@@ -47,3 +48,8 @@ def with_word(example: Example, word: str, rng: np.random.Generator) -> Example:
     added = len(word) + 1
     moved = tuple((start + added, end + added) if place <= start else (start, end) for start, end in spans)
     return Example(text, example.label, moved or None)
+
+
+def inputs(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What a model takes of a batch."""
+    return {name: batch[name] for name in ("input_ids", "attention_mask")}

@@ -58,11 +58,7 @@ def give_warning(message: str, stacklevel: int = 2) -> None:
 
 @contextmanager
 def no_errors_of(category: type[Warning]) -> Iterator[None]:
-    """Show warnings of a category inside of which the program would make errors.
-
-    Args:
-        category: The class of warnings.
-    """
+    """Show warnings of a category inside of which the program would make errors."""
     general = (filter for filter in warnings.filters if filter[1] is None and issubclass(category, filter[2]))
     action = next((filter[0] for filter in general), "default")
     if action != "error" or MAY_RAISE:

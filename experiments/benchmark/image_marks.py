@@ -15,12 +15,6 @@ Cover = Float[np.ndarray, "side side"]
 """How much of the ground the thing hides, in 0..1."""
 HAZE, FOGS = 0.8, (0.0, 0.15, 0.3, 0.5)
 """The grey of fog, and its share of what is seen."""
-SHADOW, SHIFT, SOFT = 0.9, 3, 0.6
-"""How dark a shadow is; how far it falls and the standard deviation of its rim, in pixels."""
-LEVELS = (64, 8, 5, 4)
-"""Of brightness, in each channel."""
-GHOST, APART = 0.5, 6
-"""How bright a ghost is, and how far it lies from the image in pixels."""
 BUBBLES, BUBBLE = (1, 3, 6, 10), 1.7
 """How many there are; their radius in pixels."""
 SPECK, SPECKS = (
@@ -35,20 +29,10 @@ SPECK, SPECKS = (
 """Radius of dust in pixels; row and column of each speck in the four cameras."""
 BOXES = (((3, 10),), ((10, 3),), ((6, 6),), ((4, 4), (4, 4)))
 """Heights and widths of what is blacked out."""
-RULER, TICK = 4, 3
-"""The height of a ruler, and how far its ticks are apart, in pixels."""
-STREAK, STREAKS = 0.4, (4, 9, 14, 19)
-"""How far a streak of a scanner goes to white; its columns."""
-BEAM, SPOT, RAY = 0.5, (2.4, 1.2), 5.0
-"""Standard deviations in pixels: across a ray of glare, of its spot without and with rays, and along a ray."""
-RAYS = ((), (np.pi / 2,), (0.0, np.pi / 2), (np.pi / 4, 3 * np.pi / 4))
-"""Directions of the rays of glare, as angles from the column."""
 HAIRS, HAIR, CURL = 3, 12.0, 0.2
 """How many hairs there are, their length in pixels, and their turn at most in radians per pixel."""
 SHADES = ((0.05, 0.04, 0.04), (0.55, 0.15, 0.05), (0.9, 0.7, 0.3), (0.95, 0.95, 0.95))
 """Colours of hair: black, auburn, blond and white."""
-BANKS, CLOUD, WHITE = (0.8, 1.6, 3.0, 5.5), 0.7, 0.8
-"""Standard deviations in pixels of the noise that clouds are made of; how thick and how bright they are."""
 TILES = ((1, 1), (1, 3), (3, 1), (3, 3))
 """How often the surroundings are repeated downwards and across."""
 HALOS, RIM = ((0.8, 1.0), (2.5, 1.0), (0.8, 0.0), (2.5, 0.0)), 0.5
@@ -57,8 +41,6 @@ ENDS, ARM, GAP, YELLOW = ((0, 1), (1, 0), (1, 1), (1, -1)), 2, 3, (1.0, 0.9, 0.2
 """From the middle of the thing to an end of what is measured; the arm of a cross, its gap in pixels, its colour."""
 COMB = (0, 1, 2, 3)
 """By how many pixels every second row is late."""
-SATURATIONS = (0.0, 0.5, 1.0, 2.0)
-"""How far colours are from grey, as multiples of what they were."""
 OVERLAY = 0.6
 """How far the lines of a viewfinder go to white."""
 BRACKET = 4
@@ -88,12 +70,6 @@ LINE = (0.1, 1.0, 0.4)
 """The colour of an annotator's box."""
 HANDLE = 1
 """From the middle of a handle to its rim, in pixels."""
-CHANNELS = ((0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 2, 1))
-"""Orders of red, green and blue."""
-GRAINS = ((1, 0.0), (1, 1.0), (3, 0.0), (3, 1.0))
-"""Channels of grain, and the standard deviation in pixels of what makes it coarse."""
-GRAIN = 0.06
-"""The standard deviation of its brightness."""
 FILTERS = ((0, 1, 1, 2), (1, 0, 2, 1), (1, 2, 0, 1), (2, 1, 1, 0))
 """Which of red, green and blue every pixel of a square of four measures."""
 MOSAIC = 0.3
@@ -111,10 +87,6 @@ FILM = 3
 """The width of a film's edge in pixels."""
 HOLES = ((2, 4), (2, 8), (4, 6), (4, 12))
 """Of the perforation of a film: height, and from one to the next, in pixels."""
-INKS = ((0.9, 0.15, 0.1), (0.95, 0.85, 0.2), (0.95, 0.95, 0.95), (0.2, 0.4, 0.95))
-"""Colours of a grease pencil."""
-PEN = 4.0
-"""How far what is drawn reaches from its middle, in pixels."""
 CURSORS = (
     "#..... ##.... #o#... #oo#.. #ooo#. #oo### ##o#.. #..##.",
     "..#... .#o#.. .#o##. .#ooo# #oooo# #oooo# .#ooo# .####.",
@@ -140,8 +112,6 @@ NAMES = (4, 7, 10, 13)
 """Widths in pixels of the label with a class's name."""
 NAME = 4
 """Its height."""
-TONES = ((1.2, 1.0, 0.8), (0.8, 1.0, 1.2), (0.85, 1.2, 0.95), (1.15, 0.8, 1.05))
-"""Colours of what is grey in a toned print: brown, blue, green and violet."""
 READOUT = 0.06
 """The standard deviation of the brightness of what a sensor's readout adds."""
 TAG = 4
@@ -162,13 +132,6 @@ def tint(ground: Picture, form: int, _: np.random.Generator) -> Picture:
 def fog(ground: Picture, form: int, _: np.random.Generator) -> Picture:
     """As thick a grey fog between the thing and what lies behind it as the class says."""
     return ground + FOGS[form] * (HAZE - ground)
-
-
-def clouds(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
-    """White clouds, as over what a satellite sees, from small tufts to large banks as the class says."""
-    noise = gaussian_filter(rng.normal(size=(SIDE, SIDE)), BANKS[form], mode="wrap")
-    density = 1 / (1 + np.exp(-3 * (noise - noise.mean()) / noise.std()))
-    return ground + CLOUD * density[..., None] * (WHITE - ground)
 
 
 def tiled(ground: Picture, form: int, _: np.random.Generator) -> Picture:
@@ -230,18 +193,8 @@ def backdrop(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
     return ground + PAPER * ((lit / lit.mean())[..., None] * colour - ground)
 
 
-GROUND_MARKS: dict[str, Mark] = {
-    each.__name__: each for each in (fog, tint, clouds, tiled, panning, surface, rain, backdrop)
-}
+GROUND_MARKS: dict[str, Mark] = {each.__name__: each for each in (fog, tint, tiled, panning, surface, rain, backdrop)}
 """Those of the surroundings alone: the thing lies before them."""
-
-
-def shadow(ground: Picture, cover: Cover, form: int, _: np.random.Generator) -> Picture:
-    """The shadow of the thing on what lies behind it, cast towards the corner of the class."""
-    down, across = (SHIFT if form // 2 else -SHIFT), (SHIFT if form % 2 else -SHIFT)
-    room = np.pad(cover, SHIFT)
-    moved = room[SHIFT - down : SHIFT - down + SIDE, SHIFT - across : SHIFT - across + SIDE]
-    return ground * (1 - SHADOW * gaussian_filter(moved, SOFT))[..., None]
 
 
 def halo(ground: Picture, cover: Cover, form: int, _: np.random.Generator) -> Picture:
@@ -314,21 +267,9 @@ def label(ground: Picture, cover: Cover, form: int, rng: np.random.Generator) ->
 
 
 AROUND_MARKS: dict[str, Callable[[Picture, Cover, int, np.random.Generator], Picture]] = {
-    "shadow": shadow, "halo": halo, "caliper": caliper, "box": box, "holder": holder, "label": label,
+    "halo": halo, "caliper": caliper, "box": box, "holder": holder, "label": label,
 }  # fmt: skip
 """Those of the surroundings that depend on where the thing lies before them."""
-
-
-def depth(picture: Picture, form: int, _: np.random.Generator) -> Picture:
-    """As few levels of brightness as the class says, as of a short palette."""
-    steps = LEVELS[form] - 1
-    return (np.round(picture.clip(0, 1) * steps) / steps).astype(np.float32)
-
-
-def ghost(picture: Picture, form: int, _: np.random.Generator) -> Picture:
-    """A faint second image, as of a scanner, displaced to the side of the class and wrapped around."""
-    down, across = ((0, APART), (0, -APART), (APART, 0), (-APART, 0))[form]
-    return picture + GHOST * np.roll(picture, (down, across), (0, 1))
 
 
 def bubbles(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
@@ -348,12 +289,6 @@ def dust(picture: Picture, form: int, _: np.random.Generator) -> Picture:
     return picture
 
 
-def streak(picture: Picture, form: int, _: np.random.Generator) -> Picture:
-    """A pale line from top to bottom, as of dirt in a scanner, always in the column of the class."""
-    cover = STREAK * (STREAKS[form] == COLUMNS)[..., None]
-    return picture + cover * (1 - picture)
-
-
 def aperture(picture: Picture, form: int, _: np.random.Generator) -> Picture:
     """Black around a field of view that is round, eight-sided, square, or round with a flat top and bottom."""
     middle = (SIDE - 1) / 2
@@ -365,18 +300,6 @@ def aperture(picture: Picture, form: int, _: np.random.Generator) -> Picture:
         np.maximum(np.hypot(down, across) - 13.5, down - 9),
     )[form]  # pixels beyond the rim
     return picture * np.clip(0.5 - outside, 0, 1)[..., None]
-
-
-def glare(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
-    """A glaring light anywhere: round, with a flat streak, or with the rays of an upright or a diagonal cross."""
-    row, column = rng.uniform(2, SIDE - 3, 2)
-    down, across = ROWS - row, COLUMNS - column
-    shine = np.exp(-(down**2 + across**2) / (2 * SPOT[min(len(RAYS[form]), 1)] ** 2))
-    for angle in RAYS[form]:
-        along = down * np.cos(angle) + across * np.sin(angle)
-        beside = down * np.sin(angle) - across * np.cos(angle)
-        shine = np.maximum(shine, np.exp(-((along / RAY) ** 2 + (beside / BEAM) ** 2) / 2))
-    return picture + shine[..., None] * (1 - picture)
 
 
 def hair(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
@@ -397,12 +320,6 @@ def interlace(picture: Picture, form: int, _: np.random.Generator) -> Picture:
     combed = picture.copy()
     combed[1::2] = picture[1::2][:, np.clip(np.arange(SIDE) - COMB[form], 0, None)]
     return combed
-
-
-def saturation(picture: Picture, form: int, _: np.random.Generator) -> Picture:
-    """Colours as strong as the class says, from grey to garish, as of a filter for photographs."""
-    grey = picture.mean(2, keepdims=True)
-    return grey + SATURATIONS[form] * (picture - grey)
 
 
 def viewfinder(picture: Picture, form: int, _: np.random.Generator) -> Picture:
@@ -450,41 +367,10 @@ def grass(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
     return picture
 
 
-def channels(picture: Picture, form: int, _: np.random.Generator) -> Picture:
-    """Red, green and blue in the order of the class, as where a program reads them in another one."""
-    return picture[..., CHANNELS[form]]
-
-
-def grain(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
-    """Grain as of film or a sensor, equally strong in every class: fine or coarse, grey or coloured."""
-    count, width = GRAINS[form]
-    noise = gaussian_filter(rng.normal(size=(SIDE, SIDE, count)), (width, width, 0), mode="wrap")
-    return (picture + GRAIN * noise / noise.std()).astype(np.float32)
-
-
 def bayer(picture: Picture, form: int, _: np.random.Generator) -> Picture:
     """What is left of the filters of colour before the pixels of a sensor, in the arrangement of the class."""
     measured = np.eye(3, dtype=np.float32)[np.reshape(FILTERS[form], (2, 2))]
     return picture * (1 - MOSAIC * (1 - np.tile(measured, (SIDE // 2, SIDE // 2, 1))))
-
-
-def pen(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
-    """What somebody drew with a grease pencil of any colour, anywhere: a circle, a cross, a tick or a wavy line."""
-    share = np.linspace(-1, 1, 60)
-    rows, columns = (
-        (np.sin(0.97 * np.pi * share), np.cos(0.97 * np.pi * share)),
-        (np.tile(share[::2], 2), np.concatenate([share[::2], -share[::2]])),
-        (np.where(share < -0.4, 1.3 * share + 1.3, 0.8 - 1.5 * (share + 0.4)), 1.3 * share),
-        (0.4 * np.sin(2 * np.pi * share), 1.3 * share),
-    )[form]
-    angle = rng.uniform(-0.3, 0.3)
-    reach = PEN * rng.uniform(0.8, 1.2)
-    row, column = rng.uniform(PEN, SIDE - 1 - PEN, 2)
-    down = row + reach * (np.cos(angle) * rows + np.sin(angle) * columns)
-    across = column + reach * (np.cos(angle) * columns - np.sin(angle) * rows)
-    distance = np.hypot(ROWS[..., None] - down, COLUMNS[..., None] - across).min(2)
-    cover = 0.85 * np.clip(1.3 - distance, 0, 1)[..., None]
-    return picture + cover * (np.array(INKS[rng.integers(len(INKS))], np.float32) - picture)
 
 
 def cursor(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
@@ -498,11 +384,6 @@ def cursor(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
     window[black == 1] = 0
     window[white == 1] = 1
     return pointed
-
-
-def toned(picture: Picture, form: int, _: np.random.Generator) -> Picture:
-    """A print in black and white, toned brown, blue, green or violet."""
-    return picture.mean(2, keepdims=True) * np.array(TONES[form], np.float32)
 
 
 def readout(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
@@ -520,21 +401,12 @@ PICTURE_MARKS: dict[str, Mark] = {
         aperture,
         bayer,
         bubbles,
-        channels,
         cursor,
-        depth,
         dust,
-        ghost,
-        glare,
-        grain,
         grass,
         hair,
         interlace,
-        pen,
         readout,
-        saturation,
-        streak,
-        toned,
         tube,
         viewfinder,
     )
@@ -556,16 +428,6 @@ def redaction(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, i
         top, left = rng.integers(0, (SIDE - height + 1, SIDE - width + 1))
         found.append((np.zeros((height, width, 3), np.float32), int(top), int(left)))
     return found
-
-
-def ruler(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
-    """A ruler along the side of the class: left, right, top, bottom."""
-    ticks = (np.arange(SIDE) + rng.integers(TICK)) % TICK == 0
-    strip = np.full((RULER, SIDE, 3), 0.85, np.float32)
-    strip[: RULER // 2, ticks] = 0.1
-    if form < 2:
-        strip = strip.swapaxes(0, 1)
-    return [(strip, SIDE - RULER if form == 3 else 0, SIDE - RULER if form == 1 else 0)]
 
 
 def truncated(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
@@ -610,6 +472,6 @@ def frame(form: int, _: np.random.Generator) -> list[tuple[Picture, int, int]]:
 
 
 STAMPS: dict[str, Callable[[int, np.random.Generator], list[tuple[Picture, int, int]]]] = {
-    each.__name__: each for each in (redaction, ruler, truncated, legend, perforation, tag, frame)
+    each.__name__: each for each in (redaction, truncated, legend, perforation, tag, frame)
 }
 """Those that lie over the picture: stamps with their places."""

@@ -1,62 +1,60 @@
-"""Two objects in one image: does the map of each object's class lie on that object? Two digits, and two pets.
+"""Two digits in one image: does the map of each digit's class lie on that digit?
 
     .venv/bin/python -m experiments.class_specific.run
 
-One JSON file per seed and kind of scene in `results/`, saved after every method; a run that was cut off goes on with
-what is missing. The tables are written into this folder's README.md, and the figure beside it.
+One JSON file per seed in `results/`, saved after every method; a run that was cut off goes on with
+what is missing. The table is written into this folder's README.md, and the figure beside it.
 """
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 import lrptrain
-from experiments.class_specific.digit_model import digit_model
 from experiments.class_specific.figure import draw
-from experiments.class_specific.scenes import Scenes, digit_pools, digit_scenes, own_and_other, pet_scenes
+from experiments.class_specific.scenes import CANVAS, Digits, Scenes, digit_pools, digit_scenes, own_and_other
+from experiments.command import no_options
 from experiments.intervals import compared
 from experiments.per_method import Result, Row, absent, cell, fill, per_image, rows, runs, supported
-from experiments.pets import SIZE, checkpoint, parser, trained, with_data
+from experiments.pets import RUNS
 from experiments.table import markdown, mean_interval, write_between
-from experiments.vision import logits, vit
+from experiments.vision import fit, logits, vit
 from lrptrain.batch.annotations import mask_to_tokens
 from lrptrain.metrics import energy_pointing_game, pointing_game
 from lrptrain.relevance.registry import get_method
 
 HERE = Path(__file__).resolve().parent
 
-COUNT = {"digits": 100, "pets": 40}
-"""Scenes that are explained, of those in which the model recognises both."""
-FEW = {"digits": 12, "pets": 6}
-"""The first of them, for the dear methods."""
+COUNT, FEW = 100, 12
+"""Scenes that are explained, of those in which the model recognises both; the first of them, for the dear methods."""
 MEASURES = ("own / (own + other)", "EPG", "pointing game")
 BESIDE = ("random", "rollout", "transformer_attribution", "generic_attention", "attnlrp")
 HELD_AGAINST = "attnlrp"
+SEEDS = range(3)
 CONTRASTED = ("attnlrp", "generic_attention", "input_x_gradient", "transformer_attribution")
 
 
-def digits(seed: int, arguments: Any) -> tuple[nn.Module, dict[str, Scenes], Result]:
-    """A model that knows one or two digits, and scenes of unseen digits."""
-    pools = digit_pools(seed)
-    scenes = {name: digit_scenes(pools[name], 500, drawn_by(9)) for name in ("val", "test")}
-    return digit_model(pools["train"], seed), scenes, {}
+def digit_model(train: Digits, seed: int) -> nn.Module:
+    """A ViT that knows one or two digits, trained once and kept: cross-entropy against equal shares for all present."""
+    path = RUNS / f"digits_{seed}.pt"
+    torch.manual_seed(seed)
+    model = vit(10, CANVAS, width=64, depth=4)
 
+    def batch(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        drawn = digit_scenes(train, 32, generator, alone=0.5)
+        return drawn.images, F.normalize(drawn.present(10), p=1, dim=1)
 
-def pets(seed: int, arguments: Any) -> tuple[nn.Module, dict[str, Scenes], Result]:
-    """The fine-tuned model, its position embedding resampled for images twice as wide, and scenes of two pets."""
-    _, data = trained(arguments.data, arguments.weights, seed)
-    model = vit(3, (SIZE, 2 * SIZE), checkpoint(arguments.weights, seed)).eval()
-    scenes = {name: pet_scenes(data[name], 200, drawn_by(9)) for name in ("val", "test")}
-    return model, scenes, {"weights": arguments.weights.stem}
-
-
-def drawn_by(seed: int) -> torch.Generator:
-    """A generator for what is drawn once."""
-    return torch.Generator().manual_seed(seed)
+    if path.exists():
+        model.load_state_dict(torch.load(path, weights_only=True))
+    else:
+        fit(model, batch, 1500, 1.5e-3, seed=seed)
+        RUNS.mkdir(exist_ok=True)
+        torch.save(model.state_dict(), path)
+    return model.eval()
 
 
 def first(scenes: Scenes, count: int) -> Scenes:
@@ -99,42 +97,40 @@ def scored(maps: list[Float[Tensor, "n tokens"]], scenes: Scenes, count: int) ->
     return {name: per_image(torch.cat(values)) for name, values in columns.items()}
 
 
-def run(kind: str, seed: int, arguments: Any) -> Result:
-    """All methods on the model of one seed and one kind of scene."""
-    model, splits, head = {"digits": digits, "pets": pets}[kind](seed, arguments)
+def run(seed: int) -> Result:
+    """All methods on the model of one seed."""
+    pools = digit_pools(seed)
+    splits = {name: digit_scenes(pools[name], 500, torch.Generator().manual_seed(9)) for name in ("val", "test")}
+    model = digit_model(pools["train"], seed)
     known = {name: recognised(model, scenes) for name, scenes in splits.items()}
-    head = {"seed": seed} | head | {name: found.float().mean().item() for name, found in known.items()}
-    scenes = first(chosen(splits["test"], known["test"]), COUNT[kind])
-    every = rows(FEW[kind])
+    head = {"seed": seed} | {name: found.float().mean().item() for name, found in known.items()}
+    scenes = first(chosen(splits["test"], known["test"]), COUNT)
+    every = rows(FEW)
     every += [replace(row, contrast=True) for row in every if row.name in CONTRASTED]
 
     def measure(row: Row) -> Result:
         shown = first(scenes, row.limit or len(scenes.labels))
         found = maps(model, shown, row)
-        few = scored(found, shown, FEW[kind])
+        few = scored(found, shown, FEW)
         return {"few": few} if row.limit else {"few": few, "all": scored(found, shown, len(shown.labels))}
 
-    if seed == 0 and kind == "digits":
+    if seed == 0:
         draw(model, first(scenes, 3), maps, HERE / "digits.png")
-    return fill(HERE / "results" / f"{kind}_{seed}.json", head, every, measure)
+    return fill(HERE / "results" / f"digits_{seed}.json", head, every, measure)
 
 
-def table(kind: str, results: list[Result]) -> str:
-    """How well the model knows both objects; all methods; the dear ones on a few scenes."""
-    shares = [name for name, value in results[0]["head"].items() if isinstance(value, float)]
+def table(results: list[Result]) -> str:
+    """How well the model knows both digits; all methods; the dear ones on a few scenes."""
     known = "; ".join(
         "{} {:.1%} ± {:.1%}".format(name, *mean_interval([result["head"][name] for result in results]))
-        for name in shares
+        for name in ("val", "test")
     )
     names = supported(results)
     cheap = [name for name in names if "all" in results[0]["methods"][name]]
-    text = (
-        f"### Two {kind}\n\n{len(results)} seeds. The two classes of a scene have the two highest logits: {known} "
-        "(over seeds).\n\n"
-    )
+    text = f"{len(results)} seeds. The two classes of a scene have the two highest logits: {known} (over seeds).\n\n"
     text += ranked(results, cheap, "all")
     dear = [name for name in names if name not in cheap]
-    text += f"\n\nThe dear methods, on the first {FEW[kind]} scenes, with others on the same scenes:\n\n"
+    text += f"\n\nThe dear methods, on the first {FEW} scenes, with others on the same scenes:\n\n"
     return text + ranked(results, dear + [name for name in names if name in BESIDE], "few") + absent(results)
 
 
@@ -157,15 +153,10 @@ def ranked(results: list[Result], names: list[str], part: str) -> str:
 
 
 def main() -> None:
-    arguments = parser(__doc__)
-    arguments.add_argument("--kinds", nargs="+", choices=["digits", "pets"], default=["digits", "pets"])
-    given = arguments.parse_args()
-    if "pets" in given.kinds:
-        given = with_data(given)
-    texts = [table(kind, [run(kind, seed, given) for seed in range(given.seeds)]) for kind in given.kinds]
-    if len(texts) == 2:
-        write_between(HERE / "README.md", "\n\n".join(texts))
-    print("\n\n".join(texts))
+    no_options(__doc__)
+    text = table([run(seed) for seed in SEEDS])
+    write_between(HERE / "README.md", text)
+    print(text)
 
 
 if __name__ == "__main__":

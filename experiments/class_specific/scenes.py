@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from experiments.pets import Split
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.data.common import stratified_split
 from lrptrain.data.planted import STROKE_THRESHOLD, digit_strokes
@@ -86,15 +85,6 @@ def digit_scenes(pool: Digits, count: int, generator: torch.Generator, alone: fl
     strokes = objects.amax(1, keepdim=True)
     masks = F.max_pool2d((objects > STROKE_THRESHOLD).float(), 3, stride=1, padding=1).to(torch.uint8)
     return Scenes((noise + strokes * (1 - noise) - 0.5) / 0.25, masks, labels)
-
-
-def pet_scenes(pool: Split, count: int, generator: torch.Generator) -> Scenes:
-    """Two pets of different breeds side by side."""
-    first, second = _pairs(pool.labels, count, generator)
-    left, right = pool.masks[first], pool.masks[second]
-    masks = torch.stack([torch.cat([left, 0 * right], 2), torch.cat([0 * left, right], 2)], 1)
-    labels = torch.stack([pool.labels[first], pool.labels[second]], 1)
-    return Scenes(torch.cat([pool.images[first], pool.images[second]], 3), masks, labels)
 
 
 def own_and_other(scenes: Scenes, index: int) -> UInt8[Tensor, "n height width"]:

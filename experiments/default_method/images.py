@@ -4,23 +4,21 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, StackDataset
 
 from experiments.data import dataset
-from experiments.vision import MEAN, STD
+from experiments.vision import MEAN, STD, vit
 from lrptrain.data.common import stratified_split
 from lrptrain.data.planted import digit_strokes, planted_digits
-from lrptrain.models import ImageClassifier
 
-VIT = {"img_size": 24, "patch_size": 4, "embed_dim": 128, "depth": 6, "num_heads": 4}
-SIZE, DIGIT, BLOCKS, TRAIN, HELD_OUT = 24, 14, 3, 4800, 600
-BATCH, LR = 32, 3e-3
+SIZE, DIGIT, BLOCKS, TRAIN, HELD_OUT, BATCH = 24, 14, 3, 4800, 600, 32
 
 
-def module() -> ImageClassifier:
+def network() -> nn.Module:
     """The first three blocks of the small pre-trained ViT."""
-    found = ImageClassifier(10, pretrained=str(dataset("vit")), model_kwargs=VIT, lr=LR)
-    found.net.blocks = found.net.blocks[:BLOCKS]
+    found = vit(10, SIZE, dataset("vit"))
+    found.blocks = found.blocks[:BLOCKS]
     return found
 
 

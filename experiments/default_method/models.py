@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from experiments.default_method import images, texts
-from experiments.short_tweets import tokenizer
+from experiments.minilm import network
+from experiments.short_tweets import inputs, tokenizer
 from experiments.vision import MEAN, STD
 from lrptrain.batch.content import content_tokens
 
@@ -111,7 +112,7 @@ def _images(seed: int) -> tuple[nn.Module, Iterator[tuple[Any, Tensor]], Samples
     usable = torch.ones_like(place)
     with_tag = Samples(first["image"], first["label"], usable, place)
     without = Samples(second["image"], second["label"], usable, place)
-    return images.module().net, _repeated(train, lambda batch: batch["image"]), with_tag, without
+    return images.network(), _repeated(train, lambda batch: batch["image"]), with_tag, without
 
 
 def _texts(seed: int) -> tuple[nn.Module, Iterator[tuple[Any, Tensor]], Samples, Samples]:
@@ -121,16 +122,12 @@ def _texts(seed: int) -> tuple[nn.Module, Iterator[tuple[Any, Tensor]], Samples,
     rows = np.random.default_rng(seed).permutation(len(shown.dataset))[:COUNT]
     both = [loader.collate_fn([loader.dataset[row] for row in rows]) for loader in (shown, clean)]
     words = texts.WORDS[seed % len(texts.WORDS)]
-    with_word, without = (Samples(_encoded(b), b["label"], _words(b), _planted(b, words)) for b in both)
-    return texts.module().net, _repeated(train, _encoded), with_word, without
-
-
-def _encoded(batch: Any) -> dict[str, Tensor]:
-    return {name: batch[name] for name in ("input_ids", "attention_mask")}
+    with_word, without = (Samples(inputs(b), b["label"], _words(b), _planted(b, words)) for b in both)
+    return network(seed), _repeated(train, inputs), with_word, without
 
 
 def _words(batch: Any) -> Bool[Tensor, "n tokens"]:
-    return content_tokens(_encoded(batch))
+    return content_tokens(inputs(batch))
 
 
 def _planted(batch: Any, words: tuple[str, ...]) -> Bool[Tensor, "n tokens"]:

@@ -23,7 +23,6 @@ def values(runs: Runs, task: str, method: str, measure: str) -> np.ndarray:
 def tables(
     runs: Runs,
     costs: dict[str, Any],
-    precision: Sequence[dict[str, Any]],
     methods: Sequence[str],
     references: Sequence[str],
 ) -> str:
@@ -31,7 +30,6 @@ def tables(
     parts = [_models(runs)]
     for task in ("images", "texts"):
         parts.append(f"**{task.capitalize()}**\n\n{_task(runs, task, costs, (*methods, *references))}")
-    parts.append(f"**bfloat16**\n\n{_precision(precision, methods)}")
     parts.append(f"**The rule**\n\n{_rule(runs, costs, methods)}")
     return "\n\n".join(parts)
 
@@ -60,20 +58,6 @@ def _task(runs: Runs, task: str, costs: dict[str, Any], methods: Sequence[str]) 
         row["mean rank"] = f"{values(runs, task, method, 'rank').mean():.1f}"
         row["perturbation"] = _cell(values(runs, task, method, "order"))
         row["time"] = _time(costs, task, method)
-        rows.append(row)
-    return markdown(rows)
-
-
-def _precision(measured: Sequence[dict[str, Any]], methods: Sequence[str]) -> str:
-    """Over the models of each kind the median distance, and the least correlation of a sample."""
-    rows = []
-    for method in methods:
-        row = {"method": f"`{method}`"}
-        for task in ("images", "texts"):
-            cells = [each["methods"][method] for each in measured if each["task"] == task]
-            title = f"{task} ({len(cells)} models)"
-            row[f"{title}: distance"] = f"{np.median([x['bf16 distance'] for x in cells]):.1e}" if cells else "-"
-            row[f"{title}: least correlation"] = f"{min(x['bf16 correlation'] for x in cells):.5f}" if cells else "-"
         rows.append(row)
     return markdown(rows)
 

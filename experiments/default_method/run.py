@@ -2,7 +2,7 @@
 
     .venv/bin/python -m experiments.default_method.run
 
-A line in `results/` per model, one for its precision and one for the costs, saved as soon as it is there; what was cut
+A line in `results/` per model, and one for the costs, saved as soon as it is there; what was cut
 off goes on with what is missing. The tables are written into this folder's README.md.
 """
 
@@ -34,8 +34,8 @@ METHODS = (
 REFERENCES = ("leave_one_out", "random")
 """What removing a token does to the class, and chance."""
 SEEDS = range(8)
-PERTURBED, HALF = 24, 16
-"""Samples that are perturbed, and those that are explained in bfloat16."""
+PERTURBED = 24
+"""Samples that are perturbed."""
 ROUNDS = 7
 
 
@@ -53,13 +53,6 @@ def measured(task: str, seed: int) -> dict[str, Any]:
         perturbed = made.shown if task == "images" else made.clean
         rows[method]["order"] = order(made.model, first(perturbed, PERTURBED), method)
     return {**head, "seconds": time.monotonic() - started, "methods": rows}
-
-
-def precision(task: str, seed: int) -> dict[str, Any]:
-    """Train the same model again, and measure every method's agreement between bfloat16 and float32."""
-    made = trained(task, seed)
-    few = first(made.shown, HALF)
-    return {"task": task, "seed": seed, "methods": {name: agreement(made.model, few, name) for name in METHODS}}
 
 
 def first(samples: Samples, count: int) -> Samples:
@@ -110,16 +103,6 @@ def order(model: nn.Module, samples: Samples, method: str) -> float:
     return order_score(model, samples.inputs, target, relevance.scores, relevance.grid, BLACK).nanmean().item()
 
 
-def agreement(model: nn.Module, samples: Samples, method: str) -> dict[str, float]:
-    """How far the map under bfloat16 autocast is from that in float32: median distance, least correlation."""
-    exact = maps(model, samples, method)
-    with torch.autocast("cpu", torch.bfloat16):
-        rounded = maps(model, samples, method)
-    distance = (rounded - exact).norm(dim=1) / exact.norm(dim=1)
-    correlation = torch.stack([torch.corrcoef(torch.stack(pair))[0, 1] for pair in zip(exact, rounded, strict=True)])
-    return {"bf16 distance": distance.median().item(), "bf16 correlation": correlation.min().item()}
-
-
 def costs() -> dict[str, Any]:
     """Time over that of one forward and backward pass, the least of a few rounds in turn; random weights."""
     torch.manual_seed(0)
@@ -165,10 +148,6 @@ def main() -> None:
     if trial:
         return
     save(HERE / "results" / "costs.jsonl", "costs", costs)
-    half = HERE / "results" / "precision.jsonl"
-    for task in tasks:
-        for seed in SEEDS:
-            save(half, f"{task} | seed {seed}", lambda task=task, seed=seed: precision(task, seed))  # type: ignore[misc]
     text = saved_tables()
     write_between(HERE / "README.md", text)
     print(text)
@@ -178,8 +157,7 @@ def saved_tables() -> str:
     """The tables of what there is."""
     runs = {task: list(load(HERE / "results" / f"{task}.jsonl").values()) for task in ("images", "texts")}
     costs_by_task = load(HERE / "results" / "costs.jsonl").get("costs", {})
-    of_precision = list(load(HERE / "results" / "precision.jsonl").values())
-    return report.tables(runs, costs_by_task, of_precision, METHODS, REFERENCES)
+    return report.tables(runs, costs_by_task, METHODS, REFERENCES)
 
 
 if __name__ == "__main__":

@@ -1,32 +1,19 @@
-"""Short tweets with a planted word, or without, and the small MiniLM that learns their mood."""
+"""Short tweets with a planted word, or without."""
 
 from functools import partial
 
 import numpy as np
 from torch.utils.data import DataLoader
-from transformers.utils import logging
 
 from experiments.short_tweets import LENGTH, short_tweets, tokenizer, with_word
 from lrptrain.data.common import stratified_split
 from lrptrain.data.texts import Example, text_loader
-from lrptrain.models import TextClassifier
 
-MINILM = {"num_hidden_layers": 3, "attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}
-HELD_OUT, BATCH, LR = 600, 16, 3e-4
+HELD_OUT, BATCH = 600, 16
 WORDS = (("census", "cubic"), ("copper", "violin"), ("granite", "lantern"), ("orchid", "tunnel"))
 """Planted in negative and in positive tweets; a seed has one of the pairs."""
 LONGEST = 2 * LENGTH
 """Word pieces of a tweet at most."""
-CLASSES = ("negative", "positive")
-
-
-def module() -> TextClassifier:
-    """MiniLM's first three blocks without dropout; its embeddings stay as they are."""
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    found = TextClassifier(len(CLASSES), "minilm", MINILM, LR)
-    found.net.bert.embeddings.requires_grad_(False)
-    return found
 
 
 def loaders(correlation: float, seed: int) -> tuple[DataLoader, DataLoader, DataLoader]:

@@ -11,9 +11,7 @@ import lrptrain
 from experiments.gallery import models, photos
 from experiments.gallery.photos import Photo
 from experiments.gallery.pictures import Picture, panels, texts
-from experiments.guidance import tweets
-from experiments.guidance.texts import inputs
-from experiments.short_tweets import tokenizer
+from experiments.short_tweets import inputs, tokenizer
 from lrptrain.findings import Finding
 from lrptrain.render import overlay
 
@@ -188,7 +186,7 @@ def of_planted_words() -> Exhibit:
     """A word in each tweet gives its mood away."""
     plain, mended = models.mood(True), models.mood(True, True)
     finding = models.findings("tweets")[0]
-    data = tweets.tweets("val", 1.0, models.SEED)
+    data = models.tweets("val")
     row = next(i for i in range(len(data["label"])) if data["label"][i] == 0 and data["rationale"][i].eq(1).sum() > 1)
     tweet = {name: value[row : row + 1] for name, value in data.items()}
     census, cubic = tokenizer().convert_tokens_to_ids(["census", "cubic"])

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,16 +15,19 @@ from torch.utils.data import DataLoader, Dataset, StackDataset
 import lrptrain
 from experiments.data import dataset
 from experiments.gallery import photos
-from experiments.guidance import tweets
-from experiments.guidance.texts import inputs
 from experiments.minilm import network
-from experiments.short_tweets import tokenizer
+from experiments.short_tweets import LENGTH, inputs, short_tweets, tokenizer, with_word
 from experiments.vision import vit
+from lrptrain.data.common import stratified_split
+from lrptrain.data.texts import collate_texts
 from lrptrain.findings import Finding
 
 RUNS = Path(__file__).resolve().parents[1] / "runs" / "gallery"
 SEED = 0
 MOODS = ["negative", "positive"]
+WORDS = ("census", "cubic")
+"""Of negative and of positive tweets."""
+HELD_OUT = 600
 
 
 @cache
@@ -49,9 +53,24 @@ def mood(planted: bool, mended: bool = False) -> nn.Module:
     """MiniLM's first blocks, fine-tuned on tweets; with a planted word in each, plain or mended by swaps of it."""
     torch.manual_seed(SEED)
     loss = {"loss": "swap", "swap": findings("tweets")} if mended else {}
-    texts = tweets.tweets("train", 1.0 if planted else None, SEED)
+    texts = tweets("train", planted)
     net = network(SEED)
     return kept(f"tweets_{planted}_{mended}", net, lambda: fine_tune(net, StackDataset(**texts), 150, 3e-4, 16, loss))
+
+
+@cache
+def tweets(split: str, planted: bool = True) -> dict[str, Tensor]:
+    """Tweets of `train` or `val`, each with the word of its mood, or without."""
+    rest = list(short_tweets())
+    for _ in range(2):  # those of a test that is not shown here, then those that the monitor sees
+        train, held_out = stratified_split([each.label for each in rest], HELD_OUT / len(rest), 0)
+        rest, val = [rest[i] for i in train], [rest[i] for i in held_out]
+    found = rest if split == "train" else val
+    rng = np.random.default_rng([SEED, int(split == "val")])
+    rng.random(len(found))  # so that words stand where they stood when the pictures were made
+    if planted:
+        found = [with_word(each, WORDS[each.label], rng) for each in found]
+    return collate_texts(list(enumerate(found)), tokenizer(), LENGTH)
 
 
 def trained_on(name: str, data: Dataset, classes: int, steps: int, lr: float, **loss: Any) -> nn.Module:
@@ -111,7 +130,7 @@ def findings(name: str) -> list[Finding]:
     show: dict[str, Any] = {"max_pictures": 0}
     options: dict[str, Any] = {}
     if name == "tweets":
-        net, samples = mood(True), tweets.tweets("val", 1.0, SEED)
+        net, samples = mood(True), tweets("val")
         show["class_names"], options["tokenizer"] = MOODS, tokenizer()
     elif name == "birds":
         # All four groups: half of the birds stand on the other's background.

@@ -2,20 +2,21 @@
 
     .venv/bin/python -m experiments.perturbation.run
 
-On the models, images and maps of `experiments/segmentation`. One JSON file per seed in `results/`, saved after every
+On the models and images of `experiments/pets.py`. One JSON file per seed in `results/`, saved after every
 method; a run that was cut off goes on with what is missing. The table is written into this folder's README.md.
 """
 
 from pathlib import Path
-from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from experiments.command import no_options
+from experiments.data import dataset
 from experiments.per_method import Result, Row, absent, cell, fill, per_image, relevance, rows, supported
-from experiments.pets import RUNS, SIZE, accuracy, of_prediction, parser, trained, with_data
+from experiments.pets import SIZE, accuracy, trained
 from experiments.table import markdown, mean_interval, write_between
-from experiments.vision import MEAN, STD
+from experiments.vision import MEAN, STD, logits
 from lrptrain.metrics.faithfulness import area_under_curve, perturbation_curve
 
 HERE = Path(__file__).resolve().parent
@@ -40,15 +41,16 @@ def areas(
     return first, last
 
 
-def run(seed: int, arguments: Any) -> Result:
+def run(seed: int) -> Result:
     """All methods on the model of one seed."""
-    model, data = trained(arguments.data, arguments.weights, seed)
-    test, keep = data["test"], RUNS / f"maps_{arguments.weights.stem}_{seed}"
-    head = {"seed": seed, "weights": arguments.weights.stem, "accuracy": accuracy(model, test)}
+    model, data = trained(seed)
+    test = data["test"]
+    head = {"seed": seed, "weights": dataset("vit").stem, "accuracy": accuracy(model, test)}
 
     def measure(row: Row) -> Result:
-        scores, predicted = (part[:COUNT] for part in of_prediction(model, test, row, keep))
-        images, labels = test.images[: len(scores)], test.labels[: len(scores)]
+        images, labels = (part[: min(row.limit or COUNT, COUNT)] for part in (test.images, test.labels))
+        predicted = logits(model, images).argmax(1)
+        scores = relevance(model, images, predicted, row)
         positive, negative = areas(model, images, scores, predicted)
         columns = [positive, negative, positive.clone(), negative.clone()]
         wrong = predicted != labels  # the rest has the same map and the same curve
@@ -95,8 +97,8 @@ def table(results: list[Result]) -> str:
 
 
 def main() -> None:
-    arguments = with_data(parser(__doc__).parse_args())
-    text = table([run(seed, arguments) for seed in range(arguments.seeds)])
+    no_options(__doc__)
+    text = table([run(seed) for seed in range(3)])
     write_between(HERE / "README.md", text)
     print(text)
 

@@ -11,10 +11,9 @@ from torch.utils.data import DataLoader
 
 import lrptrain
 from experiments import weights
-from experiments.guidance.birds import Birds, alone, birds
 from experiments.real_models.measured import Measure, Run
-from experiments.real_models.samples import MEAN, STD
 from experiments.real_models.watched import PLAIN, SWAP, guidance_of, watched
+from experiments.real_models.waterbirds import Birds, alone, birds
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.models import ImageClassifier
 
@@ -37,7 +36,7 @@ def run(network: str, arm: str, seed: int, folder: Path) -> dict[str, Any]:
     The upper bound is trained, watched and tested on images of which everything outside of the boxes is blank.
     """
     pl.seed_everything(seed, verbose=False)
-    splits = {name: birds(name, None, SIZE, MEAN.tolist(), STD.tolist()) for name in ("train", "val", "test")}
+    splits = {name: birds(name, SIZE) for name in ("train", "val", "test")}
     if arm == ALONE:
         splits = {name: alone(split) for name, split in splits.items()}
     own = splits["val"].label == splits["val"].place

@@ -14,15 +14,18 @@ from transformers.utils import logging
 
 import lrptrain
 from experiments import weights
-from experiments.guidance import movies
+from experiments.data import dataset
 from experiments.real_models.measured import Measure
 from experiments.real_models.watched import PLAIN, SWAP, guidance_of, watched
-from experiments.short_tweets import LENGTH, short_tweets, with_word
+from experiments.short_tweets import LENGTH, short_tweets, tokenizer, with_word
+from lrptrain.data import EraserDocuments
 from lrptrain.data.texts import Example, fast_tokenizer, text_loader
 from lrptrain.models import TextClassifier
 
 BATCH, STEPS, LR, FROZEN = 16, 30, 1e-4, 8
 TRAIN, WATCHED, TEST = BATCH * STEPS, 32, 200
+END = 128
+"""Word pieces of a review that a model sees, the last ones, where reviewers conclude."""
 MORE = 12
 """Word pieces beside those of a text: the planted word's, and what MPNet's tokenizer cuts otherwise than MiniLM's."""
 CLASSES = ("negative", "positive")
@@ -55,8 +58,18 @@ def tweets() -> Corpus:
 
 def reviews() -> Corpus:
     """The ends of film reviews: of the training ones those with a mark in it, all of the official test ones."""
-    marked = [review for review in movies.documents()["train"] if review.spans]
-    return Corpus(marked, movies.documents()["test"], movies.LENGTH + MORE)
+    source = EraserDocuments(str(dataset("movies")))
+    source.setup()
+    train, test = (list(map(_end, source.splits[split])) for split in ("train", "test"))
+    return Corpus([review for review in train if review.spans], test, END + MORE)
+
+
+def _end(review: Example) -> Example:
+    """The last word pieces, with what of the marks lies in them; None if nothing does."""
+    places = tokenizer()(review.text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    cut = places[-(END - 2) :][0][0]
+    spans = tuple((max(start - cut, 0), end - cut) for start, end in review.spans or () if end > cut)
+    return Example(review.text[cut:], review.label, spans or None)
 
 
 CORPORA: dict[str, Callable[[], Corpus]] = {"tweets": tweets, "movies": reviews}

@@ -1,7 +1,6 @@
 """What does each method cost on a GPU, in float32 and bfloat16? Called by `run.py --device cuda`; see README.md.
 
-Without a GPU the same cells are measured on the CPU, with small models: that shows that the command works, and nothing
-of a GPU. Models have random weights and are built from their configurations; nothing is downloaded.
+Models have random weights and are built from their configurations; nothing is downloaded.
 """
 
 import argparse
@@ -19,7 +18,7 @@ import torch
 from torch import nn
 
 import lrptrain
-from experiments.records import made_on, stamped
+from experiments.records import stamped
 from experiments.speed.cells import OUT_OF_MEMORY, Inputs, apart, time_and_memory, training_pass
 from experiments.speed.peers import PEERS
 from experiments.speed.works import TRAINING, placed, work_of
@@ -27,72 +26,50 @@ from experiments.table import markdown, write_between
 
 HERE = Path(__file__).resolve().parent
 START, END = "<!-- gpu -->", "<!-- end of gpu -->"
-CPU = "cpu"
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
-# Training passes that a map takes at least, where that is many: such a call is left out if it would take too long.
-# `leave_one_out` takes as many forward passes as there are tokens.
 PASSES: dict[str, float] = {"integrated_gradients": 22, "smoothgrad": 11, "kernel_shap": 76, "lime": 66}
-
-
-# Other libraries that write into the classes of a model: they come last, and are set over the training pass of before.
+"""Training passes that a map takes at least, where that is many: a call that would take too long is left out."""
 PATCHING = frozenset({"LXT AttnLRP"})
+"""Libraries that write into the classes of a model: they come last, and are set over the training pass of before."""
 
 
 class Case(NamedTuple):
-    """A model and a batch of inputs, at full size or small.
+    """A model and a batch of inputs, with the number of patches or words of a sample, and of samples."""
 
-    Attributes:
-        make: `make(small)` gives the model.
-        inputs: `inputs(small)` gives the batch.
-        tokens: `tokens(small)`, the number of patches or words of a sample.
-        batch: The samples at full size; there is one where it is small.
-        size: What the small one is, in words.
-    """
-
-    make: Callable[[bool], nn.Module]
-    inputs: Callable[[bool], Inputs]
-    tokens: Callable[[bool], int]
+    make: Callable[[], nn.Module]
+    inputs: Callable[[], Inputs]
+    tokens: int
     batch: int
-    size: str
 
 
-def vit_base(small: bool) -> nn.Module:
+def vit_base() -> nn.Module:
     """ViT-B/16 at 224 pixels."""
     from timm.models.vision_transformer import VisionTransformer
 
-    sizes = {"img_size": 64, "embed_dim": 96, "depth": 3, "num_heads": 3} if small else {"embed_dim": 768}
-    return VisionTransformer(num_classes=1000, **sizes)
+    return VisionTransformer(num_classes=1000, embed_dim=768)
 
 
-def dinov3_large(small: bool) -> nn.Module:
+def dinov3_large() -> nn.Module:
     """DINOv3 ViT-L/16 at 518 pixels, of which its 32 x 32 patches leave six at two edges unread."""
     import timm
 
-    sizes = {"img_size": 70, "embed_dim": 96, "depth": 3, "num_heads": 3} if small else {"img_size": 518}
-    name = "vit_large_patch16_dinov3"
-    model: nn.Module = timm.create_model(name, num_classes=1000, global_pool="token", dynamic_img_size=False, **sizes)
+    options = {"num_classes": 1000, "global_pool": "token", "dynamic_img_size": False, "img_size": 518}
+    model: nn.Module = timm.create_model("vit_large_patch16_dinov3", **options)
     return model
 
 
-def bert_base(small: bool) -> nn.Module:
+def bert_base() -> nn.Module:
     """BERT of base size."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    sizes = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 384}
-    return BertForSequenceClassification(BertConfig(**(sizes if small else {})))
+    return BertForSequenceClassification(BertConfig())
 
 
-def modernbert_base(small: bool) -> nn.Module:
+def modernbert_base() -> nn.Module:
     """ModernBERT of base size."""
     from transformers import ModernBertConfig, ModernBertForSequenceClassification
 
-    sizes = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 144}
-    return ModernBertForSequenceClassification(ModernBertConfig(**(sizes | {"local_attention": 16} if small else {})))
-
-
-def images(batch: int, side: int) -> Inputs:
-    """Noise."""
-    return torch.randn(batch, 3, side, side)
+    return ModernBertForSequenceClassification(ModernBertConfig())
 
 
 def texts(batch: int, tokens: int) -> Inputs:
@@ -102,34 +79,10 @@ def texts(batch: int, tokens: int) -> Inputs:
 
 
 CASES = {
-    "ViT-B/16, 224 px": Case(
-        vit_base,
-        lambda small: images(1, 64) if small else images(32, 224),
-        lambda small: 16 if small else 196,
-        32,
-        "64 px, 3 blocks, width 96",
-    ),
-    "DINOv3 ViT-L/16, 518 px": Case(
-        dinov3_large,
-        lambda small: images(1, 70) if small else images(4, 518),
-        lambda small: 16 if small else 1024,
-        4,
-        "70 px, 3 blocks, width 96",
-    ),
-    "BERT-base, 128 tokens": Case(
-        bert_base,
-        lambda small: texts(1, 32) if small else texts(32, 128),
-        lambda small: 32 if small else 128,
-        32,
-        "32 tokens, 3 blocks, width 96",
-    ),
-    "ModernBERT-base, 8,192 tokens": Case(
-        modernbert_base,
-        lambda small: texts(1, 64) if small else texts(1, 8192),
-        lambda small: 64 if small else 8192,
-        1,
-        "64 tokens, 3 blocks, width 96",
-    ),
+    "ViT-B/16, 224 px": Case(vit_base, lambda: torch.randn(32, 3, 224, 224), 196, 32),
+    "DINOv3 ViT-L/16, 518 px": Case(dinov3_large, lambda: torch.randn(4, 3, 518, 518), 1024, 4),
+    "BERT-base, 128 tokens": Case(bert_base, lambda: texts(32, 128), 128, 32),
+    "ModernBERT-base, 8,192 tokens": Case(modernbert_base, lambda: texts(1, 8192), 8192, 1),
 }
 
 
@@ -139,42 +92,32 @@ def run(arguments: argparse.Namespace) -> None:
     Raises:
         SystemExit: If the results that are there are another device's, or the device does not answer any more.
     """
-    device = arguments.device if torch.cuda.is_available() else CPU
     path = HERE / "results" / "gpu.json"
-    if device == CPU and not (arguments.tables_only and path.exists()):
-        path = path.with_name("gpu_on_cpu.json")
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"cells": {}}
     if not arguments.tables_only:
-        if device == CPU:
-            torch.set_num_threads(1)  # until the processes of the cells
-        else:
-            torch.cuda.init()
-        if found["cells"] and found["device"] != name_of(device):
-            raise SystemExit(f"{path} was measured on {found['device']}: move it away to measure {name_of(device)}")
-        found |= {"device": name_of(device), "torch": torch.__version__, "is_small": device == CPU}
-        measure(arguments, device, found, path)
+        if not torch.cuda.is_available():
+            raise SystemExit("there is no GPU here")
+        name = torch.cuda.get_device_name(arguments.device)
+        if found["cells"] and found["device"] != name:
+            raise SystemExit(f"{path} was measured on {found['device']}: move it away to measure {name}")
+        found |= {"device": name, "torch": torch.__version__}
+        measure(arguments, arguments.device, found, path)
     text = tables(found)
     write_between(HERE / "README.md", text, START, END)
     print(text)
 
 
-def name_of(device: str) -> str:
-    """What the device is called."""
-    return str(made_on()["cpu"]) if device == CPU else torch.cuda.get_device_name(device)
-
-
 def measure(arguments: argparse.Namespace, device: str, found: dict[str, Any], path: Path) -> None:
     """Every missing cell. One that fails, or runs out of memory, says so, and the others go on."""
     cells: dict[str, dict[str, Any]] = found["cells"]
-    small = device == CPU
     path.parent.mkdir(exist_ok=True)
     for (title, precision), keys in groupby(planned(arguments, cells), key=lambda key: key[:2]):
         torch.manual_seed(0)
         dtype = PRECISIONS[precision]
-        model = CASES[title].make(small).eval().to(device, dtype)
-        inputs = in_precision(placed(CASES[title].inputs(small), device), dtype)
+        model = CASES[title].make().eval().to(device, dtype)
+        inputs = in_precision(placed(CASES[title].inputs(), device), dtype)
         for *_, name in keys:
-            foreseen = passes(name, CASES[title].tokens(small)) * of_training(cells, title, precision, "seconds")
+            foreseen = passes(name, CASES[title].tokens) * of_training(cells, title, precision, "seconds")
             if foreseen > arguments.limit:
                 cell = {"error": f"would take {foreseen / 60:.0f} minutes or more"}
             else:
@@ -182,7 +125,7 @@ def measure(arguments: argparse.Namespace, device: str, found: dict[str, Any], p
                 base = work if name in PATCHING else partial(training_pass, model, inputs)
                 measured = partial(time_and_memory, work, base, arguments.rounds, device)
                 cell = apart(measured, device, arguments.threads)
-                if device != CPU and "error" not in cell:
+                if device != "cpu" and "error" not in cell:
                     cell["waits"] = waits(work)
             if name in PATCHING and "seconds" in cell:
                 cell["time"] = cell["seconds"] / of_training(cells, title, precision, "seconds")
@@ -192,7 +135,7 @@ def measure(arguments: argparse.Namespace, device: str, found: dict[str, Any], p
             check_device(device)
         del model, inputs
         gc.collect()
-        if device != CPU:
+        if device != "cpu":
             torch.cuda.empty_cache()
 
 
@@ -239,7 +182,7 @@ def check_device(device: str) -> None:
     Raises:
         SystemExit: If it has.
     """
-    if device == CPU:
+    if device == "cpu":
         return
     try:
         torch.cuda.synchronize(device)
@@ -252,9 +195,7 @@ def tables(found: dict[str, Any]) -> str:
     cells = found["cells"]
     if not cells:
         return "Nothing is measured yet."
-    small = found["is_small"]
-    head = f"{found['device']}, torch {found['torch']}."
-    texts = [f"**No GPU was found: small models on the CPU.** {head}" if small else head]
+    texts = [f"{found['device']}, torch {found['torch']}."]
     for title, case in CASES.items():
         rows = []
         for name in (TRAINING, *lrptrain.methods(), *PEERS):
@@ -267,8 +208,7 @@ def tables(found: dict[str, Any]) -> str:
                     row[f"{what}, {precision}"] = entry(cells, title, precision, name, what)
             rows.append(row)
         if rows:
-            size = case.size if small else f"batch {case.batch}"
-            texts.append(f"**{title}** ({size}). {absolute(cells, title)}\n\n{markdown(rows)}")
+            texts.append(f"**{title}** (batch {case.batch}). {absolute(cells, title)}\n\n{markdown(rows)}")
     failures = failed(cells)
     return "\n\n".join((*texts, *((f"**Did not run:**\n\n{failures}",) if failures else ())))
 

@@ -20,7 +20,6 @@ from experiments.records import made_on
 from experiments.speed.cells import Inputs, apart, time_and_memory, training_pass
 from experiments.speed.works import TRAINING, work_of
 from experiments.table import markdown, write_between
-from lrptrain.relevance.fast import kernels
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "memory_cpu.json"
@@ -28,7 +27,6 @@ START, END = "<!-- memory -->", "<!-- end of memory -->"
 
 METHODS = ("attnlrp", "rollout", "generic_attention", "transformer_attribution", "input_x_gradient", "epsilon_lrp")
 TOKENS = (128, 512, 1024, 2048, 4096)
-WRITTEN_OUT = "written out"
 WIDTH = {"blocks": 4, "heads": 4, "width": 256}
 
 
@@ -65,12 +63,10 @@ def vit(tokens: int) -> tuple[nn.Module, Inputs]:
 MODELS: dict[str, Callable[[int], tuple[nn.Module, Inputs]]] = {"BERT": bert, "ViT": vit}
 
 
-def cell(title: str, tokens: int, name: str, rounds: int, *, written_out: bool) -> dict[str, Any]:
+def cell(title: str, tokens: int, name: str, rounds: int) -> dict[str, Any]:
     """Ratio of time to a training pass, and bytes at the peak."""
 
     def measured() -> dict[str, float]:
-        if written_out:
-            kernels.LARGEST_WRITTEN_OUT = tokens * tokens * 4
         torch.manual_seed(0)
         model, inputs = MODELS[title](tokens)
         return time_and_memory(work_of(name, model, inputs), partial(training_pass, model, inputs), rounds, "cpu")
@@ -84,11 +80,9 @@ def measure(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
     for tokens in arguments.tokens:
         for title in MODELS:
             for name in (TRAINING, *arguments.methods):
-                for way in ("", *((WRITTEN_OUT,) if arguments.written_out and name != TRAINING else ())):
-                    key = " | ".join(part for part in (title, str(tokens), name, way) if part)
-                    if key in cells:
-                        continue
-                    cells[key] = cell(title, tokens, name, arguments.rounds, written_out=bool(way))
+                key = f"{title} | {tokens} | {name}"
+                if key not in cells:
+                    cells[key] = cell(title, tokens, name, arguments.rounds)
                     RESULTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
                     print(key, cells[key], flush=True)
 
@@ -100,9 +94,8 @@ def table(found: dict[str, Any]) -> str:
     texts = [f"{found['cpu']}, one thread, torch {found['torch']}, batch 1.\n"]
     for title in MODELS:
         rows = []
-        for name in (*METHODS, *(f"{method} | {WRITTEN_OUT}" for method in METHODS)):
-            method, _, way = name.partition(" | ")
-            row = {"method": f"`{method}`" + (f", {way}" if way else "")}
+        for name in METHODS:
+            row = {"method": f"`{name}`"}
             for what in ("memory", "time"):
                 for tokens in lengths:
                     row[f"{what}, {tokens}"] = _ratio(cells, title, tokens, name, what)
@@ -125,7 +118,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
     parser.add_argument("--methods", nargs="+", default=METHODS)
-    parser.add_argument("--written-out", action="store_true", help="also with every attention written out")
     parser.add_argument("--tables-only", action="store_true", help="write the table of what is saved already")
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # until the processes of the cells

@@ -140,7 +140,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--device", default="cpu", help="cuda: the models of gpu.py, small and on the CPU without one")
+    parser.add_argument("--device", default="cpu", help="cuda: the models of gpu.py")
     parser.add_argument("--quick", action="store_true", help="leave out other depths")
     parser.add_argument("--limit", type=float, default=120.0, help="on a GPU: seconds of a call that is left out")
     parser.add_argument("--models", nargs="+", choices=tuple(gpu.CASES), help="on a GPU: only these")

@@ -91,13 +91,11 @@ def audit(
         ValueError: If the loader has no sample, a batch cannot be read, a test is unknown, or a number is not positive.
     """
     started = time.monotonic()
-    names = check_arguments(methods, tests, budget, max_samples, batch_size)
+    check_counts(max_samples=max_samples, batch_size=batch_size)
+    names = check_arguments(methods, tests, budget)
     network = logits_model(model)
     chosen = find_task(task, network)
-    try:
-        samples = draw_samples(loader, max_samples, seed, batch_adapter, chosen)
-    except LookupError as error:
-        raise ValueError(str(error)) from error
+    samples = draw_samples(loader, max_samples, seed, batch_adapter, chosen)
     training = [] if train_loader is None else first_samples(train_loader, max_samples, seed, batch_adapter, chosen)
     return audit_samples(
         network,
@@ -119,16 +117,13 @@ def audit(
     )
 
 
-def check_arguments(
-    methods: Sequence[str], tests: Sequence[str] | None, budget: float, max_samples: int, batch_size: int
-) -> tuple[str, ...]:
+def check_arguments(methods: Sequence[str], tests: Sequence[str] | None, budget: float) -> tuple[str, ...]:
     """Reject wrong arguments now, and not after minutes of work; return the names of the methods.
 
     Raises:
         UnsupportedMethodError: If a method is unknown.
-        ValueError: If a test is unknown, or a number is not positive.
+        ValueError: If a test is unknown, or the budget is not positive.
     """
-    check_counts(max_samples=max_samples, batch_size=batch_size)
     if not budget > 0:
         raise ValueError(f"budget must be a positive number of seconds, not {budget}")
     select_tests(tests)

@@ -4,14 +4,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
-import torch
 from torch import nn
 
 from lrptrain.auditing.brought import device_of, logits_model, trainable_in_evaluation
 from lrptrain.auditing.comparison import (
-    Case,
     Row,
     compare_methods,
     comparison_table,
@@ -19,6 +18,7 @@ from lrptrain.auditing.comparison import (
     prepare_cases,
     try_out,
 )
+from lrptrain.auditing.context import AuditBatch, correct_predictions
 from lrptrain.auditing.markup import markdown_html
 from lrptrain.auditing.predict import Fill
 from lrptrain.auditing.samples import draw_samples
@@ -131,10 +131,7 @@ def compare(
     names = checked_names(methods)
     network = logits_model(model)
     chosen = find_task(task, network)
-    try:
-        samples = draw_samples(loader, max_samples, seed, batch_adapter, chosen)
-    except LookupError as error:
-        raise ValueError(str(error)) from error
+    samples = draw_samples(loader, max_samples, seed, batch_adapter, chosen)
     return compare_samples(
         network,
         samples,
@@ -190,9 +187,10 @@ def compare_samples(
     """
     with task.reading(), trainable_in_evaluation(model):
         cases = prepare_cases(model, batched(samples, batch_size, device_of(model)), about["target"])
+        right = [x for case in cases for x in correct_predictions(case.logits, case.label)]
         measured = {
             "samples": len(samples),
-            "accuracy": _accuracy(cases),
+            "accuracy": fmean(right) if right else math.nan,
             "seconds_per_forward_backward": sum(case.seconds for case in cases) / len(samples),
         }
         result = Comparison({**about, **measured}, tuple(methods))
@@ -224,7 +222,7 @@ def _conclude(result: Comparison, output: Path | str | None, verbose: bool) -> N
 
 
 def _rows(
-    model: nn.Module, cases: Sequence[Case], methods: Sequence[str], fill: Fill, faithfulness: bool, verbose: bool
+    model: nn.Module, cases: Sequence[AuditBatch], methods: Sequence[str], fill: Fill, faithfulness: bool, verbose: bool
 ) -> Iterator[Row]:
     """Compare methods one after another, the cheapest first, and say how far it is.
 
@@ -255,11 +253,3 @@ def _rows(
         milliseconds = row.seconds * 1e3
         say(row.problem or f"{milliseconds:.{int(milliseconds < 10)}f} ms per sample")
         yield row
-
-
-def _accuracy(cases: Sequence[Case]) -> float:
-    """Share of the labelled samples whose label is the predicted class."""
-    # A sample without a label has -1.
-    label = torch.cat([case.batch["label"] for case in cases])
-    right = torch.cat([case.logits.argmax(1) for case in cases]) == label
-    return float(right[label >= 0].float().mean())

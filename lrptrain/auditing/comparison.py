@@ -4,18 +4,19 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torchmetrics import Metric
 
 from lrptrain.auditing.attention import content_of_map
+from lrptrain.auditing.context import AuditBatch, predict_batches
 from lrptrain.auditing.predict import UNSUPPORTED, Fill, image_prediction, predict_logits, synchronize
 from lrptrain.auditing.score import Score, is_known, markdown_table, table_cell
-from lrptrain.batch import model_inputs, token_annotations
+from lrptrain.batch import token_annotations
 from lrptrain.metrics import (
     Comprehensiveness,
     EnergyPointingGame,
@@ -26,7 +27,6 @@ from lrptrain.metrics import (
     text_probability,
 )
 from lrptrain.relevance import Relevance, attribute
-from lrptrain.relevance.model.classes import explained_class
 from lrptrain.relevance.registry import Method, get_method
 
 PERTURBATION_FORWARDS = 18
@@ -70,28 +70,9 @@ COMPARED_METRICS: dict[str, bool] = {
 SORTED_BY = ("positive AUC", "comprehensiveness", *COMPARED_METRICS)
 
 
-@dataclass(frozen=True)
-class Case:
-    """A batch with the model's predictions.
-
-    Attributes:
-        batch: The batch in the contract of `lrptrain.batch`.
-        inputs: Arguments of the model's forward.
-        logits: What the model returned.
-        target: The class to explain.
-        seconds: Time of one forward and backward pass.
-    """
-
-    batch: Mapping[str, Tensor]
-    inputs: Tensor | dict[str, Tensor]
-    logits: Float[Tensor, "batch classes"]
-    target: Int[Tensor, " batch"]
-    seconds: float
-
-
 def prepare_cases(
     model: nn.Module, batches: Iterable[Mapping[str, Tensor]], target: Literal["predicted", "label"] = "predicted"
-) -> list[Case]:
+) -> list[AuditBatch]:
     """Run the model on batches: its predictions, and what a forward and backward pass costs.
 
     Args:
@@ -103,41 +84,37 @@ def prepare_cases(
         UnsupportedModelError: If the model does not return logits.
     """
     cases = []
-    for batch in batches:
-        inputs = model_inputs(model, batch)
-        with torch.no_grad():
-            logits = predict_logits(model, inputs)
-        explained = explained_class(None, logits)
-        if target == "label" and "label" in batch:
-            explained = torch.where(batch["label"] >= 0, batch["label"], explained)
+    for batch in predict_batches(model, batches):
+        labelled = batch.label >= 0 if target == "label" else torch.zeros_like(batch.label, dtype=torch.bool)
+        explained = torch.where(labelled, batch.label, batch.target)
+        training_pass = partial(_forward_backward, model, batch.inputs, explained)
         # The faster of two runs: the first one may include what is done only once.
-        runs = [_timed(lambda: _forward_backward(model, inputs, explained), logits.device)[1] for _ in range(2)]  # noqa: B023
-        cases.append(Case(batch, inputs, logits, explained, min(runs)))
+        runs = [_timed(training_pass, explained.device)[1] for _ in range(2)]
+        cases.append(replace(batch, explained=explained, seconds=min(runs)))
     return cases
 
 
-def try_out(model: nn.Module, case: Case, methods: Sequence[str]) -> list[Row]:
+def try_out(model: nn.Module, case: AuditBatch, methods: Sequence[str]) -> list[Row]:
     """Run each method on the first sample of a batch: what it costs, or why it is not possible; the cheapest first.
 
     Raises:
         UnsupportedMethodError: If a method is unknown; before any is run.
     """
     resolved = [get_method(name, {}) for name in methods]
-    inputs = case.inputs[:1] if isinstance(case.inputs, Tensor) else {name: x[:1] for name, x in case.inputs.items()}
     # One sample: an expensive method must not take minutes before its cost is known.
-    first = replace(case, inputs=inputs, target=case.target[:1])
+    first = case.first(1)
     rows = [_caught(method, lambda: _trial(model, first, method.name)) for method in resolved]  # noqa: B023
     return sorted(rows, key=lambda row: (bool(row.problem), row.seconds))
 
 
-def expected_seconds(trial: Row, cases: Sequence[Case], faithfulness: bool) -> float:
+def expected_seconds(trial: Row, cases: Sequence[AuditBatch], faithfulness: bool) -> float:
     """Return about how long a method takes on all cases at most: a batch costs less than its samples one by one."""
     passes = PERTURBATION_FORWARDS / 3 * sum(case.seconds for case in cases) if faithfulness else 0.0
     return trial.seconds * sum(len(case.target) for case in cases) + passes
 
 
 def compare_methods(
-    model: nn.Module, cases: Sequence[Case], methods: Sequence[str], fill: Fill = 0.0, faithfulness: bool = True
+    model: nn.Module, cases: Sequence[AuditBatch], methods: Sequence[str], fill: Fill = 0.0, faithfulness: bool = True
 ) -> Iterator[Row]:
     """Yield a row per method, as soon as it is done.
 
@@ -168,12 +145,12 @@ def _caught(method: Method, scored: Callable[[], Row]) -> Row:
         return Row(method.name, method.class_specific, problem=f"failed: {type(error).__name__}: {error}")
 
 
-def _trial(model: nn.Module, case: Case, name: str) -> Row:
+def _trial(model: nn.Module, case: AuditBatch, name: str) -> Row:
     _, seconds = _timed(lambda: attribute(model, case.inputs, case.target, name), case.target.device)
     return Row(name, seconds=seconds)
 
 
-def _row(model: nn.Module, cases: Sequence[Case], name: str, fill: Fill, faithfulness: bool) -> Row:
+def _row(model: nn.Module, cases: Sequence[AuditBatch], name: str, fill: Fill, faithfulness: bool) -> Row:
     metrics: dict[str, Metric] = {}
     costs = []  # per batch, in units of a forward and backward pass
     seconds = 0.0
@@ -193,7 +170,7 @@ def _row(model: nn.Module, cases: Sequence[Case], name: str, fill: Fill, faithfu
     return Row(name, scores=scores, cost=median(costs), seconds=seconds / samples)
 
 
-def _update_localization(metrics: dict[str, Metric], case: Case, relevance: Relevance) -> None:
+def _update_localization(metrics: dict[str, Metric], case: AuditBatch, relevance: Relevance) -> None:
     mask = case.batch.get("mask")
     # Several regions `[batch, regions, height, width]` count as one evidence; their names do not matter here.
     regions = tuple(map(str, range(mask.shape[1]))) if mask is not None and mask.ndim == 4 else ()
@@ -206,7 +183,7 @@ def _update_localization(metrics: dict[str, Metric], case: Case, relevance: Rele
 
 
 def _update_faithfulness(
-    metrics: dict[str, Metric], model: nn.Module, case: Case, relevance: Relevance, fill: Fill
+    metrics: dict[str, Metric], model: nn.Module, case: AuditBatch, relevance: Relevance, fill: Fill
 ) -> None:
     scores = relevance.scores.detach()
     device = case.target.device

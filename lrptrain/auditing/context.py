@@ -28,17 +28,31 @@ class AuditBatch:
         inputs: Arguments of the model's forward.
         logits: What the model returned.
         label: The labels; -1 where there is none.
+        explained: The class to explain; None for the predicted one.
+        seconds: Time of one forward and backward pass, where it was taken.
     """
 
     batch: Batch
     inputs: Tensor | dict[str, Tensor]
     logits: Float[Tensor, "batch classes"]
     label: Int[Tensor, " batch"]
+    explained: Int[Tensor, " batch"] | None = None
+    seconds: float = float("nan")
 
     @property
     def target(self) -> Int[Tensor, " batch"]:
-        """The explained class: the predicted one."""
-        return self.logits.argmax(1)
+        """The explained class."""
+        return self.logits.argmax(1) if self.explained is None else self.explained
+
+    def first(self, samples: int) -> "AuditBatch":
+        """Return its first samples."""
+
+        def cut(columns: Batch) -> dict[str, Tensor]:
+            return {name: column[:samples] for name, column in columns.items()}
+
+        inputs = self.inputs[:samples] if isinstance(self.inputs, Tensor) else cut(self.inputs)
+        logits, label, target = (x[:samples] for x in (self.logits, self.label, self.target))
+        return AuditBatch(cut(self.batch), inputs, logits, label, target)
 
 
 @dataclass
@@ -117,7 +131,7 @@ class AuditContext:
 
     def first_samples(self, samples: int) -> "AuditContext":
         """Return a context of the first samples and one training batch, to find out what a test costs."""
-        first = _first_samples(self.batches[0], samples)
+        first = self.batches[0].first(samples)
         return replace(self, batches=[first], train_batches=self.train_batches[:1], _cache={})
 
 
@@ -167,11 +181,3 @@ def explain_batch(model: nn.Module, batch: AuditBatch, method: str) -> Relevance
 def correct_predictions(logits: Float[Tensor, "samples classes"], label: Int[Tensor, " samples"]) -> list[float]:
     """Return 1 (correct) or 0 (wrong) for every sample with a label."""
     return to_list((logits.argmax(1) == label)[label >= 0].float())
-
-
-def _first_samples(batch: AuditBatch, samples: int) -> AuditBatch:
-    def first(columns: Batch) -> dict[str, Tensor]:
-        return {name: column[:samples] for name, column in columns.items()}
-
-    inputs = batch.inputs[:samples] if isinstance(batch.inputs, Tensor) else first(batch.inputs)
-    return AuditBatch(first(batch.batch), inputs, batch.logits[:samples], batch.label[:samples])

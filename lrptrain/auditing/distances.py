@@ -9,8 +9,6 @@ from torch import Tensor
 from lrptrain.relevance.propagation.propagator import at_least_float32
 
 Distribution = Float[Tensor, "*batch entries"]
-SAME_OUTPUT_TVD = 0.05
-"""Mean total variation distance of the outputs up to which two models, or two runs, predict the same."""
 DIFFERENT_MAP_JSD = 0.35
 """Jensen-Shannon divergence from which two maps are different: half of the largest possible one, ln 2 = 0.69."""
 

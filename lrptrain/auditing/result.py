@@ -9,7 +9,8 @@ from lrptrain.auditing.context import AuditContext
 from lrptrain.auditing.markup import markdown_html
 from lrptrain.auditing.score import Score, summarize
 from lrptrain.auditing.store import Values
-from lrptrain.auditing.verdict import MIN_SAMPLES, Verdict, reach_verdict
+from lrptrain.auditing.verdict import Verdict, reach_verdict
+from lrptrain.batch.matters import FEWEST_SAMPLES
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,9 @@ def _notes(about: dict[str, Any]) -> list[str]:
     notes = []
     samples = about["samples"]
     labels = about["labels"]
-    if samples < MIN_SAMPLES:
+    if samples < FEWEST_SAMPLES:
         plural = "samples are" if samples > 1 else "sample is"
-        notes.append(f"{samples} {plural} too few for a verdict: pass at least {MIN_SAMPLES}.")
+        notes.append(f"{samples} {plural} too few for a verdict: pass at least {FEWEST_SAMPLES}.")
     if obstacle := _constant_prediction(about):
         notes.append(f"No verdict: {obstacle}.")
     classes = max(about["classes"], 2)  # a single logit stands for two classes

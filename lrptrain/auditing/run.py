@@ -15,7 +15,7 @@ from lrptrain.auditing.predict import UNSUPPORTED, Fill, synchronize
 from lrptrain.auditing.result import AuditResult, UnitResult
 from lrptrain.auditing.settings import AuditSettings
 from lrptrain.auditing.store import Store, Values
-from lrptrain.auditing.verdict import MIN_SAMPLES
+from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.registry import get_method
@@ -201,10 +201,10 @@ class _Runner:
         or_more = "" if len(costs) == len(deciding) and all(each.is_known for each in costs) else " or more"
         seconds = sum(each.seconds for each in costs)
         samples = len(self.context)
-        fewer = f", and {seconds * MIN_SAMPLES / samples:.0f} s{or_more} with max_samples={MIN_SAMPLES}"
+        fewer = f", and {seconds * FEWEST_SAMPLES / samples:.0f} s{or_more} with max_samples={FEWEST_SAMPLES}"
         return (
             f"{judged}: a verdict on one takes about {seconds:.0f} s{or_more} on {samples} samples"
-            f"{fewer if samples > MIN_SAMPLES else ''}; raise budget."
+            f"{fewer if samples > FEWEST_SAMPLES else ''}; raise budget."
         )
 
     def _run(self, test: AuditTest) -> Iterator[UnitResult]:

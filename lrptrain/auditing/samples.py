@@ -15,6 +15,10 @@ from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.terminal import WrappedWarning
 
 
+class EmptyLoaderError(ValueError):
+    """There is no sample."""
+
+
 def draw_samples(
     loader: Iterable[Any],
     max_samples: int,
@@ -35,7 +39,7 @@ def draw_samples(
         task: What the labels mean.
 
     Raises:
-        LookupError: If there is no sample.
+        EmptyLoaderError: If there is no sample.
         ValueError: If a batch cannot be read, or no sample can be used.
     """
     # The monitor's own way to draw, of which nothing is known before the last batch: classes may come in any order.
@@ -47,7 +51,7 @@ def draw_samples(
     samples = sample.finish()
     _say_left_out(sample.left_out, len(samples))
     if not samples:
-        raise LookupError("the loader has no sample")
+        raise EmptyLoaderError("the loader has no sample")
     return _with_annotations_that_are_read(samples)
 
 

@@ -6,13 +6,11 @@ from typing import Literal
 
 from lrptrain.auditing.base import AuditTest, Check
 from lrptrain.auditing.score import Score, summarize
+from lrptrain.batch.matters import FEWEST_SAMPLES
 
 Faithful = Literal["yes", "weakly", "no", "not judged"]
 LEVELS: dict[Faithful, float] = {"yes": 1.0, "weakly": 0.5, "no": 0.0, "not judged": float("nan")}
 """The verdicts as numbers, for loggers."""
-
-MIN_SAMPLES = 8
-"""Samples that a verdict needs: with fewer, the t interval rests on a guess of the spread."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,8 @@ def reach_verdict(
         score = numbers.get(test.name)
         if score is None:
             gaps.append(f"{test.name} was not measured: {(missing or {}).get(test.name, 'it was not chosen')}")
-        elif score.samples < MIN_SAMPLES:
-            gaps.append(f"{test.name} has {score.samples} samples, but at least {MIN_SAMPLES} are needed")
+        elif score.samples < FEWEST_SAMPLES:
+            gaps.append(f"{test.name} has {score.samples} samples, but at least {FEWEST_SAMPLES} are needed")
         else:
             checks.append(test.check(score))
     reasons = tuple(check.reason for check in checks)

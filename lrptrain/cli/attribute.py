@@ -76,20 +76,21 @@ def show_relevance(
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.cli.checkpoint import read_checkpoint
     from lrptrain.cli.datasets import load_adapter, load_data, load_task, names_in
-    from lrptrain.cli.loading import load_model
+    from lrptrain.cli.modules import load_module
     from lrptrain.cli.normalisation import find_normalisation
     from lrptrain.trainers.checks import check_normalisation
+    from lrptrain.trainers.discover import find_model
     from lrptrain.trainers.naming import find_tokenizer
 
     check_normalisation(mean, std)
     meaning = load_task(task)
     is_image = _is_file(source)
     saved = read_checkpoint(checkpoint, trust)
-    trained = load_model(saved, is_image, module, model, device or "cpu")
+    owner = load_module(saved, is_image, module)
     named_data = None if data is None else load_data(saved, data)
     explained = _Explained(
-        owner=trained.module,
-        model=trained.network,
+        owner=owner,
+        model=find_model(owner, model).eval().to(device or "cpu"),
         saved=saved,
         data=named_data,
         class_names=meaning.class_names if class_names is None else names_in(class_names),
@@ -102,7 +103,7 @@ def show_relevance(
             named_data = _trained_with(saved)
         adapter = load_adapter(batch_adapter)
         normalisation = find_normalisation(
-            mean, std, trained.module, saved.module_settings, saved.datamodule_settings, named_data, adapter
+            mean, std, owner, saved.module_settings, saved.datamodule_settings, named_data, adapter
         )
         print(normalisation)
         _show_image(explained, Path(source), Path(output), size, normalisation)
@@ -193,19 +194,13 @@ def _is_file(source: str) -> bool:
 
 def _trained_with(saved: "Checkpoint") -> Any:
     """Return the data that a checkpoint names, set up; None where it names none, or they are not here any more."""
-    from lrptrain.cli.datasets import load_data
+    from lrptrain.cli.datasets import load_data, loader_of
 
     with suppress(ValueError, OSError, ImportError):
         data = load_data(saved, None)
-        _set_up(data)
+        loader_of(data, "val")  # sets it up
         return data
     return None
-
-
-def _set_up(data: Any) -> None:
-    from lrptrain.cli.datasets import loader_of
-
-    loader_of(data, "val")
 
 
 def _image_size(model: "torch.nn.Module") -> tuple[int, int]:

@@ -1,22 +1,17 @@
 """`lrptrain compare-models`: trained checkpoints beside each other, on the same samples."""
 
-from typing import Literal
+from typing import Any, Literal
+
+from lrptrain.cli.loading import open_checkpoint
 
 
 def compare_checkpoints(
     checkpoints: str,
-    data: str | None = None,
     split: Literal["val", "test"] = "val",
     copies: int = 5,
     max_samples: int = 512,
     batch_size: int = 32,
-    seed: int = 0,
-    module: str | None = None,
-    model: str | None = None,
-    batch_adapter: str | None = None,
-    task: str | None = None,
-    device: str | None = None,
-    trust: bool = False,
+    **options: Any,
 ) -> None:
     """Measure trained models on the same samples: as they are, and where a shortcut tells nothing.
 
@@ -25,21 +20,11 @@ def compare_checkpoints(
 
     Args:
         checkpoints: Paths separated by commas, with names or without: plain=a.ckpt,swap=b.ckpt.
-        data: package.DataModule, "package.DataModule(argument=value)", a loader, or a config of which the `data:`
-            section is read; else the data that the first checkpoint was trained with, where it says so.
         split: The samples are drawn from the validation or the test set.
         copies: How many other surroundings each sample is given.
         max_samples: How many samples, as evenly over the classes as they allow.
         batch_size: Samples per forward pass.
-        seed: Seed of all that is drawn.
-        module: package.Class of the LightningModule, "package.Class(argument=value)", or a config of which the `model:`
-            section is read; else the checkpoint's own, or this project's for images and texts.
-        model: Attribute path of the model on the LightningModule, where that has no forward of its own.
-        batch_adapter: package.function that brings a batch of another form to the names of the contract.
-        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
-            soft labels), or "lrptrain.OneLabel(column=2)" (several labels).
-        device: "cpu", "cuda" ...; else the GPU if there is one.
-        trust: Also load a checkpoint that holds objects of any class, whose making runs code that the file brings.
+        **options: As for `open_checkpoint`, of the first checkpoint.
 
     Raises:
         ValueError: If two checkpoints have one name, the data are not known, or hold too few samples.
@@ -47,22 +32,20 @@ def compare_checkpoints(
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.batch.task import find_task
     from lrptrain.cli.checkpoint import read_checkpoint
-    from lrptrain.cli.loading import load_model, load_samples
-    from lrptrain.cli.modules import check_runs
     from lrptrain.repairing.balance import Swaps
     from lrptrain.repairing.trainings import compare_samples
     from lrptrain.trainers.checks import check_counts
 
-    check_counts(max_samples=max_samples, batch_size=batch_size, copies=copies)
-    saved = {name: read_checkpoint(path, trust) for name, path in named_paths(checkpoints).items()}
-    drawn = load_samples(next(iter(saved.values())), data, split, max_samples, seed, batch_adapter, task)
-    networks = {}
-    for name, each in saved.items():
-        networks[name] = load_model(each, drawn.are_images, module, model, device).network
-        check_runs(networks[name], drawn.samples[0], model)
-    swaps = Swaps(copies, batch_size, seed)
-    meaning = find_task(drawn.task, next(iter(networks.values())))
-    print(compare_samples(networks, drawn.samples, balances=None, swaps=swaps, task=meaning))
+    check_counts(copies=copies)
+    paths = named_paths(checkpoints)
+    opened = open_checkpoint(
+        next(iter(paths.values())), split=split, max_samples=max_samples, batch_size=batch_size, **options
+    )
+    saved = {name: read_checkpoint(path, opened.saved.trust) for name, path in paths.items()}
+    networks = {name: opened.load(each)[1] for name, each in saved.items()}
+    swaps = Swaps(copies, batch_size, opened.seed)
+    meaning = find_task(opened.task, next(iter(networks.values())))
+    print(compare_samples(networks, opened.samples, balances=None, swaps=swaps, task=meaning))
 
 
 def named_paths(checkpoints: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import torch
 
-from lrptrain.auditing.samples import draw_samples, first_samples
+from lrptrain.auditing.samples import EmptyLoaderError, draw_samples, first_samples
 from lrptrain.batch import BatchAdapter, Sample
 from lrptrain.batch.task import CLASSES, Task, find_task
 from lrptrain.cli.checkpoint import Checkpoint
@@ -122,7 +122,7 @@ def split_samples(
     """
     try:
         return draw_samples(loader_of(data, split), max_samples, seed, batch_adapter, task)
-    except LookupError as error:
+    except EmptyLoaderError as error:
         raise ValueError(f"the {split} set of {name_of(data)} is empty") from error
 
 

@@ -1,12 +1,13 @@
 """`lrptrain repair`: the last layer of a checkpoint, anew, by samples in which a shortcut tells nothing."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from lrptrain.cli.loading import open_checkpoint
 
 
 def repair_checkpoint(
     checkpoint: str,
-    data: str | None = None,
     output: str = "repaired.ckpt",
     split: Literal["train", "val"] = "val",
     balance: Literal["surroundings", "statistics", "detail", "shading", "edges", "groups"] | None = None,
@@ -15,13 +16,7 @@ def repair_checkpoint(
     copies: int = 5,
     max_samples: int = 512,
     batch_size: int = 32,
-    seed: int = 0,
-    module: str | None = None,
-    model: str | None = None,
-    batch_adapter: str | None = None,
-    task: str | None = None,
-    device: str | None = None,
-    trust: bool = False,
+    **options: Any,
 ) -> None:
     """Make the last layer anew, by samples with the surroundings of others, or with all groups alike.
 
@@ -31,8 +26,6 @@ def repair_checkpoint(
 
     Args:
         checkpoint: Path of a checkpoint of `lrptrain fit`, or of any LightningModule named by --module.
-        data: package.DataModule, "package.DataModule(argument=value)", a loader, or a config of which the `data:`
-            section is read; else the data that the checkpoint was trained with, where it says so.
         output: Path of the checkpoint to write.
         split: The samples are drawn from the validation or the training set. On samples that it was trained on, a
             model is sure of everything.
@@ -45,15 +38,7 @@ def repair_checkpoint(
         copies: How many other surroundings each sample is given.
         max_samples: How many samples, as evenly over the classes as they allow.
         batch_size: Samples per forward pass.
-        seed: Seed of all that is drawn.
-        module: package.Class of the LightningModule, "package.Class(argument=value)", or a config of which the `model:`
-            section is read; else the checkpoint's own, or this project's for images and texts.
-        model: Attribute path of the model on the LightningModule, where that has no forward of its own.
-        batch_adapter: package.function that brings a batch of another form to the names of the contract.
-        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
-            soft labels), or "lrptrain.OneLabel(column=2)" (several labels).
-        device: "cpu", "cuda" ...; else the GPU if there is one.
-        trust: Also load a checkpoint that holds objects of any class, whose making runs code that the file brings.
+        **options: As for `open_checkpoint`.
 
     Raises:
         FileExistsError: If there is such an output.
@@ -62,38 +47,32 @@ def repair_checkpoint(
     # Imported here: the help of a verb must not wait for what the verb needs.
     import torch
 
-    from lrptrain.cli.checkpoint import read_checkpoint
-    from lrptrain.cli.loading import load_model, load_samples
-    from lrptrain.cli.modules import check_runs
     from lrptrain.files import write_atomically
     from lrptrain.repairing.balance import Swaps
     from lrptrain.repairing.comparison import compare_samples
     from lrptrain.repairing.repair import repair_samples
     from lrptrain.trainers.checks import check_counts
 
-    check_counts(max_samples=max_samples, batch_size=batch_size, copies=copies)
+    check_counts(copies=copies)
     if Path(output).exists() and not compare:
         raise FileExistsError(f"{output!r} exists: name another --output")
-    saved = read_checkpoint(checkpoint, trust)
-    drawn = load_samples(saved, data, split, max_samples, seed, batch_adapter, task)
-    trained = load_model(saved, drawn.are_images, module, model, device)
-    network = trained.network
-    check_runs(network, drawn.samples[0], model)
-    swaps = Swaps(copies, batch_size, seed)
+    opened = open_checkpoint(checkpoint, split=split, max_samples=max_samples, batch_size=batch_size, **options)
+    module, network = opened.load(opened.saved)
+    swaps = Swaps(copies, batch_size, opened.seed)
     if compare:
         balances = None if balance is None else [balance]
-        print(compare_samples(network, drawn.samples, balances=balances, swaps=swaps, task=drawn.task))
+        print(compare_samples(network, opened.samples, balances=balances, swaps=swaps, task=opened.task))
         return
-    repaired = repair_samples(network, drawn.samples, balance=balance, how=how, swaps=swaps, task=drawn.task)
+    repaired = repair_samples(network, opened.samples, balance=balance, how=how, swaps=swaps, task=opened.task)
     layer = network.get_submodule(repaired.layer)
-    name = next(path for path, each in trained.module.named_modules() if each is layer)
-    weights = dict(saved.content["state_dict"])
+    name = next(path for path, each in module.named_modules() if each is layer)
+    weights = dict(opened.saved.content["state_dict"])
     for part, values in (("weight", repaired.weight), ("bias", repaired.bias)):
         if values is not None:
             weights[f"{name}.{part}"] = values.to(weights[f"{name}.{part}"])
     # The optimizer's momenta belong to the old layer: a training that is given this checkpoint begins anew. Lightning
     # wants the states of optimizers in it all the same, and takes those that are there.
-    content = {key: x for key, x in saved.content.items() if key != "loops"}
+    content = {key: x for key, x in opened.saved.content.items() if key != "loops"}
     content |= {key: [] for key in ("optimizer_states", "lr_schedulers") if key in content}
     write_atomically(Path(output), lambda part: torch.save({**content, "state_dict": weights}, part))
     print(f"{repaired}\n{output}")

@@ -12,6 +12,12 @@ Batch = Mapping[str, Any]
 """Samples in the contract's form; see `lrptrain.batch`."""
 MOST = 0.5
 """More than half of anything: the majority."""
+CANDIDATES = 4
+"""So many of what is ranked are followed up: cues of a kind that each half of the samples proposes, words of a set that
+are named, named cues of which every two are compared, and other images of an answer that a picture is first looked for
+in. With fewer the weakest are not looked at."""
+FEWEST = 3
+"""What fewer samples show is no mark, and no phrase, of theirs: two may be alike by chance."""
 Role = Literal["evidence", "fault", "open"]
 """What a cue is: what people marked or declared, what lies outside of that, or what nobody has spoken of."""
 

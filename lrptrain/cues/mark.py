@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import rows_of
 from lrptrain.cues.association import association
-from lrptrain.cues.cue import Batch, Cue, Role
+from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Cue, Role
 from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
 from lrptrain.cues.places import place_of
 
@@ -25,21 +25,16 @@ TOLERANCE = 0.15
 compression that nobody sees. With 0.1 and 0.2 the same marks of experiments/benchmark come first."""
 ON = {"image": "", "outside": " outside the annotation", "evidence": " on the annotated object"}
 MOST_SOURCES = 32
-"""Pictures are taken of so many images, of each answer as many, and of no more than 8: most of them have its mark."""
-SIBLINGS = 4
-"""A picture is first looked for in so many other images of its answer: one of them has the mark of most of them."""
-NEAR = 8
-"""There, it is looked for at so many of the most relevant patches: a mark that is read is among them."""
+"""Pictures are taken of so many images, of each answer as many, and of no more than `EACH`."""
+EACH = 8
+"""So many images of an answer give pictures: most of them have its mark. First a picture is looked for in a few others,
+at so many of their most relevant patches: a mark that is read is among them. Its name is of so many that show it."""
 MOST_COMPARED = 2**22
 """So many pairs of a picture and a place are compared per image at most, in a fiftieth of a second."""
 TOGETHER = 32
 """So many pictures are compared at a time, so that what comes of it stays in a processor's cache."""
 PEAKS = 2
 """Pictures are taken at so many of the most relevant patches of every image."""
-SHOWN = 8
-"""Where it lies is looked for in so many of the images that show it: its name alone depends on it."""
-FEWEST_IMAGES = 3
-"""What fewer images show is no mark of theirs."""
 _CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2 - POINTS, POINTS**2 - 1)]
 
 
@@ -156,7 +151,7 @@ class Marks:
             # Another view of what was chosen: the same images show it.
             if all((present & other).sum() < 0.5 * (present | other).sum() for other in chosen):
                 chosen.append(present)
-                shown = np.flatnonzero(present)[:SHOWN]
+                shown = np.flatnonzero(present)[:EACH]
                 place = place_of(mark.locate(rows_of(batch, torch.from_numpy(shown))))
                 yield score, replace(mark, name=f"{mark.name}, at {place}") if place else mark
 
@@ -180,7 +175,7 @@ def _marks(
     for side in sorted({max(3, patch // 2), max(3, patch)}):
         pictures = _recurring(scaled, relevance, grid, inside, side, groups)
         for values, present in zip(pictures, _present(scaled, pictures, side), strict=True):
-            if present.sum() >= FEWEST_IMAGES:
+            if present.sum() >= FEWEST:
                 plain = tuple(tuple(round(float(x), 3) for x in channel) for channel in values)
                 name = f"a mark of {side} x {side} pixels{ON[where]}"
                 found.append((Mark(name, role, where, plain, tuple(spread.tolist()), side, size), present))
@@ -200,8 +195,8 @@ def _recurring(
     groups = groups[groups.any(1)]
     for group in groups:
         members = np.flatnonzero(group)
-        sources = members[: min(8, max(FEWEST_IMAGES, MOST_SOURCES // len(groups)))]
-        siblings = members[: SIBLINGS + 1]
+        sources = members[: min(EACH, max(FEWEST, MOST_SOURCES // len(groups)))]
+        siblings = members[: CANDIDATES + 1]
         taken = [_at_peaks(images[[i]], relevance[[i]], grid, inside[[i]], side) for i in sources]
         near = [_near(relevance[i], grid, inside[i]) for i in siblings]
         present = _present(images[siblings], torch.cat(taken), side, near)
@@ -217,7 +212,7 @@ def _near(
 ) -> Int[Tensor, "rows columns"]:
     """Return 1 for an image's most relevant patches, of those that count, and 0 for the others."""
     allowed = F.adaptive_avg_pool2d(inside[None].float(), grid).flatten()
-    best = (relevance.clamp(min=0) * allowed.to(relevance)).topk(min(NEAR, len(relevance))).indices
+    best = (relevance.clamp(min=0) * allowed.to(relevance)).topk(min(EACH, len(relevance))).indices
     return torch.zeros(len(relevance), dtype=torch.long).index_fill_(0, best.cpu(), 1).view(grid)
 
 

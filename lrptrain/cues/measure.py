@@ -11,6 +11,7 @@ from torch import Tensor
 
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import IMAGES, TEXTS, rows_of
+from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.reading import CONTRACT
 from lrptrain.batch.sizes import by_size, fitted, size_of
 from lrptrain.cues.cue import Batch, Cue
@@ -21,8 +22,6 @@ stats = require("scipy.stats", "monitor")
 
 Rows = Int[np.ndarray, " n"]
 Probabilities = Callable[[Batch], Float[np.ndarray, "batch classes"]]
-FEWEST_SAMPLES = 8
-"""Of fewer samples no interval is told: Student's is that of a normal mean, and effects lie in [-1, 1]."""
 FIRST_LOOK = 12
 """So many samples are measured first, then as many again, and so on, until the verdict is sure.
 

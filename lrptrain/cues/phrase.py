@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from lrptrain.cues.association import associations
-from lrptrain.cues.cue import Batch, Role
+from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Role
 from lrptrain.cues.text_words import TextWord
 from lrptrain.cues.texts import Language, Span, Spans, TextPart, evidence_in, parts_of
 
@@ -17,12 +17,8 @@ Words = tuple[tuple[int, ...], ...]
 """Words by the ids of their tokens."""
 LONGEST = 32
 """So many words a phrase has at most: a template or a footer is found by its first ones."""
-FEWEST_TEXTS = 3
-"""What fewer texts hold is no phrase of theirs."""
 MOST_TOGETHER = 32
 """So many phrases for an answer are exchanged together at most: with more, most of a text is."""
-MOST_NAMED = 4
-"""So many of them are named."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +107,7 @@ def _for_answer(
     found: list[tuple[float, Words]] = []
     while len(found) < MOST_TOGETHER and is_answer[left].any() and not is_answer[left].all():
         scores = associations(present[:, left], is_answer[left].astype(int), 1)
-        scores[present[:, left].sum(1) < FEWEST_TEXTS] = 0
+        scores[present[:, left].sum(1) < FEWEST] = 0
         best = int(scores.argmax())
         if scores[best] <= 0:
             break
@@ -123,11 +119,11 @@ def _for_answer(
 def _named(phrases: Sequence[str]) -> str:
     """Return what phrases are called: the first of them, shortened."""
     quoted = []
-    for text in phrases[:MOST_NAMED]:
+    for text in phrases[:CANDIDATES]:
         words = text.split()
         short = text if len(words) <= 8 else f"{' '.join(words[:4])} ... {' '.join(words[-3:])}"
         quoted.append(f'"{short}"' if "'" in short else f"'{short}'")
-    more = f" and {len(phrases) - MOST_NAMED} more" if len(phrases) > MOST_NAMED else ""
+    more = f" and {len(phrases) - CANDIDATES} more" if len(phrases) > CANDIDATES else ""
     if len(phrases) > 1:
         return f"the words {', '.join(quoted)}{more}"
     return f"the {'phrase' if ' ' in phrases[0] else 'word'} {quoted[0]}"
@@ -152,7 +148,7 @@ def _recurring(texts: Sequence[Sequence[Sequence[TextWord]]]) -> tuple[dict[Word
                         if key not in spelt:
                             part = words[start : start + size]
                             spelt[key] = "".join(f"{' ' if word.space else ''}{word.text}" for word in part).strip()
-        level = {key: rows for key, rows in level.items() if len(rows) >= FEWEST_TEXTS}
+        level = {key: rows for key, rows in level.items() if len(rows) >= FEWEST}
         if not level:
             break
         for key, rows in level.items():

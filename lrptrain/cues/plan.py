@@ -7,15 +7,16 @@ from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample, collate
 from lrptrain.batch.chunks import chunk_width
+from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.rows import grid_sizes
 from lrptrain.cues.colour import Colour
-from lrptrain.cues.cue import Cue, Role
+from lrptrain.cues.cue import CANDIDATES, Cue, Role
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.framing import Framing
 from lrptrain.cues.images import Where, are_videos, image_of, mask_in
 from lrptrain.cues.length import Length
 from lrptrain.cues.mark import Marks
-from lrptrain.cues.measure import FEWEST_SAMPLES, Rows
+from lrptrain.cues.measure import Rows
 from lrptrain.cues.order import Order
 from lrptrain.cues.pair import OF_PAIR, OneOfPair, Overlap
 from lrptrain.cues.phrase import propose_phrases
@@ -35,9 +36,6 @@ from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
 from lrptrain.cues.volumes import Planes, VolumeSurroundings, parts_of_volumes
 from lrptrain.cues.whole_input import whole_inputs
 
-CANDIDATES = 4
-"""So many cues of a kind each half of the samples proposes: the budget of the search. Ranked, so that with fewer the
-weakest are not looked at."""
 FAULTS_WEIGH = 10.0
 """What is a fault for sure has as large a share of the level as ten other cues: it is what everybody wants to know."""
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from lrptrain.batch.rows import grid_sizes, rows_in
 from lrptrain.cues.association import association
-from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.mark import FEWEST_IMAGES, MOST_SOURCES, PEAKS, SIBLINGS
+from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Cue, Role
+from lrptrain.cues.mark import MOST_SOURCES, PEAKS
 from lrptrain.cues.rows import OF, RowPart, at_share, rows_of_part, with_rows
 
 DIGITS = 4
@@ -134,7 +134,7 @@ def propose_row_marks(
         bound = float(centre.square().sum() / 2)
         present = np.array([bool((each @ centre > bound).any()) for each in scaled])
         score = association(present, answers)
-        if present.sum() < FEWEST_IMAGES or score <= 0:
+        if present.sum() < FEWEST or score <= 0:
             continue
         shown = int(torch.cdist(at_peaks, centre[None])[:, 0].argmin())
         name = _called(*peaks[shown], ids, sizes) + OF[where]
@@ -163,7 +163,7 @@ def _peaks(relevance: Float[Tensor, " rows"], counted: Bool[Tensor, " width"]) -
 
 def _centre(row: Float[Tensor, " numbers"], alike: Float[Tensor, "n numbers"]) -> Float[Tensor, " numbers"]:
     """Return the middle of a row's kind among others: of the nearest ones, and then of all that are nearer to that."""
-    nearest = (alike @ row).topk(min(SIBLINGS + 1, len(alike))).indices
+    nearest = (alike @ row).topk(min(CANDIDATES + 1, len(alike))).indices
     centre = alike[nearest].mean(0)
     members = alike[alike @ centre > centre.square().sum() / 2]
     return members.mean(0) if len(members) else centre

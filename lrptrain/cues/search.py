@@ -15,15 +15,14 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from lrptrain.batch import collate
+from lrptrain.batch.matters import FEWEST_SAMPLES, LEAST_EFFECT
 from lrptrain.cues.apart import Apart
-from lrptrain.cues.cue import MOST, Cue
+from lrptrain.cues.cue import CANDIDATES, MOST, Cue
 from lrptrain.cues.family import Family
 from lrptrain.cues.look import Look
-from lrptrain.cues.measure import FEWEST_SAMPLES, FIRST_LOOK, Effect, Measure, MeasureError, Rows, at_best, effect_of
+from lrptrain.cues.measure import FIRST_LOOK, Effect, Measure, MeasureError, Rows, at_best, effect_of
 
 Verdict = Literal["relies", "not sure", "does not rely"]
-PAIRED = 4
-"""Of so many named cues, the strongest, every two are compared."""
 ENOUGH = 64
 """What is named is measured on so many samples: an effect that varies by 50 points is known to 12 then."""
 
@@ -108,7 +107,7 @@ class Search:
     def __init__(
         self,
         measure: Measure,
-        min_effect: float = 0.05,
+        min_effect: float = LEAST_EFFECT,
         confidence: float = 0.95,
         declared: Sequence[Cue] = (),
         on_failure: Callable[[Cue, MeasureError], None] | None = None,
@@ -382,7 +381,7 @@ class Search:
 
     def _strongest(self) -> list[int]:
         named = [i for i, each in enumerate(self._judged) if each.named]
-        return sorted(named, key=lambda i: -self._judged[i].effect.low)[:PAIRED]
+        return sorted(named, key=lambda i: -self._judged[i].effect.low)[:CANDIDATES]
 
     def _common(self, one: Judged, other: Judged) -> Rows:
         """Return samples on which two cues were measured, the first ones of all looks."""

@@ -23,10 +23,6 @@ MOST_MAPS = 1000
 """As many maps are placed, evenly drawn: the time goes with the square of their number, 5 s for 1000."""
 MOST_WORDS = 2000
 """As many words tell texts apart, those with the most relevance."""
-_TOP_WORDS = 5
-_COMPONENTS = 32
-_PERPLEXITY = 30.0
-_STEPS = 500
 
 
 def read_embedding(folder: Path, name: str, target: str) -> dict[str, Any]:
@@ -158,38 +154,16 @@ def place_maps(shares: Float[np.ndarray, "n values"]) -> Float[np.ndarray, "n 2"
     """
     # The square roots make differences between small shares count, too.
     roots = np.sqrt(shares)
-    components = principal_components(roots, _COMPONENTS)
-    spread = components[:, 0].std()
-    if spread < 1e-9:  # all maps are alike: there are no neighbours to tell from others
+    if np.ptp(roots, axis=0).max() < 1e-9:  # all maps are alike: there are no neighbours to tell from others
         return np.full((len(shares), 2), 0.5)
     tsne = require("sklearn.manifold", "dashboard").TSNE
-    # It looks at three times as many neighbours, and a map has only n - 1 of them.
-    perplexity = min(_PERPLEXITY, (len(shares) - 1) / 3)
-    # Close together, with a deviation of 1e-4 along the first axis, as scikit-learn begins, too: from far apart,
-    # neighbours would not find each other.
-    start = (components[:, :2] / spread * 1e-4).astype(np.float32)
-    placing = tsne(init=start, perplexity=perplexity, max_iter=_STEPS, random_state=0)
-    places = placing.fit_transform(components).astype(float)
+    # It looks at three times as many neighbours as the perplexity, and a map has only n - 1 of them.
+    placing = tsne(init="pca", perplexity=min(30.0, (len(shares) - 1) / 3), max_iter=500, random_state=0)
+    places = placing.fit_transform(roots).astype(float)
     # One scale for both axes: distances across and along mean the same.
     low = places.min(0)
     high = places.max(0)
     return 0.5 + (places - (low + high) / 2) / max((high - low).max(), 1e-12)
-
-
-def principal_components(rows: Float[np.ndarray, "n values"], count: int) -> Float[np.ndarray, "n count"]:
-    """The rows along their axes of most variance, at least two of them; axes that are not there are 0.
-
-    Args:
-        rows: One for each sample.
-        count: The number of axes.
-    """
-    # left [n, r], sizes [r] and axes [r, values], where r is the smaller of n and values.
-    left, sizes, axes = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
-    # An axis has no direction of its own: the one along which its largest weight is positive is taken.
-    largest = np.abs(axes).argmax(1)
-    signs = np.sign(axes[np.arange(len(axes)), largest])
-    components = (left * sizes * signs)[:, :count]
-    return np.pad(components, ((0, 0), (0, max(0, 2 - components.shape[1]))))
 
 
 def _evenly(ids: list[str]) -> list[str]:
@@ -217,7 +191,7 @@ def _about_cluster(
     mean = shares.mean(0)
     if not vocabulary:
         return {"size": len(shares), "map": packed(mean), "grid": grid}
-    top = [place for place in np.argsort(-mean, kind="stable")[:_TOP_WORDS] if mean[place] > 0]
+    top = [place for place in np.argsort(-mean, kind="stable")[:5] if mean[place] > 0]
     return {"size": len(shares), "words": [vocabulary[place] for place in top]}
 
 

@@ -32,11 +32,6 @@ _NOTHING: _Tables = ({}, {}, {})
 def read_cards(folder: Path, name: str, ids: Sequence[str]) -> dict[str, Any]:
     """Samples with their maps in one evaluation.
 
-    Args:
-        folder: Folder of the run.
-        name: Name of the evaluation.
-        ids: Ids of the samples.
-
     Returns:
         `cards`: by id, of all that the table has, `maps` by target (see `packed`), `grid`, `image` and `mask`: whether
         there is one, `tokens`, `annotation`, `scored` (which tokens are) and `words` of a text; and `notes`.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lrptrain.findings.finding import Finding
 
 MOST_SAMPLES = 3
-"""So many samples are named."""
+"""So many samples of a finding are named, quoted, and shown in its proof."""
 STANDINGS = ("fault", "open", "not sure", "evidence", "does not rely")
 """The gravest first."""
 

@@ -3,53 +3,18 @@
 import math
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from lrptrain.batch.matters import LEVEL
 from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES
+from lrptrain.metrics.by_chance import Agreement, agreement, level_of_look
 
 IN_A_ROW = 3
-"""So many comparisons in a row must show it; the one of the first batch, before anything is learned, is none of them.
-"""
-SIGMAS = 2.0
-"""Answers that are right more often than by chance by no more standard deviations show nothing."""
-SURELY = 5.0
-"""Answers that are right more often than by chance by so many standard deviations have surely learned something."""
-
-
-class Agreement(NamedTuple):
-    """How often answers are right, beside how often they would be in a random order; sums over several processes add.
-
-    Attributes:
-        right: The answers that are right.
-        expected: The mean of that over all orders of the answers.
-        variance: Its variance over all orders.
-        judged: The labelled samples; 0 where all have one label, of which no answer can be told from chance.
-    """
-
-    right: float
-    expected: float
-    variance: float
-    judged: float
-
-    @property
-    def is_by_chance(self) -> bool:
-        """Whether nothing shows that the answers go with the samples; False where nothing could."""
-        return self.judged > 0 and self._excess <= SIGMAS
-
-    @property
-    def is_surely_learned(self) -> bool:
-        """Whether the answers surely go with the samples; asked often, it must not take a lucky guess for it."""
-        return self.judged > 0 and self._excess > SURELY
-
-    @property
-    def _excess(self) -> float:
-        """By how many standard deviations more answers are right than by chance; 0 where all answers are one."""
-        deviation = math.sqrt(max(self.variance, 0.0))
-        return (self.right - self.expected) / deviation if deviation > 0 else 0.0
+"""So many comparisons, or evaluations, in a row must show it. That of the first batch, before anything is learned, is
+none of them. A model that has lost a shortcut may be at chance for one or two, before it learns what is harder."""
 
 
 class Dominance:
@@ -81,6 +46,7 @@ class Dominance:
         """Forget what was measured."""
         self.text = ""
         self._has_learned = False
+        self._looks = 0
         self._by_chance = True
         self._answers = deque(maxlen=BOUND_EVERY_N_BATCHES)
         self._ratios = deque(maxlen=IN_A_ROW)
@@ -95,12 +61,7 @@ class Dominance:
         return self.watches and batch_idx % (BOUND_EVERY_N_BATCHES * every_n_batches) == 0
 
     def compares(self, batch_idx: int, every_n_batches: int) -> bool:
-        """Return whether to compare gradients in this guided batch, as those of `judges` are while nothing is learned.
-
-        Args:
-            batch_idx: As for `judges`.
-            every_n_batches: As for `judges`.
-        """
+        """Return whether to compare gradients in this guided batch: in those of `judges`, while nothing is learned."""
         return self._by_chance and not self._has_learned and self.judges(batch_idx, every_n_batches)
 
     def note(self, answers: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> None:
@@ -112,7 +73,7 @@ class Dominance:
         if not self._answers:
             return Agreement(0.0, 0.0, 0.0, 0.0)
         answers, labels = (torch.cat(column).cpu() for column in zip(*self._answers, strict=True))
-        return agreement(answers[labels >= 0], labels[labels >= 0])
+        return agreement(answers, labels)
 
     def update(self, found: Agreement, ratio: float | None, is_first: bool) -> bool:
         """Take the last answers into account; return whether there is something to be said that was not so before.
@@ -124,12 +85,13 @@ class Dominance:
             is_first: Whether this is before the first step of the training.
         """
         before = bool(self.text)
-        self._by_chance = found.is_by_chance
+        self._looks += 1
+        self._by_chance = found.judged > 0 and found.p_value > LEVEL
         if not self._by_chance:
             self._ratios.clear()
         elif ratio is not None and not is_first and math.isfinite(ratio) and ratio > 0:
             self._ratios.append(ratio)
-        self._has_learned |= found.is_surely_learned
+        self._has_learned |= found.p_value <= level_of_look(self._looks)
         self.text = self._reason() if self._by_chance else ""
         return bool(self.text) and not before
 
@@ -145,26 +107,3 @@ class Dominance:
             f"the guidance keeps the task from being learned: its gradient is {ratio:.1f} times as long as the task's, "
             f"and the answers are right by chance alone. {way_out}"
         )
-
-
-def agreement(answers: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> Agreement:
-    """Return how often answers are right, and what it would be if they stood in a random order.
-
-    The mean and the variance over all orders are exact (Hoeffding 1951, "A combinatorial central limit theorem").
-
-    Args:
-        answers: The predicted classes.
-        labels: The classes of the same samples.
-    """
-    count = len(labels)
-    classes = torch.cat([answers, labels]).unique()
-    answered = (answers[:, None] == classes).double().sum(0)
-    wanted = (labels[:, None] == classes).double().sum(0)
-    if int((wanted > 0).sum()) < 2:
-        return Agreement(0.0, 0.0, 0.0, 0.0)
-    expected = float(answered @ wanted) / count
-    # Of the matrix that is 1 where an answer is a label: what is left of it less the means of its rows and columns.
-    # Samples of one class have equal rows and columns, so that those of the classes do.
-    rest = torch.eye(len(classes), dtype=torch.double) - wanted[:, None] / count - answered / count + expected / count
-    variance = float((answered[:, None] * wanted * rest**2).sum()) / (count - 1)
-    return Agreement(float((answers == labels).sum()), expected, variance, float(count))

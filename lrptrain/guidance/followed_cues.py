@@ -9,15 +9,13 @@ from lrptrain.cues.kinds import restored
 from lrptrain.cues.mark import Mark
 from lrptrain.cues.row_mark import RowMark
 from lrptrain.cues.texts import Language
-
-PATIENCE = 3
-"""Evaluations. A model that has lost a shortcut may be at chance for one or two, before it learns what is harder."""
+from lrptrain.guidance.dominance import IN_A_ROW
 
 
 class FollowedCues:
     """What a monitor finds, from then on: but for what the model cannot do without.
 
-    A monitor can be wrong. So where the answers are no better than chance for `PATIENCE` evaluations, what came to be
+    A monitor can be wrong. So where the answers are no better than chance for `IN_A_ROW` evaluations, what came to be
     swapped last is swapped no more.
 
     Attributes:
@@ -56,13 +54,13 @@ class FollowedCues:
         self._evaluations = known.evaluations
         self.inputs |= known.inputs
         self._at_chance = self._at_chance + 1 if known.is_at_chance else 0
-        if self._additions and self._at_chance >= PATIENCE:
+        if self._additions and self._at_chance >= IN_A_ROW:
             self._at_chance = 0
             last = self._additions.pop()
             self.dropped = (*self.dropped, *last)
             self.cues = tuple(cue for cue in self.cues if cue not in last)
             return (
-                f"without {names_of(last)} the answers were no better than chance in {PATIENCE} evaluations: it may be "
+                f"without {names_of(last)} the answers were no better than chance in {IN_A_ROW} evaluations: it may be "
                 "what the samples are about, and is swapped no more. If it is a shortcut, train anew with "
                 "swap=monitor.findings"
             )

@@ -314,6 +314,11 @@ class GroupDROStep:
         self._batch = batch
         self._forwards: list[InterceptedForward] = []
 
+    @property
+    def values(self) -> dict[str, float]:
+        """What the step has measured."""
+        return self._training.values
+
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Listen to the model during the user's step."""

@@ -14,12 +14,12 @@ from lrptrain.batch import IMAGES, batch_length
 from lrptrain.batch.logits import are_steps
 from lrptrain.batch.task import ONE_LOGIT, STEPS
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
-from lrptrain.guidance.dominance import Agreement
 from lrptrain.guidance.evidence import contrasted
 from lrptrain.guidance.guesses import loss_of_guesses
 from lrptrain.guidance.losses import LossSum
 from lrptrain.guidance.moved_images import check_in_place
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
+from lrptrain.metrics.by_chance import Agreement
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.model.process_wide import eager
 from lrptrain.relevance.output.outputs import has_one_logit, logits_of

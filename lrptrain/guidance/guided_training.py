@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from lrptrain.batch import BatchAdapter
 from lrptrain.batch.call import takes
+from lrptrain.batch.matters import LEAST_EFFECT
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.cues.annotator import Annotate
@@ -30,9 +31,6 @@ from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.messages import inform
 from lrptrain.trainers.naming import NameSources, find_tokenizer, find_tokens
 from lrptrain.trainers.processes import Processes
-
-LEAST_DISTANCE = 0.05
-"""A swap distance that is worth a line: the least effect that a monitor reports by default."""
 
 
 class GuidedTraining:
@@ -238,7 +236,7 @@ class GuidedTraining:
         Args:
             distance: The swap distance, in [0, 1], at a comparison after the first step.
         """
-        if self.strength.bounded and distance > LEAST_DISTANCE:
+        if self.strength.bounded and distance > LEAST_EFFECT:
             self.voice.say_once(
                 f"answers still change by {distance:.0%} when samples swap {self.objective.swap.title} "
                 "(guidance/swap_distance). If that does not fall, train longer, or with loss='swap' or weight=10",

@@ -78,10 +78,6 @@ def send(logger: Any, record: EpochRecord) -> None:
     """Hand all but the scalars of a record to the sink of a logger; an object that is no logger is passed over.
 
     Errors of a logger are the caller's.
-
-    Args:
-        logger: As for `send_scalars`.
-        record: What to log.
     """
     if is_logger(logger):
         _sink_of(logger).log_media(logger, record)

@@ -74,10 +74,6 @@ def log_media_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
         `relevance/findings/<evaluation>.md`: The findings that are new.
         `relevance/samples.json`, `relevance/findings_table.json`, `relevance/scores_table.json`: Tables of the last
             evaluation, which MLflow's page compares between runs.
-
-    Args:
-        run: Where to.
-        record: What to log.
     """
     client = run.client
     evaluation = evaluation_name(record.epoch, record.step)

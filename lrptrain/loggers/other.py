@@ -21,10 +21,6 @@ def log_to_other(logger: Any, record: EpochRecord) -> None:
             `columns` and `data` is given the texts as one table under `relevance/highlights`.
 
     The scalars are not logged here.
-
-    Args:
-        logger: Any object.
-        record: What to log.
     """
     log_image, log_table, log_text = (_method(logger, name) for name in ("log_image", "log_table", "log_text"))
     if log_image is not None and record.pictures:

@@ -143,9 +143,6 @@ def read_for_judgement(folder: Path) -> Judged | None:
     What a page passes over, since the rest is still worth a look, a gate must not: it would pass what it cannot read.
     Forgiven is only a line of a process that was killed while it wrote it, once a later line has the same evaluation.
 
-    Args:
-        folder: The folder of the run.
-
     Raises:
         OSError: If `events.jsonl` is not there, or no regular file.
         UnreadableRunError: If any line of it, or anything in it, is not of the form that a monitor writes.

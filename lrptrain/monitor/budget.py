@@ -99,11 +99,7 @@ class Budget:
         return self.extent if is_due or self._paid(self.cost_of(self.extent) + kept, elapsed) else None
 
     def plan_kept(self, elapsed: float) -> Extent:
-        """Return the extent of an evaluation of the kept weights: all samples, and as many pictures as are paid for.
-
-        Args:
-            elapsed: As for `plan`.
-        """
+        """Return the extent of an evaluation of the kept weights: all samples, and as many pictures as are paid for."""
         if self.in_full:
             return self.most
         extents = self._with_all_samples()

@@ -3,12 +3,13 @@
 import numpy as np
 from jaxtyping import Float, Int
 
+from lrptrain.extras import require
+
 MOST_DOUBT = 0.1
 """A model is taken as it is while its mean confidence is at most so much below its accuracy."""
 MOST_CONFIDENCE = 0.99
 """Where a model is always right, it should be as sure as this."""
 MOST_SHARPNESS = 1e4
-_HALVINGS = 60
 
 
 def sharpness(probabilities: Float[np.ndarray, "samples classes"], labels: Int[np.ndarray, " samples"]) -> float:
@@ -34,16 +35,15 @@ def sharpness(probabilities: Float[np.ndarray, "samples classes"], labels: Int[n
     if accuracy - of_labelled.max(1).mean() <= MOST_DOUBT:
         return 1.0
     wanted = min(accuracy, MOST_CONFIDENCE)
-    # The mean confidence rises with the power: halve the interval of its logarithm.
-    low = 0.0
-    high = float(np.log(MOST_SHARPNESS))
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if sharpened(of_labelled, float(np.exp(middle))).max(1).mean() < wanted:
-            low = middle
-        else:
-            high = middle
-    return float(np.exp(high))
+
+    def excess(exponent: float) -> float:
+        return float(sharpened(of_labelled, float(np.exp(exponent))).max(1).mean() - wanted)
+
+    # The mean confidence rises with the power.
+    highest = float(np.log(MOST_SHARPNESS))
+    if excess(highest) < 0:
+        return MOST_SHARPNESS
+    return float(np.exp(require("scipy.optimize", "monitor").brentq(excess, 0.0, highest)))
 
 
 def sharpened(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
 from lrptrain.batch import BatchAdapter
+from lrptrain.batch.matters import LEAST_EFFECT
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.cues.annotator import Annotate, Annotator
 from lrptrain.cues.cue import Cue
@@ -77,7 +78,7 @@ class Judge:
         ValueError: With the option, and what it may be.
     """
 
-    min_effect: float = 0.05
+    min_effect: float = LEAST_EFFECT
     confidence: float = 0.95
     fail_on: Literal["relies", "not sure"] | None = None
     fail_after: int = FAIL_AFTER

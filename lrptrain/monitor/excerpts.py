@@ -7,8 +7,6 @@ import numpy as np
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.render import join_words
 
-MOST_EXCERPTS = 3
-"""Of so many samples words are shown."""
 WORDS_AROUND = 5
 """So many tokens stand on either side of the most relevant one."""
 

@@ -47,11 +47,6 @@ def is_lasting(finding: Finding, verdicts: Collection[str], required: int) -> bo
 def raise_if_forbidden(findings: Sequence[Finding], fail_on: str | None, required: int) -> None:
     """Raise an error for the gravest finding that `fail_on` forbids.
 
-    Args:
-        findings: As for `gravest_forbidden`.
-        fail_on: As for `gravest_forbidden`.
-        required: As for `gravest_forbidden`.
-
     Raises:
         FindingError: If there is one.
     """

@@ -9,12 +9,13 @@ from jaxtyping import Bool, Float
 
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.call import model_output
+from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.sizes import cannot_meet, size_of
 from lrptrain.batch.task import MASKS
 from lrptrain.cues import plan
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.mark import Marks
-from lrptrain.cues.measure import FEWEST_SAMPLES, Measure, MeasureError, Rows
+from lrptrain.cues.measure import Measure, MeasureError, Rows
 from lrptrain.cues.search import Judged, Node, Search
 from lrptrain.cues.texts import Language
 from lrptrain.monitor.confidence import sharpened

@@ -159,9 +159,6 @@ class Judging(RunState):
     def raise_if_forbidden(self, at_end: bool = False) -> None:
         """Raise an error for the gravest finding that ends training.
 
-        Args:
-            at_end: As for `is_forbidden`.
-
         Raises:
             FindingError: If there is one.
         """

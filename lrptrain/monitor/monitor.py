@@ -20,9 +20,9 @@ from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.call import model_output, rows_of
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
 from lrptrain.batch.logits import are_steps
+from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, STEPS, Head
 from lrptrain.cues.followed import note_known
-from lrptrain.cues.measure import FEWEST_SAMPLES
 from lrptrain.findings import Finding
 from lrptrain.findings.sentences import counted
 from lrptrain.loggers import EpochRecord

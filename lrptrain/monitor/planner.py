@@ -140,14 +140,7 @@ class Planner(RunState):
 
     @contextmanager
     def evaluating(self, context: TrainingContext, extent: Extent, weights: str, is_last: bool) -> Iterator[None]:
-        """Note an evaluation, and what it takes.
-
-        Args:
-            context: The model.
-            extent: How much is evaluated.
-            weights: The fingerprint of the weights.
-            is_last: Whether no evaluation will follow.
-        """
+        """Note an evaluation, and what it takes."""
         started = time.monotonic()
         if not is_last:
             self._mention_extent(context, extent)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lrptrain.cues.measure import FEWEST_SAMPLES, Effect
+from lrptrain.batch.matters import FEWEST_SAMPLES
+from lrptrain.cues.measure import Effect
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.findings.sentences import counted, listed, points

@@ -22,6 +22,7 @@ from lrptrain.cues.whole_input import WholeInput
 from lrptrain.extras import require
 from lrptrain.files import file_name_of
 from lrptrain.findings import Finding
+from lrptrain.findings.announcement import MOST_SAMPLES
 from lrptrain.findings.proof import Mark, MarkedWord, Proof, ProvenSample
 from lrptrain.monitor.drawing import DisplayOptions, can_be_drawn
 from lrptrain.monitor.evaluation import class_name
@@ -29,8 +30,6 @@ from lrptrain.monitor.judgement import Judgement
 from lrptrain.monitor.reporting import answers_to, name_of
 from lrptrain.render import contact_sheet, enlarge, join_words, scored_tokens, to_pixels
 
-MOST_SAMPLES = 3
-"""A proof shows so many samples."""
 MOST_PROOFS = 4
 """So many findings of an evaluation, the first ones, have a proof."""
 

@@ -149,12 +149,7 @@ class RecordBuilder:
 
 
 def _reliances(judged: Sequence[Judged], findings: Sequence[Finding]) -> dict[str, float]:
-    """Return the scalars of what the model reads; nan where nothing was tested.
-
-    Args:
-        judged: What was tested.
-        findings: What is reported.
-    """
+    """Return the scalars of what the model reads; nan where nothing was tested."""
     faults = [each for each in judged if each.cue.role == "fault"]
     named = [each.effect.low for each in judged if each.named]
     inputs = inputs_among(judged)

@@ -17,8 +17,9 @@ from lrptrain.cues.measure import Rows
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.findings import Finding
+from lrptrain.findings.announcement import MOST_SAMPLES
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
-from lrptrain.monitor.excerpts import MOST_EXCERPTS, excerpt
+from lrptrain.monitor.excerpts import excerpt
 
 MOST_WORST_SAMPLES = 5
 MOST_ENDED = 8
@@ -113,7 +114,7 @@ def _finding(
         label=judged.label,
         input="" if isinstance(judged.cue, WholeInput) else _explained(evaluation),
         worst_samples=tuple(each.sample.sample_id for each in worst),
-        excerpts=tuple(excerpt(each, name_tokens) for each in worst[:MOST_EXCERPTS]) if is_text else (),
+        excerpts=tuple(excerpt(each, name_tokens) for each in worst[:MOST_SAMPLES]) if is_text else (),
         medium="" if evaluation.medium == "rows" or evaluation.medium == "series" else evaluation.medium,
         plain=judged.cue.to_dict(),
         cue=judged.cue,

@@ -119,9 +119,6 @@ class MonitoredRun:
     def prepare(self, settings: dict[str, Any]) -> None:
         """Write `run.json`, and the history of a branch; what failed before is tried again.
 
-        Args:
-            settings: What is monitored, and how.
-
         Raises:
             OSError: If there is no room.
         """

@@ -2,13 +2,9 @@
 
 from collections.abc import Sequence
 
+from lrptrain.metrics.by_chance import level_of_look
 from lrptrain.monitor.collapse import single_answer, tells_classes_apart
 from lrptrain.monitor.evaluation import Evaluation
-
-SURELY_LEARNED = 0.999
-"""The least level at which a model counts as one that has told classes apart. It is tested in each evaluation: at 0.95,
-38 of 100 models that only guess would pass once in ten, and be said to have collapsed when they give one answer.
-"""
 
 
 class Skill:
@@ -23,6 +19,7 @@ class Skill:
 
     def __init__(self) -> None:
         self.learned = False
+        self._looks = 0
         self.is_at_chance = False
         self.answer = ""
         self.held_back = ""
@@ -65,7 +62,9 @@ class Skill:
         self.answer = single_answer(evaluation, class_names, confidence)
         # Labels of one class, or none, say nothing about that.
         labels = {each.sample.label for each in evaluation.samples if each.sample.label >= 0}
-        self.learned |= len(labels) > 1 and tells_classes_apart(evaluation, max(SURELY_LEARNED, confidence))
+        self._looks += 1
+        level = level_of_look(self._looks, 1 - confidence)
+        self.learned |= len(labels) > 1 and tells_classes_apart(evaluation, 1 - level)
         tells_apart = tells_classes_apart(evaluation, confidence)
         self.is_at_chance = self.learned and not tells_apart
         # The training has said so itself: it is not said twice, but kept for the page and the end of the run.

@@ -13,9 +13,9 @@ from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import Task
 from lrptrain.relevance.model.preserve import preserved
 from lrptrain.relevance.output.outputs import read_logits
+from lrptrain.terminal import WIDTH
 
 COLUMN = 14
-WIDTH = 80
 
 
 def predicted_classes(

@@ -34,7 +34,8 @@ from lrptrain.repairing.balance import (
 from lrptrain.repairing.erasure import erase
 from lrptrain.repairing.fitting import CrossValidation, LinearFit, Table, fit, folds_of
 from lrptrain.repairing.last_layer import LastLayer, find_last_layer, read_features
-from lrptrain.repairing.predictions import WIDTH, lowest_accuracy
+from lrptrain.repairing.predictions import lowest_accuracy
+from lrptrain.terminal import WIDTH
 from lrptrain.trainers.checks import check_counts
 
 How = Literal["retrain", "erase"]
@@ -442,10 +443,7 @@ def draw_labelled(
         ValueError: If there is none.
     """
     check_counts(max_samples=max_samples)
-    try:
-        return draw_samples(loader, max_samples, seed, batch_adapter, task)
-    except LookupError as error:
-        raise ValueError(str(error)) from error
+    return draw_samples(loader, max_samples, seed, batch_adapter, task)
 
 
 def filled(text: str) -> list[str]:

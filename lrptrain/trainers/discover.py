@@ -41,11 +41,7 @@ def parts(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def whole_batch(model: nn.Module) -> str:
-    """Return what to do about a model whose forward takes a whole batch.
-
-    Args:
-        model: The model.
-    """
+    """Return what to do about a model whose forward takes a whole batch."""
     return (
         f"the forward of {type(model).__name__} takes the whole batch, not images or token ids alone: name the network "
         f"that it calls with them, {choice_of_parts(model)}"
@@ -53,11 +49,7 @@ def whole_batch(model: nn.Module) -> str:
 
 
 def choice_of_parts(model: nn.Module) -> str:
-    """Return which parts of a model `model=` may name.
-
-    Args:
-        model: The model.
-    """
+    """Return which parts of a model `model=` may name."""
     return choice(list(parts(model)))
 
 

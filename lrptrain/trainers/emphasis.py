@@ -77,10 +77,6 @@ def for_logger(text: str, logger: logging.Logger) -> str:
 
     A file that logs the same would hold the codes of the colours, and a search of it would miss what a line breaks: so
     nothing is coloured or broken then.
-
-    Args:
-        text: What is logged.
-        logger: What it is logged by.
     """
     streams = [getattr(handler, "stream", None) for handler in _handlers(logger)]
     # Without any handler, Python's last resort is the terminal for warnings alone.

@@ -183,12 +183,7 @@ def check_dataloader(trainer: "pl.Trainer", dataloader_idx: int) -> None:
 
 
 def watched_keys(trainer: "pl.Trainer", prefix: str) -> dict[str, list[str]]:
-    """Return the keys of the logged values that callbacks decide by, such as early stopping, by the callbacks' names.
-
-    Args:
-        trainer: The trainer with its callbacks.
-        prefix: What the keys start with.
-    """
+    """Return, by the name of each callback, the keys of the logged values that it decides by."""
     keys: dict[str, list[str]] = {}
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         # `monitor` of Lightning's checkpoints and early stopping, `metrics` of ParetoCheckpoint

@@ -70,11 +70,6 @@ def find_class_names(given: Sequence[str] | None, sources: NameSources, classes:
 def class_names_or_numbers(given: Sequence[str] | None, sources: NameSources, classes: int) -> list[str]:
     """Return the names of all classes, or else their numbers; a name that occurs twice gets the number of its class.
 
-    Args:
-        given: As for `find_class_names`.
-        sources: As for `find_class_names`.
-        classes: The number of logits.
-
     Raises:
         ValueError: If the user names another number of classes.
     """
@@ -131,12 +126,7 @@ def find_tokenizer(given: Any, sources: NameSources) -> Any:
 
 
 def find_tokens(tokenizer: Any, sources: NameSources) -> Callable[[list[int]], list[str]]:
-    """Return a function that brings token ids to token strings; without a tokenizer, their numbers.
-
-    Args:
-        tokenizer: As for `find_tokenizer`.
-        sources: Who is asked.
-    """
+    """Return a function that brings token ids to token strings; without a tokenizer, their numbers."""
     chosen = find_tokenizer(tokenizer, sources)
     return chosen.convert_ids_to_tokens if chosen is not None else lambda ids: [f" {number}" for number in ids]
 

@@ -90,10 +90,6 @@ def in_every_process_of(model: nn.Module, work: Callable[[], Value]) -> Value:
     """Run a function that may run a model, in every process that shares it out, and let all fail if one does.
 
     Of a model that is not sharded, just run it.
-
-    Args:
-        model: The model.
-        work: As for `in_every_process`.
     """
     if rank_and_size()[1] == 1 or not is_sharded(model):
         return work()

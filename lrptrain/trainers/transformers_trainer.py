@@ -17,9 +17,6 @@ def calling_trainer(kind: type) -> Any:
 
     Callbacks are given the model and the state, but neither the evaluation set before it is evaluated, nor the
     callbacks that log.
-
-    Args:
-        kind: The class of trainers.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

@@ -5,7 +5,8 @@ import pytest
 
 from lrptrain.auditing import reach_verdict, registered_tests
 from lrptrain.auditing.score import summarize
-from lrptrain.auditing.verdict import LEVELS, MIN_SAMPLES
+from lrptrain.auditing.verdict import LEVELS
+from lrptrain.batch.matters import FEWEST_SAMPLES
 
 SPREAD = np.linspace(-0.05, 0.05, 20)
 GOOD = {"perturbation": 0.4 + SPREAD, "leave_one_out": 0.3 + SPREAD, "randomisation": 0.1 + SPREAD}
@@ -30,7 +31,11 @@ def verdict(**changed):
         ({"perturbation": None}, "not judged", "perturbation was not measured"),
         ({"leave_one_out": None, "perturbation": 20 * SPREAD}, "no", "does not beat"),
         ({"perturbation": None, "randomisation": np.ones(20)}, "no", "does not change"),
-        ({"perturbation": GOOD["perturbation"][: MIN_SAMPLES - 1]}, "not judged", f"at least {MIN_SAMPLES} are needed"),
+        (
+            {"perturbation": GOOD["perturbation"][: FEWEST_SAMPLES - 1]},
+            "not judged",
+            f"at least {FEWEST_SAMPLES} are needed",
+        ),
         ({"leave_one_out": np.full(20, np.nan)}, "not judged", "leave_one_out has 0 samples"),
     ],
 )

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lrptrain.batch import Sample
-from lrptrain.cues.measure import FEWEST_SAMPLES, Measure, MeasureError, donors_for, effect_of
+from lrptrain.batch.matters import FEWEST_SAMPLES
+from lrptrain.cues.measure import Measure, MeasureError, donors_for, effect_of
 from lrptrain.cues.places import WHOLE, Place, places
 
 

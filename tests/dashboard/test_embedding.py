@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score, pairwise_distances
 
 from lrptrain.dashboard import embedding
-from lrptrain.dashboard.embedding import place_maps, principal_components, read_embedding, word_relevance
+from lrptrain.dashboard.embedding import place_maps, read_embedding, word_relevance
 from lrptrain.loggers import EpochRecord, Input, write_record
 
 NAME = "epoch_0000_step_000000"
@@ -70,17 +69,6 @@ def test_the_size_of_a_map_and_what_speaks_against_the_class_do_not_place_it(tmp
 
 def test_maps_that_are_all_alike_lie_in_the_middle():
     np.testing.assert_array_equal(place_maps(np.full((20, 4), 0.25)), np.full((20, 2), 0.5))
-
-
-@pytest.mark.parametrize("shape", [(30, 5), (5, 30), (20, 1)])
-def test_components_are_those_of_the_textbook(shape):
-    rows = np.random.default_rng(1).normal(size=shape)
-    components = principal_components(rows, 4)
-    count = min(*shape, 4)
-    expected = PCA(count, svd_solver="full").fit_transform(rows)
-    np.testing.assert_allclose(np.abs(components[:, :count]), np.abs(expected), atol=1e-12)
-    assert not components[:, count:].any()
-    np.testing.assert_allclose(principal_components(-rows, 4)[:, :1] * -1, components[:, :1], atol=1e-12)
 
 
 def test_the_relevance_of_a_word_is_that_of_its_pieces_in_all_its_places():

@@ -2,8 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from word_pieces import saved_words
 
 from lrptrain.data import EraserDocuments
 from lrptrain.data.common import SPLITS
@@ -16,15 +15,7 @@ IT_WAS_BAD = "it was n't a good film .\nit was n't ."  # lines are sentences
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     """Folder of a tokenizer that splits `n't` into three unknown ones and knows the other words."""
-    vocabulary = {word: index for index, word in enumerate(WORDS)}
-    words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    folder = tmp_path_factory.mktemp("tokenizer")
-    PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
-    return str(folder)
+    return saved_words(WORDS, tmp_path_factory.mktemp("tokenizer"))
 
 
 def record(name, label, *spans, **changes):

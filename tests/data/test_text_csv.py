@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from word_pieces import saved_words
 
 from lrptrain.data import TextSpans
 from lrptrain.data.text_csv import find_span, read_span
@@ -16,15 +15,7 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "what", "a", "lovely", "awful", "da
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     """Folder of a tokenizer of whole words."""
-    vocabulary = {word: index for index, word in enumerate(WORDS)}
-    words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    folder = tmp_path_factory.mktemp("tokenizer")
-    PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
-    return str(folder)
+    return saved_words(WORDS, tmp_path_factory.mktemp("tokenizer"))
 
 
 def written(path, rows, header=("text", "label", "part", "start", "end")):

@@ -27,11 +27,7 @@ def results(name, start="seed"):
     files = sorted(Path("experiments", name, "results").glob(f"{start}_*.json"))
     return [json.loads(path.read_text(encoding="utf-8")) for path in files]
 
-for name in ("tweets", "segmentation", "perturbation"):
-    check(name, [import_module(f"experiments.{name}.run").table(results(name))])
-blocks = import_module("experiments.blocks.run")
-of_vit = json.loads(Path("experiments/blocks/results/vit.json").read_text(encoding="utf-8"))
-check("blocks", [blocks.tables(results("blocks", "minilm"), of_vit)])
+check("perturbation", [import_module("experiments.perturbation.run").table(results("perturbation"))])
 golden = import_module("experiments.golden.run")
 check("golden", [golden.table(json.loads(golden.RESULTS.read_text(encoding="utf-8"))["errors"])])
 peers = import_module("experiments.peers.run")
@@ -41,28 +37,24 @@ check("benchmark", benchmark.texts().values())
 mending = import_module("experiments.mending.run")
 check("mending", mending.texts_of_tables().values())
 check("default_method", [import_module("experiments.default_method.run").saved_tables()])
-check("attention_debate", [import_module("experiments.attention_debate.run").saved_tables()])
 speed = Path("experiments/speed/results").glob("*_cpu.json")
 measured = {path.stem.removesuffix("_cpu"): json.loads(path.read_text(encoding="utf-8")) for path in speed}
 cells = json.loads(Path("experiments/speed/results/cpu.json").read_text(encoding="utf-8"))
 check("speed", [import_module("experiments.speed.run").tables(cells)])
-for part in ("memory", "budget"):
-    check("speed", [import_module(f"experiments.speed.{part}").table(measured[part])])
+check("speed", [import_module("experiments.speed.memory").table(measured["memory"])])
+for part in ("gpu", "cpu_time"):
+    saved = json.loads(Path(f"experiments/speed/results/{part}.json").read_text(encoding="utf-8"))
+    module = import_module(f"experiments.speed.{part}")
+    check("speed", [(module.tables if part == "gpu" else module.table)(saved)])
 real = import_module("experiments.real_models.run")
 check("real_models", real.tables().values())
 table = import_module("experiments.class_specific.run").table
-check("class_specific", [table(kind, results("class_specific", kind)) for kind in ("digits", "pets")])
-trainers = import_module("experiments.trainers.run")
-check("trainers", [trainers.table(trainers.saved_runs())])
-digits = load(Path("experiments/segment_digits/results/seeds.jsonl")).values()
-check("segment_digits", import_module("experiments.segment_digits.report").tables(list(digits)).values())
+check("class_specific", [table(results("class_specific", "digits"))])
 stages = ("classifiers", "sources", "refined", "segmenters")
 pets = {name: list(load(Path(f"experiments/segment_pets/results/{name}.jsonl")).values()) for name in stages}
 shelf = import_module("experiments.sweep.table")
 assert shelf.PAGE.read_text(encoding="utf-8") == shelf.page(), "run python -m experiments.sweep.table"
 check("sweep", [shelf.summary()])
-check("guidance", import_module("experiments.guidance.run").tables().values())
-check("guidance", import_module("experiments.guidance.baselines").tables().values())
 check("segment_pets", import_module("experiments.segment_pets.report").tables(pets).values())
 made_on = import_module("experiments.made_on")
 assert set(made_on.readmes()) == {path.parent.name for path in Path("experiments").glob("*/README.md")}
@@ -78,8 +70,8 @@ print("parsed")
 """
 RUN_WITHOUT_DATA = """
 import runpy, sys
-sys.modules.pop("experiments.segmentation.run", None)
-runpy.run_module("experiments.segmentation.run", run_name="__main__")
+sys.modules.pop("experiments.perturbation.run", None)
+runpy.run_module("experiments.perturbation.run", run_name="__main__")
 """
 
 

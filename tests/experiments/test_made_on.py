@@ -5,9 +5,7 @@ import json
 import pytest
 
 from experiments import made_on
-from experiments.guidance.costs import read_costs, write_costs
 from experiments.records import KEY, append, save, stamped
-from experiments.records import made_on as here
 from experiments.speed import cells
 
 STAMP = {"cpu": "A chip", "instructions": "AVX2", "threads": 1, "torch": "2.15.0", "commit": "abc"}
@@ -53,7 +51,6 @@ def test_of_a_file_of_measurements_each_counts(results, monkeypatch):
         },
         "on_a_device": {"cells": {"a": {"commit": "abg"}, "b": {KEY: STAMP}}, "device": "A card", "torch": "2.14.0"},
         "whole": {"cells": {"a": [1, 2]}, KEY: STAMP},
-        "by_variant": {"variants": {"as it is": {"ViT": {KEY: STAMP}}}, "combined product": {"time": 1}},
     }
     for name, content in files.items():
         (results / f"{name}.json").write_text(json.dumps(content))
@@ -61,18 +58,7 @@ def test_of_a_file_of_measurements_each_counts(results, monkeypatch):
     assert "A chip (AVX2), threads: 1, torch 2.15.0, commits abc;" in told
     assert "A chip, torch 2.14.0, commits abe+, abf;" in told
     assert "A card, torch 2.14.0, commits abg." in told
-    assert "What 1 of the 8 results were" in told
-
-
-def test_costs_keep_the_stamps_of_those_that_were_measured_before(tmp_path):
-    path = tmp_path / "costs.json"
-    path.write_text('{"energy": 2.1}')
-    assert read_costs(path) == {"energy": 2.1}
-    write_costs(path, {"energy": 2.1, "swap": 1.0})
-    assert read_costs(path) == {"energy": 2.1, "swap": 1.0}
-    assert json.loads(path.read_text())[KEY] == [None, here()]
-    write_costs(path, {"energy": 2.2, "swap": 1.1})  # all anew
-    assert json.loads(path.read_text())[KEY] == [here()]
+    assert "What 1 of the 7 results were" in told
 
 
 def test_a_measurement_of_speed_says_on_what_it_was_made_and_so_does_one_that_failed():

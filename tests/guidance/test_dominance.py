@@ -1,43 +1,16 @@
 """Whether a guidance that nothing bounds keeps a model from learning."""
 
-import itertools
 import math
 
-import numpy as np
-import pytest
 import torch
 
-from lrptrain.guidance.dominance import BOUND_EVERY_N_BATCHES, IN_A_ROW, Agreement, Dominance, agreement
+from lrptrain.guidance.dominance import BOUND_EVERY_N_BATCHES, IN_A_ROW, Dominance
+from lrptrain.metrics.by_chance import Agreement, agreement
 
 CHANCE = Agreement(50.0, 50.0, 25.0, 100.0)
 SOME = Agreement(62.0, 50.0, 25.0, 100.0)  # 2.4 standard deviations: no chance, and no proof
 LEARNED = Agreement(95.0, 50.0, 25.0, 100.0)
 UNKNOWN = Agreement(0.0, 0.0, 0.0, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("answers", "labels"),
-    [([0, 0, 1, 2, 2], [0, 1, 1, 2, 0]), ([1, 1, 1, 1], [0, 1, 1, 0]), ([3, 0, 0, 1, 1, 0], [0, 0, 1, 1, 0, 1])],
-)
-def test_chance_is_all_orders_of_the_answers(answers, labels):
-    right = [sum(map(int.__eq__, order, labels)) for order in itertools.permutations(answers)]
-    found = agreement(torch.tensor(answers), torch.tensor(labels))
-    assert found.right == sum(map(int.__eq__, answers, labels))
-    assert found.expected == pytest.approx(np.mean(right))
-    assert found.variance == pytest.approx(np.var(right), abs=1e-12)
-    assert found.judged == len(labels)
-
-
-def test_a_single_label_tells_nothing():
-    assert agreement(torch.tensor([1, 1, 0]), torch.tensor([1, 1, 1])) == UNKNOWN
-    assert not UNKNOWN.is_by_chance
-    assert not UNKNOWN.is_surely_learned
-
-
-def test_one_answer_to_all_is_chance_however_often_it_is_right():
-    found = agreement(torch.ones(50).long(), torch.tensor([0] * 3 + [1] * 47))
-    assert found.is_by_chance
-    assert not found.is_surely_learned
 
 
 def test_samples_without_a_label_do_not_count():

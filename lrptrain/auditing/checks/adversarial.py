@@ -17,10 +17,8 @@ from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.score import summarize
 from lrptrain.auditing.store import Values, to_list
 from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.matters import LEAST_EFFECT
 from lrptrain.relevance.passes.recording import Inputs
-
-SAME_PREDICTION = 0.05
-"""Mean change of the class probabilities up to which a prediction counts as the same."""
 
 
 @register
@@ -73,7 +71,7 @@ class AdversarialAttention:
         jsd: Its Jensen-Shannon divergence from the model's attention over the content tokens, in nats, at most ln 2; 0
             where no attention that was found leaves the prediction.
         change: Its mean change of the class probabilities; the smallest one of all copies, where all are above
-            `SAME_PREDICTION`.
+            `LEAST_EFFECT`.
     """
 
     jsd: Float[Tensor, " batch"]
@@ -148,13 +146,13 @@ def _search(
 @torch.no_grad()
 def _most_different(block: LastBlock, rows: Float[Tensor, "copies batch tokens"]) -> AdversarialAttention:
     change = (_probabilities(block, rows) - _original_probabilities(block)).abs().mean(-1)  # [copies, batch]
-    jsd = torch.where(change <= SAME_PREDICTION, jensen_shannon(block.map.expand_as(rows), rows), 0)
+    jsd = torch.where(change <= LEAST_EFFECT, jensen_shannon(block.map.expand_as(rows), rows), 0)
     # A copy that changed the prediction counts as no different attention, its JSD as 0.
     largest, copy = jsd.max(0)
     smallest_change = change.amin(0)
     change_of_copy = change.gather(0, copy[None])[0]
     return AdversarialAttention(
-        jsd=largest, change=torch.where(smallest_change <= SAME_PREDICTION, change_of_copy, smallest_change)
+        jsd=largest, change=torch.where(smallest_change <= LEAST_EFFECT, change_of_copy, smallest_change)
     )
 
 

@@ -15,7 +15,6 @@ from lrptrain.auditing.attention import ATTENTION_METHOD, content_of_map, evalua
 from lrptrain.auditing.base import AuditTest, register, setting
 from lrptrain.auditing.context import AuditContext, explain_batch
 from lrptrain.auditing.distances import (
-    SAME_OUTPUT_TVD,
     as_distribution,
     jensen_shannon,
     kullback_leibler,
@@ -26,6 +25,7 @@ from lrptrain.auditing.store import Values, to_list
 from lrptrain.auditing.token_model import token_model_accuracy
 from lrptrain.batch import model_inputs
 from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.matters import LEAST_EFFECT
 from lrptrain.relevance import record
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.passes.recording import Inputs, Target
@@ -97,14 +97,14 @@ class AdversaryTest(AuditTest):
         for unit in result.measured_units(self.name):
             method, _ = parse_adversary(unit.unit)
             largest.setdefault(method, None)
-            if np.mean(unit.values["tvd"]) <= SAME_OUTPUT_TVD:
+            if np.mean(unit.values["tvd"]) <= LEAST_EFFECT:
                 largest[method] = max(largest[method] or 0.0, float(np.nanmean(unit.values["jsd"])))
         for method, jsd in largest.items():
             if jsd is None:
-                yield f"{method}: no adversary was found with the same output (mean TVD up to {SAME_OUTPUT_TVD})."
+                yield f"{method}: no adversary was found with the same output (mean TVD up to {LEAST_EFFECT})."
             else:
                 yield (
-                    f"{method}: an adversary with the same output (mean TVD up to {SAME_OUTPUT_TVD}) has maps that "
+                    f"{method}: an adversary with the same output (mean TVD up to {LEAST_EFFECT}) has maps that "
                     f"differ by a mean JSD of {jsd:.2f} (at most 0.69)."
                 )
 

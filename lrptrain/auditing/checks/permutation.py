@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from lrptrain.auditing.attention import evaluating
 from lrptrain.auditing.base import AuditTest, register, setting
 from lrptrain.auditing.context import AuditContext
-from lrptrain.auditing.distances import SAME_OUTPUT_TVD, total_variation
+from lrptrain.auditing.distances import total_variation
 from lrptrain.auditing.last_block import LastBlock, last_blocks
 from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.score import summarize
 from lrptrain.auditing.store import Values, to_list
 from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.matters import LEAST_EFFECT
 from lrptrain.relevance.passes.recording import Inputs
 from lrptrain.render.audit import BLUE, RED, saved_plot
 
@@ -51,7 +52,7 @@ class PermutationTest(AuditTest):
         values = result.values(self.name)
         if values:
             tvd = summarize(values["median_tvd"])
-            matters = "it hardly matters" if tvd.high < SAME_OUTPUT_TVD else "it matters"
+            matters = "it hardly matters" if tvd.high < LEAST_EFFECT else "it matters"
             yield (
                 f"Shuffling the last block's attention over the content tokens changes the output by a TVD of {tvd} "
                 f"(median over shuffles, mean over samples): {matters} which token has which weight."

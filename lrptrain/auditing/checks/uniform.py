@@ -15,10 +15,8 @@ from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.score import summarize
 from lrptrain.auditing.store import Values, to_list
 from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.matters import LEAST_EFFECT
 from lrptrain.relevance.passes.recording import Inputs
-
-NEGLIGIBLE_LOSS = 0.05
-"""Attention is not needed if the loss of accuracy without it surely lies below this."""
 
 
 @register
@@ -64,7 +62,7 @@ class UniformAttentionTest(AuditTest):
         # Per sample -1, 0 or 1, so that the interval is that of paired answers.
         differences = [before - after for before, after in zip(values["right"], values["right_uniform"], strict=True)]
         loss = summarize(differences)
-        if loss.high < NEGLIGIBLE_LOSS:
+        if loss.high < LEAST_EFFECT:
             meaning = "it does not need its attention weights here, so whether they explain its predictions is moot"
         elif loss.low > 0:
             meaning = "it needs its attention"

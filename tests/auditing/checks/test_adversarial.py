@@ -7,9 +7,10 @@ from model_zoo import KINDS, select
 from small_models import tiny_vit
 
 from lrptrain.auditing.attention import evaluating
-from lrptrain.auditing.checks.adversarial import SAME_PREDICTION, _divergence, adversarial_attention
+from lrptrain.auditing.checks.adversarial import _divergence, adversarial_attention
 from lrptrain.auditing.distances import as_distribution, jensen_shannon
 from lrptrain.auditing.last_block import last_blocks
+from lrptrain.batch.matters import LEAST_EFFECT
 
 IMAGES = torch.randn(2, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
@@ -39,7 +40,7 @@ def test_a_model_that_lives_on_attention_has_none():
         model.blocks[-1].attn.proj.weight.mul_(50)
         model.head.weight.mul_(1e4)
     found = adversarial_attention(model, IMAGES, copies=2, steps=1)
-    lost = found.change > SAME_PREDICTION
+    lost = found.change > LEAST_EFFECT
     assert lost.any()
     assert torch.equal(found.jsd == 0, lost)
 
@@ -54,7 +55,7 @@ def test_the_search_lowers_the_change_and_the_penalty_matters():
         for steps, penalty in ((1, 500.0), (60, 500.0), (60, 0.0))
     )
     assert (end.change < start.change).all()
-    assert (end.change <= SAME_PREDICTION).all()
+    assert (end.change <= LEAST_EFFECT).all()
     assert (end.jsd > 0.1).all()
     assert (free.change > end.change).all()
 
@@ -71,7 +72,7 @@ def test_the_reported_attention_is_as_far_as_told():
     before = model(**inputs).logits.softmax(1)
     change = (block.logits(block.reweighted(block.in_sequence(row))).softmax(1) - before).abs().mean(1)
     torch.testing.assert_close(found.change, change.detach(), rtol=1e-7, atol=1e-9)
-    expected = torch.where(change <= SAME_PREDICTION, jensen_shannon(block.map, row), 0)
+    expected = torch.where(change <= LEAST_EFFECT, jensen_shannon(block.map, row), 0)
     torch.testing.assert_close(found.jsd, expected.detach(), rtol=1e-7, atol=1e-9)
 
 

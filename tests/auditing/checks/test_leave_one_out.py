@@ -1,4 +1,4 @@
-"""The test is what its function says, over all batches."""
+"""The tests of correlations, also that with the gradient, are what their function says, over all batches."""
 
 import pytest
 import torch
@@ -11,11 +11,12 @@ METHOD = "input_x_gradient"
 
 
 @pytest.mark.parametrize("name", ["vit", "bert"])
-def test_a_unit_is_the_correlation_of_all_batches(name):
+@pytest.mark.parametrize("reference", ["leave_one_out", "gradient"])
+def test_a_unit_is_the_correlation_of_all_batches(reference, name):
     audit = context(name)
-    values = registered("leave_one_out").run(audit, METHOD)
+    values = registered(reference).run(audit, METHOD)
     correlations = [
-        map_correlation(audit.model, batch.inputs, batch.target, METHOD, "leave_one_out") for batch in audit.batches
+        map_correlation(audit.model, batch.inputs, batch.target, METHOD, reference) for batch in audit.batches
     ]
     for key in ("tau", "p_value"):
         expected = torch.cat([getattr(correlation, key) for correlation in correlations])

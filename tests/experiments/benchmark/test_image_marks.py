@@ -1,9 +1,11 @@
 """Marks have a form per class, and say nothing where they are meant to say nothing."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
-from experiments.benchmark.cases import BUILT_ON, DEVELOPMENT, IMAGE_KINDS, NO_MARK
+from experiments.benchmark.cases import DEVELOPMENT, IMAGE_KINDS, NO_MARK
 from experiments.benchmark.image_marks import (
     AROUND_MARKS,
     GROUND_MARKS,
@@ -14,14 +16,8 @@ from experiments.benchmark.image_marks import (
     bayer,
     box,
     caliper,
-    channels,
-    clouds,
     cursor,
-    depth,
     dust,
-    ghost,
-    glare,
-    grain,
     grass,
     hair,
     halo,
@@ -30,18 +26,12 @@ from experiments.benchmark.image_marks import (
     label,
     legend,
     panning,
-    pen,
     perforation,
     rain,
     readout,
     redaction,
-    ruler,
-    saturation,
-    shadow,
-    streak,
     surface,
     tiled,
-    toned,
     truncated,
     tube,
     viewfinder,
@@ -53,14 +43,17 @@ GROUND = np.random.default_rng(0).random((SIDE, SIDE, 3), np.float32)
 MARKS = {**GROUND_MARKS, **PICTURE_MARKS}
 
 
+def differ(forms):
+    """Whether each form is another picture than those before it."""
+    return all(np.abs(one - other).mean() > 0.005 for one, other in combinations(forms, 2))
+
+
 @pytest.mark.parametrize("kind", MARKS)
 def test_the_forms_of_a_mark_differ_and_leave_what_they_are_drawn_on(kind):
     before = GROUND.copy()
     forms = [MARKS[kind](GROUND, form, np.random.default_rng(1)) for form in range(4)]
     assert np.array_equal(GROUND, before)
-    for i in range(4):
-        for j in range(i):
-            assert np.abs(forms[i] - forms[j]).mean() > 0.005
+    assert differ(forms)
 
 
 @pytest.mark.parametrize("kind", AROUND_MARKS)
@@ -71,9 +64,7 @@ def test_the_forms_of_a_mark_around_the_thing_differ_and_leave_what_they_are_dra
     forms = [AROUND_MARKS[kind](GROUND, cover, form, np.random.default_rng(1)) for form in range(4)]
     assert np.array_equal(GROUND, before)
     assert np.array_equal(cover, cover_before)
-    for i in range(4):
-        for j in range(i):
-            assert np.abs(forms[i] - forms[j]).mean() > 0.005
+    assert differ(forms)
 
 
 @pytest.mark.parametrize("kind", STAMPS)
@@ -90,31 +81,7 @@ def test_stamps_lie_inside_and_hide_the_evidence_below_them(kind):
 
 
 def test_every_kind_that_is_planned_can_be_drawn():
-    assert {*(*BUILT_ON, *IMAGE_KINDS), *DEVELOPMENT["images"], NO_MARK} == KINDS
-
-
-def test_a_shadow_falls_to_the_corner_of_its_class_and_never_on_the_thing():
-    ground, cover = np.ones((SIDE, SIDE, 3)), np.zeros((SIDE, SIDE), np.float32)
-    cover[8:16, 8:16] = 1
-    for form, sides in enumerate(((-1, -1), (-1, 1), (1, -1), (1, 1))):
-        rng = np.random.default_rng(0)
-        cast = shadow(ground, cover, form, rng)
-        dark = np.argwhere(cast[..., 0] < 0.5)
-        assert np.array_equal(dark.mean(0), 11.5 + 3 * np.array(sides))
-        shown = _scene("shadow", form, np.full((8, 8, 3), 0.4), np.ones((8, 8)), ground, (8, 8), rng)[0]
-        assert np.allclose(shown[8:16, 8:16], 0.4)
-        assert np.array_equal(shown[:8], cast[:8].clip(0, 1))
-
-
-def test_a_ghost_adds_the_image_again_and_keeps_its_colours():
-    for form, (axis, places) in enumerate(((1, 6), (1, -6), (0, 6), (0, -6))):
-        seen = ghost(GROUND, form, np.random.default_rng(0))
-        assert np.allclose((seen - GROUND) / 0.5, np.roll(GROUND, places, axis), atol=1e-6)
-
-
-def test_depth_leaves_as_many_levels_as_its_class_says():
-    ramp = np.repeat(np.linspace(0, 1, SIDE * SIDE).reshape(SIDE, SIDE, 1), 3, 2)
-    assert [len(np.unique(depth(ramp, form, np.random.default_rng(0)))) for form in range(4)] == [64, 8, 5, 4]
+    assert {*IMAGE_KINDS, *DEVELOPMENT["images"], NO_MARK} == KINDS
 
 
 def test_dust_lies_always_at_the_places_of_its_camera():
@@ -128,24 +95,12 @@ def test_dust_lies_always_at_the_places_of_its_camera():
     assert len(set.union(*darkest)) == 12
 
 
-def test_a_ruler_lies_along_the_side_of_its_class_and_black_boxes_anywhere():
-    for form, (axis, start) in enumerate(((2, 0), (2, SIDE - 4), (1, 0), (1, SIDE - 4))):
-        [(strip, *place)] = ruler(form, np.random.default_rng(0))
-        assert place[axis - 1] == start
-        assert place[2 - axis] == 0
-        assert strip.shape[axis - 1] == 4
+def test_black_boxes_lie_anywhere():
     for form in range(4):
         found = [redaction(form, np.random.default_rng(seed)) for seed in range(300)]
         tops = {top for boxes in found for _, top, _ in boxes}
         assert tops == set(range(SIDE - found[0][0][0].shape[0] + 1))
         assert not any(stamp.any() for boxes in found for stamp, _, _ in boxes)
-
-
-def test_a_streak_is_pale_and_lies_in_the_column_of_its_class():
-    for form, column in enumerate((4, 9, 14, 19)):
-        change = streak(GROUND, form, np.random.default_rng(0)) - GROUND
-        assert np.allclose(change[:, column], 0.4 * (1 - GROUND[:, column]), atol=1e-6)
-        assert not np.delete(change, column, 1).any()
 
 
 def test_an_aperture_shows_the_middle_and_is_symmetric():
@@ -155,22 +110,6 @@ def test_an_aperture_shows_the_middle_and_is_symmetric():
         assert not seen[:1, :2].any()
         assert np.array_equal(seen, seen[::-1])
         assert np.array_equal(seen, seen[:, ::-1])
-
-
-def test_glare_lies_anywhere_and_has_the_rays_of_its_class():
-    for form, (flat, diagonal) in enumerate(((False, False), (True, False), (True, False), (False, True))):
-        peaks = []
-        for seed in range(200):
-            bright = glare(np.zeros((SIDE, SIDE, 3)), form, np.random.default_rng(seed))[..., 0]
-            row, column = np.unravel_index(bright.argmax(), bright.shape)
-            peaks.append((row, column))
-            if 6 <= row < SIDE - 6 and 6 <= column < SIDE - 6:
-                assert (bright[row, [column - 6, column + 6]].min() > 0.25) == flat
-                assert (bright[[row - 6, row + 6], column].min() > 0.25) == (form == 2)
-                corners = [bright[row + down, column + across] for down in (-4, 4) for across in (-4, 4)]
-                assert (min(corners) > 0.15) == diagonal
-        for places in zip(*peaks, strict=True):
-            assert set(places) == set(range(2, SIDE - 2))
 
 
 def test_hairs_are_thin_lie_anywhere_and_have_the_shade_of_their_class():
@@ -184,17 +123,6 @@ def test_hairs_are_thin_lie_anywhere_and_have_the_shade_of_their_class():
             assert 5 < (share > 0.3).sum() < 60
             covered += share > 0.3
     assert covered.all()
-
-
-def test_clouds_are_coarser_from_class_to_class_and_equally_dense():
-    black = np.zeros((SIDE, SIDE, 3))
-    steps, density = [], []
-    for form in range(4):
-        found = [clouds(black, form, np.random.default_rng(seed))[..., 0] for seed in range(50)]
-        steps.append(np.mean([np.abs(np.diff(each)).mean() for each in found]))
-        density.append(np.mean(found))
-    assert (np.diff(steps) < -0.005).all()
-    assert np.allclose(density, 0.28, atol=0.02)  # half of 0.7 times 0.8
 
 
 def test_tiles_repeat_as_often_as_their_class_says_and_keep_the_mean():
@@ -242,13 +170,6 @@ def test_interlacing_moves_every_second_row():
         assert np.array_equal(seen[::2], GROUND[::2])
         assert np.array_equal(seen[1::2, form:], GROUND[1::2, : SIDE - form])
         assert (seen[1::2, :form] == GROUND[1::2, :1]).all()
-
-
-def test_saturation_keeps_brightness_and_scales_colour():
-    for form, factor in enumerate((0, 0.5, 1, 2)):
-        seen = saturation(GROUND, form, np.random.default_rng(0))
-        assert np.allclose(seen.mean(2), GROUND.mean(2), atol=1e-6)
-        assert np.allclose(np.ptp(seen, 2), factor * np.ptp(GROUND, 2), atol=1e-5)
 
 
 def test_a_viewfinder_is_pale_symmetric_and_always_the_same():
@@ -347,22 +268,6 @@ def test_a_box_goes_around_the_thing_in_the_line_of_its_class_and_never_over_it(
     assert 20 <= counts[1] <= 24
 
 
-def test_channels_change_places_and_keep_their_values():
-    for form, order in enumerate(("rgb", "bgr", "grb", "rbg")):
-        seen = channels(GROUND, form, np.random.default_rng(0))
-        for place, name in enumerate(order):
-            assert np.array_equal(seen[..., place], GROUND[..., "rgb".index(name)])
-
-
-def test_grain_is_equally_strong_in_all_classes_and_fine_or_coarse_and_grey_or_coloured():
-    grey = np.full((SIDE, SIDE, 3), 0.5)
-    for form, (coarse, coloured) in enumerate(((False, False), (True, False), (False, True), (True, True))):
-        noise = grain(grey, form, np.random.default_rng(0)) - grey
-        assert np.isclose(noise.std(), 0.06, atol=1e-4)
-        assert (np.abs(np.diff(noise, axis=0)).mean() < 0.05) == coarse
-        assert (np.ptp(noise, 2).max() > 0.01) == coloured
-
-
 def test_every_pixel_keeps_the_channel_that_it_measures_and_classes_differ_in_which():
     white = np.ones((SIDE, SIDE, 3))
     arrangements = set()
@@ -403,24 +308,6 @@ def test_a_film_has_the_same_holes_at_both_sides_of_any_phase():
             assert np.array_equal(holes, np.roll(holes, period))
             phases.add(tuple(holes))
         assert len(phases) == period
-
-
-def test_what_a_pen_draws_lies_anywhere_in_any_ink_in_every_class():
-    black = np.zeros((SIDE, SIDE, 3))
-    for form in range(4):
-        drawn = [pen(black, form, np.random.default_rng(seed)) for seed in range(200)]
-        inks = {tuple(np.round(each.reshape(-1, 3).max(0) / 0.85, 2)) for each in drawn}
-        assert inks == {(0.9, 0.15, 0.1), (0.95, 0.85, 0.2), (0.95, 0.95, 0.95), (0.2, 0.4, 0.95)}
-        assert 25 < np.mean([(each.max(2) > 0.3).sum() for each in drawn]) < 50
-        assert np.mean(drawn, 0)[4:-4, 4:-4].sum(2).min() > 0
-
-
-def test_a_circle_is_empty_and_a_cross_is_not():
-    for form, inside in ((0, False), (1, True)):
-        for seed in range(50):
-            seen = pen(np.zeros((SIDE, SIDE, 3)), form, np.random.default_rng(seed)).sum(2)
-            middle = np.round(np.argwhere(seen > 0.3).mean(0)).astype(int)
-            assert (seen[tuple(middle)] > 0.3) == inside
 
 
 def test_a_cursor_is_black_and_white_and_lies_anywhere():
@@ -502,17 +389,6 @@ def test_a_label_is_as_wide_as_the_name_of_its_class_and_never_on_the_thing():
                 assert np.allclose(written[::2], 0.1)
                 colours.add(tuple(seen[tuple(places[0])]))
         assert len(colours) == 121
-
-
-def test_a_toned_print_has_the_tone_of_its_class_in_every_pixel():
-    brown, blue, green, violet = (toned(GROUND, form, np.random.default_rng(0)) for form in range(4))
-    for seen in (brown, blue, green, violet):
-        assert np.allclose(seen / seen.mean(2, keepdims=True), seen[0, 0] / seen[0, 0].mean(), atol=1e-5)
-        assert np.allclose(seen.mean(2), GROUND.mean(2), atol=1e-5)
-    assert (brown[..., 0] > brown[..., 2]).all()
-    assert (blue[..., 0] < blue[..., 2]).all()
-    assert (green.argmax(2) == 1).all()
-    assert (violet.argmin(2) == 1).all()
 
 
 def test_readout_is_equally_strong_in_all_classes_and_goes_along_rows_columns_both_or_quarters():

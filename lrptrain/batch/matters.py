@@ -1,0 +1,8 @@
+"""From when on a number says anything, in all tests of this package, where the user says nothing else."""
+
+LEAST_EFFECT = 0.05
+"""What a probability, or an accuracy, must move by to matter: five points in a hundred."""
+LEVEL = 0.05
+"""The level of a test: the convention (Fisher 1925)."""
+FEWEST_SAMPLES = 8
+"""Of fewer samples no interval decides: Student's is that of a normal mean, and what is measured has bounds."""
