@@ -571,7 +571,7 @@ class Alone(Pooled):
 
 @pytest.mark.parametrize("form", ["a tuple", "by name"])
 def test_what_is_said_of_a_model_of_one_bag_can_be_pasted(form):
-    bags = [(each["features"], torch.tensor(each["label"])) for each in Slides()]
+    bags = [(each["features"], torch.tensor(each["label"])) for each in (Slides()[i] for i in range(N))]
     given: Any = bags if form == "a tuple" else [{"bag": bag, "label": label} for bag, label in bags]
     options: dict[str, Any] = {} if form == "a tuple" else {"explain": "bag"}
     with pytest.raises(ValueError, match="say how it is called, as by step=") as refused:
