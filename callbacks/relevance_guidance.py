@@ -93,8 +93,8 @@ class RelevanceGuidance(StepCallback):
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the contract's names.
         task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
-            soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
-            By default classes, of which one logit tells two apart.
+            soft labels), `lrptrain.EachLabel()` of several labels per sample or `lrptrain.OneLabel(column)` of one of
+            them, or `lrptrain.Regression(mean, std)`. By default classes, of which one logit tells two apart.
         compare_every_n_batches: In one guided batch of so many, the swap distance is measured and gradients are
             compared, which costs two forward and two backward passes; 0: never, and a `weight` is not watched over.
         on_error: "warn": a failure after the first guided batch is reported once, counted, and the batch goes unguided;

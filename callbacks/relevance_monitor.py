@@ -96,12 +96,13 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         explain: The parameter of the model's forward that is explained, where it takes several images or texts; by
             default the one that the batch calls its input. All other arguments stay with their samples.
         task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
-            soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
-            By default classes, of which one logit tells two apart.
+            soft labels), `lrptrain.EachLabel()` of several labels per sample or `lrptrain.OneLabel(column)` of one of
+            them, or `lrptrain.Regression(mean, std)`. By default classes, of which one logit tells two apart.
         batch_adapter: Brings a batch of another form to the names above.
         annotate: Makes the annotations, where batches hold none: of images `function(image, label)`, which returns a
-            mask `[H, W]` of 0 and 1, boxes `[n, 4]`, or None; of texts `function(text)`, which returns words or spans
-            (start, end) of characters; or a list of words, or `re.compile(...)`. It is asked once for each sample.
+            mask `[H, W]` of 0 and 1, boxes `[n, 4]`, or None; or a network that segments images. Of texts
+            `function(text)`, which returns words or spans (start, end) of characters; or a list of words, or
+            `re.compile(...)`. It is asked once for each sample.
         tokenizer: The tokenizer that names tokens, its name or its folder; None for that of the datamodule or module.
         cues: Cues to be tested beside those that the samples propose (places, marks, colours, words ...), or of which
             you say what they are: `cues=[finding.cue.declared("evidence")]`, or `"fault"`. None tests none.

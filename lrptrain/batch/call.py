@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.relevance.model.arguments import mask_name
+from lrptrain.relevance.model.one_sample import OfOneSample
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.output.outputs import read_logits
 
@@ -62,25 +63,6 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor) or isinstance(other, Tensor):
         return isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
     return bool(one == other)
-
-
-class OfOneSample(nn.Module):
-    """A model that takes one sample without a batch axis, as one that takes a batch of one.
-
-    Args:
-        model: The model.
-        bare: The parameters that take a sample without a batch axis.
-    """
-
-    def __init__(self, model: nn.Module, bare: Sequence[str]) -> None:
-        super().__init__()
-        self.model = model
-        self.bare = bare
-        self.training = model.training
-
-    def forward(self, **arguments: Any) -> Any:
-        """Return what the model makes of the only sample."""
-        return self.model(**{name: x[0] if name in self.bare else x for name, x in arguments.items()})
 
 
 def of_batches(model: nn.Module, batch: Mapping[str, Any]) -> nn.Module:

@@ -113,10 +113,14 @@ def _annotation_name(entries: Mapping[str, Any], value: Any) -> str | None:
     if "input_ids" in entries:
         same = tuple(getattr(value, "shape", ())) == tuple(getattr(entries["input_ids"], "shape", ()))
         return "rationale" if same else None
-    # Instances of bags, `[batch, rows, numbers]`, each have a label.
-    image = entries.get("image")
-    if isinstance(image, Tensor) and image.ndim == 3 and isinstance(value, Tensor) and value.shape == image.shape[:2]:
-        return "rationale" if _has_values_of_masks(value) else None
+    # Instances of bags, `[batch, rows, numbers]`, have labels; of series, `[batch, channels, time]`, the time has.
+    image, label = entries.get("image"), entries.get("label")
+    if isinstance(image, Tensor) and image.ndim == 2 and getattr(label, "numel", int)() < 2:  # one bag
+        is_of_rows = isinstance(value, Tensor) and value.shape == image.shape[:1]
+        return "rationale" if is_of_rows and _has_values_of_masks(value) else None
+    if isinstance(image, Tensor) and image.ndim == 3 and isinstance(value, Tensor) and value.ndim == 2:
+        names = {tuple(image[:, 0].shape): "mask", tuple(image.shape[:2]): "rationale"}
+        return names.get(tuple(value.shape)) if _has_values_of_masks(value) else None
     # [batch], [batch, k] are an index, a domain, or metadata as in WILDS; a mask has a height and a width.
     return "mask" if axes in (3, 4) and not _is_view(entries, value) else None
 

@@ -11,6 +11,20 @@ def two_class_logits(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "b
     return logits if logits.shape[1] > 1 else F.pad(logits, (1, 0))
 
 
+def are_steps(logits: Float[Tensor, "batch classes"]) -> bool:
+    """Return whether logits differ by the same numbers in all samples, though they vary: those of CORAL.
+
+    Read as classes, all samples would have one answer. Up to rounding, of which there is more in sums than in a number.
+    """
+    logits = logits.detach()
+    if min(logits.shape) < 2:
+        return False
+    apart = (logits - logits[:, :1]).double()
+    rounding = 32 * torch.finfo(logits.dtype).eps * float(logits.abs().max())
+    varies, differs = (float((x - x[:1]).abs().max()) for x in (logits[:, :1].double(), apart))
+    return differs <= rounding < varies
+
+
 def class_probabilities(
     logits: Float[Tensor, "batch classes"], dtype: torch.dtype | None = torch.float64
 ) -> Float[Tensor, "batch _classes"]:

@@ -58,7 +58,11 @@ class Sample:
 
 
 def read_batch(
-    batch: Any, adapter: BatchAdapter | None = None, task: Task = CLASSES, needs_input: bool = True
+    batch: Any,
+    adapter: BatchAdapter | None = None,
+    task: Task = CLASSES,
+    needs_input: bool = True,
+    has_regions: bool = False,
 ) -> dict[str, Any]:
     """Bring a batch to the contract's names, and its labels to classes.
 
@@ -69,6 +73,7 @@ def read_batch(
         adapter: Called first, for batches of any other form.
         task: What the labels mean.
         needs_input: Whether the input is looked for in the batch; else it is known from the model's call.
+        has_regions: Whether several masks of a sample are of named regions; else they may be those of several labels.
 
     Returns:
         The entries of the contract. A further tensor with one row per sample is one by the name `argument:<name>`: the
@@ -80,10 +85,18 @@ def read_batch(
     columns = read_columns(batch, adapter, needs_input, task.entry)
     label = columns.get("label")
     if isinstance(label, Tensor):
+        mask = columns.get("mask")
+        if isinstance(mask, Tensor) and not has_regions and _are_of_labels(mask, label):
+            columns |= task.annotation(mask, label)
         if task.has_labels:
             columns[LABELS] = task.every(label)
         columns["label"] = task.classes(label)
     return columns
+
+
+def _are_of_labels(masks: Tensor, label: Tensor) -> bool:
+    """Return whether a batch has a mask for each of several labels: of images, of volumes or of series."""
+    return masks.ndim > 2 and label.ndim == 2 and masks.shape[:2] == label.shape and label.shape[1] > 1
 
 
 def read_columns(
@@ -114,20 +127,27 @@ def read_columns(
     shapes = [getattr(entries.get(name), "shape", None) for name in ("rationale", "input_ids")]
     if "rationale" in entries and "input_ids" in entries and (shapes[0] is None or shapes[0] != shapes[1]):
         entries["rationale"] = token_rationale(entries["rationale"], mapping)
+    rows = _rows_of_one_bag(entries, mapping)
+    if rows is not None and getattr(entries["label"], "ndim", 0) == 0:
+        entries["label"] = torch.as_tensor(entries["label"]).reshape(1)
     columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
     mask = columns.get("mask")
     if isinstance(mask, Tensor) and _has_channels_last(mask, columns):
         columns["mask"] = mask[..., 0]
     if needs_input and not any(name in columns for name in (*IMAGES, "input_ids")):
+        possible = [
+            name for name, x in mapping.items() if isinstance(x, Tensor) and x.ndim > 1 and name not in CONTRACT
+        ]
+        such = f", such as explain={possible[0]!r}" if possible else ""
         raise ValueError(
             f"no input in a batch with {list(mapping)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
-            "batch_adapter=... to rename its entries, or to monitors and guidance explain= with the name of one"
+            f"batch_adapter=... to rename its entries, or to monitors and guidance explain= with the name of one{such}"
         )
-    columns = _with_batch_axis(columns)
+    columns = {name: x[None] if isinstance(x, Tensor) and _has_rows(x, rows) else x for name, x in columns.items()}
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"the entries of a batch differ in length: {sizes}")
-    columns |= _arguments(mapping, next(iter(sizes.values()), None))
+    columns |= _arguments(mapping, next(iter(sizes.values()), None), rows)
     # What is explained is one input: texts beside images are arguments.
     is_image = any(name in columns for name in IMAGES)
     if needs_input and not is_image:
@@ -135,14 +155,24 @@ def read_columns(
     return {f"{ARGUMENT}{name}" if is_image and name in TEXTS else name: x for name, x in columns.items()}
 
 
-def _with_batch_axis(columns: dict[str, Any]) -> dict[str, Any]:
-    """Return one bag `[rows, numbers]` with one label as a batch of one; any other batch as it is."""
-    bag, label = next((columns[name] for name in IMAGES if name in columns), None), columns.get("label")
-    if not isinstance(bag, Tensor) or bag.ndim != 2 or not bag.is_floating_point() or len(bag) < 2:
-        return columns
-    if label is None or len(label) != 1:
-        return columns
-    return {name: x[None] if isinstance(x, Tensor) and len(x) == len(bag) else x for name, x in columns.items()}
+def _rows_of_one_bag(entries: Mapping[str, Any], mapping: Mapping[str, Any]) -> int | None:
+    """Return how many rows a batch has that is one bag `[rows, numbers]` with one label; None of any other batch.
+
+    Args:
+        entries: Those of the contract.
+        mapping: All of them, in which the bag may have any name.
+    """
+    label = entries.get("label")
+    if not (isinstance(label, int | float) or (isinstance(label, Tensor) and label.numel() == 1)):
+        return None
+    inputs = [name for name in (*IMAGES, "input_ids") if name in entries]
+    tensors = [x for name in inputs or mapping if isinstance(x := mapping[name], Tensor)]
+    bags = [len(x) for x in tensors if x.ndim == 2 and x.is_floating_point() and len(x) > 1]
+    return bags[0] if len(inputs) < 2 and bags else None
+
+
+def _has_rows(value: Tensor, rows: int | None) -> bool:
+    return rows is not None and value.ndim > 0 and len(value) == rows
 
 
 def of_one_row(columns: dict[str, Any]) -> dict[str, Any]:
@@ -154,13 +184,17 @@ def of_one_row(columns: dict[str, Any]) -> dict[str, Any]:
     return {name: x[None] if name in of_rows and isinstance(x, Tensor) else x for name, x in columns.items()}
 
 
-def _arguments(mapping: Mapping[str, Any], length: int | None) -> dict[str, Tensor]:
-    """Return the entries that the contract does not name, as far as they are tensors with a row per sample."""
-    return {
-        f"{ARGUMENT}{name}": value.as_subclass(Tensor)
-        for name, value in mapping.items()
-        if name not in CONTRACT and isinstance(value, Tensor) and value.ndim and len(value) == length
-    }
+def _arguments(mapping: Mapping[str, Any], length: int | None, rows: int | None) -> dict[str, Tensor]:
+    """Return the entries that the contract does not name, as far as they are tensors with a row per sample.
+
+    Args:
+        mapping: The entries of the batch.
+        length: The number of samples.
+        rows: That of the only one's rows, where these have no batch axis.
+    """
+    tensors = {name: x for name, x in mapping.items() if name not in CONTRACT and isinstance(x, Tensor) and x.ndim}
+    tensors = {name: x[None] if _has_rows(x, rows) else x for name, x in tensors.items()}
+    return {f"{ARGUMENT}{name}": x.as_subclass(Tensor) for name, x in tensors.items() if len(x) == length}
 
 
 def _has_channels_last(mask: Tensor, columns: Mapping[str, Any]) -> bool:
@@ -337,6 +371,8 @@ def token_annotations(
             return None, {}
         there = present_rows(batch) if has_rows(batch) else batch.get("attention_mask")
         return rationale_to_tokens(batch["rationale"], there), {}
+    if len(grid) == 1 and "rationale" in batch:  # of series with their time first
+        return mask_to_tokens(batch["rationale"], grid), {}
     has_regions = "mask" in batch and batch["mask"].ndim == len(grid) + 2
     if has_regions and batch["mask"].shape[1] == 1 and not region_names:
         # A mask read like an image has a channel axis, [batch, 1, height, width], and no names of regions.

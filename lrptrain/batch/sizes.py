@@ -1,6 +1,6 @@
 """Samples of different sizes: which of them can be stacked, and how a donor is brought to the size of another."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from jaxtyping import Shaped
@@ -46,6 +46,19 @@ def slices_of(volume: Shaped[Tensor, "..."]) -> Shaped[Tensor, "slices channels 
 def channels_first(image: Shaped[Tensor, "..."]) -> Shaped[Tensor, "channels ..."]:
     """Return an image or a volume as it is, and a video with its channels before its frames."""
     return slices_of(image).movedim(1, 0) if image.ndim == 4 else image
+
+
+def is_series(sample: Sample) -> bool:
+    """Return whether a sample may be a series, of channels and time; or it is rows."""
+    return any(sample.tensors[name].ndim == 2 for name in IMAGES if name in sample.tensors)
+
+
+def marks_time(batch: Mapping[str, Tensor]) -> bool:
+    """Return whether a mask is one of the time of series, `[batch, channels, time]`, and none of their rows."""
+    series, mask = (batch.get(name) for name in (next((each for each in IMAGES if each in batch), ""), "mask"))
+    if series is None or mask is None or series.ndim != 3 or mask.ndim != 2:
+        return False
+    return mask.shape[1] == series.shape[2] != series.shape[1]
 
 
 def is_volume(image: Shaped[Tensor, "..."]) -> bool:

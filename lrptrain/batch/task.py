@@ -15,10 +15,11 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.annotations import IGNORED, split_values
+from lrptrain.batch.logits import class_probabilities, two_class_logits
 from lrptrain.relevance.model.classes import problem_type
 from lrptrain.relevance.output.logit_view import CumulativeView, LogitView, one_logit_as
-from lrptrain.relevance.output.outputs import HeadName, head_of_output
+from lrptrain.relevance.output.outputs import HeadName, head_of_output, read_logits
 from lrptrain.relevance.types import unknown_name
 
 NO_LABEL = -1
@@ -76,6 +77,16 @@ class Task(ABC):
         """Return the probability of each class, of one logit those of two; of several labels that of each."""
         return class_probabilities(logits)
 
+    def by_answer(self, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "answers _classes"]:
+        """Return logits of classes, a row for each answer: of several labels, one for each."""
+        return two_class_logits(logits)
+
+    def annotation(
+        self, masks: Shaped[Tensor, "batch labels *places"], label: Shaped[Tensor, "batch labels"]
+    ) -> dict[str, Tensor]:
+        """Return the entries of a batch that has a mask for each of several labels."""
+        return {"mask": masks}
+
     @abstractmethod
     def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
         """Return the class of each label, negative where there is none.
@@ -129,15 +140,17 @@ class Classes(Task):
     def _of_columns(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
         shape = list(label.shape)
         if label.ndim > 2:
+            middle = ", ".join(str(size // 2) for size in shape[1:])
             raise ValueError(
                 f"'label' {shape} is one of pixels, and maps explain one class per sample. Of a region, such as the "
-                "middle: task=lrptrain.Head(lambda output: output.logits[:, :, 8, 8], label=lambda labels: "
-                "labels[:, 32, 32])"
+                f"middle pixel: task=lrptrain.Head(lambda output: output.logits[:, :, {middle}], label=lambda labels: "
+                f"labels[:, {middle}]), without .logits where the model returns a tensor"
             )
         if not self.one_hot:
+            grades = "of grades, 1 up to a step, task=lrptrain.Ordinal(); " if _are_levels(label) else ""
             raise ValueError(
-                f"'label' {shape} has several columns: of one-hot labels say task='classes'; of several labels per "
-                "sample task=lrptrain.EachLabel() tells all to a monitor, and task=lrptrain.OneLabel(column) takes one "
+                f"'label' {shape} has several columns: of one-hot labels say task='classes'; {grades}of several labels "
+                "per sample task=lrptrain.EachLabel() tells all, and task=lrptrain.OneLabel(column) takes one "
                 "of them; of a token's class task=lrptrain.Head(lambda output: output.logits[:, 3], label=lambda "
                 "labels: labels[:, 3])"
             )
@@ -149,6 +162,13 @@ class Classes(Task):
                 "give the most probable class, label.argmax(1)"
             )
         return torch.where(values.any(1), values.argmax(1), NO_LABEL)
+
+
+def _are_levels(label: Shaped[Tensor, "batch columns"]) -> bool:
+    """Return whether labels are 1 up to a column and 0 behind it, and not all of one column."""
+    values = label.double()
+    falls = ((values == 0) | (values == 1)).all(1) & (values.diff(dim=1) <= 0).all(1)
+    return bool(falls.all()) and int(values.sum(1).max()) > 1
 
 
 CLASSES = Classes()
@@ -237,6 +257,12 @@ ONE_LOGIT = (
 )
 """What is said where nobody has named the task."""
 
+STEPS = (
+    "the model's logits differ by the same numbers in all samples: they are steps between grades, as of CORAL, and no "
+    "classes. Pass task=lrptrain.Ordinal(); task='classes' reads them as classes nevertheless"
+)
+"""What such a model is refused with, where nobody has named the task."""
+
 SIGNS = (
     "the labels are 1 or negative, and a negative label means none: if -1 is a class, as in a hinge loss, give "
     "(label + 1) // 2"
@@ -292,16 +318,34 @@ class OneLabel(Task):
             raise ValueError(f"'label' {list(label.shape)} has no column {self.column}: it must be [batch, labels]")
         return Binary().classes(label[:, self.column])
 
+    def annotation(
+        self, masks: Shaped[Tensor, "batch labels *places"], label: Shaped[Tensor, "batch labels"]
+    ) -> dict[str, Tensor]:
+        """Return the mask of this label."""
+        return {"mask": masks[:, self.column]}
+
+
+def of_all_labels(signs: Float[Tensor, "batch labels"]) -> Callable[[object], Float[Tensor, " batch"]]:
+    """Return the target of one map of several labels: the sum of their logits, each with a sign, or 0."""
+
+    def all_labels(output: object) -> Float[Tensor, " batch"]:
+        logits = read_logits(output, len(signs))
+        return (logits * signs.to(logits)).sum(1)
+
+    return all_labels
+
 
 LABELS = "labels:"
 """The entry of a batch that holds all labels of `EachLabel`, `[batch, labels]`, -1 where one is not known."""
+MASKS = "masks:"
+"""The entry that holds a mask for each of them."""
 
 
 @dataclass(frozen=True)
 class EachLabel(Task):
     """All of several labels per sample, each with a logit of its own: monitors and inspections tell what each reads.
 
-    The samples are exchanged once for all labels. Guidance and repairs take one label, `OneLabel`.
+    The samples are exchanged once for all labels. Guidance goes by all of them; audits and repairs take `OneLabel`.
 
     Attributes:
         titles: What the labels are called, in the order of the logits; empty for the names of the classes, or numbers.
@@ -330,6 +374,10 @@ class EachLabel(Task):
             raise ValueError(f"lrptrain.EachLabel names {len(self.titles)} labels, and the model has {count} logits")
         return logits.double().sigmoid()
 
+    def by_answer(self, logits: Float[Tensor, "batch labels"]) -> Float[Tensor, "answers 2"]:
+        """Return the logits of no and yes, a row for each label of each sample."""
+        return LogitView()(logits.reshape(-1, 1))
+
     def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
         """Return no class for any sample: it has several labels."""
         return torch.full((len(label),), NO_LABEL, device=label.device)
@@ -348,6 +396,21 @@ class EachLabel(Task):
         if label.ndim != 2:
             raise ValueError(f"'label' {list(label.shape)} must be [batch, labels] of 0 and 1")
         return torch.stack([Binary().classes(column) for column in label.unbind(1)], 1)
+
+    def annotation(
+        self, masks: Shaped[Tensor, "batch labels *places"], label: Shaped[Tensor, "batch labels"]
+    ) -> dict[str, Tensor]:
+        """Return the mask of each label, and as one what marks any label that a sample has.
+
+        Raises:
+            ValueError: If masks hold other values than 0, 1 and 255.
+        """
+        split_values(masks, "mask")
+        masks = masks.to(torch.uint8)
+        has = (self.every(label) > 0).view(*label.shape, *[1] * (masks.ndim - 2)).to(masks.device)
+        unknown = (masks == IGNORED).all(1) | ((masks == IGNORED) & has).any(1)
+        mask = ((masks == 1) & has).any(1).to(torch.uint8)
+        return {"mask": torch.where(unknown & (mask == 0), IGNORED, mask), MASKS: masks}
 
 
 @dataclass(frozen=True)
@@ -426,9 +489,19 @@ class Head(Task):
         """As the head's own task."""
         return self.task.every(self._own(label))
 
+    def annotation(
+        self, masks: Shaped[Tensor, "batch labels *places"], label: Shaped[Tensor, "batch labels"]
+    ) -> dict[str, Tensor]:
+        """As the head's own task."""
+        return self.task.annotation(masks, self._own(label))
+
     def probabilities(self, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch _classes"]:
         """As the head's own task."""
         return self.task.probabilities(logits)
+
+    def by_answer(self, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "answers _classes"]:
+        """As the head's own task."""
+        return self.task.by_answer(logits)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -470,13 +543,13 @@ def find_task(task: "TaskName | Task | None", model: nn.Module | None = None, se
     Args:
         task: A task, its name, or None.
         model: A model, whose `config.problem_type` (Hugging Face) may say that it is a regression.
-        several: Whether all labels of a sample can be told together, as by monitors.
+        several: Whether all labels of a sample can be told together, as by monitors and guidance.
 
     Raises:
         ValueError: If the name is unknown, or the model says what needs more than a name.
     """
     if isinstance(task, Task) and task.has_labels and not several:
-        raise ValueError("task=lrptrain.EachLabel() is for monitors: here lrptrain.OneLabel(column) takes one label")
+        raise ValueError("task=lrptrain.EachLabel() is for monitors and guidance: here say lrptrain.OneLabel(column)")
     if isinstance(task, Task):
         return task
     if isinstance(task, type):

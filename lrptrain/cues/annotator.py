@@ -9,19 +9,21 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import UInt8
-from torch import Tensor
+from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
-from lrptrain.batch.call import batch_length
+from lrptrain.batch.call import batch_length, required_parameters
 from lrptrain.batch.reading import ANNOTATIONS
+from lrptrain.batch.segmenter import segmented
 from lrptrain.cues.cue import Batch
 from lrptrain.cues.text_words import TextWord, joined
 from lrptrain.cues.texts import Language, parts_of
 
 Annotate = Callable[..., Any] | re.Pattern[str] | Sequence[str]
-"""`function(image, label)`: a mask `[height, width]` or boxes `[n, 4]`; or of texts `function(text)`: words, or spans
-(start, end) of characters. None is no annotation. Or the words themselves, or a regular expression of them."""
+"""`function(image, label)`: a mask `[height, width]` or boxes `[n, 4]`; or a network, see `segmented`. Of texts
+`function(text)`: words, or spans (start, end) of characters; or the words themselves, or a regular expression of them.
+None is no annotation."""
 KEPT = 16384
 """So many annotations are kept, the latest: a mask of a thing takes about a kilobyte."""
 
@@ -43,6 +45,9 @@ class Annotator:
                 "annotate= takes a function (image, label) -> mask, of texts (text) -> words, a list of words, or "
                 f"re.compile(...), not {annotate!r:.60}"
             )
+        # A network that takes an image alone; one that takes the label, too, is a function as any other.
+        alone = isinstance(annotate, nn.Module) and len(required_parameters(annotate)) < 2
+        self._segmenter = annotate if alone and isinstance(annotate, nn.Module) else None
         self._annotate = annotate
         self._kept: dict[bytes, bytes] = {}
 
@@ -105,7 +110,7 @@ class Annotator:
             raise ValueError("words are of texts, and images are explained: pass a function (image, label) -> mask")
         image = batch[name][row].detach().cpu()
         size = (image.shape[-2], image.shape[-1])
-        made = self._annotate(image, label)
+        made = self._annotate(image, label) if self._segmenter is None else segmented(self._segmenter, image)
         if made is None:
             return torch.full(size, IGNORED, dtype=torch.uint8)
         try:

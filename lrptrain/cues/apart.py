@@ -27,6 +27,11 @@ class Apart(Cue):
         """Return a cue without another one."""
         return cls(f"{one.name} without {other.name}", one.role, one, other)
 
+    @property
+    def needs_annotation(self) -> bool:
+        """Whether one of them does."""
+        return self.one.needs_annotation or self.other.needs_annotation
+
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """See `Cue`."""
         changed = self.one.exchange(batch, donors)

@@ -48,13 +48,19 @@ def pasted(batch: Batch, donors: Images, region: Bool[Tensor, " batch *places"])
     """Return the samples with a region of other images."""
     name, images = image_of(batch)
     changed = torch.where(region[:, None], donors.to(images.dtype), images)
-    return {**batch, name: changed.movedim(2, 1) if are_videos(batch) else changed}
+    return {**batch, name: changed.movedim(2, 1) if _has_channels_second(batch) else changed}
 
 
 def image_of(batch: Mapping[str, Tensor]) -> tuple[str, Tensor]:
-    """Return the name of the images in a batch, and the images; of videos, with their channels before their frames."""
+    """Return the name of the images in a batch, and the images; of videos and series, with their channels first."""
     name, images = next((name, batch[name]) for name in IMAGES if name in batch)
-    return name, images.movedim(2, 1) if are_videos(batch) else images
+    return name, images.movedim(2, 1) if _has_channels_second(batch) else images
+
+
+def _has_channels_second(batch: Mapping[str, Tensor]) -> bool:
+    """Return whether frames come before channels, or the time of series, which is the longer axis."""
+    images = next(batch[name] for name in IMAGES if name in batch)
+    return are_videos(batch) or (images.ndim == 3 and images.shape[1] > images.shape[2])
 
 
 def are_videos(batch: Mapping[str, Tensor]) -> bool:
@@ -65,8 +71,9 @@ def are_videos(batch: Mapping[str, Tensor]) -> bool:
 
 def annotation_in(batch: Mapping[str, Tensor], size: tuple[int, ...], index: int | tuple[int, ...] = 0) -> Tensor:
     """Return 1 evidence, 0 not, 255 ignored, at the images' size; all ignored without an annotation."""
-    if "mask" in batch:
-        mask = batch["mask"]
+    # Of series with their time first, a mask is read as that of rows.
+    mask = batch.get("mask", batch.get("rationale"))
+    if mask is not None:
         mask = mask[:, index] if mask.ndim == len(size) + 2 else mask
         return _enlarged(mask[:, None].float(), size, torch.float32)[:, 0]
     if "boxes" in batch:

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import rows_of
 from lrptrain.cues.association import association
 from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Cue, Role
@@ -101,51 +102,84 @@ def sampled(image: Float[Tensor, "channels height width"], side: int) -> Float[T
     return torch.stack([grid[i] for i in _CORNERLESS], 1)
 
 
-def propose_marks(
+class Marks:
+    """Pictures that recur at the most relevant places of samples: found once, whichever of several answers asks.
+
+    Args:
+        samples: The images, of one size.
+        maps: The relevance of each for its answer, `[tokens]`.
+        grid: Rows and columns of the patches.
+        answers: The answer to each image, or to each of several labels: images of one answer show one mark.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        maps: Sequence[Float[Tensor, " patches"]],
+        grid: tuple[int, int],
+        answers: Int[np.ndarray, " batch *labels"],
+    ) -> None:
+        self._samples, self._maps, self._grid = samples, maps, grid
+        own = answers.reshape(len(answers), -1)
+        # Of several labels, what a sample has is told by something in it; what it has not, by nothing.
+        groups = np.unique(own)[:, None] == own.T if answers.ndim == 1 else own.T > 0
+        self._groups: Bool[np.ndarray, "groups batch"] = groups
+        self._found: dict[tuple[bytes, Where], list[tuple[Mark, Bool[np.ndarray, " batch"]]]] = {}
+
+    def proposed(
+        self, rows: Int[np.ndarray, " n"], answers: Int[np.ndarray, " n"], where: Where, count: int
+    ) -> Iterator[tuple[float, Mark]]:
+        """Yield marks of some of the images, ranked by how far their being there goes with the answers.
+
+        Args:
+            rows: The indices of the images.
+            answers: The answer to each of them.
+            where: In which part of images; outside of the evidence they are faults.
+            count: How many at most; of several that overlap in the same images only the first.
+        """
+        batch = collate([self._samples[row] for row in rows])
+        key = rows.tobytes(), where
+        if key not in self._found:
+            relevance = torch.stack([self._maps[row] for row in rows])
+            self._found[key] = _marks(batch, relevance, self._grid, self._groups[:, rows], where)
+        scored = [(association(present, answers), mark, present) for mark, present in self._found[key]]
+        scored.sort(key=lambda each: -each[0])
+        chosen: list[Bool[np.ndarray, " batch"]] = []
+        for score, mark, present in scored:
+            if len(chosen) == count or score <= 0:
+                return
+            # Another view of what was chosen: the same images show it.
+            if all((present & other).sum() < 0.5 * (present | other).sum() for other in chosen):
+                chosen.append(present)
+                shown = np.flatnonzero(present)[:EACH]
+                place = place_of(mark.locate(rows_of(batch, torch.from_numpy(shown))))
+                yield score, replace(mark, name=f"{mark.name}, at {place}") if place else mark
+
+
+def _marks(
     batch: Batch,
     relevance: Float[Tensor, "batch patches"],
     grid: tuple[int, int],
-    answers: Int[np.ndarray, " batch"],
+    groups: Bool[np.ndarray, "groups batch"],
     where: Where,
-    count: int,
-) -> Iterator[tuple[float, Mark]]:
-    """Yield pictures at the most relevant places, ranked by how far their being there goes with the answers.
-
-    Args:
-        batch: The images.
-        relevance: The map of each, for its answer.
-        grid: Rows and columns of the patches.
-        answers: The answer to each image.
-        where: In which part of images; outside of the evidence they are faults.
-        count: How many at most; of several that overlap in the same images only the first.
-    """
+) -> list[tuple[Mark, Bool[np.ndarray, " batch"]]]:
+    """Return the pictures that recur in images of one group, and which of all images show each."""
     _, images = image_of(batch)
     size = (images.shape[2], images.shape[3])
     patch = min(size[0] // grid[0], size[1] // grid[1])
     spread = images.float().std((0, 2, 3), correction=0).clamp(min=1e-6)
     role: Role = "fault" if where == "outside" else "open"
     inside = pixels_of(where, batch)
-    found: list[tuple[float, Mark, Bool[np.ndarray, " batch"]]] = []
+    found = []
     scaled = images.float() / spread[:, None, None]
     for side in sorted({max(3, patch // 2), max(3, patch)}):
-        pictures = _recurring(scaled, relevance, grid, inside, side, answers)
+        pictures = _recurring(scaled, relevance, grid, inside, side, groups)
         for values, present in zip(pictures, _present(scaled, pictures, side), strict=True):
             if present.sum() >= FEWEST:
                 plain = tuple(tuple(round(float(x), 3) for x in channel) for channel in values)
                 name = f"a mark of {side} x {side} pixels{ON[where]}"
-                mark = Mark(name, role, where, plain, tuple(spread.tolist()), side, size)
-                found.append((association(present, answers), mark, present))
-    found.sort(key=lambda each: -each[0])
-    chosen: list[Bool[np.ndarray, " batch"]] = []
-    for score, mark, present in found:
-        if len(chosen) == count or score <= 0:
-            return
-        # Another view of what was chosen: the same images show it.
-        if all((present & other).sum() < 0.5 * (present | other).sum() for other in chosen):
-            chosen.append(present)
-            shown = np.flatnonzero(present)[:EACH]
-            place = place_of(mark.locate(rows_of(batch, torch.from_numpy(shown))))
-            yield score, replace(mark, name=f"{mark.name}, at {place}") if place else mark
+                found.append((Mark(name, role, where, plain, tuple(spread.tolist()), side, size), present))
+    return found
 
 
 def _recurring(
@@ -154,14 +188,14 @@ def _recurring(
     grid: tuple[int, int],
     inside: Bool[Tensor, "batch height width"],
     side: int,
-    answers: Int[np.ndarray, " batch"],
+    groups: Bool[np.ndarray, "groups batch"],
 ) -> Float[Tensor, "n channels points"]:
-    """Return the pictures at the most relevant places that another image of the same answer shows, too."""
+    """Return the pictures at the most relevant places that another image of the same group shows, too."""
     kept = [images.new_zeros(0, images.shape[1], len(_CORNERLESS))]
-    classes = np.unique(answers)
-    for answer in classes:
-        members = np.flatnonzero(answers == answer)
-        sources = members[: min(EACH, max(FEWEST, MOST_SOURCES // len(classes)))]
+    groups = groups[groups.any(1)]
+    for group in groups:
+        members = np.flatnonzero(group)
+        sources = members[: min(EACH, max(FEWEST, MOST_SOURCES // len(groups)))]
         siblings = members[: CANDIDATES + 1]
         taken = [_at_peaks(images[[i]], relevance[[i]], grid, inside[[i]], side) for i in sources]
         near = [_near(relevance[i], grid, inside[i]) for i in siblings]

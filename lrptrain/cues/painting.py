@@ -1,4 +1,4 @@
-"""Regions of images, and of volumes: painted over, and made larger."""
+"""Regions of images, volumes and series: painted over, and made larger."""
 
 import torch
 import torch.nn.functional as F
@@ -7,8 +7,8 @@ from torch import Tensor
 
 Images = Float[Tensor, "batch channels *places"]
 Pixels = Bool[Tensor, " batch *places"]
-_POOLS = {4: F.avg_pool2d, 5: F.avg_pool3d}
-_MODES = {4: "bilinear", 5: "trilinear"}
+_POOLS = {3: F.avg_pool1d, 4: F.avg_pool2d, 5: F.avg_pool3d}
+_MODES = {3: "linear", 4: "bilinear", 5: "trilinear"}
 
 
 def inpainted(images: Images, region: Pixels) -> Images:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample, collate
@@ -14,9 +13,9 @@ from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import CANDIDATES, Cue, Role
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.framing import Framing
-from lrptrain.cues.images import Where, are_videos, mask_in
+from lrptrain.cues.images import Where, are_videos, image_of, mask_in
 from lrptrain.cues.length import Length
-from lrptrain.cues.mark import propose_marks
+from lrptrain.cues.mark import Marks
 from lrptrain.cues.measure import Rows
 from lrptrain.cues.order import Order
 from lrptrain.cues.pair import OF_PAIR, OneOfPair, Overlap
@@ -31,6 +30,7 @@ from lrptrain.cues.rows import RowPart
 from lrptrain.cues.rows import is_annotated as has_annotated_rows
 from lrptrain.cues.search import Node
 from lrptrain.cues.segment import AllWords, ends_of
+from lrptrain.cues.series import SeriesPart, SeriesSurroundings, parts_of_series
 from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
 from lrptrain.cues.volumes import Planes, VolumeSurroundings, parts_of_volumes
@@ -42,8 +42,7 @@ FAULTS_WEIGH = 10.0
 
 def of_images(
     samples: Sequence[Sample],
-    maps: Sequence[Tensor],
-    grid: tuple[int, int],
+    marks: Marks | None,
     answers: Rows,
     seed: int = 0,
     regions: Sequence[str] = (),
@@ -52,9 +51,8 @@ def of_images(
     """Return what is tested in images.
 
     Args:
-        samples: The samples; of several sizes, no marks are looked for.
-        maps: The relevance of each for its answer, `[tokens]`.
-        grid: Rows and columns of the patches.
+        samples: The samples.
+        marks: The marks in them; None where none are looked for, as in images of several sizes.
         answers: The answers.
         seed: The seed of the halves.
         regions: The names of the regions of masks; the first is the evidence.
@@ -63,13 +61,13 @@ def of_images(
     everyone = np.arange(len(samples))
     marked = everyone[[_is_annotated(sample) for sample in samples]]
 
-    def marks(where: Where, rows: Rows) -> tuple[Node, ...]:
-        found = []
-        for proposing, judging in _halves(rows, seed) if candidates else ():
-            batch = collate([samples[row] for row in proposing])
-            relevance = torch.stack([maps[row] for row in proposing])
-            proposed = propose_marks(batch, relevance, grid, answers[proposing], where, candidates)
-            found += [Node(mark, judging) for _, mark in proposed]
+    def marked_by(where: Where, rows: Rows) -> tuple[Node, ...]:
+        found = [
+            Node(mark, judging)
+            for proposing, judging in _halves(rows, seed)
+            if marks is not None
+            for _, mark in marks.proposed(proposing, answers[proposing], where, candidates)
+        ]
         return _merged(found)
 
     framing = Node(Framing.of("image", "open"), everyone)
@@ -77,16 +75,16 @@ def of_images(
         parts = tuple(Node(place, everyone) for place in places("open"))
         whole = Node(Place("the image", "open", WHOLE), everyone, parts, is_whole=True)
         looks = (Node(look.of("image", "open"), everyone) for look in LOOKS)
-        return [*looks, framing, whole, *marks("image", everyone)]
+        return [*looks, framing, whole, *marked_by("image", everyone)]
     named = tuple(Node(Region(name, "fault", i), marked) for i, name in enumerate(regions) if i)
     return [
-        Node(Surroundings(), marked, (*named, *marks("outside", marked)), FAULTS_WEIGH),
+        Node(Surroundings(), marked, (*named, *marked_by("outside", marked)), FAULTS_WEIGH),
         *(Node(look.of("image", "open"), everyone) for look in LOOKS),
         *(Node(look.of("evidence", "open"), marked) for look in LOOKS),
         framing,
         Node(Placement.of("location"), marked),
         Node(Placement.of("size"), marked),
-        *marks("evidence", marked),
+        *marked_by("evidence", marked),
     ]
 
 
@@ -143,6 +141,18 @@ def of_volumes(samples: Sequence[Sample]) -> list[Node]:
         return [brightness, Node(Place(f"all {planes}", "open", WHOLE), everyone, parts, is_whole=True)]
     inside = Node(Colour.of("evidence", "open"), marked)
     return [Node(VolumeSurroundings(planes=planes), marked, (), FAULTS_WEIGH), brightness, inside]
+
+
+def of_series(samples: Sequence[Sample]) -> list[Node]:
+    """Return what is tested in series; see `of_images`."""
+    everyone = np.arange(len(samples))
+    channels = image_of(collate(samples[:1]))[1].shape[1]
+    marked = everyone[[_is_annotated(sample) for sample in samples]]
+    if len(marked) >= FEWEST_SAMPLES:
+        level = Colour("the level of the channels in the annotated part", "open", "evidence")
+        return [Node(SeriesSurroundings(channels=channels), marked, (), FAULTS_WEIGH), Node(level, marked)]
+    parts = tuple(Node(each, everyone) for each in parts_of_series("open", channels))
+    return [Node(SeriesPart("the series", "open", 0, channels), everyone, parts, is_whole=True)]
 
 
 def of_rows(

@@ -18,6 +18,7 @@ from lrptrain.batch import collate
 from lrptrain.batch.matters import FEWEST_SAMPLES, LEAST_EFFECT
 from lrptrain.cues.apart import Apart
 from lrptrain.cues.cue import CANDIDATES, MOST, Cue
+from lrptrain.cues.family import Family
 from lrptrain.cues.look import Look
 from lrptrain.cues.measure import FIRST_LOOK, Effect, Measure, MeasureError, Rows, at_best, effect_of
 
@@ -314,6 +315,11 @@ class Search:
         for inner, outer in permutations(located, 2):
             one, other = self._judged[inner], self._judged[outer]
             if not (one.named and other.named and _lies_within(one.cue, other.cue, located[inner], located[outer])):
+                continue
+            # Of a word that is all of its family, as the only number of all texts, the word is kept.
+            is_word = isinstance(one.cue, Family) and not (isinstance(other.cue, Family) or other.cue.is_several)
+            within, around = located[inner], located[outer]
+            if is_word and within is not None and around is not None and np.array_equal(within, around):
                 continue
             shared = np.intersect1d(one.rows, other.rows)
             self._measure_further(one, shared[~np.isnan(other.values[shared])])

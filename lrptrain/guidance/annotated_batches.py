@@ -11,6 +11,7 @@ from lrptrain.batch.call import ARGUMENT, IMAGES, TEXTS, entry_of
 from lrptrain.batch.checks import Limits, unusable
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
+from lrptrain.batch.task import LABELS
 from lrptrain.cues.annotator import Annotate, Annotator
 from lrptrain.cues.texts import Language
 from lrptrain.guidance.evidence import (
@@ -125,6 +126,11 @@ class AnnotatedBatches:
             return {}, _none()
 
     def _columns(self, batch: Any) -> dict[str, Any]:
+        """Return a batch in the contract's form, with all of several labels as its label."""
+        columns = self._named(batch)
+        return columns | ({"label": columns.pop(LABELS)} if LABELS in columns else {})
+
+    def _named(self, batch: Any) -> dict[str, Any]:
         """Return a batch in the contract's form, in which what is explained is the input.
 
         A step may give the model what a batch calls by another name: then the input is what the contract says.

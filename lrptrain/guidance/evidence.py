@@ -20,6 +20,7 @@ from lrptrain.batch.annotations import (
 from lrptrain.batch.checks import check_aspect_ratio, check_values
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.rows import as_rows, has_rows, present_rows, rows_in
+from lrptrain.batch.sizes import marks_time
 
 
 def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
@@ -33,6 +34,7 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
             boxes are drawn, masks of another size resized),
         `[batch, tokens]` for texts, with padding and special tokens ignored, unless they are marked as evidence;
         `[batch, rows]` for rows, such as the instances of a bag, with padding ignored;
+        `[batch, time]` for series;
         `[batch, slices, height, width]` for volumes.
 
     Raises:
@@ -41,6 +43,9 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     image = next((batch[name] for name in IMAGES if name in batch), None)
     if image is None:
         return _rationale(batch)
+    if marks_time(batch):
+        split_values(batch["mask"], "mask")
+        return _wide(batch["mask"])
     if has_rows(batch) and getattr(batch.get("mask"), "ndim", 0) != 3:  # that of a spectrogram
         return _of_rows(as_rows(batch))
     if image.ndim == 5:
@@ -126,14 +131,19 @@ def _wide(annotation: Shaped[Tensor, " batch *area"]) -> Shaped[Tensor, " batch 
     return annotation.long() if annotation.dtype == torch.int8 else annotation
 
 
-def at_tokens(annotation: Shaped[Tensor, " batch *area"], grid: tuple[int, ...] | None) -> TokenAnnotation:
+def at_tokens(
+    annotation: Shaped[Tensor, " batch *area"], grid: tuple[int, ...] | None, tokens: int | None = None
+) -> TokenAnnotation:
     """Bring an annotation made by `evidence` to the model's tokens; samples that are all 255 have no part in any loss.
 
     Args:
         annotation: 1 evidence, 0 not, 255 ignored.
         grid: Rows and columns of an image's tokens, of a volume its slices before them; None for texts.
+        tokens: The number of tokens; None for one for each value.
     """
-    # Patches that are rows may be those of a grid, and are annotated as rows.
+    # Patches that are rows may be those of a grid, and are annotated as rows; a part of a series has several values.
+    if annotation.ndim == 2 and tokens not in (None, annotation.shape[1]):
+        return mask_to_tokens(annotation, (tokens,))
     is_of_tokens = grid is None or annotation.ndim == 2
     return rationale_to_tokens(annotation) if is_of_tokens or grid is None else mask_to_tokens(annotation, grid)
 
@@ -151,7 +161,7 @@ def guidable_samples(batch: Mapping[str, Any], needs_label: bool) -> Bool[Tensor
         raise ValueError(
             f"no 'label' in a batch with {sorted(batch)}: maps of its class need it; or target='predicted'"
         )
-    return guidable & (batch["label"] >= 0).to(guidable.device)
+    return guidable & (batch["label"] >= 0).view(len(guidable), -1).any(1).to(guidable.device)
 
 
 def has_annotation(annotation: Shaped[Tensor, " batch *area"]) -> Bool[Tensor, " batch"]:

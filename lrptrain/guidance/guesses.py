@@ -13,14 +13,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lrptrain.batch.logits import two_class_logits
+from lrptrain.batch.task import CLASSES, Task
 from lrptrain.relevance.output.outputs import logits_of, read_logits
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.types import NonFiniteError, UnsupportedModelError
 
 
 def loss_of_guesses(
-    task_loss: Float[Tensor, ""], output: Any, classes: Int[Tensor, " batch"] | None
+    task_loss: Float[Tensor, ""], output: Any, classes: Int[Tensor, " batch *labels"] | None, task: Task = CLASSES
 ) -> Float[Tensor, ""] | None:
     """Return a number whose gradient is that of the task's loss, were all classes equally probable for the model.
 
@@ -31,7 +31,9 @@ def loss_of_guesses(
     Args:
         task_loss: The loss of the user's step, with its graph.
         output: What the model returned for the samples of the step, with its graph; None where that is not known.
-        classes: The class of every sample, negative where there is none; None where none is known.
+        classes: The class of every sample, or 0 and 1 of each of its labels, negative where there is none; None where
+            none is known.
+        task: What the output means.
 
     Returns:
         The number, with its graph; None where the model gives no logits of classes, or the task's loss is none of them.
@@ -40,10 +42,10 @@ def loss_of_guesses(
     if classes is None or raw is None or not raw.requires_grad:
         return None
     try:
-        logits = two_class_logits(at_least_float32(read_logits(output, len(classes))))
+        logits = task.by_answer(at_least_float32(read_logits(output, len(classes))))
     except (UnsupportedModelError, NonFiniteError):
         return None  # of what is no logits of classes, the task's gradient alone bounds the guidance
-    classes = classes.to(logits.device)
+    classes = classes.flatten().to(logits.device)
     labelled = classes >= 0
     samples = int(labelled.sum())
     (of_task,) = torch.autograd.grad(task_loss, raw, retain_graph=True, allow_unused=True)

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, batch_length
-from lrptrain.batch.logits import class_probabilities
-from lrptrain.batch.task import ONE_LOGIT
+from lrptrain.batch.logits import are_steps
+from lrptrain.batch.task import ONE_LOGIT, STEPS
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
 from lrptrain.guidance.evidence import contrasted
 from lrptrain.guidance.guesses import loss_of_guesses
@@ -22,7 +22,7 @@ from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.metrics.by_chance import Agreement
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.model.process_wide import eager
-from lrptrain.relevance.output.outputs import has_one_logit
+from lrptrain.relevance.output.outputs import has_one_logit, logits_of
 from lrptrain.relevance.passes.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import Tape
@@ -232,9 +232,16 @@ class GuidedStep:
         return self._heard.replay
 
     def _mention_one_logit(self) -> None:
-        """Say once how one number per sample is read, where the user has not said what it is."""
+        """Say once how one number per sample is read, where the user has not said what it is.
+
+        Raises:
+            ValueError: If there are several that are no logits of classes.
+        """
         if self._training.task is None and has_one_logit(self._forwards[0].output):
             self._training.voice.say(ONE_LOGIT)
+        logits = logits_of(self._forwards[0].output)
+        if self._training.task is None and logits is not None and logits.ndim == 2 and are_steps(logits):
+            raise ValueError(STEPS)
 
     def _note_whole_batch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         has_batch = any(value is self._given for value in (*args, *kwargs.values()))
@@ -315,7 +322,8 @@ class GuidedStep:
         explained: Tensor = arguments[name]
         try:
             self._match_evidence(explained)
-            if len(explained) == 1 and not training.worked:
+            # Bags of any size come one by one, and take from the one before; images and texts can do better.
+            if len(explained) == 1 and explained.ndim != 3 and not training.worked:
                 raise ValueError(
                     "swap takes something of other samples of the batch, and the first guided batch has one sample, so "
                     "that nothing would ever change: use larger batches"
@@ -467,7 +475,7 @@ class GuidedStep:
         output = self._forwards[0].output if self._forwards else self._heard.output
         training = self._training
         with training.failed.caught("measuring what guesses would do"), training.objective.task.reading():
-            return loss_of_guesses(task_loss, output, self.batch.get("label"))
+            return loss_of_guesses(task_loss, output, self.batch.get("label"), training.objective.task)
         return None
 
     @contextmanager
@@ -490,9 +498,10 @@ class GuidedStep:
         if not self._training.strength.dominance.watches or labels is None or not self._forwards:
             return
         # It is watched over for the user's sake: what cannot be read is no failure of the guidance.
-        with suppress(Exception), torch.no_grad(), self._training.objective.task.reading():
-            answers = class_probabilities(self._forwards[0].logits().detach(), dtype=None).argmax(1)
-            self._training.strength.dominance.note(answers, labels.to(answers.device))
+        task = self._training.objective.task
+        with suppress(Exception), torch.no_grad(), task.reading():
+            answers = task.by_answer(self._forwards[0].logits().detach()).argmax(1)
+            self._training.strength.dominance.note(answers, labels.flatten().to(answers.device))
 
     def _judge_dominance(self, norm_ratio: float | None) -> None:
         """Say so once, in all places, if the guidance keeps the task from being learned, or makes it forgotten.

@@ -103,7 +103,7 @@ class GuidedTraining:
             give_warning(f"{name}: {asked.warning}")
         swapped = Swap(asked.several, asked.inputs)
         self.objective = Objective(
-            weights, method, options, target, first_order, find_task(task), swapped_share, swapped
+            weights, method, options, target, first_order, find_task(task, several=True), swapped_share, swapped
         )
         self.task = task
         self.languages = Languages(tokenizer)
@@ -195,7 +195,7 @@ class GuidedTraining:
                 self.voice.say(f"samples swap {self.objective.swap.title}")
             # A model may say that it is none of classes. Only before its first step: those of transformers note in
             # their first forward pass with labels what the labels look like.
-            find_task(self.task, model)
+            find_task(self.task, model, several=True)
         swap = self.objective.swap
         swap.takes_mask = takes(self._part or model, "attention_mask")
         if swap.followed:

@@ -151,7 +151,7 @@ class Objective:
         self,
         forward: InterceptedForward,
         annotation: Shaped[Tensor, " batch *area"],
-        label: Int[Tensor, " batch"] | None,
+        label: Int[Tensor, " batch *labels"] | None,
         rows: Int[Tensor, " rows"],
         generator: torch.Generator | None = None,
     ) -> dict[str, LossSum]:
@@ -160,7 +160,7 @@ class Objective:
         Args:
             forward: The intercepted call of the model with a batch.
             annotation: 1 evidence, 0 not, 255 ignored, as `evidence` makes it.
-            label: The class indices; needed for `target="label"`.
+            label: The class indices, or 0 and 1 of each of several labels; needed for `target="label"`.
             rows: The indices of the guided samples.
             generator: The random numbers of the swaps.
 
@@ -169,7 +169,7 @@ class Objective:
         """
         # What several losses need (a recording, a map, a swap's input) is computed once, in this object.
         maps = MapSettings(self.method, self.options, self.target, self.first_order)
-        batch = GuidedBatch(forward, annotation, label, rows, maps, generator, self.swap)
+        batch = GuidedBatch(forward, annotation, label, rows, maps, generator, self.swap, self.task)
         # What needs a map first: a stable sort, so that losses of one kind keep the order of their weights.
         names = sorted(self.weights, key=lambda name: LOSSES[name].needs)
         with self.task.reading():
@@ -201,8 +201,10 @@ class Objective:
         with torch.no_grad(), self.task.reading():
             # Without dropout, which would move the prediction on its own.
             before, after = (
-                class_probabilities(forward.again(explained[rows], rows, evaluating=True, others=more), dtype=None)
-                for explained, more in inputs
+                class_probabilities(self.task.by_answer(logits), dtype=None)
+                for logits in (
+                    forward.again(explained[rows], rows, evaluating=True, others=more) for explained, more in inputs
+                )
             )
         return LossSum.over((before - after).abs().sum(-1) / 2, swapped.rows.to(before.device)[rows])
 

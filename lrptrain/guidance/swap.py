@@ -10,18 +10,22 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.batch.call import ARGUMENT, CHUNK, TEXTS, rows_of
+from lrptrain.batch.call import ARGUMENT, CHUNK, ROWS, TEXTS, rows_of
 from lrptrain.batch.chunks import flattened
 from lrptrain.batch.rows import has_rows
+from lrptrain.batch.sizes import marks_time
+from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.donors import random_donors
 from lrptrain.cues.family import FAMILIES
 from lrptrain.cues.images import image_of
 from lrptrain.cues.look import Look
 from lrptrain.cues.placement import Placement
+from lrptrain.cues.series import SeriesSurroundings
 from lrptrain.cues.surroundings import LOOKS
 from lrptrain.cues.text_form import Padding, padding_of
 from lrptrain.cues.texts import Language, as_wide_as
@@ -30,6 +34,7 @@ from lrptrain.guidance.followed_cues import FollowedCues, names_of
 from lrptrain.guidance.swap_names import FINDINGS, OF_IMAGES, OF_ROWS, OF_TEXTS, OUTSIDE, Medium, medium_of
 
 LABELS = ("label", "labels")
+_EXPLAINED, _ANNOTATION = "explained:", "annotation:"
 
 
 class Swapped(NamedTuple):
@@ -71,7 +76,9 @@ class Swap:
         self.followed = FollowedCues() if FINDINGS in several else None
         self.language: Language | None = None
         self.takes_mask = False
-        self._of_rows = False
+        self._of_rows = self._of_time = False
+        self._now: Mapping[str, Tensor] = {}
+        self._before: Mapping[str, Tensor] = {}
 
     @property
     def is_default(self) -> bool:
@@ -117,9 +124,9 @@ class Swap:
         """
         has_texts = "input_ids" in batch and not any(name in batch for name in IMAGES)
         brought: Medium = "texts" if has_texts else "rows" if has_rows(batch) else "images"
-        self._of_rows = brought == "rows"
+        self._of_rows, self._of_time = brought == "rows", marks_time(batch)
         for each in self._every:
-            medium = medium_of(each)
+            medium = None if isinstance(each, Colour) and self._of_rows else medium_of(each)  # series have levels, too
             if medium not in (None, brought):
                 name = f"swap={each!r}" if isinstance(each, str) else each.name
                 raise ValueError(f"{name} is one of {medium}, and the batch has {sorted(batch)}")
@@ -153,6 +160,8 @@ class Swap:
             if isinstance(each, Cue)
             else OF_TEXTS[each](language)
             if medium == "texts"
+            else SeriesSurroundings()
+            if each == OUTSIDE and self._of_time
             else (OF_ROWS if medium == "rows" else OF_IMAGES)[each]()
             for each in self._every
         ]
@@ -166,7 +175,7 @@ class Swap:
         arguments: Mapping[str, Any] = MappingProxyType({}),
         chosen: Bool[Tensor, " batch"] | None = None,
     ) -> Swapped:
-        """Give every sample each cue of a random donor of its own.
+        """Give every sample each cue of a random donor of its own; a batch of one takes from the sample before it.
 
         Args:
             explained: What the step gives the model: images or token ids.
@@ -179,13 +188,16 @@ class Swap:
             ValueError: If the step cannot be swapped, with what to change.
         """
         self._check_input(explained, arguments)
+        if len(explained) == 1:
+            return self._of_one(explained, annotation, generator, arguments, chosen)
         if explained.ndim == 3 and not explained.is_floating_point():
             return self._of_chunks(explained, annotation, generator, arguments, chosen)
         annotation = annotation.to(explained.device)
         usable = (annotation != IGNORED).flatten(1).any(1)
-        # Of a sample without any evidence all lies outside: nothing of it would be left.
-        marked = (annotation == 1).flatten(1).any(1)
         of_rows = self._of_rows
+        # Of an image without any evidence nothing would be left; of a bag that has none all lies outside, as its label
+        # says, and what tells the others must come to it, too.
+        marked = usable if of_rows else (annotation == 1).flatten(1).any(1)
         of_texts = annotation.ndim == 2 and not of_rows
         cues = self.cues("texts" if of_texts else "rows" if of_rows else "images")
         batch = _others(cues, arguments, explained)
@@ -219,6 +231,40 @@ class Swap:
         explained = after.pop(own, explained)
         return Swapped(explained, rows, moved, {name.removeprefix(ARGUMENT): x for name, x in after.items()})
 
+    def _of_one(
+        self,
+        explained: Tensor,
+        annotation: Shaped[Tensor, " batch *area"],
+        generator: torch.Generator | None,
+        arguments: Mapping[str, Any],
+        chosen: Bool[Tensor, " batch"] | None,
+    ) -> Swapped:
+        """Return what a swap makes of one sample, as of a bag of any size: it takes from the one of the step before.
+
+        In a shuffled training, that is a random other one.
+        """
+        unchanged = Swapped(explained, torch.zeros(1, dtype=torch.bool, device=explained.device), annotation)
+        if not bool((annotation != IGNORED).any()):
+            return unchanged
+        given = {name: x for name, x in arguments.items() if isinstance(x, Tensor) and x.shape[:1] == (1,)}
+        own = {**given, _EXPLAINED: explained, _ANNOTATION: annotation}
+        if self._now.get(_EXPLAINED) is not explained:  # a step may swap twice
+            self._now, self._before = own, self._now
+        if not self._before:
+            return unchanged
+        two = _as_two(own, self._before)
+        pair, marked = two.pop(_EXPLAINED), two.pop(_ANNOTATION)
+        both = two | {name: pair for name, x in given.items() if x is explained}
+        takes = torch.tensor([chosen is None or bool(chosen[0]), False])
+        found = self(pair, marked, generator, both, takes)
+        others = dict(found.arguments)
+        there = others.pop(ROWS, two.get(ROWS))
+        count = None if there is None else int(there[0].sum())
+        explained, annotation, *rest = (
+            x[:1, :count] if x.ndim > 1 else x[:1] for x in (found.explained, found.annotation, *others.values())
+        )
+        return Swapped(explained, found.rows[:1], annotation, dict(zip(others, rest, strict=True)))
+
     def _of_chunks(
         self,
         explained: Tensor,
@@ -239,6 +285,29 @@ class Swap:
         """Return what fills up texts of which all are equally long."""
         languages = [self.language, *(getattr(cue, "language", None) for cue in cues)]
         return next((each.form.padding for each in languages if each is not None), Padding())
+
+
+def _as_two(own: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return two samples as a batch: rows are padded to the same number, and an entry says which are theirs.
+
+    Raises:
+        ValueError: If they differ in more than that.
+    """
+    two: dict[str, Tensor] = {}
+    for name, x in own.items():
+        given = other.get(name, x.new_zeros(0)).to(x.device)
+        if given.ndim != x.ndim or given.shape[2:] != x.shape[2:]:
+            raise ValueError(
+                f"a swap is between samples of one size, and of {name.rstrip(':')!r} they are "
+                f"{list(x.shape[1:])} and {list(given.shape[1:])}"
+            )
+        fill = IGNORED if name == _ANNOTATION else 0
+        two[name] = torch.cat([x, given]) if x.ndim == 1 else pad_sequence([x[0], given[0]], True, fill)
+    counts = [each[_EXPLAINED].shape[1] for each in (own, other)]
+    if counts[0] != counts[1] and own[_EXPLAINED].is_floating_point():
+        rows = torch.arange(max(counts), device=own[_EXPLAINED].device)
+        two[ROWS] = rows < rows.new_tensor(counts)[:, None]
+    return two
 
 
 def _others(cues: Sequence[Cue], arguments: Mapping[str, Any], explained: Tensor) -> dict[str, Any]:
@@ -289,7 +358,8 @@ def _rows(explained: Tensor, annotation: Shaped[Tensor, "batch rows"], arguments
         for name, x in arguments.items()
         if isinstance(x, Tensor) and x is not explained and x.shape[:2] == explained.shape[:2] and name not in LABELS
     }
-    return {"image": explained, **beside, "rationale": annotation}
+    own = {ROWS: beside.pop(f"{ARGUMENT}{ROWS}")} if ROWS in arguments else {}
+    return {"image": explained, **beside, "rationale": annotation, **own}
 
 
 def _texts(

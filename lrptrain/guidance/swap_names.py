@@ -15,6 +15,7 @@ from lrptrain.cues.row_mark import RowMark
 from lrptrain.cues.row_segment import AllRows
 from lrptrain.cues.rows import Stretch
 from lrptrain.cues.segment import AllWords
+from lrptrain.cues.series import SeriesPart, SeriesSurroundings
 from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language
 from lrptrain.cues.whole_input import WholeInput
@@ -161,7 +162,7 @@ def medium_of(each: str | Cue) -> Medium | None:
     if isinstance(each, WholeInput):
         return None
     if isinstance(each, Cue):
-        is_of_rows = isinstance(each, (Stretch, RowMark, RowCount))
+        is_of_rows = isinstance(each, (Stretch, RowMark, RowCount, SeriesPart, SeriesSurroundings))
         return "texts" if hasattr(each, "language") else "rows" if is_of_rows else "images"
     names: Mapping[Medium, Mapping[str, Any]] = {"images": OF_IMAGES, "texts": OF_TEXTS, "rows": OF_ROWS}
     known = [medium for medium, of_medium in names.items() if each in of_medium]

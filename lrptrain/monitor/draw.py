@@ -1,6 +1,6 @@
 """The sample of a whole validation set, drawn in one pass before training."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from lrptrain.batch import Sample, collate, model_inputs
+from lrptrain.batch.call import parameters_of
 from lrptrain.monitor.loader_pass import PlacedBatch, has_places, read_once
 from lrptrain.monitor.model_input import InputListener, copied
 from lrptrain.monitor.monitor import MonitorCore
@@ -92,10 +93,18 @@ def _add_all(
                     raise
                 raise ValueError(
                     f"the model fails on a batch as {core.config.title} gives it ({type(error).__name__}: {error}): "
-                    "say how it is called, as by step=lambda model, batch: model(batch)"
+                    f"say how it is called, as by step=lambda model, batch: model({_first_of(placed.batch, context)})"
                 ) from error
             checked = True
         core.reader.add_placed(context, placed, listener)
+
+
+def _first_of(batch: Any, context: TrainingContext) -> str:
+    """Return how a step would write what it gives the model."""
+    if isinstance(batch, Mapping):
+        known = next((name for name in parameters_of(context.model) if name in batch), None)
+        return "batch" if known is None else f"batch[{known!r}]"
+    return "batch[0]" if isinstance(batch, tuple | list) else "batch"
 
 
 def _heard(context: TrainingContext, batch: Any, step: Callable[[Any], object]) -> InputListener:

@@ -1,11 +1,16 @@
 """What a model of several labels reads for each of them: all labels are told by the same exchanged samples."""
 
+from collections.abc import Sequence
+from functools import partial
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
+from lrptrain.batch import Sample
 from lrptrain.batch.call import rows_of
 from lrptrain.batch.sizes import by_size
+from lrptrain.batch.task import MASKS
 from lrptrain.cues.cue import Batch, Cue
 from lrptrain.cues.measure import Measure, Rows, by_all, differ, together
 from lrptrain.cues.search import Judged
@@ -16,7 +21,7 @@ from lrptrain.monitor.judgement import Judgement, Tests
 from lrptrain.trainers.processes import gather
 
 PER_LABEL = 1
-"""So many phrases each half of the samples proposes for a label, where all labels together would propose many."""
+"""So many marks and phrases each half of the samples proposes for a label: all labels together propose many."""
 POOL = 24
 """Among so many random samples the two donors are chosen; it changes how many labels a pair serves, and no effect."""
 
@@ -37,9 +42,10 @@ class JointMeasure:
         self.tests = tests
         self.yes: Bool[np.ndarray, "n labels"] = tests.evaluation.probabilities > 0.5
         self.passes = 0
+        self._has_masks = any(MASKS in sample.tensors for sample in tests.samples)
         self._donors: dict[bytes, Int[np.ndarray, "n 2"]] = {}
-        self._given: dict[tuple[Cue, bytes], Float[np.ndarray, "n 2 labels"]] = {}
-        self._known: dict[tuple[Cue, bytes], Bool[np.ndarray, " n"]] = {}
+        self._given: dict[tuple[Cue, bytes, int], Float[np.ndarray, "n 2 labels"]] = {}
+        self._known: dict[tuple[Cue, bytes, int], Bool[np.ndarray, " n"]] = {}
 
     def donors(self, among: Rows) -> Int[np.ndarray, "n 2"]:
         """Return two other samples for each, whose answers differ in many labels, rare ones first.
@@ -61,38 +67,41 @@ class JointMeasure:
         return self._donors[key]
 
     @torch.no_grad()
-    def given(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, "rows 2 labels"]:
+    def given(self, cue: Cue, rows: Rows, among: Rows, of: "LabelMeasure") -> Float[np.ndarray, "rows 2 labels"]:
         """Return the probability of every label with the cue of either donor; nan where it is the same in both.
 
-        Every process has to call it, with the same cue and samples.
+        Every process has to call it, with the same cue and samples. What lies outside of the masks of a label is a cue
+        of that label alone, where each has its own.
 
         Raises:
             MeasureError: If the cue cannot be exchanged.
         """
-        key = cue, among.tobytes()
+        key = cue, among.tobytes(), of.label if self._has_masks and cue.needs_annotation else -1
         size = (len(self.yes), 2, self.yes.shape[1])
         values = self._given.setdefault(key, np.full(size, np.nan))
         known = self._known.setdefault(key, np.zeros(len(self.yes), bool))
         missing = rows[~known[rows]]
         if len(missing):
             mine = missing[np.isin(missing, self.tests.mine)]
-            for where, found in by_all(mine, lambda own: self._measured(cue, own, self.donors(among)[own]), gather):
+            measured = partial(self._measured, of.samples, cue, self.donors(among))
+            for where, found in by_all(mine, measured, gather):
                 values[where] = found
             known[missing] = True
         return values[rows]
 
-    def _measured(self, cue: Cue, rows: Rows, donors: Int[np.ndarray, "rows 2"]) -> Float[np.ndarray, "rows 2 labels"]:
-        samples, batch_size = self.tests.samples, self.tests.config.run.batch_size
+    def _measured(
+        self, samples: Sequence[Sample], cue: Cue, donors: Int[np.ndarray, "n 2"], rows: Rows
+    ) -> Float[np.ndarray, "rows 2 labels"]:
         values = np.full((len(rows), 2, self.yes.shape[1]), np.nan)
-        for group in by_size([samples[row] for row in rows], batch_size):
-            values[group] = self._exchanged(cue, rows[group], donors[group])
+        for group in by_size([samples[row] for row in rows], self.tests.config.run.batch_size):
+            values[group] = self._exchanged(samples, cue, rows[group], donors[rows[group]])
         return values
 
-    def _exchanged(self, cue: Cue, rows: Rows, donors: Int[np.ndarray, "rows 2"]) -> Float[np.ndarray, "rows 2 labels"]:
+    def _exchanged(
+        self, samples: Sequence[Sample], cue: Cue, rows: Rows, donors: Int[np.ndarray, "rows 2"]
+    ) -> Float[np.ndarray, "rows 2 labels"]:
         size = len(rows)
-        both = cue.exchange(
-            *together(self.tests.samples, np.tile(rows, 2), donors.T.flatten(), self.tests.evaluator.device)
-        )
+        both = cue.exchange(*together(samples, np.tile(rows, 2), donors.T.flatten(), self.tests.evaluator.device))
         changed = [rows_of(both, slice(i * size, (i + 1) * size)) for i in range(2)]
         different = differ(*changed)
         if not different.any():
@@ -117,9 +126,9 @@ class LabelMeasure(Measure):
             return self._of_both(joint.tests.probabilities(batch)[:, label])
 
         tests = joint.tests
-        super().__init__(tests.samples, evaluation.answers, probabilities, tests.evaluator.device)
+        super().__init__(evaluation.inputs or (), evaluation.answers, probabilities, tests.evaluator.device)
         self._joint = joint
-        self._label = label
+        self.label = label
         self._power = power
 
     def _of_both(self, yes: Float[np.ndarray, " batch"]) -> Float[np.ndarray, "batch 2"]:
@@ -132,7 +141,7 @@ class LabelMeasure(Measure):
         told = np.flatnonzero(same[:, 0] != same[:, 1])
         if not len(told):
             return effect
-        given = self._joint.given(cue, rows[told], among)[:, :, self._label]
+        given = self._joint.given(cue, rows[told], among, self)[:, :, self.label]
         own = self.answers[rows[told]]
         one, other = (self._of_both(given[:, i])[np.arange(len(told)), own] for i in range(2))
         effect[told] = np.where(same[told, 0], one - other, other - one)
@@ -162,12 +171,10 @@ def judge_labels(tests: Tests) -> Judgement:
         of_label = evaluation.of(number)
         power = sharpness(of_label.probabilities, of_label.labels)
         measures[number] = LabelMeasure(joint, of_label, number, power)
-        judged += tests.searched(measures[number], of_label, confidence, number, 0, PER_LABEL)
+        judged += tests.searched(measures[number], of_label, confidence, number, PER_LABEL)
     untested = [*tests.untested]
     if alike := sorted({*range(yes.shape[1])} - {*told}):
         titles = tests.class_names or [f"label {number}" for number in range(yes.shape[1])]
         untested.append(f"{listed([titles[each] for each in alike])}: the model answers nearly all samples alike")
-    if evaluation.medium == "image":
-        untested.append("marks, which one label proposes: task=lrptrain.OneLabel(column)")
     # What is named first, the strongest of any label.
     return Judgement(sorted(judged, key=lambda x: (not x.named, -x.effect.low)), untested, measures, joint.passes)

@@ -9,6 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lrptrain.batch import Sample
+from lrptrain.batch.sizes import is_series
+from lrptrain.batch.task import MASKS
 
 UNKNOWN = "?"
 
@@ -123,19 +125,22 @@ class Evaluation:
     step: int = 0
 
     @property
-    def medium(self) -> Literal["image", "text", "volume", "rows", ""]:
-        """What the samples are; "" for what is none of these, such as a waveform."""
+    def medium(self) -> Literal["image", "text", "volume", "series", "rows", ""]:
+        """What the samples are; "" for what is none of these, such as a table."""
         if all(explained.content_ids is not None for explained in self.samples):
             return "text"
         if all(explained.are_rows for explained in self.samples):
             return "rows"
         if any(explained.grid is None for explained in self.samples):
-            return ""
+            return "series" if self.inputs and all(map(is_series, self.inputs)) else ""
         return "image" if all(len(explained.grid or ()) == 2 for explained in self.samples) else "volume"
 
     def of(self, label: int | None) -> "Evaluation":
         """Return the samples as a model of one of several labels alone would answer them; as they are for None."""
-        return self if label is None else replace(self, samples=[each.of(label) for each in self.samples])
+        if label is None:
+            return self
+        inputs = None if self.inputs is None else [_of_label(each, label) for each in self.inputs]
+        return replace(self, samples=[each.of(label) for each in self.samples], inputs=inputs)
 
     @property
     def num_labels(self) -> int:
@@ -154,10 +159,23 @@ class Evaluation:
         return np.stack([explained.probabilities for explained in self.samples])
 
     @property
+    def said(self) -> Int[np.ndarray, " n *labels"]:
+        """The class that the model answers to each; of several labels, whether it says yes to each of them."""
+        return self.answers if not self.num_labels else (self.probabilities > 0.5).astype(int)
+
+    @property
     def answers(self) -> Int[np.ndarray, " n"]:
         """The class that the model answers to each."""
         answers: Int[np.ndarray, " n"] = self.probabilities.argmax(1)
         return answers
+
+
+def _of_label(sample: Sample, label: int) -> Sample:
+    """Return a sample with the mask of one of its labels, where each has its own."""
+    if MASKS not in sample.tensors:
+        return sample
+    rest = {name: x for name, x in sample.tensors.items() if name != MASKS}
+    return replace(sample, tensors={**rest, "mask": sample.tensors[MASKS][label]})
 
 
 def class_name(label: int, class_names: Sequence[str]) -> str:

@@ -17,13 +17,12 @@ from lrptrain.batch.call import explained_argument, of_batches, rows_of
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.rows import grid_sizes, has_rows, rows_in
 from lrptrain.batch.sizes import by_size
-from lrptrain.batch.task import CLASSES, LABELS, NO_LABEL, Task
+from lrptrain.batch.task import CLASSES, LABELS, NO_LABEL, Task, of_all_labels
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.further_classes import explain_classes, explains_classes, unexplained_classes
 from lrptrain.relevance import Recording, Relevance, attribute, decompose, record
-from lrptrain.relevance.output.outputs import read_logits
 from lrptrain.trainers.progress import Progress, no_bar
 
 logger = logging.getLogger(__name__)
@@ -127,7 +126,7 @@ class Evaluator:
             del recording  # before anything else takes memory
             ratios = _mixing_ratios(model, batch) if self.config.mixing_ratios else {}
         grid = None if _are_rows(batch, _first(relevance)) else _first(relevance).grid
-        evidence, regions = token_annotations(batch, grid, self.config.region_names)
+        evidence, regions = token_annotations(batch, _steps(batch, _first(relevance)) or grid, self.config.region_names)
         # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)
         yield from _explained_samples(
@@ -217,11 +216,7 @@ class Evaluator:
 def _of_all_answers(recording: Recording, method: str | None, options: Mapping[str, Any]) -> Relevance:
     logits = recording.logits.detach()
     signs = torch.where(logits > 0, 1.0, -1.0).to(logits)
-
-    def all_answers(output: Any) -> Float[Tensor, " batch"]:
-        return (read_logits(output, len(logits)) * signs).sum(1)
-
-    found = recording.attribute(all_answers, method, **options)
+    found = recording.attribute(of_all_labels(signs), method, **options)
     return Relevance(found.scores, logits, logits.argmax(1), found.method, found.grid)
 
 
@@ -242,6 +237,12 @@ def _are_rows(batch: Mapping[str, Any], relevance: Relevance) -> bool:
     if not has_rows(batch) or relevance.scores.shape[1] != rows_in(batch).shape[1]:
         return False
     return relevance.grid is None or grid_sizes(batch) is not None
+
+
+def _steps(batch: Mapping[str, Any], relevance: Relevance) -> tuple[int] | None:
+    """Return how many parts the time of series has in a map; None of all else."""
+    is_series = has_rows(batch) and relevance.grid is None and not _are_rows(batch, relevance)
+    return (relevance.scores.shape[1],) if is_series else None
 
 
 def _rows(inputs: Tensor | dict[str, Any], rows: Tensor) -> Tensor | dict[str, Any]:

@@ -11,8 +11,10 @@ from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.call import model_output
 from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.sizes import cannot_meet, size_of
+from lrptrain.batch.task import MASKS
 from lrptrain.cues import plan
 from lrptrain.cues.cue import Cue
+from lrptrain.cues.mark import Marks
 from lrptrain.cues.measure import Measure, MeasureError, Rows
 from lrptrain.cues.search import Judged, Node, Search
 from lrptrain.cues.texts import Language
@@ -83,6 +85,7 @@ class Tests:
     def __post_init__(self) -> None:
         self.untested: list[str] = []
         self._places: dict[Cue, Bool[np.ndarray, " places"] | None] = {}
+        self._marks: Marks | None = None
 
     @property
     def samples(self) -> Sequence[Sample]:
@@ -139,8 +142,7 @@ class Tests:
         evaluation: Evaluation,
         confidence: float,
         label: int | None = None,
-        marks: int = plan.CANDIDATES,
-        phrases: int = plan.CANDIDATES,
+        candidates: int = plan.CANDIDATES,
     ) -> list[Judged]:
         """Return what is found by one measure; what is not tested is noted.
 
@@ -149,12 +151,11 @@ class Tests:
             evaluation: The samples, as it sees them.
             confidence: `1 - confidence` is the level of all its tests together.
             label: The label that is told, of several.
-            marks: As for `roots_of`.
-            phrases: As for `roots_of`.
+            candidates: As for `roots_of`.
         """
         config = self.config
         assert config.cues is not None
-        roots, untested = roots_of(evaluation, self.samples, self.language, config, marks, phrases)
+        roots, untested = self.roots_of(evaluation, candidates)
         marked = sum(each.annotated is not None for each in evaluation.samples)
         if 0 < marked < FEWEST_SAMPLES:
             untested.append(
@@ -167,6 +168,40 @@ class Tests:
         search = Search(measure, config.judge.min_effect, confidence, config.cues, on_failure, self._places)
         return [replace(each, label=label) for each in search.run(roots)]
 
+    def roots_of(self, evaluation: Evaluation, candidates: int = plan.CANDIDATES) -> tuple[list[Node], list[str]]:
+        """Return what is tested, and what is not, with the reason.
+
+        Args:
+            evaluation: The samples, explained.
+            candidates: So many marks, kinds of rows or phrases each half of the samples proposes.
+        """
+        samples, language, config = evaluation.inputs or (), self.language, self.config
+        roots, seed, answers = plan.of_inputs(samples), config.judge.seed, evaluation.answers
+        if evaluation.medium == "text":
+            unnamed = "" if language.is_named else "families of words, for nothing names the tokens: pass tokenizer="
+            texts = plan.of_texts(samples, answers, language, seed, candidates)
+            return [*texts, *roots], [unnamed] if unnamed else []
+        maps = [each.map_of_answer for each in evaluation.samples]
+        if evaluation.medium == "rows":
+            if name := cannot_meet(samples):
+                return roots, [f"rows, of which {name!r} has another size in each sample, and not along the rows alone"]
+            return [*plan.of_rows(samples, maps, answers, seed, candidates), *roots], []
+        if evaluation.medium == "volume":
+            return [*plan.of_volumes(samples), *roots], []
+        alike = len({size_of(sample) for sample in samples}) == 1
+        if evaluation.medium == "series":
+            parts = plan.of_series(samples) if alike else []
+            return [*parts, *roots], [] if alike else ["parts of series, which need to be equally long"]
+        grids = [each.grid for each in evaluation.samples if each.grid is not None]
+        axes = {x.ndim for sample in samples for name, x in sample.tensors.items() if name in IMAGES}
+        if len(grids) < len(samples) or axes != {3}:
+            return roots, ["parts of an input that is no image, no text and no rows: lrptrain.attribute explains it"]
+        if alike and (self._marks is None or MASKS in self.samples[0].tensors):
+            # Of several labels the same pictures are proposed to each: they are looked for once.
+            self._marks = Marks(samples, maps, (grids[0][0], grids[0][1]), self.evaluation.said)
+        images = plan.of_images(samples, self._marks, answers, seed, config.show.region_names, candidates)
+        return [*images, *roots], [] if alike else ["marks, which need images of one size"]
+
     def _failed(self, cue: Cue, error: MeasureError) -> None:
         if self._note([f"{cue.name}: {error}"]) and self.on_failure is not None:
             self.on_failure(f"{cue.name} could not be exchanged: {error}")
@@ -176,44 +211,3 @@ class Tests:
         new = [line for line in lines if line not in self.untested]
         self.untested += new
         return bool(new)
-
-
-def roots_of(
-    evaluation: Evaluation,
-    samples: Sequence[Sample],
-    language: Language,
-    config: MonitorConfig,
-    marks: int = plan.CANDIDATES,
-    phrases: int = plan.CANDIDATES,
-) -> tuple[list[Node], list[str]]:
-    """Return what is tested of some samples, and what is not, with the reason.
-
-    Args:
-        evaluation: The samples, explained.
-        samples: The same with their inputs.
-        language: How texts are made up.
-        config: The options.
-        marks: So many marks, or kinds of rows, each half of the samples proposes.
-        phrases: So many phrases each half of the texts proposes.
-    """
-    roots, seed, answers = plan.of_inputs(samples), config.judge.seed, evaluation.answers
-    if evaluation.medium == "text":
-        unnamed = "" if language.is_named else "families of words, for nothing names the tokens: pass tokenizer="
-        texts = plan.of_texts(samples, answers, language, seed, phrases)
-        return [*texts, *roots], [unnamed] if unnamed else []
-    maps = [each.map_of_answer for each in evaluation.samples]
-    if evaluation.medium == "rows":
-        if name := cannot_meet(samples):
-            return roots, [f"rows, of which {name!r} has another size in each sample, and not along the rows alone"]
-        return [*plan.of_rows(samples, maps, answers, seed, marks), *roots], []
-    if evaluation.medium == "volume":
-        return [*plan.of_volumes(samples), *roots], []
-    grids = [each.grid for each in evaluation.samples if each.grid is not None]
-    axes = {x.ndim for sample in samples for name, x in sample.tensors.items() if name in IMAGES}
-    if len(grids) < len(samples) or axes != {3}:
-        return roots, ["parts of an input that is no image, no text and no rows: lrptrain.attribute explains it"]
-    untested = []
-    if len({size_of(sample) for sample in samples}) > 1:
-        marks, untested = 0, ["marks, which need images of one size"]
-    grid, regions = (grids[0][0], grids[0][1]), config.show.region_names
-    return [*plan.of_images(samples, maps, grid, answers, seed, regions, marks), *roots], untested

@@ -26,6 +26,7 @@ from lrptrain.batch.call import (
 from lrptrain.batch.in_place import in_place
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.monitor.strategy_answers import StrategyAnswers
+from lrptrain.relevance.model.one_sample import bare_arguments
 from lrptrain.relevance.model.preserve import preserved, unwrap
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.output.outputs import read_logits
@@ -198,9 +199,10 @@ def by_names(model: nn.Module, batch: Mapping[str, Any], explain: str) -> dict[s
     known = parameters_below(model)
     arguments = {name: x for name, x in entries.items() if name in known and isinstance(x, Tensor)}
     if explain not in arguments:
+        call = f"model(batch[{explain!r}]), and leave explain= out" if explain in entries else "..."
         raise ValueError(
             f"explain={explain!r} is no entry of the batch that {type(unwrap(model)).__name__} has a parameter for: "
-            f"these are {sorted(arguments)}; where the model is called otherwise, pass step=lambda model, batch: ..."
+            f"these are {sorted(arguments)}; where the model is called otherwise, pass step=lambda model, batch: {call}"
         )
     return _as_call(model, batch, arguments, explain)
 
@@ -286,8 +288,7 @@ def _is_bag(value: Any, was_one: bool) -> bool:
 
 def _with_batch_axis(arguments: Mapping[str, Any], explained: str) -> tuple[dict[str, Any], str, tuple[str, ...]]:
     """Return the call of a model of one sample as one of a batch: what has as many rows as it gets a batch axis."""
-    rows = len(arguments[explained])
-    bare = tuple(name for name, x in arguments.items() if isinstance(x, Tensor) and x.shape[:1] == (rows,))
+    bare = bare_arguments(arguments, explained)
     return {name: x[None] if name in bare else x for name, x in arguments.items()}, explained, bare
 
 

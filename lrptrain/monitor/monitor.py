@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.call import model_output, rows_of
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
+from lrptrain.batch.logits import are_steps
 from lrptrain.batch.matters import FEWEST_SAMPLES
-from lrptrain.batch.task import ONE_LOGIT, SIGNS, Head
+from lrptrain.batch.task import ONE_LOGIT, SIGNS, STEPS, Head
 from lrptrain.cues.followed import note_known
 from lrptrain.findings import Finding
 from lrptrain.findings.sentences import counted
@@ -58,12 +60,16 @@ def _are_signs(label: Tensor | None) -> bool:
     return label is not None and bool((label == 1).any() & (label < 0).any() & (label != 0).all())
 
 
-def _has_one_logit(context: TrainingContext, batch: dict[str, Any]) -> bool:
-    """Return whether the model returns one number per sample; False where it fails, which is told elsewhere."""
-    first = rows_of(batch, slice(0, 1))
+def _first_logits(context: TrainingContext, batch: dict[str, Any]) -> Float[Tensor, "batch classes"] | None:
+    """Return the logits of some samples; None where the model fails, which is told elsewhere."""
+    first = rows_of(batch, slice(0, _FEW))
     with suppress(Exception), preserved(context.module), torch.no_grad(), one_logit_as(None):
-        return model_output(context.model, first).shape[1] == 1
-    return False
+        return model_output(context.model, first)
+    return None
+
+
+_FEW = 8
+"""So many samples tell whether logits are those of classes."""
 
 
 COUNTED = (
@@ -226,7 +232,10 @@ class MonitorCore:
                 f"{title} names tokens by their ids: tokenizer= says which tokenizer names them; without it, families "
                 "of words (numbers, punctuation, links, capitals) are not tested"
             )
-        if self.config.task is None and _has_one_logit(context, contract_batch):
+        logits = None if self.config.task is not None else _first_logits(context, contract_batch)
+        if logits is not None and are_steps(logits):
+            raise ValueError(f"{title}: {STEPS}")
+        if logits is not None and logits.shape[1] == 1:
             self.inform(f"{title}: {ONE_LOGIT}")
             if _are_signs(contract_batch.get("label")):
                 self.warn(f"{title}: {SIGNS}")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from jaxtyping import Int
+from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.batch import collate
@@ -114,7 +115,7 @@ def _finding(
         input="" if isinstance(judged.cue, WholeInput) else _explained(evaluation),
         worst_samples=tuple(each.sample.sample_id for each in worst),
         excerpts=tuple(excerpt(each, name_tokens) for each in worst[:MOST_SAMPLES]) if is_text else (),
-        medium="" if evaluation.medium == "rows" else evaluation.medium,
+        medium="" if evaluation.medium == "rows" or evaluation.medium == "series" else evaluation.medium,
         plain=judged.cue.to_dict(),
         cue=judged.cue,
     )
@@ -137,6 +138,13 @@ def _continued(finding: Finding, before: Finding | None) -> Finding:
     )
 
 
+_POOLS: dict[int, Callable[..., Tensor]] = {  # by the axes of a grid
+    1: F.adaptive_avg_pool1d,
+    2: F.adaptive_avg_pool2d,
+    3: F.adaptive_avg_pool3d,
+}
+
+
 def relevance_on(cue: Cue, evaluation: Evaluation, rows: Rows) -> tuple[float | None, float | None]:
     """Return the mean share of the positive relevance that lies on a cue, and of the area that it covers.
 
@@ -153,16 +161,19 @@ def relevance_on(cue: Cue, evaluation: Evaluation, rows: Rows) -> tuple[float | 
     for row in rows.tolist():
         batch = collate([evaluation.inputs[row]])
         inside = cue.locate(batch)
-        if inside is None:
+        of_series = evaluation.medium == "series"
+        # A map has a number for each part of the time, and none for a channel.
+        if inside is None or (of_series and inside.ndim == 3 and bool((inside != inside[:, :1]).any())):
             return None, None
+        inside = inside[:, 0] if of_series and inside.ndim == 3 else inside
         explained = evaluation.samples[row]
         if not inside.any():
             continue
         positive = torch.from_numpy(explained.positive_relevance)
-        if explained.grid is not None:
+        grid = (len(positive),) if of_series else explained.grid
+        if grid is not None:
             # How much of each patch it covers.
-            pool = F.adaptive_avg_pool2d if len(explained.grid) == 2 else F.adaptive_avg_pool3d
-            weights = pool(inside.double(), explained.grid).flatten()
+            weights = _POOLS[len(grid)](inside.double(), grid).flatten()
             area = float(inside.double().mean())
         else:
             weights = inside.flatten()[: len(positive)].double()

@@ -118,18 +118,17 @@ class SampleReader:
             takes(context.model, "mask"),
             text_form(None, context.model).padding.token,
         )
-        task = self._config.meaning
         if listener is None and self._config.explain is not None:
-            columns = read_batch(batch, self._config.batch_adapter, task, needs_input=False)
+            columns = self._entries(batch, needs_input=False)
             columns = by_names(context.model, columns, self._config.explain)
             return self._named_alike(self._by_name(context, columns))
         if listener is None or not listener.calls:
-            columns = read_batch(batch, self._config.batch_adapter, task)
+            columns = self._entries(batch)
             if listener is not None:
                 columns = with_call(listener, columns, self._config.explain, context.step_name)
             return self._named_alike(self._by_name(context, columns))
         unread = without_given(batch, listener)
-        columns = read_batch(unread, self._config.batch_adapter, task, needs_input=False)
+        columns = self._entries(unread, needs_input=False)
         bare = () if self._call is None else self._call.bare
         columns = of_one_row(columns) if bare else columns
         columns = with_call(listener, columns, self._config.explain, context.step_name, bare)
@@ -144,6 +143,10 @@ class SampleReader:
             )
         self._call = self._call or call
         return self._named_alike(columns)
+
+    def _entries(self, batch: Any, needs_input: bool = True) -> dict[str, Any]:
+        config = self._config
+        return read_batch(batch, config.batch_adapter, config.meaning, needs_input, bool(config.show.region_names))
 
     def _named_alike(self, columns: dict[str, Any]) -> dict[str, Any]:
         """Return a batch whose images have the name that those of the first batch have: two names mean the same."""

@@ -7,13 +7,14 @@ from typing import Any, overload
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
 from lrptrain.relevance.default import check_method
 from lrptrain.relevance.fast.switch import is_plain
 from lrptrain.relevance.fast.walk import walked
 from lrptrain.relevance.model.arguments import as_arguments, as_batch_of_one, telling_of_inputs
+from lrptrain.relevance.model.one_sample import OfOneSample, bare_arguments
 from lrptrain.relevance.model.precision import autocast_state
 from lrptrain.relevance.model.preserve import preserved, unwrap
 from lrptrain.relevance.model.recordable import gives_answers_only
@@ -23,13 +24,13 @@ from lrptrain.relevance.output.logit_view import LogitView, one_logit_as
 from lrptrain.relevance.output.outputs import has_one_logit, is_sigmoid, logits_of
 from lrptrain.relevance.passes.forward_pass import ForwardPass, forward_pass
 from lrptrain.relevance.passes.plain_pass import NeedsTape
-from lrptrain.relevance.passes.recording import Inputs, Recording, Target
+from lrptrain.relevance.passes.recording import Inputs, Recording, Target, explained_input
 from lrptrain.relevance.propagation.composite import Rules
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.sharding.whole_weights import check_graph
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.targets import BinaryClassifierOutputTarget
-from lrptrain.relevance.types import Relevance, TokenLayout
+from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedModelError
 
 
 def record(
@@ -194,10 +195,11 @@ def attribute(
         one = as_batch_of_one(model, arguments)
         try:
             maps = call.maps(arguments, may_be_plain=one is None)
-        except Exception:
-            if one is None:
+        except Exception as error:
+            of_bag = call.maps_of_one_bag(arguments) if isinstance(error, UnsupportedModelError) else []
+            if one is None and not of_bag:
                 raise
-            maps = call.maps(one)
+            maps = of_bag if one is None else call.maps(one)
     return maps[0] if methods is not method else {each.method: each for each in maps}
 
 
@@ -237,6 +239,17 @@ class _Call:
             return self._from(
                 forward_pass(self.model, inputs, self.explain, self.layout, frugal=frugal, full_precision=in_float32)
             )
+
+    def maps_of_one_bag(self, inputs: Inputs) -> list[Relevance]:
+        """Return the map by each method of one bag `[rows, numbers]` without a batch axis; none if it is no bag."""
+        with suppress(Exception):
+            name, _ = explained_input(inputs, self.explain)
+            named = {name: inputs} if isinstance(inputs, Tensor) else inputs
+            model = OfOneSample(self.model, bare_arguments(named, name))
+            if model.bare:
+                one = model.with_axis(named)
+                return replace(self, model=model).maps(one[name] if isinstance(inputs, Tensor) else one)
+        return []
 
     def _from(self, passed: ForwardPass) -> list[Relevance]:
         passed = replace(passed, tokenizer=self.tokenizer)

@@ -3,6 +3,7 @@ import torch
 
 import lrptrain
 from lrptrain.batch import read_batch
+from lrptrain.batch.logits import are_steps
 from lrptrain.batch.task import CLASSES, Binary, OneLabel, Ordinal, Regression, find_task
 from lrptrain.relevance.output.outputs import read_logits
 
@@ -169,3 +170,23 @@ def test_a_map_of_a_grade_is_that_of_the_sum_of_its_steps():
 def test_a_task_that_nobody_called_is_refused():
     with pytest.raises(ValueError, match=r"lrptrain.EachLabel is a class: call it, lrptrain.EachLabel\(...\)"):
         find_task(lrptrain.EachLabel, several=True)  # type: ignore[arg-type]
+
+
+def test_steps_between_grades_are_no_classes():
+    generator = torch.Generator().manual_seed(0)
+    common, biases = torch.randn(8, 1, generator=generator), torch.tensor([2.0, 0.5, -0.7, -3.0])
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        assert are_steps(common.to(dtype) + biases.to(dtype))
+    assert not are_steps(torch.randn(8, 4, generator=generator))
+    assert not are_steps(common + biases + 1e-3 * torch.randn(8, 4, generator=generator))
+    assert not are_steps(biases.expand(8, 4)), "a head that begins with zeros, or one that has collapsed"
+    assert not are_steps(common)
+    assert not are_steps(common[:1] + biases), "one sample tells nothing"
+
+
+@pytest.mark.parametrize(("label", "is_said"), [([[1, 1, 0], [1, 0, 0]], True), ([[1, 0, 1], [1, 1, 0]], False)])
+def test_levels_of_grades_are_told_how_they_are_read(label, is_said):
+    with pytest.raises(ValueError, match="has several columns") as error:
+        find_task(None).classes(torch.tensor(label))
+    assert ("of grades, 1 up to a step, task=lrptrain.Ordinal()" in str(error.value)) == is_said
+    assert lrptrain.Ordinal().classes(torch.tensor([[1, 1, 0], [1, 0, 0]])).tolist() == [2, 1]

@@ -87,7 +87,58 @@ def test_effects_are_those_of_each_label(report):
     assert all(each.interval[0] > 0.8 for each in shown if each.cue.name in PLACES.values())
     told = str(report).replace("\n ", "")
     assert "The model reads the top left corner, for the label 'label 0'." in told
-    assert "Not tested: marks, which one label proposes: task=lrptrain.OneLabel(column)." in told
+
+
+class Pictures(nn.Module):
+    """Each of three labels by a small picture of its own, wherever it lies."""
+
+    def __init__(self):
+        super().__init__()
+        self.of_label = nn.Conv2d(3, 3, PATCH, PATCH, bias=False)
+        with torch.no_grad():
+            self.of_label.weight.copy_(pictures() / pictures().square().sum((1, 2, 3), keepdim=True))
+
+    def forward(self, image: Tensor) -> Tensor:
+        return 12 * (F.relu(self.of_label(image) - 0.5).flatten(2).sum(2) * 2 - 0.5)
+
+
+def pictures():
+    return 2.5 * torch.randn(3, 3, PATCH, PATCH, generator=torch.Generator().manual_seed(1)).sign()
+
+
+def with_pictures():
+    """Images with the picture of each of their labels, anywhere."""
+    generator = torch.Generator().manual_seed(0)
+    label = (torch.rand(N, 3, generator=generator) < 0.4).long()
+    image = 0.5 * torch.randn(N, 3, SIDE, SIDE, generator=generator)
+    for row, column in (label == 1).nonzero().tolist():
+        place = torch.randperm((SIDE // PATCH) ** 2, generator=torch.Generator().manual_seed(row))[column]
+        top, left = (PATCH * each for each in divmod(int(place), SIDE // PATCH))
+        image[row, :, top : top + PATCH, left : left + PATCH] = pictures()[column]
+    return {"image": image, "label": label}
+
+
+def test_marks_outside_of_its_own_mask_are_proposed_to_each_label():
+    """All of the image but a corner is evidence of label 0, and that corner is that of label 2."""
+    columns = with_pictures()
+    mask = torch.full((N, 3, SIDE, SIDE), 255, dtype=torch.uint8)
+    mask[:, 0], mask[:, 2] = 1, 0
+    mask[:, 0, :PATCH, :PATCH], mask[:, 2, :PATCH, :PATCH] = 0, 1
+    report = lrptrain.inspect(Pictures(), [{**columns, "mask": mask}], task=lrptrain.EachLabel(("a", "b", "c")))
+    assert [(each.cue.kind, each.name[-3:]) for each in report.faults] == [("mark", "'c'")]
+
+
+def test_marks_are_proposed_to_each_label_and_looked_for_once():
+    columns = with_pictures()
+    report = lrptrain.inspect(Pictures(), [columns], task=lrptrain.EachLabel(("a", "b", "c")))
+    assert {(each.cue.kind, each.name[-3:]) for each in report.reads} == {("mark", f"'{each}'") for each in "abc"}
+    for each, picture in ((each, pictures()["abc".index(each.name[-2])]) for each in report.reads):
+        plain = torch.zeros(1, 3, SIDE, SIDE)
+        assert not each.cue.locate({"image": plain}).any()
+        plain[0, :, 8 : 8 + PATCH, 8 : 8 + PATCH] = picture
+        assert each.cue.locate({"image": plain}).any(), "it is the picture of its label"
+    one = lrptrain.inspect(Pictures(), [columns], task=lrptrain.OneLabel(0))
+    assert report.passes <= 3.2 * one.passes
 
 
 def test_what_lies_outside_of_masks_is_a_fault_of_its_label_alone():
@@ -102,6 +153,50 @@ def test_what_lies_outside_of_masks_is_a_fault_of_its_label_alone():
     assert 'RelevanceGuidance("swap", task=lrptrain.OneLabel(0))' in str(report).replace("\n ", "")
     guidance = lrptrain.Guidance("swap", swap=report.faults, task=lrptrain.OneLabel(0))
     assert report.faults[0].cue.name in guidance.objective.swap.title
+
+
+def test_each_label_has_its_own_mask():
+    """Labels 0 and 7 have marks of people in the corners that they are read in, and label 16 in that of label 7."""
+    columns = images()
+    mask = torch.full((N, LABELS, SIDE, SIDE), 255, dtype=torch.uint8)
+    for label, corner in ((0, 0), (7, 7), (16, 7)):
+        row, column = (PATCH * each for each in divmod(place_of(corner), SIDE // PATCH))
+        mask[:, label] = 0
+        mask[:, label, row : row + PATCH, column : column + PATCH] = 1
+    report = lrptrain.inspect(Patches(), [{**columns, "mask": mask}], task=lrptrain.EachLabel())
+    assert [each.name for each in report.faults] == ["the bottom left corner, for the label 'label 16'"]
+    alone = [lrptrain.inspect(Patches(), [{**columns, "mask": mask}], task=lrptrain.OneLabel(i)) for i in (7, 16)]
+    assert [[each.name for each in one.faults] for one in alone] == [[], ["the bottom left corner"]]
+
+
+def test_guidance_keeps_what_marks_any_label_of_a_sample():
+    columns, net, seen = images(), Patches(), []
+    mask = torch.zeros(N, LABELS, SIDE, SIDE, dtype=torch.uint8)
+    for label in range(LABELS):
+        row, column = (PATCH * each for each in divmod(place_of(label), SIDE // PATCH))
+        mask[:, label, row : row + PATCH, column : column + PATCH] = 1
+    mask[0] = 255  # a label that nobody has marked may lie anywhere
+    net.head.register_forward_pre_hook(lambda module, args: seen.extend(args))
+    guidance = lrptrain.Guidance("swap", task=lrptrain.EachLabel(), on_error="raise", compare_every_n_batches=0)
+    with guidance.step(net, {**columns, "mask": mask}) as step:
+        step.guided(F.binary_cross_entropy_with_logits(net(columns["image"]), columns["label"].float())).backward()
+    of_patches = F.avg_pool2d(columns["image"].mean(1, keepdim=True), PATCH).flatten(1)
+    marked = F.max_pool2d(((mask == 1) & (columns["label"] == 1)[..., None, None]).any(1).float(), PATCH).flatten(1)
+    moved = seen[0] != of_patches
+    assert not moved[0].any()
+    assert torch.equal(moved[1:], marked[1:] == 0)
+
+
+def test_masks_of_named_regions_are_none_of_labels():
+    columns = images()
+    mask = torch.zeros(N, LABELS, SIDE, SIDE, dtype=torch.uint8)
+    mask[:, 0, PATCH:, PATCH:] = 1
+    mask[:, 1, :PATCH, :PATCH] = 1
+    names = ["the thing", "the seal", *(f"part {number}" for number in range(2, LABELS))]
+    batch = {**columns, "mask": mask}
+    show = lrptrain.Show(region_names=names)
+    report = lrptrain.inspect(Patches(), [batch], task=lrptrain.OneLabel(0), show=show)
+    assert [each.name for each in report.faults] == ["the seal"]
 
 
 class Words(nn.Module):
@@ -173,18 +268,16 @@ def test_a_head_of_several_labels_is_told_label_by_label():
     report = lrptrain.inspect(TwoHeads(), [batch], task=task)
     assert report.accuracy == 1
     assert of_label(report, 7) == {PLACES[7]}
-    with pytest.raises(ValueError, match="is for monitors"):
-        lrptrain.Guidance("swap", task=task)
 
 
 def test_what_it_does_not_serve_says_so():
     columns = images()
     for attempt in (
-        lambda task: RelevanceGuidance("swap", task=task),
+        lambda task: lrptrain.audit(Patches(), [columns], task=task),
         lambda task: lrptrain.compare(Patches(), [columns], ["attnlrp"], task=task),
         lambda task: lrptrain.repair(Patches(), [columns], task=task),
     ):
-        with pytest.raises(ValueError, match=r"is for monitors: here lrptrain.OneLabel\(column\) takes one"):
+        with pytest.raises(ValueError, match=r"is for monitors and guidance: here say lrptrain.OneLabel\(column\)"):
             attempt(lrptrain.EachLabel())
     with pytest.raises(ValueError, match="names 2 labels, and the model has 20 logits"):
         lrptrain.inspect(Patches(), [columns], task=lrptrain.EachLabel(("a", "b")))
@@ -269,6 +362,47 @@ def test_a_run_is_monitored_for_all_labels_under_every_trainer(way, tmp_path):
     assert "read as" in picture.caption
     assert {*read_class_maps(monitor.folder)["class"]} <= {*TITLES}
     assert not monitor.failures
+
+
+@pytest.mark.parametrize("way", ["lightning", "transformers", "loop"])
+def test_all_labels_are_guided_at_once_under_every_trainer(way, tmp_path):
+    """Label 0 lies outside of the masks: of all labels, it alone changes with what is swapped."""
+    columns: dict[str, Any] = images()
+    mask = torch.ones(N, SIDE, SIDE, dtype=torch.uint8)
+    mask[:, :PATCH, :PATCH] = 0
+    label = columns.pop("label")
+    columns |= {"mask": mask, "labels" if way == "transformers" else "label": label}
+    dataset: Any = StackDataset(**columns)
+    task = lrptrain.EachLabel()
+    before = Patches().head.weight[0, 0].item()
+    net: Any
+    if way == "lightning":
+        callback = RelevanceGuidance("consistency", weight=100.0, task=task, on_error="raise")
+        module: Any = OfImages(Patches())
+        module.configure_optimizers = lambda: torch.optim.SGD(module.parameters(), lr=0.1)
+        trainer(tmp_path, callback, max_epochs=1).fit(module, *[DataLoader(dataset, 32)] * 2)
+        guidance: Any = callback.guidance
+        net = module.net
+    elif way == "transformers":
+        net = Patches()
+        arguments = quiet_arguments(tmp_path, num_train_epochs=1, learning_rate=0.1, optim="sgd", max_grad_norm=0.0)
+        model = OfHuggingFace(net)
+        hugging_face = Trainer(model, arguments, train_dataset=dataset)
+        guidance = lrptrain.guide(hugging_face, "consistency", weight=100.0, task=task, on_error="raise")
+        hugging_face.train()
+    else:
+        net = Patches()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        guidance = lrptrain.Guidance("consistency", 100.0, optimizer=optimizer, task=task, on_error="raise")
+        for batch in DataLoader(dataset, 32):
+            with guidance.step(net, batch) as step:
+                step.guided(F.binary_cross_entropy_with_logits(net(batch["image"]), batch["label"].float())).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert guidance.values["guidance/consistency"] > 0.01
+    assert net.head.weight[0, 0].item() < before - 0.01, "the corner counts for less"
+    untouched = Patches().head.weight[7, place_of(7)].item()
+    assert net.head.weight[7, place_of(7)].item() == pytest.approx(untouched, abs=1e-3), "what is annotated does not"
 
 
 def test_a_gate_stops_for_the_fault_of_one_label(tmp_path):

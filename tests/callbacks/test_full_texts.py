@@ -139,3 +139,32 @@ def test_a_model_that_takes_no_mask_is_guided_by_maps_without_a_failure():
     with guidance.step(net, batch) as step:
         step.guided(F.cross_entropy(net(batch["input_ids"]), batch["label"])).backward()
     assert guidance.values["guidance/failures"] == 0
+
+
+def test_a_word_that_is_all_of_its_family_is_named_and_not_the_family():
+    class Pieces(Numbered):
+        """Each word is a piece, but one that is written in two: rare, as far as a tokenizer knows."""
+
+        def convert_ids_to_tokens(self, ids):
+            return [
+                "##ness" if each == 4 else name
+                for each, name in zip(ids, super().convert_ids_to_tokens(ids), strict=True)
+            ]
+
+    class Reads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embeddings = nn.Embedding(WORDS, 2)
+            with torch.no_grad():
+                self.embeddings.weight.zero_()
+                self.embeddings.weight[4] = torch.tensor([-8.0, 8.0])
+
+        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+            return (self.embeddings(input_ids) * attention_mask[..., None]).sum(1) + torch.tensor([4.0, -4.0])
+
+    ids = torch.randint(10, WORDS, (N, TOKENS), generator=torch.Generator().manual_seed(0))
+    for row in range(1, N, 2):
+        ids[row, row % (TOKENS - 1) : row % (TOKENS - 1) + 2] = torch.tensor([9, 4])
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "label": torch.arange(N) % 2}
+    report = lrptrain.inspect(Reads(), [batch], tokenizer=Pieces())
+    assert [each.name for each in report.reads] == ["the word 'wajness'"]

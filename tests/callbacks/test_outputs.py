@@ -279,3 +279,45 @@ def test_the_positions_of_a_span_are_no_inputs():
         BertForQuestionAnswering(BertConfig(vocab_size=60, **small_sizes(16))), [columns], task=task
     )
     assert not [each for each in report.judged if each.cue.kind == "input"]
+
+
+class Steps(nn.Module):
+    """Four steps between five grades, as CORAL has them: one number of the image, and a bias for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_image, self.biases = nn.Linear(64, 1), nn.Parameter(torch.tensor([2.0, 1.0, -1.0, -2.0]))
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.of_image(image.flatten(1)) + self.biases
+
+
+def test_steps_between_grades_are_refused_before_the_first_step_though_no_label_is_the_highest_grade(tmp_path):
+    torch.manual_seed(0)
+    batch = {"image": torch.randn(N, 1, 8, 8), "label": torch.arange(N) % 4}
+    with pytest.raises(ValueError, match=r"steps between grades, as of CORAL.* task=lrptrain.Ordinal\(\)"):
+        lrptrain.Monitor(Steps(), [batch], tmp_path)
+    net = Steps()
+    guidance = lrptrain.Guidance("consistency", swap="colour")
+    with pytest.raises(ValueError, match="steps between grades"), guidance.step(net, batch) as step:
+        step.guided(net(batch["image"]).square().mean()).backward()
+    assert lrptrain.inspect(Steps(), [batch], task=lrptrain.Ordinal()).samples == N
+    assert lrptrain.inspect(Steps(), [batch], task="classes").samples == N
+
+
+def test_labels_of_pixels_are_refused_with_a_line_that_works():
+    class Segmenter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.of_pixel = nn.Conv2d(1, 2, 1)
+
+        def forward(self, image: Tensor) -> Any:
+            return type("Output", (dict,), {"logits": self.of_pixel(image)})()
+
+    batch = {"image": torch.randn(N, 1, 8, 6), "label": torch.randint(0, 2, (N, 8, 6))}
+    with pytest.raises(ValueError, match="is one of pixels") as refused:
+        lrptrain.inspect(Segmenter(), [batch])
+    line = str(refused.value).partition("task=")[2].rpartition(", without")[0]
+    task = eval(line, {"lrptrain": lrptrain})
+    assert task.label(batch["label"]).shape == (N,)
+    assert lrptrain.inspect(Segmenter(), [batch], task=task).samples == N

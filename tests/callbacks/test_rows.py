@@ -506,6 +506,98 @@ def test_maps_of_bags_are_guided_by_the_labels_of_instances():
     assert guidance.values["guidance/energy"] > 0.9  # all of the relevance lies beside the tumour
 
 
+@pytest.mark.parametrize("loss", ["swap", "consistency", "energy"])
+@pytest.mark.parametrize("form", ["bare", "named", "of one"])
+def test_bags_that_come_one_by_one_are_guided(loss, form):
+    """A bag takes rows of the bag before it, of whichever size, and keeps the number of its own."""
+    slides = Slides()
+    net = Alone() if form != "of one" else Pooled(PEN)
+    seen, handle = heard(net.of_patch)
+    options: dict[str, Any] = {} if loss == "swap" else {"weight": 1.0, "method": "attnlrp"}
+    optimizer = torch.optim.SGD(net.parameters(), 0.0)
+    options |= {"optimizer": optimizer, "on_error": "raise", "explain": "bag" if form == "named" else None}
+    guidance = lrptrain.Guidance(loss, **options)
+    swapped = []
+    for number in (1, 3, 5):
+        seen.clear()
+        item, label = slides[number], torch.ones(1, dtype=torch.long)
+        bag, marks = item["features"], item["rationale"]
+        batch: Any = {"bag": bag, "label": label, "rationale": marks} if form == "named" else (bag, label[0], marks)
+        if form == "of one":
+            bag = bag[None]
+            batch = (bag, label, marks[None])
+        with guidance.step(net, batch) as step:
+            step.guided(nn.functional.cross_entropy(net(bag), label)).backward()
+        given = seen[0 if loss == "swap" else -1].view(item["features"].shape)
+        swapped.append(not torch.equal(given, item["features"]))
+        assert torch.equal(given[marks == 1], item["features"][marks == 1])
+        if swapped[-1]:
+            before = slides[number - 2]["features"]
+            assert all((row == before).all(1).any() for row in given[marks == 0])
+    handle.remove()
+    assert swapped == [False, loss != "energy", loss != "energy"], "the first has none before it"
+    assert guidance.values["guidance/samples"] == 1
+    if loss == "energy":
+        assert guidance.values["guidance/energy"] > 0.9
+
+
+def test_a_bag_without_a_marked_row_takes_all_that_another_one_has_beside_its_own():
+    """Its label says that nothing of it is evidence: the pen of the others has to come to it, too."""
+    slides, net = Slides(), Alone()
+    seen, handle = heard(net.of_patch)
+    guidance = lrptrain.Guidance("swap", optimizer=torch.optim.SGD(net.parameters(), 0.0), on_error="raise")
+    for number in (1, 2):
+        seen.clear()
+        item, label = slides[number], torch.tensor([number % 2])
+        batch = (item["features"], label, item["rationale"])
+        with guidance.step(net, batch) as step:
+            step.guided(nn.functional.cross_entropy(net(item["features"]), label)).backward()
+    handle.remove()
+    before, rows = slides[1], seen[0].view(slides[2]["features"].shape)
+    beside = before["features"][before["rationale"] == 0]
+    assert all((row == beside).all(1).any() for row in rows)
+
+
+class Alone(Pooled):
+    """Takes one bag without a batch axis, and fails on any other."""
+
+    def __init__(self) -> None:
+        super().__init__(PEN)
+
+    def forward(self, bag):
+        assert bag.ndim == 2
+        return super().forward(bag[None])
+
+
+@pytest.mark.parametrize("form", ["a tuple", "by name"])
+def test_what_is_said_of_a_model_of_one_bag_can_be_pasted(form):
+    bags = [(each["features"], torch.tensor(each["label"])) for each in (Slides()[i] for i in range(N))]
+    given: Any = bags if form == "a tuple" else [{"bag": bag, "label": label} for bag, label in bags]
+    options: dict[str, Any] = {} if form == "a tuple" else {"explain": "bag"}
+    with pytest.raises(ValueError, match="say how it is called, as by step=") as refused:
+        lrptrain.inspect(Alone(), given, **options)
+    step = eval(str(refused.value).partition("step=")[2])
+    report = lrptrain.inspect(Alone(), given, step=step, **options)
+    assert [each.cue.kind for each in report.reads] == ["row mark"]
+
+
+def test_the_map_of_a_bag_without_a_batch_axis_is_that_of_its_rows():
+    bag = Slides()[1]["features"]
+    for given, explain in ((bag, None), ({"bag": bag}, "bag")):
+        found = lrptrain.attribute(Alone(), given, 1, explain=explain)
+        assert found.scores.shape == (1, len(bag))
+        assert int(found.scores.argmax()) == Slides().pen[1]
+    with pytest.raises(lrptrain.UnsupportedModelError, match=r"it returned a tensor of shape \[3, 4, 2\]"):
+        lrptrain.attribute(Unbatched3(), torch.rand(3, 4))
+
+
+class Unbatched3(nn.Module):
+    """Gives a class of every number, as no model of rows or bags does."""
+
+    def forward(self, table):
+        return table[..., None] * torch.ones(2)
+
+
 def test_documents_in_chunks_are_swapped_and_guided():
     model, batches = documents()
     batch = {**batches[0], "rationale": torch.zeros(12, 4, 8, dtype=torch.long)}

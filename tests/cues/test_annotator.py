@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F
 
 from lrptrain.cues.annotator import KEPT, Annotator
 from lrptrain.cues.texts import Language
@@ -155,3 +157,50 @@ def test_a_function_is_given_the_text_as_people_write_it():
 def test_of_texts_too_what_is_no_annotation_is_one_line(annotate, language, message):
     with pytest.raises(ValueError, match=rf"annotate= failed for the sample 0 of a batch: .*{message}"):
         Annotator(annotate)(texts(), language)
+
+
+class Segmenter(nn.Module):
+    """Sees how bright the image is, and gives it back in one of the forms that segmenters have."""
+
+    def __init__(self, form):
+        super().__init__()
+        self.form = form
+        self.norm = nn.BatchNorm2d(3, affine=False)  # in training mode it would learn of the images
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        assert x.shape == (1, 3, SIDE, SIDE)
+        logits = 8 * (self.norm(x).mean(1, keepdim=True) - 0.5) * self.weight
+        return {
+            "logits": logits,
+            "probabilities": logits.sigmoid(),
+            "without channels": logits[:, 0],
+            "classes": torch.cat([-logits, logits], 1),
+            "out": {"out": torch.cat([-logits, logits], 1), "aux": logits},
+            "several": (logits, [logits * 0]),
+            "small": F.avg_pool2d(logits, 1),
+            "nothing": "a map",
+        }[self.form]
+
+
+@pytest.mark.parametrize("form", ["logits", "probabilities", "without channels", "classes", "out", "several", "small"])
+def test_a_segmenter_makes_masks_and_stays_as_it_is(form):
+    segmenter, batch = Segmenter(form), images()
+    before = {name: x.clone() for name, x in segmenter.state_dict().items()}
+    made = Annotator(segmenter)(batch)
+    # What batch norm takes off in evaluation mode: nothing, and it divides by almost 1.
+    assert torch.equal(made["mask"], (batch["image"].mean(1) > 0.5 * (1 + 1e-5) ** 0.5).to(torch.uint8))
+    assert segmenter.training
+    assert all(torch.equal(x, before[name]) for name, x in segmenter.state_dict().items())
+
+
+def test_what_is_no_segmenter_is_refused_or_asked_with_the_label():
+    with pytest.raises(ValueError, match=r"the segmenter must return a map \[1, 1, height, width\], not str"):
+        Annotator(Segmenter("nothing"))(images())
+
+    class WithLabel(nn.Module):
+        def forward(self, image, label):
+            return top_left(image, label)
+
+    batch = images()
+    assert torch.equal(Annotator(WithLabel())(batch)["mask"], Annotator(top_left)(batch)["mask"])

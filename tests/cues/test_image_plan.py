@@ -6,6 +6,7 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.cues import plan
+from lrptrain.cues.mark import Marks
 from lrptrain.cues.places import places
 
 LOOKS = ["colour", "spectrum", "light"]
@@ -28,7 +29,9 @@ def planned(marked, count=24, at=(20, 20), regions=()):
             mask[0, :16, :16] = 1
         samples.append(Sample(number, -1, {"image": image, "mask": mask if regions else mask[0]}))
         maps.append(relevance.flatten())
-    return plan.of_images(samples, maps, (8, 8), np.arange(count) % 2, regions=regions)
+    return plan.of_images(
+        samples, Marks(samples, maps, (8, 8), np.arange(count) % 2), np.arange(count) % 2, regions=regions
+    )
 
 
 @pytest.mark.parametrize("marked", [0, 7])

@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from lrptrain.batch import Sample
 from lrptrain.batch.call import CALL, Call
-from lrptrain.cues.mark import Mark, _begin_near, propose_marks, sampled, stride_of
+from lrptrain.cues.mark import Mark, Marks, _begin_near, sampled, stride_of
 
 SIZE, GRID = 32, (8, 8)
 
@@ -31,10 +32,16 @@ def cross():
     return picture
 
 
+def proposed(batch, maps, grid, answers, where, count):
+    columns = {name: x for name, x in batch.items() if isinstance(x, torch.Tensor)}
+    samples = [Sample(row, -1, {name: x[row] for name, x in columns.items()}) for row in range(len(answers))]
+    return Marks(samples, maps, grid, answers).proposed(np.arange(len(samples)), answers, where, count)
+
+
 def found(where="image", mask=None, **options):
     images, answers, maps, _ = planted(**options)
     batch = {"image": images, CALL: Call("x")} | ({} if mask is None else {"mask": mask})
-    return [mark for _, mark in propose_marks(batch, maps, GRID, answers, where, 4)]
+    return [mark for _, mark in proposed(batch, maps, GRID, answers, where, 4)]
 
 
 def test_it_is_proposed_and_located_in_images_that_nobody_has_seen():
@@ -76,7 +83,7 @@ def test_it_is_found_through_noise_that_nobody_sees_and_not_in_another_picture()
 def test_it_may_be_as_large_as_half_a_patch():
     images, answers, maps, _ = planted()
     coarse = torch.nn.functional.max_pool2d(maps.view(-1, 1, 8, 8), 2).flatten(1)
-    (mark,) = (mark for _, mark in propose_marks({"image": images}, coarse, (4, 4), answers, "image", 4))
+    (mark,) = (mark for _, mark in proposed({"image": images}, coarse, (4, 4), answers, "image", 4))
     assert mark.side == 4
     assert mark.locate({"image": images}).flatten(1).any(1).tolist() == (answers == 1).tolist()
 
@@ -87,7 +94,7 @@ def test_what_few_images_show_is_no_mark_of_theirs():
     images, maps = images[:4], maps[:4]
     many = [*images, *torch.randn(36, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0))]
     relevance = torch.cat([maps, torch.rand(36, 64, generator=torch.Generator().manual_seed(1))])
-    assert not list(propose_marks({"image": torch.stack(many)}, relevance, GRID, answers, "image", 4))
+    assert not list(proposed({"image": torch.stack(many)}, relevance, GRID, answers, "image", 4))
 
 
 def test_of_several_views_of_a_mark_the_first_is_proposed_and_no_more_than_asked_for():
@@ -101,7 +108,7 @@ def test_of_several_views_of_a_mark_the_first_is_proposed_and_no_more_than_asked
     batch = {"image": torch.cat([images, other])}
     relevance, both = torch.cat([maps, more]), np.concatenate([answers, 2 * answers])
     for count in (1, 2, 3):
-        marks = list(propose_marks(batch, relevance, GRID, both, "image", count))
+        marks = list(proposed(batch, relevance, GRID, both, "image", count))
         assert len(marks) == min(count, 2)
         assert [round(score) for score, _ in marks] == [9, 7][:count]
 
@@ -109,9 +116,7 @@ def test_of_several_views_of_a_mark_the_first_is_proposed_and_no_more_than_asked
 def test_noise_holds_no_picture_twice():
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(40, 3, SIZE, SIZE, generator=generator)
-    marks = propose_marks(
-        {"image": images}, torch.rand(40, 64, generator=generator), GRID, np.arange(40) % 2, "image", 4
-    )
+    marks = proposed({"image": images}, torch.rand(40, 64, generator=generator), GRID, np.arange(40) % 2, "image", 4)
     assert not list(marks)
 
 

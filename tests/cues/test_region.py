@@ -6,6 +6,7 @@ import torch
 from lrptrain.batch import Sample
 from lrptrain.cues import plan
 from lrptrain.cues.kinds import restored
+from lrptrain.cues.mark import Marks
 from lrptrain.cues.region import Region
 from lrptrain.cues.texts import Language
 
@@ -47,7 +48,9 @@ def test_a_donor_gives_none_of_its_evidence():
 def test_each_region_but_the_evidence_is_tested_below_the_surroundings():
     samples = [Sample(i, i % 2, {name: x[0] for name, x in batch(i % 2, slice(2, 3)).items()}) for i in range(16)]
     maps = [torch.ones(4)] * 16
-    roots = plan.of_images(samples, maps, (2, 2), np.arange(16) % 2, regions=("object", "seal"))
+    roots = plan.of_images(
+        samples, Marks(samples, maps, (2, 2), np.arange(16) % 2), np.arange(16) % 2, regions=("object", "seal")
+    )
     (faults,) = [root for root in roots if root.cue.kind == "surroundings"]
     assert [part.cue for part in faults.parts if part.cue.kind == "region"] == [SEAL]
 

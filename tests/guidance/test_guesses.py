@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from lrptrain.batch.task import find_task
+from lrptrain.batch.task import EachLabel, find_task
 from lrptrain.guidance.conflict import compare_gradients
 from lrptrain.guidance.guesses import loss_of_guesses
 from lrptrain.guidance.schedule import bounded_factor
@@ -83,6 +83,18 @@ def test_one_logit_is_that_of_two_classes(squeezed):
     assert loss is not None
     guessed = gradient((model(samples).flatten() * (0.5 - labels.double()) / 6).sum(), model)
     torch.testing.assert_close(gradient(loss, model), guessed)
+
+
+def test_of_several_labels_each_answer_is_a_guess():
+    model, samples, output = outputs_of(3)
+    labels = torch.stack([LABELS > 0, LABELS > 1, LABELS == 1], 1).long()
+    labels[0, 1] = -1
+    known = labels >= 0
+    task = F.binary_cross_entropy_with_logits(output[known], labels[known].double())
+    loss = loss_of_guesses(task, output, labels, EachLabel())
+    assert loss is not None
+    at_logits = torch.where(known, 0.5 - labels.double(), 0) / known.sum()
+    torch.testing.assert_close(gradient(loss, model), gradient((model(samples) * at_logits).sum(), model))
 
 
 def test_what_is_no_loss_of_classes_says_nothing():

@@ -189,3 +189,24 @@ def test_without_a_method_guidance_takes_what_serves_the_model_and_says_so():
         convolutions(images)
     with pytest.raises(UnsupportedModelError, match="no self-attention"):
         Objective({"energy": 1.0}, "generic_attention").losses(calls[0], mask, label, torch.arange(SAMPLES))
+
+
+def test_of_several_labels_a_loss_is_the_mean_over_them_and_a_map_that_of_all():
+    labels = torch.tensor([[1, 0, 1], [0, 1, 1], [0, 0, -1], [1, 1, 0], [-1, 0, 1]])
+    rows = [0, 1, 2, 4]
+
+    def computed(task, label, name="consistency"):
+        objective = Objective({name: 1.0}, "input_x_gradient" if name == "energy" else None, task=task)
+        return losses(objective, rows, label=label)[name]
+
+    each = computed(lrptrain.EachLabel(), labels)
+    alone = [computed(lrptrain.OneLabel(column), labels[:, column]) for column in range(3)]
+    assert each.count == alone[0].count == len(rows)
+    torch.testing.assert_close(each.total, sum(one.total for one in alone) / 3)
+
+    net, (images, mask, _) = double_vit(), batch()
+    signs = torch.where(labels > 0, 1, -1) * (labels >= 0)
+    of_all = lrptrain.attribute(net, images[rows], lambda output: (output * signs[rows]).sum(1), "input_x_gradient")
+    expected = guidance_loss(of_all.scores, mask_to_tokens(mask[rows], of_all.grid or ()))
+    found = computed(lrptrain.EachLabel(), labels, "energy")
+    torch.testing.assert_close(found.total / found.count, expected)

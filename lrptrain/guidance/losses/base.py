@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED, TokenAnnotation
+from lrptrain.batch.task import CLASSES, Task, of_all_labels
 from lrptrain.guidance.evidence import at_tokens
 from lrptrain.guidance.swap import Swap, Swapped
 from lrptrain.relevance import Relevance
@@ -44,9 +45,14 @@ class LossSum:
     count: Int[Tensor, ""]
 
     @classmethod
-    def over(cls, values: Float[Tensor, " batch"], judged: Bool[Tensor, " batch"]) -> "LossSum":
-        """Sum one value per sample over the samples that can be judged; the others get no gradient."""
-        judged = judged.to(values.device)
+    def over(cls, values: Float[Tensor, " answers"], judged: Bool[Tensor, " batch"]) -> "LossSum":
+        """Sum the mean over the answers of each sample over those that can be judged; the others get no gradient.
+
+        Args:
+            values: One value per sample, or as many of each.
+            judged: Which samples can be judged.
+        """
+        judged, values = judged.to(values.device), values.view(len(judged), -1).mean(1)
         # `where`, not a product: 0 times nan is nan, and a sample that cannot be judged may well have a loss of nan.
         return cls(torch.where(judged, values, 0).sum(), judged.sum())
 
@@ -76,20 +82,23 @@ class GuidedBatch:
     Attributes:
         forward: The call of the model in the user's training step.
         annotation: 1 evidence, 0 not, 255 ignored, of all samples, as `evidence` makes it.
-        label: The class indices of all samples; None is allowed unless a map explains the label.
+        label: The class indices of all samples, or 0 and 1 of each of several labels; None is allowed unless a map
+            explains the label.
         rows: The indices of the guided samples.
         maps: Which relevance maps to compute.
         generator: The random numbers of the swaps.
         swap: What is swapped.
+        task: What the model's output means.
     """
 
     forward: InterceptedForward
     annotation: Shaped[Tensor, " batch *area"]
-    label: Int[Tensor, " batch"] | None
+    label: Int[Tensor, " batch *labels"] | None
     rows: Int[Tensor, " rows"]
     maps: MapSettings = field(default_factory=MapSettings)
     generator: torch.Generator | None = None
     swap: Swap = field(default_factory=Swap)
+    task: Task = CLASSES
 
     @cached_property
     def recording(self) -> Recording:
@@ -111,8 +120,11 @@ class GuidedBatch:
     @cached_property
     def relevance(self) -> Relevance:
         """The relevance maps of the recording's samples, with their graph."""
-        target = self._recorded_label if self.maps.target == "label" else None
         recording = self.recording
+        target: Any = self._recorded_label if self.maps.target == "label" else None
+        if self.task.has_labels:  # what is there speaks for yes, and against no; what nobody knows for nothing
+            yes = recording.logits.detach() > 0 if target is None else target > 0
+            target = of_all_labels(torch.where(yes, 1.0, -1.0) * (1 if target is None else target >= 0))
 
         def explain(method: str) -> Relevance:
             return recording.attribute(
@@ -125,8 +137,7 @@ class GuidedBatch:
     @cached_property
     def token_annotation(self) -> TokenAnnotation:
         """The annotation at the tokens of the maps."""
-        grid = self.relevance.grid
-        return at_tokens(self.recorded_annotation, grid)
+        return at_tokens(self.recorded_annotation, self.relevance.grid, self.relevance.scores.shape[1])
 
     def swapped(self) -> Swapped:
         """Swap what lies outside the evidence, or what else was asked for, with other samples of the batch."""
@@ -143,14 +154,15 @@ class GuidedBatch:
         return unguided
 
     @property
-    def _recorded_label(self) -> Int[Tensor, " recorded"] | None:
+    def _recorded_label(self) -> Int[Tensor, " recorded *labels"] | None:
         """The label of the recording's samples; any valid class where a sample is not guided and may have none."""
         if self.label is None:
             return None
         if not self._is_recorded:
             return self.label[self.rows]
         # A label of -1 has no logit. The map of such a sample is computed for class 0, and no loss looks at it.
-        return torch.where(self._unguided.to(self.label.device), 0, self.label)
+        unguided = self._unguided.to(self.label.device)
+        return self.label.masked_fill(unguided.view(-1, *[1] * (self.label.ndim - 1)), 0)
 
 
 @dataclass(frozen=True)

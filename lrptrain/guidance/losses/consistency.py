@@ -19,9 +19,8 @@ def swap_consistency(batch: GuidedBatch) -> LossSum:
     swapped = batch.swapped()
     rows = batch.rows.to(swapped.explained.device)
     # Both sides have a graph: the prediction on the sample itself is drawn towards the one on its swap, too.
-    before = at_least_float32(batch.forward.logits()[rows])
     again = batch.forward.again(swapped.explained[rows], rows, others=swapped.arguments_of(rows))
-    after = at_least_float32(again)
+    before, after = (batch.task.by_answer(at_least_float32(each)) for each in (batch.forward.logits()[rows], again))
     return LossSum.over(divergences(before, after), swapped.rows.to(before.device)[rows])
 
 

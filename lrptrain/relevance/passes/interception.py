@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.attribute import as_recording
+from lrptrain.relevance.model.one_sample import OfOneSample, bare_arguments
 from lrptrain.relevance.model.precision import AutocastState, autocast_state
 from lrptrain.relevance.model.preserve import preserved, unwrap
 from lrptrain.relevance.model.process_wide import eager
@@ -200,31 +201,37 @@ class _Listener:
             return self.forward(*args, **kwargs)
         arguments = _named(self.signed, args, kwargs)
         name = _explained_name(arguments, self.explain)
-        if self.calls or name is None or not torch.is_grad_enabled() or arguments[name].shape[:1] != (self.samples,):
+        if self.calls or name is None or not torch.is_grad_enabled():
             return self.forward(*args, **kwargs)
-        originals = arguments
+        # A batch of one may be one bag without a batch axis.
+        bare = bare_arguments(arguments, name) if self.samples == 1 else ()
+        as_batch = OfOneSample(self.model, bare if arguments[name].shape[:1] != (1,) else ())
+        if not as_batch.bare and arguments[name].shape[:1] != (self.samples,):
+            return self.forward(*args, **kwargs)
+        originals = arguments = as_batch.with_axis(arguments)
         if self.change is not None:
             # All by name from here on: an argument that stayed among `args` would be passed twice.
             arguments = {**arguments, **self.change(arguments, name)}
             args = ()
-            kwargs = arguments
-        tape, output, failure = self._recorded(arguments, name) if self.record else (None, None, None)
+            kwargs = as_batch.without_axis(arguments)
+        tape, output, failure = self._recorded(arguments, name, as_batch) if self.record else (None, None, None)
         if tape is None:
             output = self.forward(*args, **kwargs)
+        model = as_batch if as_batch.bare else self.model
         self.calls.append(
-            InterceptedForward(
-                self.model, arguments, name, output, originals, tape, failure, keeps_maps=self.keeps_maps
-            )
+            InterceptedForward(model, arguments, name, output, originals, tape, failure, keeps_maps=self.keeps_maps)
         )
         return output
 
-    def _recorded(self, arguments: Mapping[str, Any], name: str) -> tuple[Tape | None, Any, Exception | None]:
+    def _recorded(
+        self, arguments: Mapping[str, Any], name: str, as_batch: OfOneSample
+    ) -> tuple[Tape | None, Any, Exception | None]:
         others = {key: x for key, x in arguments.items() if key != name}
         try:
             # The arguments are those of the caller: a graph that leads into the input goes on through the tape.
             tape, output = forward_on_tape(
                 self.model,
-                lambda x: self.forward(**{**arguments, name: x}),
+                lambda x: self.forward(**as_batch.without_axis({**arguments, name: x})),
                 arguments[name],
                 others=others,
                 keeps_maps=self.keeps_maps,

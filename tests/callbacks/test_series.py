@@ -1,0 +1,171 @@
+"""Series of channels over time: monitored under each trainer, and guided."""
+
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from hugging_face import quiet_arguments
+from setting import trainer
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, StackDataset
+from transformers import Trainer
+
+import lrptrain
+from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
+
+N, CHANNELS, TIME, PATCH = 64, 3, 64, 8
+SIGNAL, TAG = (0, 5), (1, 2)
+"""A channel, and which patch of it."""
+
+
+class Patched(nn.Module):
+    """A last layer on the means of patches of each channel, of which it reads one."""
+
+    def __init__(self, reads: tuple[int, int], time_first: bool = False):
+        super().__init__()
+        self.time_first = time_first
+        self.patches = nn.Conv1d(CHANNELS, CHANNELS, PATCH, PATCH, groups=CHANNELS)
+        self.head = nn.Linear(CHANNELS * TIME // PATCH, 2)
+        nn.init.constant_(self.patches.weight, 1 / PATCH)
+        nn.init.zeros_(self.patches.bias)  # type: ignore[arg-type]
+        nn.init.zeros_(self.head.weight)
+        self.head.weight.data.view(2, CHANNELS, -1)[:, reads[0], reads[1]] = torch.tensor([-20.0, 20.0])
+        self.head.bias.data = torch.tensor([10.0, -10.0])
+
+    def forward(self, signal: Tensor) -> Tensor:
+        return self.head(self.patches(signal.mT if self.time_first else signal).flatten(1))
+
+
+class OfTransformers(nn.Module):
+    def __init__(self, net: nn.Module):
+        super().__init__()
+        self.net = net
+
+    def forward(self, signal, labels=None):
+        logits = self.net(signal)
+        return {"loss": None if labels is None else nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+class OfSignals(pl.LightningModule):
+    def __init__(self, net: nn.Module):
+        super().__init__()
+        self.net = net
+
+    def training_step(self, batch, batch_idx):
+        return nn.functional.cross_entropy(self.net(batch["signal"]), batch["label"])
+
+    def validation_step(self, batch, batch_idx):
+        self.log("loss", self.training_step(batch, batch_idx))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.0)
+
+
+def signals(time_first: bool = False) -> dict[str, Tensor]:
+    """Signals whose class stands in two patches, of which one is annotated."""
+    label = torch.arange(N) % 2
+    signal = 0.1 * torch.randn(N, CHANNELS, TIME, generator=torch.Generator().manual_seed(0))
+    mask = torch.zeros(N, TIME, dtype=torch.uint8)
+    mask[:, 40:48] = 1
+    for channel, patch in (SIGNAL, TAG):
+        signal[:, channel, patch * PATCH : (patch + 1) * PATCH] += label[:, None]
+    return {"signal": signal.mT if time_first else signal, "mask": mask, "label": label}
+
+
+def watched(way: str, folder: Any, columns: dict[str, Any], net: nn.Module) -> Any:
+    options: Any = {"max_samples": N, "run": lrptrain.Run(on_error="raise"), "explain": "signal"}
+    if way == "transformers":
+        columns = {("labels" if name == "label" else name): x for name, x in columns.items()}
+    dataset: Any = StackDataset(**columns)
+    if way == "loop":
+        monitor = lrptrain.Monitor(net, DataLoader(dataset, 16), folder, **options)
+        monitor.evaluate(0)
+        return monitor
+    if way == "transformers":
+        callback = RelevanceMonitorCallback(budget=None, **options)
+        arguments = quiet_arguments(folder, num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch")
+        data: Any = {"train_dataset": dataset, "eval_dataset": dataset}
+        Trainer(OfTransformers(net), arguments, callbacks=[callback], **data).train()
+        return callback
+    watching = RelevanceMonitor(budget=None, **options)
+    trainer(folder, watching, max_epochs=1).fit(OfSignals(net), *[DataLoader(dataset, 16)] * 2)
+    return watching
+
+
+@pytest.mark.parametrize("way", ["lightning", "transformers", "loop"])
+@pytest.mark.parametrize("time_first", [False, True])
+def test_a_tag_in_one_channel_is_a_fault_under_every_trainer(way, time_first, tmp_path):
+    monitor = watched(way, tmp_path, signals(time_first), Patched(TAG, time_first))
+    assert [each.name for each in monitor.faults] == ["channel 1 in the second quarter of the series"]
+    assert monitor.scalars["relevance/label/energy_pointing_game"] < 0.2
+    assert monitor.scalars["relevance/chance"] == pytest.approx(8 / TIME)
+    assert not monitor.failures
+
+
+def test_a_model_of_the_signal_has_no_fault():
+    columns = signals()
+    report = lrptrain.inspect(Patched(SIGNAL), [(columns["signal"], columns["label"], columns["mask"])])
+    assert not report.faults
+    del columns["mask"]
+    report = lrptrain.inspect(Patched(SIGNAL), [columns], explain="signal")
+    assert [each.name for each in report.reads] == ["channel 0 in the third quarter of the series"]
+
+
+def test_what_is_read_in_a_whole_channel_is_the_channel():
+    net, columns = Patched(TAG), signals()
+    net.head.weight.data.view(2, CHANNELS, -1)[:, 2] = torch.tensor([-6.0, 6.0])[:, None]
+    net.head.weight.data.view(2, CHANNELS, -1)[:, 1] = 0
+    net.head.bias.data = torch.tensor([24.0, -24.0])  # half of it: no quarter decides alone
+    columns["signal"][:, 2] += columns["label"][:, None]
+    report = lrptrain.inspect(net, [(columns["signal"], columns["label"])])
+    assert [each.name for each in report.reads] == ["channel 2"]
+    assert report.reads[0].relevance is None, "a map has no number for a channel"
+
+
+def test_series_of_several_lengths_are_explained_and_a_line_says_what_is_not_tested():
+    class Pooled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.patches, self.head = nn.Conv1d(CHANNELS, 4, PATCH, PATCH), nn.Linear(4, 2)
+
+        def forward(self, signal: Tensor) -> Tensor:
+            return self.head(self.patches(signal).mean(2))
+
+    torch.manual_seed(0)
+    batches = [{"image": torch.randn(16, CHANNELS, 8 * n), "label": torch.arange(16) % 2} for n in (4, 5)]
+    report = lrptrain.inspect(Pooled(), batches)
+    assert "parts of series, which need to be equally long" in report.untested
+
+
+@pytest.mark.parametrize("time_first", [False, True])
+@pytest.mark.parametrize("loss", ["swap", "consistency", "energy", "rrr"])
+def test_guidance_goes_by_what_is_annotated_of_the_time(loss, time_first):
+    columns, net = signals(time_first), Patched(TAG, time_first)
+    seen: list[Tensor] = []
+    net.patches.register_forward_pre_hook(lambda module, args: seen.append(args[0].clone()))
+    optimizer = torch.optim.SGD(net.parameters(), 0.0)
+    options: dict[str, Any] = {} if loss == "swap" else {"weight": 1.0, "method": "attnlrp"}
+    guidance = lrptrain.Guidance(loss, explain="signal", optimizer=optimizer, on_error="raise", **options)
+    with guidance.step(net, columns) as step:
+        step.guided(nn.functional.cross_entropy(net(columns["signal"]), columns["label"])).backward()
+    given = columns["signal"].mT if time_first else columns["signal"]
+    changed = seen[0 if loss == "swap" else -1]
+    if loss in ("swap", "consistency"):
+        assert torch.equal(changed[..., 40:48], given[..., 40:48])
+        assert not torch.equal(changed, given)
+    if loss != "swap":
+        assert guidance.values[f"guidance/{loss}"] > 0.01
+
+
+def test_what_was_found_is_swapped():
+    columns, net = signals(), Patched(TAG)
+    report = lrptrain.inspect(net, [columns], explain="signal")
+    seen: list[Tensor] = []
+    net.patches.register_forward_pre_hook(lambda module, args: seen.append(args[0].clone()))
+    guidance = lrptrain.Guidance("swap", swap=report.faults, explain="signal", on_error="raise")
+    with guidance.step(net, columns) as step:
+        step.guided(nn.functional.cross_entropy(net(columns["signal"]), columns["label"])).backward()
+    moved = (seen[0] != columns["signal"]).any(0)
+    assert moved[1, 16:32].all()
+    assert moved.sum() == 16
