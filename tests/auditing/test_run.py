@@ -98,7 +98,7 @@ class Slow(nn.Module):
         return self.net(image)
 
 
-@pytest.mark.parametrize("budget", [0.5, 2.0, 6.0])
+@pytest.mark.parametrize("budget", [0.5, 2.0])
 def test_a_budget_is_kept_and_says_what_it_could_judge(budget):
     net = Slow(0.01)
     started = time.monotonic()
@@ -115,7 +115,7 @@ def test_a_budget_is_kept_and_says_what_it_could_judge(budget):
 
 def test_the_advice_of_a_small_budget_leads_to_a_verdict():
     """One method's verdict takes what the note of an audit says that has judged one of two."""
-    net = Slow(0.002)
+    net = Slow(0.0005)
     options = {"settings": QUICK, "tests": DECIDING}
     one = run_audit(net, batches(sizes=(8, 8)), METHODS[:1], budget=600, **options)
     first = run_audit(net, batches(sizes=(8, 8)), METHODS, budget=1.5 * one.seconds, **options)
