@@ -61,10 +61,10 @@ def sentences(finding: "Finding") -> Sentences:
 
 
 def _remedy(role: str, finding: "Finding") -> str:
-    """Return what to do; guidance takes one of several labels."""
+    """Return what to do; of several labels, guidance leaves the evidence of each where it is."""
     is_outside = finding.is_outside and finding.medium in ("image", "text")
     words = {"fault": MEND_OUTSIDE if is_outside else MEND_FAULT, "open": MEND_OPEN}.get(role, "")
-    return words if finding.label is None else words.replace("), ", f", task=lrptrain.OneLabel({finding.label})), ")
+    return words if finding.label is None else words.replace("), ", ", task=lrptrain.EachLabel()), ")
 
 
 def counted(count: int, noun: str) -> str:
