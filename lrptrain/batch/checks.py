@@ -120,6 +120,9 @@ def _check_mask(batch: Mapping[str, Any], limits: Limits) -> None:
     if mask is not None and volume is not None:
         _check_mask_of_volume(mask, volume)
     image = _image(batch)
+    series = next((batch[name] for name in IMAGES if name in batch and batch[name].ndim == 3), None)
+    if mask is not None and series is not None and mask.ndim == 2 and mask.shape[1] not in series.shape[1:]:
+        raise ValueError(f"'mask' {list(mask.shape)} must mark steps of the series {list(series.shape)}, one by one")
     if mask is None or image is None:
         return
     if mask.ndim not in (3, 4):

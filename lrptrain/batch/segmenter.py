@@ -19,7 +19,7 @@ def segmented(segmenter: nn.Module, image: Float[Tensor, "channels height width"
         image: The image.
 
     Raises:
-        ValueError: If it returns anything else.
+        ValueError: If it returns anything else, or numbers that are not finite.
     """
     place = next((weight.device for weight in segmenter.parameters()), image.device)
     with torch.no_grad(), preserved(segmenter):
@@ -31,6 +31,8 @@ def segmented(segmenter: nn.Module, image: Float[Tensor, "channels height width"
     if found is None or found.ndim not in (3, 4) or len(found) != 1:
         raise ValueError(f"the segmenter must return a map [1, 1, height, width], not {described(output)}")
     scores = found.float().view(1, -1, *found.shape[-2:])
+    if not bool(scores.isfinite().all()):
+        raise ValueError("the segmenter returns numbers that are not finite")
     size = (image.shape[-2], image.shape[-1])
     if scores.shape[2:] != size:
         scores = F.interpolate(scores, size, mode="bilinear")

@@ -71,7 +71,7 @@ def of_images(
         return _merged(found)
 
     framing = Node(Framing.of("image", "open"), everyone)
-    if len(marked) < FEWEST_SAMPLES:
+    if not _are_told_apart(marked, answers):
         parts = tuple(Node(place, everyone) for place in places("open"))
         whole = Node(Place("the image", "open", WHOLE), everyone, parts, is_whole=True)
         looks = (Node(look.of("image", "open"), everyone) for look in LOOKS)
@@ -120,7 +120,7 @@ def of_texts(
         others += [Node(OneOfPair(name, "open", language, i), pairs) for i, name in enumerate(names)]
         others.append(Node(Overlap("how many words both texts share", "open", language), pairs))
     all_words = AllWords("the words", "open", language)
-    if len(marked) < FEWEST_SAMPLES:
+    if not _are_told_apart(marked, answers):
         whole = Node(all_words, everyone, tuple(ends_as("open", "text", everyone)), is_whole=True)
         return [*others, *parts_as("open", "text", everyone), whole]
     # Rationales suffice, and are seldom all of the evidence (DeYoung et al. 2020, "ERASER", section 4): that other
@@ -130,25 +130,25 @@ def of_texts(
     return [Node(all_words, marked, (faults,), FAULTS_WEIGH, is_whole=True), *others]
 
 
-def of_volumes(samples: Sequence[Sample]) -> list[Node]:
+def of_volumes(samples: Sequence[Sample], answers: Rows) -> list[Node]:
     """Return what is tested in volumes and videos; see `of_images`."""
     everyone = np.arange(len(samples))
     planes: Planes = "frames" if are_videos(collate(samples[:1])) else "slices"
     marked = everyone[[_is_annotated(sample) for sample in samples]]
     brightness = Node(Colour.of("image", "open"), everyone)
-    if len(marked) < FEWEST_SAMPLES:
+    if not _are_told_apart(marked, answers):
         parts = tuple(Node(each, everyone) for each in parts_of_volumes("open", planes))
         return [brightness, Node(Place(f"all {planes}", "open", WHOLE), everyone, parts, is_whole=True)]
     inside = Node(Colour.of("evidence", "open"), marked)
     return [Node(VolumeSurroundings(planes=planes), marked, (), FAULTS_WEIGH), brightness, inside]
 
 
-def of_series(samples: Sequence[Sample]) -> list[Node]:
+def of_series(samples: Sequence[Sample], answers: Rows) -> list[Node]:
     """Return what is tested in series; see `of_images`."""
     everyone = np.arange(len(samples))
     channels = image_of(collate(samples[:1]))[1].shape[1]
     marked = everyone[[_is_annotated(sample) for sample in samples]]
-    if len(marked) >= FEWEST_SAMPLES:
+    if _are_told_apart(marked, answers):
         level = Colour("the level of the channels in the annotated part", "open", "evidence")
         return [Node(SeriesSurroundings(channels=channels), marked, (), FAULTS_WEIGH), Node(level, marked)]
     parts = tuple(Node(each, everyone) for each in parts_of_series("open", channels))
@@ -179,7 +179,7 @@ def of_rows(
 
     # Of patches of a grid the number is that of its rows and columns, an input of its own.
     counts = [] if all(grid_sizes(each) is not None for each in alone) else [Node(RowCount(), everyone)]
-    if len(marked) < FEWEST_SAMPLES:
+    if not _are_told_apart(marked, answers):
         return [*counts, Node(AllRows("the rows", "open"), everyone, is_whole=True), *marks("rows", everyone)]
     beside = AllRows("everything outside the annotation", "fault", "outside")
     return [Node(beside, marked, marks("outside", marked), FAULTS_WEIGH), *counts, *marks("evidence", marked)]
@@ -205,6 +205,22 @@ def with_further(roots: Sequence[Node], further: Sequence[tuple[Cue, Rows | None
     planned = {root.cue.declared("open") for root in roots}
     added = {cue.declared("open"): (cue, rows) for cue, rows in further if cue.declared("open") not in planned}
     return [*roots, *(Node(cue, np.arange(count) if rows is None else rows) for cue, rows in added.values())]
+
+
+def _are_told_apart(marked: Rows, answers: Rows) -> bool:
+    """Whether annotated samples can be compared: there are enough, and another answer than theirs is annotated, too.
+
+    Else none could take anything from one of another answer, and what all samples show would stay hidden.
+    """
+    several = len(np.unique(answers[marked])) > 1 or len(np.unique(answers)) < 2
+    return len(marked) >= FEWEST_SAMPLES and several
+
+
+def untold(samples: Sequence[Sample], answers: Rows) -> list[str]:
+    """Return what cannot be tested in images, volumes or series, as the masks are of one answer alone."""
+    marked = np.flatnonzero([_is_annotated(sample) for sample in samples])
+    is_one = len(marked) >= FEWEST_SAMPLES and not _are_told_apart(marked, answers)
+    return ["what lies outside of masks, as samples of one answer alone have any"] if is_one else []
 
 
 def _is_annotated(sample: Sample) -> bool:

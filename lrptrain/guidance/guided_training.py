@@ -11,7 +11,7 @@ from lrptrain.batch import BatchAdapter
 from lrptrain.batch.call import takes
 from lrptrain.batch.matters import LEAST_EFFECT
 from lrptrain.batch.reading import ANNOTATIONS
-from lrptrain.batch.task import Task, TaskName, find_task
+from lrptrain.batch.task import OneLabel, Task, TaskName, find_task
 from lrptrain.cues.annotator import Annotate
 from lrptrain.cues.followed import follow_known
 from lrptrain.cues.text_form import text_form
@@ -193,6 +193,11 @@ class GuidedTraining:
             self._asked = True
             if not self.objective.swap.is_default:
                 self.voice.say(f"samples swap {self.objective.swap.title}")
+            if self.objective.swaps and isinstance(self.task, OneLabel):
+                self.voice.say(
+                    "a swap by one label moves the evidence of the others away from theirs: task=lrptrain.EachLabel() "
+                    "leaves the evidence of each where it is"
+                )
             # A model may say that it is none of classes. Only before its first step: those of transformers note in
             # their first forward pass with labels what the labels look like.
             find_task(self.task, model, several=True)

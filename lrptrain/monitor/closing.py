@@ -53,5 +53,5 @@ def closing_words(
 
 def _not_removed(guided_by: Sequence[str]) -> str:
     """Return that guidance has not done its work, and what to try."""
-    way_out = "train longer" if "swap of surroundings" in guided_by else 'try "swap"'
+    way_out = "train longer" if any(each.startswith("swap") for each in guided_by) else 'try "swap"'
     return f" The guidance ({' + '.join(guided_by)}) has not removed it: {way_out} (docs/how-to/guidance.md)."

@@ -187,11 +187,12 @@ class Tests:
                 return roots, [f"rows, of which {name!r} has another size in each sample, and not along the rows alone"]
             return [*plan.of_rows(samples, maps, answers, seed, candidates), *roots], []
         if evaluation.medium == "volume":
-            return [*plan.of_volumes(samples), *roots], []
+            return [*plan.of_volumes(samples, answers), *roots], plan.untold(samples, answers)
         alike = len({size_of(sample) for sample in samples}) == 1
         if evaluation.medium == "series":
-            parts = plan.of_series(samples) if alike else []
-            return [*parts, *roots], [] if alike else ["parts of series, which need to be equally long"]
+            parts = plan.of_series(samples, answers) if alike else []
+            left = plan.untold(samples, answers) if alike else ["parts of series, which need to be equally long"]
+            return [*parts, *roots], left
         grids = [each.grid for each in evaluation.samples if each.grid is not None]
         axes = {x.ndim for sample in samples for name, x in sample.tensors.items() if name in IMAGES}
         if len(grids) < len(samples) or axes != {3}:
@@ -200,7 +201,8 @@ class Tests:
             # Of several labels the same pictures are proposed to each: they are looked for once.
             self._marks = Marks(samples, maps, (grids[0][0], grids[0][1]), self.evaluation.said)
         images = plan.of_images(samples, self._marks, answers, seed, config.show.region_names, candidates)
-        return [*images, *roots], [] if alike else ["marks, which need images of one size"]
+        unlike = [] if alike else ["marks, which need images of one size"]
+        return [*images, *roots], [*plan.untold(samples, answers), *unlike]
 
     def _failed(self, cue: Cue, error: MeasureError) -> None:
         if self._note([f"{cue.name}: {error}"]) and self.on_failure is not None:

@@ -169,3 +169,10 @@ def test_what_was_found_is_swapped():
     moved = (seen[0] != columns["signal"]).any(0)
     assert moved[1, 16:32].all()
     assert moved.sum() == 16
+
+
+def test_a_mask_of_other_steps_than_the_series_has_is_refused():
+    series, label = torch.randn(N, CHANNELS, TIME), torch.arange(N) % 2
+    batch = {"image": series, "label": label, "mask": torch.ones(N, TIME - 1)}
+    with pytest.raises(ValueError, match=r"'mask' \[64, 63\] must mark steps of the series \[64, 3, 64\]"):
+        lrptrain.inspect(Patched(TAG), [batch])

@@ -65,6 +65,21 @@ def test_what_lies_outside_of_annotations_is_a_fault_and_weighs_as_ten_other_cue
     assert all(root.rows.tolist() == list(range(24)) for root in (*others[:3], others[6]))
 
 
+def test_masks_of_one_answer_alone_hide_nothing():
+    """None of another answer could give what lies outside: all images are compared, as if nobody had marked any."""
+    samples = [Sample(i, -1, {"image": torch.rand(3, 16, 16), "mask": torch.zeros(16, 16)}) for i in range(24)]
+    for sample in samples[::2]:
+        sample.tensors["mask"][:8] = 1
+    answers = np.arange(24) % 2
+    roots = plan.of_images(samples, None, answers)
+    assert {root.cue.role for root in roots} == {"open"}
+    assert {len(root.rows) for root in roots} == {24}
+    assert plan.untold(samples, answers) == ["what lies outside of masks, as samples of one answer alone have any"]
+    samples[1].tensors["mask"][:8] = 1
+    assert plan.of_images(samples, None, answers)[0].cue.kind == "surroundings"
+    assert plan.untold(samples, answers) == []
+
+
 def test_marks_on_what_people_marked_are_open():
     _, *others = planned(24, at=(4, 4))
     marks = others[9:]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -72,13 +73,14 @@ def test_parts_divide_down_to_one_channel_in_one_quarter():
 
 def test_with_annotations_the_surroundings_are_the_first_root():
     samples = [Sample(i, i % 2, {name: x[0] for name, x in series(float(i)).items()}) for i in range(16)]
-    surroundings, level = of_series(samples)
+    answers = np.arange(16) % 2
+    surroundings, level = of_series(samples, answers)
     assert surroundings.cue == SeriesSurroundings(channels=CHANNELS)
     assert {each.role for each in surroundings.cue.children()} == {"fault"}
     assert (getattr(level.cue, "where", ""), level.cue.role) == ("evidence", "open")
     for sample in samples:
         sample.tensors["mask"].zero_()
-    (whole,) = of_series(samples)
+    (whole,) = of_series(samples, answers)
     assert whole.is_whole
     assert {part.cue.role for part in whole.parts} == {"open"}
 

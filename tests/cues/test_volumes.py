@@ -61,8 +61,9 @@ def test_with_annotations_the_surroundings_are_the_first_root():
     rows = volumes(0.0, 9)
     annotated = [Sample(i, i % 2, {name: x[i] for name, x in rows.items()}) for i in range(9)]
     bare = [Sample(i, i % 2, {"image": rows["image"][i]}) for i in range(9)]
-    assert of_volumes(annotated)[0].cue == VolumeSurroundings()
-    whole = of_volumes(bare)[-1]
+    answers = np.arange(9) % 2
+    assert of_volumes(annotated, answers)[0].cue == VolumeSurroundings()
+    whole = of_volumes(bare, answers)[-1]
     assert whole.is_whole
     assert [each.cue for each in whole.parts] == parts_of_volumes("open")
     assert np.array_equal(whole.rows, np.arange(9))
