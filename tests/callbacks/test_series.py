@@ -174,5 +174,5 @@ def test_what_was_found_is_swapped():
 def test_a_mask_of_other_steps_than_the_series_has_is_refused():
     series, label = torch.randn(N, CHANNELS, TIME), torch.arange(N) % 2
     batch = {"image": series, "label": label, "mask": torch.ones(N, TIME - 1)}
-    with pytest.raises(ValueError, match=r"'mask' \[64, 63\] must mark steps of the series \[64, 3, 64\]"):
+    with pytest.raises(ValueError, match=r"'mask' \[1, 63\] must mark steps of the series \[1, 3, 64\]"):
         lrptrain.inspect(Patched(TAG), [batch])
