@@ -127,7 +127,8 @@ def _verdict(name: str, outcome: Outcome) -> str:
     text = f"{name}: the monitor flagged the model in epoch {since[0]}"
     last = _faults(outcome.events[-1])
     if not last:
-        return f"{text}, and took the flag back in epoch {since[-1] + 1}."
+        back = next(event["epoch"] for event in outcome.events if event["epoch"] > since[-1])
+        return f"{text}, and took the flag back in epoch {back}."
     gravest = max(last, key=lambda finding: reliance([finding]))
     return f"{text}. The flag as it stands:\n\n{announce([gravest], outcome.folder.parent.parent)[0]}"
 

@@ -40,8 +40,8 @@ def test_the_report_sets_both_runs_side_by_side():
 
 
 def test_the_report_says_when_a_flag_was_taken_back():
-    back = outcome(event(0, 0.1, True), event(1, 0.6, False))
-    assert "guided: the monitor flagged the model in epoch 0, and took the flag back in epoch 1" in compare_outcomes(
+    back = outcome(event(0, 0.1, True), event(3, 0.6, False))
+    assert "guided: the monitor flagged the model in epoch 0, and took the flag back in epoch 3" in compare_outcomes(
         FLAGGED, back
     )
 
