@@ -29,12 +29,15 @@ class Agreement(NamedTuple):
     def p_value(self) -> float:
         """How often as many answers would be right, if they ignored the samples; 1 where all answers are one.
 
-        Over all orders the number of right answers is close to normal (Hoeffding 1951, "A combinatorial central limit
-        theorem"). Two answers that change places move it by up to 2: half of that is the correction for continuity.
+        Two answers that change places move the number of right ones by up to 2. In such steps it is taken for a Poisson
+        number of the same variance: of rare classes that is nearly so (Barbour, Holst & Janson 1992), where a normal
+        number would take one lucky hit for skill, and of frequent ones it is on the safe side.
         """
-        if self.variance <= 0:
+        steps = (self.right - self.expected + self.variance / 2) / 2
+        if self.variance <= 0 or steps <= 0:
             return 1.0
-        return math.erfc((self.right - 1 - self.expected) / math.sqrt(2 * self.variance)) / 2
+        # The chance that a Poisson number is at least `steps`, also between whole numbers.
+        return float(torch.special.gammainc(torch.tensor(steps).double(), torch.tensor(self.variance / 4).double()))
 
 
 def agreement(answers: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> Agreement:
