@@ -22,6 +22,7 @@ from lrptrain.guidance.evidence import (
     without_annotation,
 )
 from lrptrain.guidance.objective import Objective
+from lrptrain.guidance.strength import IDLE_STEPS
 from lrptrain.relevance.types import unknown_name
 from lrptrain.terminal import give_warning
 from lrptrain.trainers.failures import Failures
@@ -75,7 +76,7 @@ class AnnotatedBatches:
 
     def start_over(self) -> None:
         """Forget the batches of an earlier training."""
-        self.left_out = 0
+        self.left_out = self._unguided = 0
         self.language: Language | None = None
         self._png_masks = PngMasks()
 
@@ -111,7 +112,10 @@ class AnnotatedBatches:
             columns["evidence"] = evidence(columns) if needs_annotation or is_annotated else everything(columns)
             columns["evidence"][list(problems)] = IGNORED
             guidable = guidable_samples(columns, self.objective.needs_label)
-            if not guidable.any() and not worked and not self.sparse:
+            self._unguided += not guidable.any()
+            # One bag may well be one that nobody marked; many are a mistake.
+            is_too_early = len(guidable) == 1 and self._unguided < IDLE_STEPS
+            if not (guidable.any() or worked or self.sparse or is_too_early):
                 raise ValueError(
                     "no sample of the first guided batch has an annotation (all are 255, ignored) and a label; if only "
                     "some samples have one, say so with sparse=True"

@@ -421,7 +421,8 @@ class GuidedStep:
         # Rounding leaves a gradient where there is none: a loss is of the order of 1.
         idle = all(gradient is None or float(gradient.norm()) <= NO_GRADIENT for gradient in gradients.values())
         annotation = self.batch["evidence"][self._rows.to(self.batch["evidence"].device)]
-        if idle and not self._training.sparse and not bool(contrasted(annotation).any()):
+        is_bag = len(annotation) == 1  # of which one may have no marked row, or no other
+        if idle and not (is_bag or self._training.sparse or bool(contrasted(annotation).any())):
             marks = "all" if bool((annotation == 1).any()) else "nothing"
             effect = "has no gradient (guidance/cosine is nan)" if gradients else "has nothing to swap"
             raise ValueError(

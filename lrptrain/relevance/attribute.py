@@ -21,7 +21,7 @@ from lrptrain.relevance.model.recordable import gives_answers_only
 from lrptrain.relevance.model.train_mode import warn_of_train_mode
 from lrptrain.relevance.output.heads import Head, as_head
 from lrptrain.relevance.output.logit_view import LogitView, one_logit_as
-from lrptrain.relevance.output.outputs import has_one_logit, is_sigmoid, logits_of
+from lrptrain.relevance.output.outputs import has_one_logit, is_sigmoid, logits_of, read_logits
 from lrptrain.relevance.passes.forward_pass import ForwardPass, forward_pass
 from lrptrain.relevance.passes.plain_pass import NeedsTape
 from lrptrain.relevance.passes.recording import Inputs, Recording, Target, explained_input
@@ -241,15 +241,28 @@ class _Call:
             )
 
     def maps_of_one_bag(self, inputs: Inputs) -> list[Relevance]:
-        """Return the map by each method of one bag `[rows, numbers]` without a batch axis; none if it is no bag."""
-        with suppress(Exception):
-            name, _ = explained_input(inputs, self.explain)
-            named = {name: inputs} if isinstance(inputs, Tensor) else inputs
-            model = OfOneSample(self.model, bare_arguments(named, name))
-            if model.bare:
-                one = model.with_axis(named)
-                return replace(self, model=model).maps(one[name] if isinstance(inputs, Tensor) else one)
-        return []
+        """Return the map by each method of one bag `[rows, numbers]` without a batch axis; none if it is no bag.
+
+        Raises:
+            UnsupportedModelError: If the model answers for the bag, and a method does not serve it.
+        """
+        name, _ = explained_input(inputs, self.explain)
+        named = {name: inputs} if isinstance(inputs, Tensor) else inputs
+        model = OfOneSample(self.model, bare_arguments(named, name))
+        if not model.bare:
+            return []
+        one = model.with_axis(named)
+        bag = one[name] if isinstance(inputs, Tensor) else one
+        answers = False
+        with suppress(Exception), preserved(self.model), torch.no_grad():
+            read_logits(model(bag) if isinstance(bag, Tensor) else model(**bag), 1)
+            answers = True
+        try:
+            return replace(self, model=model).maps(bag)
+        except Exception:
+            if answers:
+                raise
+            return []
 
     def _from(self, passed: ForwardPass) -> list[Relevance]:
         passed = replace(passed, tokenizer=self.tokenizer)

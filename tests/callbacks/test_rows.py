@@ -507,11 +507,11 @@ def test_maps_of_bags_are_guided_by_the_labels_of_instances():
 
 
 @pytest.mark.parametrize("loss", ["swap", "consistency", "energy"])
-@pytest.mark.parametrize("form", ["bare", "named", "of one"])
+@pytest.mark.parametrize("form", ["bare", "named", "of one", "no axis"])
 def test_bags_that_come_one_by_one_are_guided(loss, form):
     """A bag takes rows of the bag before it, of whichever size, and keeps the number of its own."""
     slides = Slides()
-    net = Alone() if form != "of one" else Pooled(PEN)
+    net = Alone(form != "no axis") if form != "of one" else Pooled(PEN)
     seen, handle = heard(net.of_patch)
     options: dict[str, Any] = {} if loss == "swap" else {"weight": 1.0, "method": "attnlrp"}
     optimizer = torch.optim.SGD(net.parameters(), 0.0)
@@ -527,7 +527,7 @@ def test_bags_that_come_one_by_one_are_guided(loss, form):
             bag = bag[None]
             batch = (bag, label, marks[None])
         with guidance.step(net, batch) as step:
-            step.guided(nn.functional.cross_entropy(net(bag), label)).backward()
+            step.guided(nn.functional.cross_entropy(net(bag).view(1, -1), label)).backward()
         given = seen[0 if loss == "swap" else -1].view(item["features"].shape)
         swapped.append(not torch.equal(given, item["features"]))
         assert torch.equal(given[marks == 1], item["features"][marks == 1])
@@ -558,26 +558,49 @@ def test_a_bag_without_a_marked_row_takes_all_that_another_one_has_beside_its_ow
     assert all((row == beside).all(1).any() for row in rows)
 
 
+@pytest.mark.parametrize("loss", ["swap", "energy"])
+def test_the_first_bag_may_be_one_without_a_mark_and_many_are_refused(loss):
+    def guided(bags):
+        options: dict[str, Any] = {} if loss == "swap" else {"weight": 1.0, "method": "attnlrp"}
+        net = Alone()
+        optimizer = torch.optim.SGD(net.parameters(), 0.0)
+        guidance = lrptrain.Guidance(loss, optimizer=optimizer, on_error="raise", **options)
+        for bag, marks in bags:
+            with guidance.step(net, (bag, torch.tensor([1]), marks)) as step:
+                step.guided(nn.functional.cross_entropy(net(bag), torch.tensor([1]))).backward()
+        return guidance.values["guidance/samples"]
+
+    marked = Slides()[1]
+    bag, marks = marked["features"], marked["rationale"]
+    assert guided([(bag, torch.zeros_like(marks)), (bag, marks)]) == 1
+    assert guided([(bag, torch.full_like(marks, 255)), (bag, marks)]) == 1
+    with pytest.raises(ValueError, match="has an annotation"):
+        guided([(bag, torch.full_like(marks, 255))] * 10)
+
+
 class Alone(Pooled):
     """Takes one bag without a batch axis, and fails on any other."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_axis: bool = True) -> None:
         super().__init__(PEN)
+        self.has_axis = has_axis
 
     def forward(self, bag):
         assert bag.ndim == 2
-        return super().forward(bag[None])
+        logits = super().forward(bag[None])
+        return logits if self.has_axis else logits[0]
 
 
+@pytest.mark.parametrize("has_axis", [True, False])
 @pytest.mark.parametrize("form", ["a tuple", "by name"])
-def test_what_is_said_of_a_model_of_one_bag_can_be_pasted(form):
+def test_what_is_said_of_a_model_of_one_bag_can_be_pasted(form, has_axis):
     bags = [(each["features"], torch.tensor(each["label"])) for each in (Slides()[i] for i in range(N))]
     given: Any = bags if form == "a tuple" else [{"bag": bag, "label": label} for bag, label in bags]
     options: dict[str, Any] = {} if form == "a tuple" else {"explain": "bag"}
     with pytest.raises(ValueError, match="say how it is called, as by step=") as refused:
-        lrptrain.inspect(Alone(), given, **options)
+        lrptrain.inspect(Alone(has_axis), given, **options)
     step = eval(str(refused.value).partition("step=")[2])
-    report = lrptrain.inspect(Alone(), given, step=step, **options)
+    report = lrptrain.inspect(Alone(has_axis), given, step=step, **options)
     assert [each.cue.kind for each in report.reads] == ["row mark"]
 
 
@@ -587,6 +610,13 @@ def test_the_map_of_a_bag_without_a_batch_axis_is_that_of_its_rows():
         found = lrptrain.attribute(Alone(), given, 1, explain=explain)
         assert found.scores.shape == (1, len(bag))
         assert int(found.scores.argmax()) == Slides().pen[1]
+    for method in ("attnlrp", "input_x_gradient", "leave_one_out", "integrated_gradients"):
+        of_batch = lrptrain.attribute(Pooled(PEN), bag[None], 1, method).scores
+        for has_axis in (True, False):
+            alone = lrptrain.attribute(Alone(has_axis), bag, 1, method).scores
+            torch.testing.assert_close(alone, of_batch)
+    with pytest.raises(lrptrain.UnsupportedModelError, match="attention"):
+        lrptrain.attribute(Alone(), bag, 1, "rollout")
     with pytest.raises(lrptrain.UnsupportedModelError, match=r"it returned a tensor of shape \[3, 4, 2\]"):
         lrptrain.attribute(Unbatched3(), torch.rand(3, 4))
 

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+
+from lrptrain.relevance.output.outputs import field_of
 
 
 class OfOneSample(nn.Module):
-    """A model that takes one sample without a batch axis, as one that takes a batch of one.
+    """A model that takes one sample without a batch axis, as one of batches: it is run once for each sample.
 
     Args:
         model: The model.
@@ -21,16 +24,28 @@ class OfOneSample(nn.Module):
         self.training = model.training
 
     def forward(self, *samples: Tensor, **arguments: Any) -> Any:
-        """Return what the model makes of the only sample."""
-        return self.model(*(x[0] for x in samples), **self.without_axis(arguments))
+        """Return what the model makes of the only sample; of several, their logits."""
+        count = len(samples[0] if samples else arguments[self.bare[0]])
+        outputs = [
+            self.of_batch(self.model(*(x[row] for x in samples), **self.without_axis(arguments, row)))
+            for row in range(count)
+        ]
+        if count == 1:
+            return outputs[0]
+        return torch.cat([logits for output in outputs if (logits := field_of(output, "logits")) is not None])
+
+    def of_batch(self, output: Any) -> Any:
+        """Return what the model makes of one sample as what it makes of a batch: `[classes]` are `[1, classes]`."""
+        logits = field_of(output, "logits") if self.bare else None
+        return output if logits is None or logits.ndim != 1 or len(logits) == 1 else logits[None]
 
     def with_axis(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call of the model as those of a batch of one."""
         return {name: x[None] if name in self.bare else x for name, x in arguments.items()}
 
-    def without_axis(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the inverse of `with_axis`."""
-        return {name: x[0] if name in self.bare else x for name, x in arguments.items()}
+    def without_axis(self, arguments: Mapping[str, Any], row: int = 0) -> dict[str, Any]:
+        """Return the arguments of a call of the model with one sample of a batch; the inverse of `with_axis`."""
+        return {name: x[row] if name in self.bare else x for name, x in arguments.items()}
 
 
 def bare_arguments(arguments: Mapping[str, Any], explained: str) -> tuple[str, ...]:

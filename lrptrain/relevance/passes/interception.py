@@ -214,31 +214,40 @@ class _Listener:
             arguments = {**arguments, **self.change(arguments, name)}
             args = ()
             kwargs = as_batch.without_axis(arguments)
-        tape, output, failure = self._recorded(arguments, name, as_batch) if self.record else (None, None, None)
-        if tape is None:
+        tape, both, failure = self._recorded(arguments, name, as_batch) if self.record else (None, None, None)
+        if both is None:
             output = self.forward(*args, **kwargs)
+            both = (output, as_batch.of_batch(output))
+        output, of_batch = both
         model = as_batch if as_batch.bare else self.model
         self.calls.append(
-            InterceptedForward(model, arguments, name, output, originals, tape, failure, keeps_maps=self.keeps_maps)
+            InterceptedForward(model, arguments, name, of_batch, originals, tape, failure, keeps_maps=self.keeps_maps)
         )
         return output
 
     def _recorded(
         self, arguments: Mapping[str, Any], name: str, as_batch: OfOneSample
-    ) -> tuple[Tape | None, Any, Exception | None]:
+    ) -> tuple[Tape | None, tuple[Any, Any] | None, Exception | None]:
+        """Return the tape, the output as the caller gets it and as that of a batch, and what failed."""
+        outputs = []
+
+        def run(explained: Tensor) -> Any:
+            outputs.append(self.forward(**as_batch.without_axis({**arguments, name: explained})))
+            return as_batch.of_batch(outputs[-1])
+
         others = {key: x for key, x in arguments.items() if key != name}
         try:
             # The arguments are those of the caller: a graph that leads into the input goes on through the tape.
-            tape, output = forward_on_tape(
+            tape, of_batch = forward_on_tape(
                 self.model,
-                lambda x: self.forward(**as_batch.without_axis({**arguments, name: x})),
+                run,
                 arguments[name],
                 others=others,
                 keeps_maps=self.keeps_maps,
             )
         except Exception as error:
             return None, None, error.with_traceback(None)  # its frames hold the graph
-        return tape, output, None
+        return tape, (outputs[-1], of_batch), None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
         """A copy of the model, for an average of its weights, say, has its own forward and no listener."""
