@@ -82,7 +82,7 @@ class RelevanceGuidance(StepCallback):
         max_samples: The most samples of a batch that are guided; None for all.
         swap: What "swap" and "consistency" take from another sample: a name, a cue, a finding that holds one, or
             several of these. "outside" is everything that is not annotated. No annotation is read for "colour",
-            "spectrum" (sharpness and texture), "light" and "border" of images, and for "length", "numbers",
+            "spectrum" (sharpness and texture), "grain", "light" and "border" of images, and for "length", "numbers",
             "punctuation" and the other families of `lrptrain.cues.family.FAMILIES` of texts. Of findings
             (`report.faults`, `monitor.findings`) the faults that the model relies on are swapped; a single finding that
             is no fault is swapped with a warning. "findings": what the run's own `RelevanceMonitor` finds, from then

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.cues.look import Images, Look, Pixels, mean_of
-from lrptrain.cues.smoothing import gaussian
+from lrptrain.cues.smoothing import smoothed
 
 SMOOTHING = 1 / 8
 """The standard deviation of the low-pass, in shares of the shorter side: what is smaller is no light, but a thing."""
@@ -27,15 +26,5 @@ class Light(Look):
 
 
 def _light(images: Images, inside: Pixels) -> Float[Tensor, "batch 1 height width"]:
-    grey = images.mean(1, keepdim=True)
-    weights = inside[:, None].to(images.dtype)
-    deviation = SMOOTHING * min(images.shape[2:])
-    # What lies outside counts for nothing, so that nothing is spread from there.
-    known = _smooth(weights, deviation)
-    low = _smooth(grey * weights, deviation) / known.clamp(min=torch.finfo(images.dtype).eps)
+    low = smoothed(images.mean(1, keepdim=True), inside, SMOOTHING * min(images.shape[2:]))
     return low - mean_of(low, inside)
-
-
-def _smooth(images: Images, deviation: float) -> Images:
-    down, across = (gaussian(length, deviation).to(images) for length in images.shape[2:])
-    return down @ images @ across

@@ -1,10 +1,28 @@
-"""Smoothing along a side of an image."""
+"""Smoothing of images."""
 
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
+
+
+def smoothed(
+    images: Float[Tensor, "batch channels height width"],
+    inside: Bool[Tensor, "batch height width"],
+    deviation: float,
+) -> Float[Tensor, "batch channels height width"]:
+    """Return the low frequencies of a part of images; what lies outside counts for nothing, and spreads nothing.
+
+    Args:
+        images: The images.
+        inside: The pixels of the part.
+        deviation: The standard deviation of the low-pass, in pixels.
+    """
+    down, across = (gaussian(length, deviation).to(images) for length in images.shape[2:])
+    weights = inside[:, None].to(images.dtype)
+    known = down @ weights @ across
+    return down @ (images * weights) @ across / known.clamp(min=torch.finfo(images.dtype).eps)
 
 
 def gaussian(length: int, deviation: float) -> Float[Tensor, "length length"]:

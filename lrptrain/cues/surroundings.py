@@ -10,12 +10,13 @@ from torch import Tensor
 from lrptrain.cues.beside import Beside
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Batch, Cue, Role
+from lrptrain.cues.grain import Grain
 from lrptrain.cues.images import Where, pasted, pixels_of, without_evidence
 from lrptrain.cues.light import Light
 from lrptrain.cues.places import places
 from lrptrain.cues.spectrum import Spectrum
 
-LOOKS = (Colour, Spectrum, Light)
+LOOKS = (Colour, Spectrum, Light, Grain)
 """What a part of an image can look like."""
 
 

@@ -9,7 +9,8 @@ from lrptrain.cues import plan
 from lrptrain.cues.mark import Marks
 from lrptrain.cues.places import places
 
-LOOKS = ["colour", "spectrum", "light"]
+LOOKS = ["colour", "spectrum", "light", "grain"]
+COUNT = len(LOOKS)
 
 
 def planned(marked, count=24, at=(20, 20), regions=()):
@@ -37,15 +38,15 @@ def planned(marked, count=24, at=(20, 20), regions=()):
 @pytest.mark.parametrize("marked", [0, 7])
 def test_of_images_that_nobody_annotated_all_is_open_and_of_the_whole_image_only_parts_say_anything(marked):
     roots = planned(marked)
-    assert [root.cue.kind for root in roots[:5]] == [*LOOKS, "framing", "place"]
-    whole, marks = roots[4], roots[5:]
+    assert [root.cue.kind for root in roots[: COUNT + 2]] == [*LOOKS, "framing", "place"]
+    whole, marks = roots[COUNT + 1], roots[COUNT + 2 :]
     assert whole.is_whole
     assert [part.cue for part in whole.parts] == places("open")
     assert marks
     assert {root.cue.kind for root in marks} == {"mark"}
     assert {part.cue.role for root in roots for part in (root, *root.parts)} == {"open"}
     assert {root.weight for root in roots} == {1.0}
-    assert {len(part.rows) for root in roots[:5] for part in (root, *root.parts)} == {24}
+    assert {len(part.rows) for root in roots[: COUNT + 2] for part in (root, *root.parts)} == {24}
 
 
 def test_what_lies_outside_of_annotations_is_a_fault_and_weighs_as_ten_other_cues():
@@ -57,12 +58,12 @@ def test_what_lies_outside_of_annotations_is_a_fault_and_weighs_as_ten_other_cue
     assert names[2:]
     assert all(name.startswith("a mark ") and " outside the annotation" in name for name in names[2:])
     assert {part.cue.role for part in (outside, *outside.parts)} == {"fault"}
-    assert [root.cue.kind for root in others[:9]] == [*LOOKS, *LOOKS, "framing", "placement", "placement"]
-    assert [root.cue.where for root in others[:6]] == ["image"] * 3 + ["evidence"] * 3
+    assert [root.cue.kind for root in others[: 2 * COUNT + 3]] == [*LOOKS, *LOOKS, "framing", "placement", "placement"]
+    assert [root.cue.where for root in others[: 2 * COUNT]] == ["image"] * COUNT + ["evidence"] * COUNT
     assert {root.cue.role for root in others} == {"open"}
-    annotated = [outside, *outside.parts[:2], *others[3:6], *others[7:9]]
+    annotated = [outside, *outside.parts[:2], *others[COUNT : 2 * COUNT], *others[2 * COUNT + 1 : 2 * COUNT + 3]]
     assert all(node.rows.tolist() == list(range(16)) for node in annotated)
-    assert all(root.rows.tolist() == list(range(24)) for root in (*others[:3], others[6]))
+    assert all(root.rows.tolist() == list(range(24)) for root in (*others[:COUNT], others[2 * COUNT]))
 
 
 def test_masks_of_one_answer_alone_hide_nothing():
@@ -82,6 +83,6 @@ def test_masks_of_one_answer_alone_hide_nothing():
 
 def test_marks_on_what_people_marked_are_open():
     _, *others = planned(24, at=(4, 4))
-    marks = others[9:]
+    marks = others[2 * COUNT + 3 :]
     assert marks
     assert all(root.cue.where == "evidence" and root.cue.role == "open" for root in marks)

@@ -5,10 +5,11 @@ import torch
 from torch.nn import functional as F
 
 from lrptrain.cues.colour import Colour
+from lrptrain.cues.grain import Grain
 from lrptrain.cues.light import SMOOTHING, Light
 from lrptrain.cues.spectrum import Spectrum
 
-LOOKS = [Colour, Spectrum, Light]
+LOOKS = [Colour, Spectrum, Light, Grain]
 SIZES = [(16, 16), (15, 22)]
 
 
@@ -162,6 +163,18 @@ def test_low_frequencies_of_the_luminance_become_those_of_the_donor(size):
     assert SMOOTHING * min(size) > 1
     rough = difference[..., 1:] - difference[..., :-1]
     assert rough.abs().max() < 0.3 * (own[..., 1:] - own[..., :-1]).abs().max(), "smooth"
+
+
+def test_grain_goes_with_its_phases_and_what_is_larger_stays():
+    """Two mosaics that differ in nothing but by one pixel, over a slow wave each."""
+    across = torch.arange(32, dtype=torch.float64)
+    mosaic = (across[:, None] + across).remainder(2).expand(1, 1, -1, -1)
+    slow = [torch.sin(2 * torch.pi * across / length).expand(1, 1, 32, -1) for length in (16, 32)]
+    own, donor = slow[0] + mosaic, slow[1] + 1 - mosaic
+    inner = (..., slice(3, -3), slice(3, -3))  # at the rim, a smoothed image leans on one side
+    torch.testing.assert_close(transplanted(Grain, own, donor)[inner], (slow[0] + 1 - mosaic)[inner], atol=0.1, rtol=0)
+    texture = transplanted(Spectrum, own, donor)
+    assert ((texture - texture.mean()) * (mosaic - 0.5)).mean() > 0.2, "the texture of both is the same"
 
 
 @pytest.mark.parametrize("look", LOOKS)
