@@ -4,11 +4,11 @@ A task reads the labels of a batch, and says how one number per sample is read a
 (the predicted class, its map, changes of its probability, accuracies) works on classes.
 """
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from types import FunctionType
 from typing import ClassVar, Literal
 
 import torch
@@ -52,13 +52,23 @@ class Task(ABC):
 
     @property
     def description(self) -> str:
-        """How a user writes the task, for records: "classes", "binary", "lrptrain.OneLabel(column=2, title='')"."""
-        if self in (CLASSES, *TASKS.values()):
-            return self.name
-        package = (
-            "lrptrain" if isinstance(self, (EachLabel, Head, OneLabel, Ordinal, Regression)) else type(self).__module__
-        )
-        return re.sub(r"<function (.*?) at 0x\w+>", r"\1", f"{package}.{self!r}")
+        """How a user writes the task, without defaults: "classes", "binary", "lrptrain.OneLabel(column=2)"."""
+        return self.name if self in (CLASSES, *TASKS.values()) else self._written()
+
+    def in_guidance(self, call: str) -> str:
+        """Return a call of guidance, as people write it, with the task where that has to be said."""
+        if self == CLASSES:
+            return call
+        # A swap by one label moves the evidence of the others; titles say nothing to guidance.
+        task = EachLabel() if isinstance(self, (EachLabel, OneLabel)) else self
+        written = repr(task.name) if task in TASKS.values() else task.description
+        return f"{call[:-1]}, task={'task' if '<' in written else written})"
+
+    def _written(self) -> str:
+        is_own = isinstance(self, (EachLabel, Head, OneLabel, Ordinal, Regression))
+        values = [(each.name, getattr(self, each.name)) for each in fields(self)]
+        given = [f"{name}={_written(x)}" for name, x in values if x != type(self).__dataclass_fields__[name].default]
+        return f"{'lrptrain' if is_own else type(self).__module__}.{type(self).__name__}({', '.join(given)})"
 
     def reading(self) -> AbstractContextManager[None]:
         """Return what the model's output is read in, as the logits of classes."""
@@ -530,6 +540,12 @@ class Head(Task):
                 f"with a class for each sample, [{shape[0]}]"
             )
         return own
+
+
+def _written(value: object) -> str:
+    if isinstance(value, Task):
+        return value._written()
+    return f"<function {value.__qualname__}>" if isinstance(value, FunctionType) else repr(value)
 
 
 TaskName = Literal["classes", "binary"]

@@ -50,6 +50,7 @@ class Finding:
         excerpts: Of texts, words of some of these.
         medium: What the samples are, `"image"`, `"text"` or `"volume"`; "" where it is none of them.
         note: What else there is to know, or "".
+        guidance: How a swap of the faults is written under the trainer of the run.
         plain: The cue as plain values; see `Cue.to_dict`.
         cue: The cue itself, which guidance exchanges; None for a finding that was read from a record.
         proof: What the exchange did to a few samples; None in all processes but the first.
@@ -80,6 +81,7 @@ class Finding:
     excerpts: tuple[str, ...] = ()
     medium: Literal["image", "text", "volume", ""] = ""
     note: str = ""
+    guidance: str = field(default='RelevanceGuidance("swap", swap=monitor.faults)', compare=False)
     plain: Mapping[str, Any] = field(default_factory=dict, compare=False)
     cue: Any = field(default=None, compare=False)
     proof: Proof | None = field(default=None, compare=False)

@@ -1,6 +1,7 @@
 """A finding in a few sentences: what the model reads, the evidence for it, and what to do."""
 
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -8,9 +9,8 @@ if TYPE_CHECKING:
     from lrptrain.findings.finding import Finding
 
 MOST_NAMES = 6
-MEND_OUTSIDE = 'RelevanceGuidance("swap"), or other data'
-"""All that lies outside of annotations is swapped, not what was found alone: experiments/mending measured both."""
-MEND_FAULT = 'RelevanceGuidance("swap", swap=monitor.faults), or other data'
+FOUND = re.compile(r", swap=\w+\.faults")
+"""Is left out of advice on what lies outside of annotations: experiments/mending measured both."""
 MEND_OPEN = "if it is no evidence: swap it in training, or take other data"
 _VERDICTS = {
     ("relies", "fault"): "SHORTCUT: the model relies on {name}.",
@@ -61,10 +61,9 @@ def sentences(finding: "Finding") -> Sentences:
 
 
 def _remedy(role: str, finding: "Finding") -> str:
-    """Return what to do; of several labels, guidance leaves the evidence of each where it is."""
     is_outside = finding.is_outside and finding.medium in ("image", "text")
-    words = {"fault": MEND_OUTSIDE if is_outside else MEND_FAULT, "open": MEND_OPEN}.get(role, "")
-    return words if finding.label is None else words.replace("), ", ", task=lrptrain.EachLabel()), ")
+    guidance = FOUND.sub("", finding.guidance) if is_outside else finding.guidance
+    return {"fault": f"{guidance}, or other data", "open": MEND_OPEN}.get(role, "")
 
 
 def counted(count: int, noun: str) -> str:

@@ -169,7 +169,8 @@ def _inspected(
     tests = Tests(evaluator, evaluation, range(len(explained)), monitor.config, language, class_names=names)
     power = sharpness(evaluation.probabilities, evaluation.labels)
     judgement = judge_labels(tests) if evaluation.num_labels else tests.judge(power)
-    findings = findings_of(judgement.judged, evaluation, names, options.name_tokens)
+    guidance = monitor.config.meaning.in_guidance('RelevanceGuidance("swap", swap=report.faults)')
+    findings = findings_of(judgement.judged, evaluation, names, options.name_tokens, guidance=guidance)
     if judgement.measures:
         findings = with_proofs(findings, judgement, examples_of(judgement), options, "")
     right = np.concatenate([each.is_right for each in explained])

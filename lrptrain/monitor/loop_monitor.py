@@ -149,6 +149,7 @@ class Monitor(MonitorResults):
             name_sources=self._name_sources,
             hyperparameter_sources=[self._hyperparameters],
             step_name="step=" if self._has_step else "the loop",
+            guidance='lrptrain.Guidance("swap", swap=monitor.faults, optimizer=optimizer)',
             step_hint="Pass step=lambda model, batch: ..., which calls the model as the loop does",
         )
 

@@ -348,7 +348,8 @@ class MonitorCore:
         judgement = self.judging.judge(evaluator, evaluation, mine, language, self._note_untested, names)
         if judgement.measures:  # else as in a first epoch, in which all answers are alike: no news
             self.recorder.mention([f"not tested: {line}" for line in judgement.untested])
-        record = builder.build(evaluation, context.name_sources, judgement, self.judging.findings)
+        guidance = self.config.meaning.in_guidance(context.guidance)
+        record = builder.build(evaluation, context.name_sources, judgement, self.judging.findings, guidance)
         # In all processes, for they may share the model.
         examples = examples_of(judgement) if judgement.measures else {}
         self.recorder.scored = gathered.explained

@@ -52,6 +52,7 @@ class RecordBuilder:
         sources: NameSources,
         judgement: Judgement = UNTESTED,
         previous: Sequence[Finding] = (),
+        guidance: str = Finding.guidance,
     ) -> EpochRecord:
         """Return the record of an evaluation, without drawings.
 
@@ -60,12 +61,14 @@ class RecordBuilder:
             sources: Objects that may have class names and a tokenizer.
             judgement: What the tests of cues have shown.
             previous: The findings of the evaluation before.
+            guidance: How a swap of the faults is written.
 
         Raises:
             ValueError: If there are no samples, or the class names do not fit.
         """
         names = self.names(evaluation, sources)
-        findings = findings_of(judgement.judged, evaluation, names, find_tokens(self.tokenizer, sources), previous)
+        tokens = find_tokens(self.tokenizer, sources)
+        findings = findings_of(judgement.judged, evaluation, names, tokens, previous, guidance)
         return EpochRecord(
             epoch=evaluation.epoch,
             step=evaluation.step,

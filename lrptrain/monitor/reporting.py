@@ -32,6 +32,7 @@ def findings_of(
     class_names: Sequence[str],
     name_tokens: Callable[[list[int]], list[str]],
     previous: Sequence[Finding] = (),
+    guidance: str = Finding.guidance,
 ) -> list[Finding]:
     """Return what is reported of an evaluation: what is named, doubts about faults, and what was reported before.
 
@@ -41,6 +42,7 @@ def findings_of(
         class_names: The name of each class.
         name_tokens: Brings token ids to token strings.
         previous: The findings of the evaluation before.
+        guidance: How a swap of the faults is written.
     """
     before = {each.identity: each for each in previous}
     reported: dict[tuple[str, str, str], Finding] = {}
@@ -49,7 +51,9 @@ def findings_of(
         ended = each.verdict != "relies" and _identity(each, class_names) in before
         if each.named or doubt or ended:
             finding = _finding(each, evaluation.of(each.label), class_names, name_tokens)
-            reported.setdefault(finding.identity, _continued(finding, before.get(finding.identity)))
+            reported.setdefault(
+                finding.identity, _continued(replace(finding, guidance=guidance), before.get(finding.identity))
+            )
     ended_ones = [each for each in reported.values() if each.verdict == "does not rely"]
     lost = {each.identity for each in ended_ones[:-MOST_ENDED]}
     return [each for each in reported.values() if each.identity not in lost]

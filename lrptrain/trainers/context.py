@@ -35,6 +35,7 @@ class TrainingContext:
         hyperparameter_sources: Objects that say what the training was started with; see `find_hyperparameters`.
         step_name: What the user calls the code that gives batches to the model.
         step_hint: What to do where the batch alone does not tell how the model is called, as a sentence.
+        guidance: How a swap of the monitor's faults is written under the trainer.
         share_done: The share of the training that is done, in [0, 1]; None where nobody knows when it ends.
         keeps_last: Whether training leaves the weights of its last step, and not the best ones by some metric.
     """
@@ -55,5 +56,6 @@ class TrainingContext:
     hyperparameter_sources: Sequence[Any] = ()
     step_name: str = "validation_step"
     step_hint: str = "Let validation_step call the model, which is listened to, or rename the entries (batch_adapter=)"
+    guidance: str = 'RelevanceGuidance("swap", swap=monitor.faults)'
     share_done: float | None = None
     keeps_last: bool = True

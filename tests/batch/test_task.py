@@ -4,7 +4,7 @@ import torch
 import lrptrain
 from lrptrain.batch import read_batch
 from lrptrain.batch.logits import are_steps
-from lrptrain.batch.task import CLASSES, Binary, OneLabel, Ordinal, Regression, find_task
+from lrptrain.batch.task import CLASSES, Binary, EachLabel, Head, OneLabel, Ordinal, Regression, find_task
 from lrptrain.relevance.output.outputs import read_logits
 
 IMAGE = torch.zeros(3, 3, 4, 4)
@@ -113,6 +113,10 @@ def test_a_model_of_several_labels_asks_for_one():
     assert find_task(OneLabel(1), Configured("multi_label_classification")) == OneLabel(1)
 
 
+def first(output):
+    return output[0]
+
+
 @pytest.mark.parametrize(
     ("task", "written"),
     [
@@ -122,10 +126,28 @@ def test_a_model_of_several_labels_asks_for_one():
         (Binary(0.25), "lrptrain.batch.task.Binary(threshold=0.25)"),
         (OneLabel(2, "edema"), "lrptrain.OneLabel(column=2, title='edema')"),
         (Regression(3.5, 1.0), "lrptrain.Regression(mean=3.5, std=1.0)"),
+        (Head("mood", OneLabel(1)), "lrptrain.Head(output='mood', task=lrptrain.OneLabel(column=1))"),
+        (Head(1, Binary()), "lrptrain.Head(output=1, task=lrptrain.batch.task.Binary())"),
+        (Head(first), "lrptrain.Head(output=<function first>)"),
     ],
 )
 def test_a_task_is_described_as_it_is_written(task, written):
     assert find_task(task).description == written
+
+
+@pytest.mark.parametrize(
+    ("task", "written"),
+    [
+        (None, 'Guidance("swap")'),
+        ("classes", "Guidance(\"swap\", task='classes')"),
+        (EachLabel(), 'Guidance("swap", task=lrptrain.EachLabel())'),
+        (OneLabel(2), 'Guidance("swap", task=lrptrain.EachLabel())'),
+        (Head("mood"), "Guidance(\"swap\", task=lrptrain.Head(output='mood'))"),
+        (Head(lambda output: output[1]), 'Guidance("swap", task=task)'),
+    ],
+)
+def test_guidance_is_told_the_task_where_it_has_to_be(task, written):
+    assert find_task(task, several=True).in_guidance('Guidance("swap")') == written
 
 
 def test_logits_of_steps_are_read_as_those_of_the_grades():

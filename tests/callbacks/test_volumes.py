@@ -77,6 +77,7 @@ def test_a_tag_in_a_corner_is_a_fault_in_lightning(tmp_path):
     trainer(tmp_path, watching, max_epochs=1).fit(OfScans(Volumetric(*CORNER)), data, data)
     assert [each.name for each in watching.faults] == ["the top right corner"]
     assert watching.faults[0].medium == "volume"
+    assert 'Mend: RelevanceGuidance("swap", swap=monitor.faults)' in str(watching.faults[0])
     assert watching.scalars["relevance/label/energy_pointing_game"] < 0.2
     picture = watching.core.recorder.drawn[0]
     assert getattr(picture, "image").ndim == 3  # noqa: B009  one slice

@@ -6,7 +6,6 @@ from pathlib import Path
 from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
 
 from lrptrain.findings import announce
-from lrptrain.findings.sentences import MEND_OUTSIDE
 from lrptrain.terminal import WIDTH
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +20,7 @@ def test_what_is_wrong_comes_first_then_the_evidence_then_what_to_do():
         "  The answer is also told by the border.",
         "  50 % of the relevance is there, on 6 % of the image.",
         "  See samples 17, 4: lrptrain dashboard runs/demo",
-        f"  Mend: {MEND_OUTSIDE}",
+        '  Mend: RelevanceGuidance("swap"), or other data',
     ]
 
 

@@ -66,7 +66,7 @@ BY_ITSELF = 'RelevanceGuidance("swap", swap=monitor.faults), or other data'
 @pytest.mark.parametrize(("changes", "remedy"), [
     ({"plain": Surroundings().to_dict()}, 'RelevanceGuidance("swap"), or other data'),
     ({"plain": places("fault", "outside")[0].to_dict()}, 'RelevanceGuidance("swap"), or other data'),
-    ({"label": 3}, 'RelevanceGuidance("swap", task=lrptrain.EachLabel()), or other data'),
+    ({"guidance": 'guide(trainer, "swap", swap=monitor.faults)'}, 'guide(trainer, "swap"), or other data'),
     # What somebody declared a fault may lie anywhere, and of rows and volumes there is no other swap.
     ({"plain": Colour.of("evidence", "fault").to_dict()}, BY_ITSELF),
     ({"plain": Placement.of("size").to_dict()}, BY_ITSELF),
