@@ -131,9 +131,10 @@ def test_marks_outside_of_its_own_mask_are_proposed_to_each_label():
 def test_marks_are_proposed_to_each_label_and_looked_for_once():
     columns = with_pictures()
     report = lrptrain.inspect(Pictures(), [columns], task=lrptrain.EachLabel(("a", "b", "c")))
-    named = {(each.cue.kind, each.name[-3:]) for each in report.reads if each.cue.kind != "grain"}
-    assert named == {("mark", f"'{each}'") for each in "abc"}, "pictures that are all grain may be called that, too"
-    for each, picture in ((each, pictures()["abc".index(each.name[-2])]) for each in report.reads):
+    # Pictures that are all grain may be called that, too.
+    marks = [each for each in report.reads if each.cue.kind != "grain"]
+    assert {(each.cue.kind, each.name[-3:]) for each in marks} == {("mark", f"'{each}'") for each in "abc"}
+    for each, picture in ((each, pictures()["abc".index(each.name[-2])]) for each in marks):
         plain = torch.zeros(1, 3, SIDE, SIDE)
         assert not each.cue.locate({"image": plain}).any()
         plain[0, :, 8 : 8 + PATCH, 8 : 8 + PATCH] = picture
