@@ -172,7 +172,10 @@ def test_grain_goes_with_its_phases_and_what_is_larger_stays():
     slow = [torch.sin(2 * torch.pi * across / length).expand(1, 1, 32, -1) for length in (16, 32)]
     own, donor = slow[0] + mosaic, slow[1] + 1 - mosaic
     inner = (..., slice(3, -3), slice(3, -3))  # at the rim, a smoothed image leans on one side
-    torch.testing.assert_close(transplanted(Grain, own, donor)[inner], (slow[0] + 1 - mosaic)[inner], atol=0.1, rtol=0)
+    changed = transplanted(Grain, own, donor)
+    torch.testing.assert_close(changed[inner], (slow[0] + 1 - mosaic)[inner], atol=0.1, rtol=0)
+    taken = ((changed - slow[0]) * (1 - 2 * mosaic))[inner].mean()
+    assert abs(2 * taken - 1) < 0.05, "all of the finest pattern goes"
     texture = transplanted(Spectrum, own, donor)
     assert ((texture - texture.mean()) * (mosaic - 0.5)).mean() > 0.2, "the texture of both is the same"
 
