@@ -1,21 +1,20 @@
 """Whether maps are faithful on a model and a loader: what `lrptrain audit` does, as a function."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from lrptrain.auditing.base import select_tests
 from lrptrain.auditing.brought import device_of, logits_model
+from lrptrain.auditing.context import AuditSettings
 from lrptrain.auditing.predict import Fill
 from lrptrain.auditing.report import markdown, write_audit_report
 from lrptrain.auditing.result import AuditResult, UnitResult
 from lrptrain.auditing.run import run_audit
-from lrptrain.auditing.samples import draw_samples, first_samples
-from lrptrain.auditing.settings import AuditSettings
+from lrptrain.auditing.samples import draw_samples
 from lrptrain.batch import BatchAdapter, Sample, batched
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.relevance.registry import get_method
@@ -38,7 +37,6 @@ def audit(
     loader: Iterable[Any],
     methods: Sequence[str] = AUDITED_METHODS,
     *,
-    train_loader: Iterable[Any] | None = None,
     budget: float = 900.0,
     tests: Sequence[str] | None = None,
     max_samples: int = 64,
@@ -46,8 +44,6 @@ def audit(
     seed: int = 0,
     settings: AuditSettings | None = None,
     fill: Fill = 0.0,
-    retrain: Callable[[int], nn.Module] | None = None,
-    retrain_seconds: float = 0.0,
     batch_adapter: BatchAdapter | None = None,
     task: TaskName | Task | None = None,
     output: Path | str | None = None,
@@ -64,18 +60,15 @@ def audit(
         loader: Batches as the callbacks read them: a dict with `image`, `pixel_values` or `input_ids`, and `label`
             where known, or a tuple (image, label).
         methods: Some of `lrptrain.methods()`.
-        train_loader: Batches with labels for the tests that train a model; without it these are left out, and named.
         budget: Seconds, from now on; tests that do not fit are left out, and named. The result says how many methods
             could be judged, and what one more takes.
         tests: Names of those to run, of `lrptrain.auditing.registered_tests()`; None for all.
         max_samples: How many samples of the loader are taken, as evenly over the classes as they allow; a verdict needs
-            8. As many are taken of the train_loader.
+            8.
         batch_size: Samples per forward pass.
         seed: Seed of all that is drawn.
         settings: How much each test does.
         fill: What removed pixels become, one number or one per channel: black, in normalised units -mean / std.
-        retrain: `retrain(seed)` trains the model anew and returns it; without it no other seeds are tested.
-        retrain_seconds: About how many seconds that takes.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
         task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
             soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
@@ -96,11 +89,9 @@ def audit(
     network = logits_model(model)
     chosen = find_task(task, network)
     samples = draw_samples(loader, max_samples, seed, batch_adapter, chosen)
-    training = [] if train_loader is None else first_samples(train_loader, max_samples, seed, batch_adapter, chosen)
     return audit_samples(
         network,
         samples,
-        training,
         names,
         budget=budget,
         batch_size=batch_size,
@@ -111,8 +102,6 @@ def audit(
         settings=settings,
         fill=fill,
         seed=seed,
-        retrain=retrain,
-        retrain_seconds=retrain_seconds,
         task=chosen,
     )
 
@@ -133,7 +122,6 @@ def check_arguments(methods: Sequence[str], tests: Sequence[str] | None, budget:
 def audit_samples(
     model: nn.Module,
     samples: Sequence[Sample],
-    training: Sequence[Sample],
     methods: Sequence[str],
     *,
     budget: float,
@@ -147,7 +135,6 @@ def audit_samples(
     Args:
         model: A model of which the forward returns logits.
         samples: The samples.
-        training: Training samples, for the tests that train a model.
         methods: Names of methods.
         budget: Seconds.
         batch_size: Samples per forward pass.
@@ -158,10 +145,9 @@ def audit_samples(
     Raises:
         KeyboardInterrupt: At Ctrl-C, after what is done has been written.
     """
-    device: torch.device = device_of(model)
-    batches = batched(samples, batch_size, device)
+    batches = batched(samples, batch_size, device_of(model))
     # The same options are used twice: for the audit, and after Ctrl-C to read what it has measured.
-    options |= {"folder": output, "train_batches": batched(training, batch_size, device)}
+    options["folder"] = output
     try:
         result = run_audit(model, batches, methods, budget=budget, progress=_print_unit if verbose else None, **options)
     except KeyboardInterrupt:

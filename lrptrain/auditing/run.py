@@ -10,10 +10,9 @@ from torch import nn
 
 from lrptrain.auditing.base import AuditTest, select_tests
 from lrptrain.auditing.brought import evaluation_with_gradients
-from lrptrain.auditing.context import AuditContext, Batch, fingerprint, predict_batches
+from lrptrain.auditing.context import AuditContext, AuditSettings, Batch, fingerprint, predict_batches
 from lrptrain.auditing.predict import UNSUPPORTED, Fill, synchronize
 from lrptrain.auditing.result import AuditResult, UnitResult
-from lrptrain.auditing.settings import AuditSettings
 from lrptrain.auditing.store import Store, Values
 from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.task import CLASSES, Task
@@ -35,9 +34,6 @@ def run_audit(
     folder: Path | str | None = None,
     tests: Sequence[str] | None = None,
     fill: Fill = 0.0,
-    train_batches: Iterable[Batch] | None = None,
-    retrain: Callable[[int], nn.Module] | None = None,
-    retrain_seconds: float = 0.0,
     settings: AuditSettings | None = None,
     seed: int = 0,
     task: Task = CLASSES,
@@ -47,9 +43,9 @@ def run_audit(
     """Test on a model and its data whether methods are faithful; the predicted class is explained.
 
     The tests that decide verdicts run first, method by method: a small budget judges some methods, and not a part of
-    each. The others run in the order of `lrptrain.auditing.registered_tests()`. A unit (a test of a method, of a
-    seed ...) is tried on two samples first; if it would not fit into what is left of the budget, it is left out, and
-    the result says so. Units that fail say why. The model comes out as it was, to the bit.
+    each. The others run in the order of `lrptrain.auditing.registered_tests()`. A unit (a test of a method) is tried on
+    two samples first; if it would not fit into what is left of the budget, it is left out, and the result says so.
+    Units that fail say why. The model comes out as it was, to the bit.
 
     Args:
         model: As for `lrptrain.attribute`; audited in evaluation mode.
@@ -60,9 +56,6 @@ def run_audit(
             again takes it from there, and has its budget for the rest. None: nothing is kept.
         tests: Names of the tests to run; None for all.
         fill: What removed pixels become; see `perturbation_curve`.
-        train_batches: Training samples with labels, for the tests that train a model.
-        retrain: `retrain(seed)` trains the model anew and returns it.
-        retrain_seconds: About how long that takes. If it is not known, the first one starts when there is time left.
         settings: How much each test does.
         seed: Seed of all that is random.
         task: What the model's output means.
@@ -75,27 +68,24 @@ def run_audit(
         ValueError: If there is no sample or no method, a test is unknown, or the budget is negative.
     """
     methods = tuple(dict.fromkeys(get_method(name, {}).name for name in methods))
-    selected = select_tests(tests, settings)
+    selected = select_tests(tests)
     if not methods:
         raise ValueError("an audit needs at least one method")
     if budget < 0:
         raise ValueError(f"budget must be 0 seconds or more, not {budget}")
     clock = _Clock(budget) if started is None else _Clock(budget, started)
     batches = list(batches)
-    train_batches = list(train_batches or ())
     with task.reading(), evaluation_with_gradients(unwrap(model)) as model:
         context = AuditContext(
             model=model,
             batches=predict_batches(model, batches),
             methods=methods,
-            train_batches=predict_batches(model, train_batches) if train_batches else [],
-            retrain=retrain,
-            retrain_seconds=retrain_seconds,
             fill=fill,
             seed=seed,
+            settings=settings or AuditSettings(),
         )
         store = Store(None if folder is None else Path(folder) / UNITS_FILE)
-        runner = _Runner(context, store, fingerprint(model, [*batches, *train_batches]), clock)
+        runner = _Runner(context, store, fingerprint(model, batches), clock)
         results = []
         for result in runner.run_all(selected):
             results.append(result)
@@ -251,11 +241,7 @@ class _Runner:
                 values, seconds = self._timed(lambda: test.run(self.context, unit))
         except OutOfTimeError:
             return self._without(test, unit, f"not finished: the budget of {budget:g} s is used up")
-        # Of a test that trains the model anew there is no trial, so no pace: the next one takes as long.
-        if test.needs_retraining:
-            self.context.retrain_seconds = seconds
-        else:
-            self._paces[test.name] = min(seconds / max(cost.seconds, 1e-9), 1.0)
+        self._paces[test.name] = min(seconds / max(cost.seconds, 1e-9), 1.0)
         self._costs[test.name] = _Cost(seconds, True)
         return UnitResult(test.name, unit, values, seconds)
 
@@ -266,25 +252,21 @@ class _Runner:
 
     def _expected(self, test: AuditTest, unit: str) -> "_Cost":
         """Return about how long a unit takes on all samples, by a trial on a few."""
-        if test.needs_retraining:
-            return _Cost(self.context.retrain_seconds, True)
         before = self._costs.get(test.name)
         if before is not None and not before.is_known:
             return before  # the trial of another unit was too long: this one's would be, too
         # The same few samples for all tests: their maps are made once.
         few = self.context.cached("first samples", lambda: self.context.first_samples(TRIAL_SAMPLES))
-        trial = test.for_trial()
         # No batch takes less than a few of its samples: a trial that takes longer says that the whole does not fit.
         longest = self.clock.left() / (len(self.context.batches) if len(few) < len(self.context) else 1)
         ratio = len(self.context) / len(few)
         try:
             with _ending(self.context.model, time.monotonic() + longest):
-                first = self._timed(lambda: trial.run(few, unit))[1]
-                second = self._timed(lambda: trial.run(few, unit))[1] if test.cost_setting else first
+                seconds = self._timed(lambda: test.run(few, unit))[1]
         except OutOfTimeError:
             cost = _Cost(longest * ratio, False)
         else:
-            cost = _Cost(test.expected_seconds(first, second, ratio), True)
+            cost = _Cost(seconds * ratio, True)
             # What units share is made in the trial of the first one, and once more where one is run on all samples.
             if before is not None and test.name not in self._paces:
                 cost = max(cost, before, key=lambda each: each.seconds)

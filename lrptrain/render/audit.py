@@ -9,8 +9,6 @@ from lrptrain.extras import require
 
 BLUE = "#1f4e9c"
 GREY = "#b8b8b8"
-RED = "#b5402a"
-GREEN = "#3f7f4f"
 
 
 @contextmanager

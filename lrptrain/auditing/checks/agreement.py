@@ -24,7 +24,7 @@ class AgreementTest(AuditTest):
     name = "agreement"
     title = "agreement between methods"
     order = 60
-    context_settings = ("methods",)
+    settings = ("methods",)
 
     def obstacle(self, context: AuditContext) -> str:
         """Refuse a single method."""

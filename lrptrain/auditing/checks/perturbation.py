@@ -1,7 +1,6 @@
 """Does the model follow the order that a map gives its tokens, and better than random orders?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.auditing.attention import content_of_map
-from lrptrain.auditing.base import AuditTest, Check, Column, register, setting
+from lrptrain.auditing.base import AuditTest, Check, Column, register
 from lrptrain.auditing.context import AuditContext
 from lrptrain.auditing.predict import Fill, image_prediction, predict_logits
 from lrptrain.auditing.result import AuditResult
@@ -30,7 +29,6 @@ from lrptrain.render.audit import BLUE, GREY, saved_plot
 
 
 @register
-@dataclass(frozen=True)
 class PerturbationTest(AuditTest):
     """Remove tokens in the order of a method's map, and in random orders."""
 
@@ -47,9 +45,7 @@ class PerturbationTest(AuditTest):
         description="gain over random orders",
         range=(-0.2, 1.0),
     )
-    context_settings = ("fill",)
-
-    random_maps: int = setting(3, "How many random orders a method's order is compared with.")
+    settings = ("random_maps", "fill")
 
     def units(self, context: AuditContext) -> Sequence[str]:
         """Return the methods."""
@@ -74,7 +70,7 @@ class PerturbationTest(AuditTest):
                 batch.inputs,
                 batch.target,
                 fill=context.fill,
-                random_maps=self.random_maps,
+                random_maps=context.settings.random_maps,
                 seed=context.seed,
             )
             for batch in context.batches

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lrptrain.auditing.base import AuditTest, Check, Column, register, setting
+from lrptrain.auditing.base import AuditTest, Check, Column, register
 from lrptrain.auditing.context import AuditContext
 from lrptrain.auditing.score import Score
 from lrptrain.auditing.store import Values, to_list
@@ -28,7 +28,6 @@ UNCHANGED_ABOVE = 0.9
 
 
 @register
-@dataclass(frozen=True)
 class RandomisationTest(AuditTest):
     """Randomise the model's weights from the logits downwards: does a method's map change?"""
 
@@ -43,8 +42,7 @@ class RandomisationTest(AuditTest):
         description="left when the weights are randomised",
         range=(0.0, 1.0),
     )
-
-    stages: int = setting(4, "In how many stages the weights are randomised, from the logits downwards.")
+    settings = ("stages",)
 
     def units(self, context: AuditContext) -> Sequence[str]:
         """Return the methods."""
@@ -57,7 +55,9 @@ class RandomisationTest(AuditTest):
         means in the `stages`.
         """
         checks = [
-            randomisation_check(context.model, batch.inputs, batch.target, unit, stages=self.stages, seed=context.seed)
+            randomisation_check(
+                context.model, batch.inputs, batch.target, unit, stages=context.settings.stages, seed=context.seed
+            )
             for batch in context.batches
         ]
         absolute = torch.cat([check.absolute for check in checks], 1)  # [stages, samples]
