@@ -4,8 +4,7 @@ import re
 
 from test_report import result
 
-from lrptrain.auditing.compare import Comparison
-from lrptrain.auditing.comparison import Row
+from lrptrain.auditing.compare import Comparison, Row
 from lrptrain.auditing.markup import markdown_html
 
 

@@ -4,7 +4,7 @@ from model_zoo import hugging_face, timm_vit
 from torch import nn
 
 import lrptrain
-from lrptrain.auditing.comparison import (
+from lrptrain.auditing.compare import (
     COMPARED_METRICS,
     Row,
     compare_methods,
