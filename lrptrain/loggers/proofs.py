@@ -23,9 +23,14 @@ def proof_picture(finding: Finding) -> UInt8[np.ndarray, "height width 3"] | Non
 
 def proofs_page(findings: Sequence[Finding]) -> str:
     """Return the proofs on texts as one page of HTML; "" where there are none."""
+    blocks = proofs_blocks(findings)
+    return f'<!DOCTYPE html><meta charset="utf-8">\n{blocks}' if blocks else ""
+
+
+def proofs_blocks(findings: Sequence[Finding]) -> str:
+    """Return the proofs on texts as a part of a page; "" where there are none."""
     proven = [finding for finding in findings if words_of(finding)]
-    blocks = [f"<h4>{html.escape(sentences(finding).verdict)}</h4>{proof_html(finding)}" for finding in proven]
-    return "\n".join(['<!DOCTYPE html><meta charset="utf-8">', *blocks]) if blocks else ""
+    return "\n".join(f"<h4>{html.escape(sentences(each).verdict)}</h4>{proof_html(each)}" for each in proven)
 
 
 def words_of(finding: Finding) -> str:

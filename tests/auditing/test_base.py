@@ -17,10 +17,10 @@ from lrptrain.auditing import (
     unregister,
 )
 from lrptrain.auditing.base import select_tests
+from lrptrain.auditing.plots import BLUE, saved_plot
 from lrptrain.auditing.report import audit_scalars, verdict_table, write_audit_report
 from lrptrain.metrics import rank_correlation
 from lrptrain.relevance import attribute
-from lrptrain.render.audit import BLUE, saved_plot
 
 
 class RepeatabilityTest(AuditTest):

@@ -13,7 +13,7 @@ import torch
 from lrptrain.cli import main
 from lrptrain.cli.checkpoint import read_checkpoint
 from lrptrain.cli.lightning import lightning_cli
-from lrptrain.cli.modules import module_source
+from lrptrain.cli.modules import load_module
 from lrptrain.models import ImageClassifier, TextClassifier
 
 VERBS = {
@@ -197,7 +197,7 @@ def test_lightnings_verbs_read_the_arguments_of_this_projects_modules(tmp_path, 
 def loaded(module):
     torch.save({"state_dict": module.state_dict(), "hyper_parameters": dict(module.hparams)}, "a.ckpt")
     saved = read_checkpoint("a.ckpt")
-    return module_source(None, saved, isinstance(module, ImageClassifier)).load(saved)
+    return load_module(saved, isinstance(module, ImageClassifier))
 
 
 @pytest.mark.parametrize(

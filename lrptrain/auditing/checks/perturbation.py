@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from lrptrain.auditing.attention import content_of_map
 from lrptrain.auditing.base import AuditTest, Check, Column, register
 from lrptrain.auditing.context import AuditContext
+from lrptrain.auditing.plots import BLUE, GREY, saved_plot
 from lrptrain.auditing.predict import Fill, image_prediction, predict_logits
 from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.score import Score
@@ -25,7 +26,6 @@ from lrptrain.metrics import (
 from lrptrain.relevance import attribute
 from lrptrain.relevance.model.classes import explained_class
 from lrptrain.relevance.passes.recording import Inputs, Target
-from lrptrain.render.audit import BLUE, GREY, saved_plot
 
 
 @register

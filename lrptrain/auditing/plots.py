@@ -1,4 +1,4 @@
-"""The frame that the plots of an audit share; what is drawn in it stands beside each test."""
+"""The frame that plots share; what is drawn in it stands beside each test."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
