@@ -10,9 +10,8 @@ from typing import Any
 from torch import nn
 
 from lrptrain.auditing.base import AuditTest, select_tests
-from lrptrain.auditing.brought import device_of, evaluation_with_gradients, logits_model
+from lrptrain.auditing.brought import UNSUPPORTED, Fill, device_of, evaluation_with_gradients, logits_model, synchronize
 from lrptrain.auditing.context import AuditContext, AuditSettings, Batch, fingerprint, predict_batches
-from lrptrain.auditing.predict import UNSUPPORTED, Fill, synchronize
 from lrptrain.auditing.report import markdown, write_audit_report
 from lrptrain.auditing.result import AuditResult, UnitResult
 from lrptrain.auditing.samples import draw_samples

@@ -12,9 +12,6 @@ the page need to know of it stands there. A new test is a new file in that folde
         order = 65
         column = Column("repeatability", values="correlation", higher_is_better=True)
 
-        def units(self, context):
-            return context.methods
-
         def run(self, context, unit):
             return {"correlation": ...}  # one number per sample
 """
@@ -108,8 +105,8 @@ class AuditTest(ABC):
         """Measure one unit on all samples; the values must be numbers, lists or dicts that JSON can hold."""
 
     def units(self, context: AuditContext) -> Sequence[str]:
-        """Return what the test is run on, one after the other; by default the model alone, which has no name."""
-        return ("",)
+        """Return what the test is run on, one after the other; without a column the model alone, which has no name."""
+        return context.methods if self.column else ("",)
 
     def obstacle(self, context: AuditContext) -> str:
         """Return why the test cannot be run here; empty if it can."""

@@ -14,12 +14,19 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from lrptrain.auditing.attention import content_of_map
-from lrptrain.auditing.brought import device_of, logits_model, trainable_in_evaluation
+from lrptrain.auditing.brought import (
+    UNSUPPORTED,
+    Fill,
+    device_of,
+    image_prediction,
+    logits_model,
+    predict_logits,
+    synchronize,
+    trainable_in_evaluation,
+)
 from lrptrain.auditing.context import AuditBatch, predict_batches
-from lrptrain.auditing.markup import markdown_html
-from lrptrain.auditing.predict import UNSUPPORTED, Fill, image_prediction, predict_logits, synchronize
 from lrptrain.auditing.samples import draw_samples
-from lrptrain.auditing.score import Score, is_known, markdown_table, table_cell
+from lrptrain.auditing.score import Score, is_known, markdown_html, markdown_table, table_cell
 from lrptrain.batch import BatchAdapter, Sample, batched, token_annotations
 from lrptrain.batch.task import CLASSES, Task, TaskName, find_task
 from lrptrain.files import write_json

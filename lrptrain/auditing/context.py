@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lrptrain.auditing.predict import Fill, predict_logits
+from lrptrain.auditing.brought import Fill, predict_logits
 from lrptrain.batch import model_inputs
 from lrptrain.relevance import Relevance, attribute
 from lrptrain.relevance.model.preserve import unwrap

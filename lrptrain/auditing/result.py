@@ -6,8 +6,7 @@ from typing import Any
 
 from lrptrain.auditing.base import AuditTest, select_tests
 from lrptrain.auditing.context import AuditContext
-from lrptrain.auditing.markup import markdown_html
-from lrptrain.auditing.score import Score, summarize
+from lrptrain.auditing.score import Score, markdown_html, summarize
 from lrptrain.auditing.store import Values
 from lrptrain.auditing.verdict import Verdict, reach_verdict
 from lrptrain.batch.matters import FEWEST_SAMPLES

@@ -34,9 +34,6 @@ class RepeatabilityTest(AuditTest):
         "repeatability", values="correlation", higher_is_better=True, logged_as="repeatability", description="again"
     )
 
-    def units(self, context):
-        return context.methods
-
     def run(self, context, unit):
         (batch,) = context.batches
         first = context.maps(unit)[0].scores

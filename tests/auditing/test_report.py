@@ -1,5 +1,6 @@
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -72,3 +73,12 @@ def test_scalars_of_what_was_judged():
     empty = AuditResult(("random",), (), (reach_verdict("random", registered_tests(), {}),), (), {}, 1.0, 1.0)
     assert audit_scalars(empty) == {}
     assert not math.isfinite(UnitResult("gradient", "random").seconds)
+
+
+def test_an_audit_is_a_table_and_a_short_line():
+    audit = result()
+    page = audit._repr_html_()
+    assert page.count("<tr>") == 1 + 3  # the head, and a row for each method
+    assert "0.400 [0.39, 0.41]" in page
+    assert "|" not in re.sub(r"<[^>]*>", "", page)
+    assert repr(audit) == "AuditResult(20 samples, faithful: attnlrp: yes, raw_attention: yes, random: no)"

@@ -1,6 +1,6 @@
 """Does the model follow the order that a map gives its tokens, and better than random orders?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from lrptrain.auditing.attention import content_of_map
 from lrptrain.auditing.base import AuditTest, Check, Column, register
+from lrptrain.auditing.brought import Fill, image_prediction, predict_logits
 from lrptrain.auditing.context import AuditContext
 from lrptrain.auditing.plots import BLUE, GREY, saved_plot
-from lrptrain.auditing.predict import Fill, image_prediction, predict_logits
 from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.score import Score
 from lrptrain.auditing.store import Values, to_list
@@ -46,10 +46,6 @@ class PerturbationTest(AuditTest):
         range=(-0.2, 1.0),
     )
     settings = ("random_maps", "fill")
-
-    def units(self, context: AuditContext) -> Sequence[str]:
-        """Return the methods."""
-        return context.methods
 
     def run(self, context: AuditContext, unit: str) -> Values:
         """Return `gain`: how much better than random orders the method's order is, per sample."""

@@ -1,7 +1,7 @@
 """Does a map depend on what the model has learnt? The cascading randomisation of Adebayo et al. 2018."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, pairwise
@@ -43,10 +43,6 @@ class RandomisationTest(AuditTest):
         range=(0.0, 1.0),
     )
     settings = ("stages",)
-
-    def units(self, context: AuditContext) -> Sequence[str]:
-        """Return the methods."""
-        return context.methods
 
     def run(self, context: AuditContext, unit: str) -> Values:
         """Return what is left of the maps.
