@@ -20,7 +20,6 @@ NAMES = (*OF_IMAGES, GROUPS)
 """What may tell nothing of the class: what `swap=` takes of images, given by others, or the samples' groups."""
 FEWEST = 20
 """Fewer samples than this are refused: a last layer has more numbers than they could fix."""
-_IMAGE = "an image"
 
 
 def noun(balance: str) -> str:
@@ -30,7 +29,7 @@ def noun(balance: str) -> str:
 
 def needed(balance: str) -> str:
     """Return what a balance needs of a sample beside its label."""
-    return {OUTSIDE: "an annotation (mask, boxes or rationale)", GROUPS: "a `group`"}.get(balance, _IMAGE)
+    return {OUTSIDE: "an annotation (mask, boxes or rationale)", GROUPS: "a `group`"}.get(balance, "an image")
 
 
 def is_usable(sample: Sample, balance: str) -> bool:
