@@ -7,7 +7,6 @@ if __name__ != "lrptrain.callbacks":
 
 from lrptrain.callbacks.explanation_audit import ExplanationAudit
 from lrptrain.callbacks.group_dro import GroupDRO
-from lrptrain.callbacks.pareto_checkpoint import ParetoCheckpoint
 from lrptrain.callbacks.relevance_guidance import RelevanceGuidance
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.callbacks.segmentation_seeds import SegmentationSeeds
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ExplanationAudit",
     "GroupDRO",
-    "ParetoCheckpoint",
     "RelevanceGuidance",
     "RelevanceMonitor",
     "RelevanceMonitorCallback",

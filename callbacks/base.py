@@ -12,22 +12,20 @@ from lrptrain.trainers.emphasis import for_logger, spoken_by
 
 if TYPE_CHECKING:
     from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn  # where both packages have them from
-    from pytorch_lightning.callbacks import Callback, Checkpoint
+    from pytorch_lightning.callbacks import Callback
 else:
     try:
-        from pytorch_lightning.callbacks import Callback, Checkpoint
+        from pytorch_lightning.callbacks import Callback
         from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
     except ModuleNotFoundError:
         from lrptrain.extras import require
 
-        callbacks = require("lightning.pytorch.callbacks", "monitor")
         rank_zero = require("lightning.pytorch.utilities.rank_zero", "monitor")
-        Callback = callbacks.Callback
-        Checkpoint = callbacks.Checkpoint
+        Callback = require("lightning.pytorch.callbacks", "monitor").Callback
         rank_zero_info = rank_zero.rank_zero_info
         rank_zero_warn = rank_zero.rank_zero_warn
 
-__all__ = ["Callback", "Checkpoint", "inform", "warn"]
+__all__ = ["Callback", "inform", "warn"]
 
 
 def warn(message: str) -> None:

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import nn
 
 from lrptrain.auditing import AuditResult, AuditSettings, run_audit
 from lrptrain.auditing.base import select_tests
 from lrptrain.auditing.report import audit_scalars, write_audit_report
-from lrptrain.batch import BatchAdapter, Sample, batch_length, batched, read_batch, take
+from lrptrain.batch import BatchAdapter, Sample, batched, read_batch
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.callbacks.base import inform, warn
 from lrptrain.callbacks.model_callback import ModelCallback
@@ -36,10 +35,10 @@ class ExplanationAudit(ModelCallback):
     """Tests at the end of `fit` (and in `validate`) whether methods are faithful on the trained model.
 
     Attach it to any LightningModule whose forward returns logits. The first validation draws a class-stratified sample
-    from its batches (which have the form that `RelevanceMonitor` reads); as many of the first training samples serve
-    the tests that train a model. The audit (`lrptrain.auditing.run_audit`) runs once, in the first process, in the
-    model's own precision and without autocast, and leaves weights, gradients, flags and random states as they were. It
-    ends in a verdict per method: "faithful on this model: yes / weakly / no", or why it is not judged.
+    from its batches (which have the form that `RelevanceMonitor` reads). The audit (`lrptrain.auditing.run_audit`) runs
+    once, in the first process, in the model's own precision and without autocast, and leaves weights, gradients, flags
+    and random states as they were. It ends in a verdict per method: "faithful on this model: yes / weakly / no", or why
+    it is not judged.
 
     Logged per method: `audit/<method>/perturbation_gain`, how much better than random orders its order is, in [-2, 2];
     and `audit/<method>/verdict`: 1 yes, 0.5 weakly, 0 no. What was not measured or judged is not logged.
@@ -59,8 +58,6 @@ class ExplanationAudit(ModelCallback):
             soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
             By default classes, of which one logit tells two apart.
         fill: What removed pixels become, one number or one per channel: black, in normalised units -mean / std.
-        retrain: `retrain(seed)` trains the model anew and returns it; without it, no other seeds are tested.
-        retrain_seconds: The seconds that this takes, roughly.
         settings: How much each test does.
         dataloader_idx: The index of the validation dataloader.
         on_error: "warn": a failure of the audit is a warning; "raise": it ends the run, in the first process.
@@ -87,8 +84,6 @@ class ExplanationAudit(ModelCallback):
         batch_adapter: BatchAdapter | None = None,
         task: TaskName | Task | None = None,
         fill: float | Sequence[float] = 0.0,
-        retrain: Callable[[int], nn.Module] | None = None,
-        retrain_seconds: float = 0.0,
         settings: AuditSettings | None = None,
         dataloader_idx: int = 0,
         on_error: Literal["warn", "raise"] = "warn",
@@ -110,8 +105,6 @@ class ExplanationAudit(ModelCallback):
             budget=budget,
             tests=tests,
             fill=fill,
-            retrain=retrain,
-            retrain_seconds=retrain_seconds,
             settings=settings,
             seed=seed,
         )
@@ -127,7 +120,6 @@ class ExplanationAudit(ModelCallback):
         self.run_name = run_name
         self.seed = seed
         self.result = None
-        self._train_samples: list[Sample] = []
 
     def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """Reject what cannot work before the first step."""
@@ -140,7 +132,6 @@ class ExplanationAudit(ModelCallback):
         self.result = None
         self._failures = Failures(self.on_error, "ExplanationAudit")
         self._draw = ValidationSample(self.max_samples, self.seed)
-        self._train_samples = []
 
     def _read(self, batch: Any) -> dict[str, Any]:
         """Return a batch in the contract's form."""
@@ -164,18 +155,6 @@ class ExplanationAudit(ModelCallback):
             with self._failures.caught("drawing the sample"):
                 columns = self._read(batch)
                 self._draw.add_batch(columns, undivided_length(trainer, dataloader_idx))
-
-    def on_train_batch_end(
-        self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Keep the first training samples."""
-        missing = self.max_samples - len(self._train_samples)
-        if missing > 0 and trainer.is_global_zero:
-            with self._failures.caught("keeping training samples"):
-                columns = self._read(batch)
-                first = len(self._train_samples)
-                rows = range(min(missing, batch_length(columns)))
-                self._train_samples += [take(columns, row, first + row) for row in rows]
 
     def on_validation_epoch_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Finish the draw after the first validation, in all processes at once."""
@@ -215,7 +194,6 @@ class ExplanationAudit(ModelCallback):
                 self._model,
                 self._batches(trainer, pl_module, samples),
                 folder=folder,
-                train_batches=self._batches(trainer, pl_module, self._train_samples),
                 task=find_task(self.task, self._model),
             )
         for verdict in result.verdicts:

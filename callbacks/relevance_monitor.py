@@ -31,7 +31,6 @@ from lrptrain.trainers.lightning import (
     schedulers_that_watch,
     undivided_length,
     validation_loader,
-    watched_keys,
     weights_of,
 )
 from lrptrain.trainers.processes import gather, in_every_process_of
@@ -219,17 +218,16 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             if self.config.judge.fail_on is not None:
                 raise ValueError(f"fail_on={self.config.judge.fail_on!r} of {title} needs evaluations, but {reason}")
             warn(f"{title} will evaluate nothing: {reason}")
-        stale = watched_keys(trainer, f"{self.config.prefix}/")
         interval = self.config.run.every_n_epochs
-        if stale:
-            # A smaller sample may lack a rare class, and so the score that a checkpoint cannot do without.
-            in_full = any("_per_" in key for keys in stale.values() for key in keys)
-            self.core.planner.evaluate_in_every_validation(in_full)
         watching = callbacks_that_watch(trainer, f"{self.config.prefix}/")
+        if watching:
+            # A smaller sample may lack a rare class, and so the score that a checkpoint cannot do without.
+            self.core.planner.evaluate_in_every_validation(any("_per_" in each.monitor for each in watching))
         check_watchers([_watcher(each) for each in watching], self.config, inform, warn)
-        if interval > 1 and stale:
+        if interval > 1 and watching:
+            names = dict.fromkeys(type(each).__name__ for each in watching)
             inform(
-                f"{' and '.join(stale)} will see each value of {title} in {interval} epochs, as it is computed every "
+                f"{' and '.join(names)} will see each value of {title} in {interval} epochs, as it is computed every "
                 f"{interval} epochs: count patience and saved checkpoints accordingly, or evaluate in every epoch"
             )
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         register_rule,
         use_rules,
     )
-    from lrptrain.repairing.comparison import compare_repairs
     from lrptrain.repairing.jtt import jtt_weights
     from lrptrain.repairing.repair import repair
     from lrptrain.repairing.trainings import compare_models
@@ -74,7 +73,6 @@ __all__ = [
     "check",
     "compare",
     "compare_models",
-    "compare_repairs",
     "decompose",
     "group_dro",
     "guide",
@@ -98,7 +96,6 @@ _ORIGINS = {
     "check": "lrptrain.monitor.check",
     "inspect": "lrptrain.monitor.inspection",
     "compare_models": "lrptrain.repairing.trainings",
-    "compare_repairs": "lrptrain.repairing.comparison",
     "jtt_weights": "lrptrain.repairing.jtt",
     "repair": "lrptrain.repairing.repair",
     "Head": "lrptrain.batch.task",

@@ -45,15 +45,10 @@ def harmless(message: str) -> Iterator[None]:
         logging.getLogger("lrptrain").warning(message)
 
 
-def give_warning(message: str, stacklevel: int = 2) -> None:
-    """Warn the user amid a training, which goes on whatever the program does with warnings.
-
-    Args:
-        message: What is said.
-        stacklevel: As for `warnings.warn`, from who calls this.
-    """
+def give_warning(message: str) -> None:
+    """Warn the user amid a training, which goes on whatever the program does with warnings."""
     with harmless(message):
-        warnings.warn(message, WrappedWarning, stacklevel=stacklevel + 3)
+        warnings.warn(message, WrappedWarning, stacklevel=5)
 
 
 @contextmanager

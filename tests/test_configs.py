@@ -81,7 +81,6 @@ def test_the_planted_digits_train_and_their_checkpoint_reloads(tmp_path, name):
     assert cli.trainer.global_step == 2
     assert 0 <= cli.trainer.callback_metrics["val/accuracy"] <= 1
     assert ("guidance/consistency" in cli.trainer.callback_metrics) == ("guided" in name)
-    assert len(list(tmp_path.rglob("pareto/**/*.ckpt"))) == int("guided" in name)
     cli.trainer.save_checkpoint(tmp_path / "model.ckpt")
     again = type(cli.model).load_from_checkpoint(tmp_path / "model.ckpt", map_location="cpu")
     assert all((value == again.state_dict()[key]).all() for key, value in cli.model.state_dict().items())

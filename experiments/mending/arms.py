@@ -61,7 +61,7 @@ def arms(case: Case, data: Data, names: Sequence[str]) -> Iterator[tuple[str, nn
         FIRST: lambda: advised(case, bare, plain, inspected(plain, data.shown, case, data.look, BARE).reads[:1]),
         JTT: lambda: (train_twice(case, train, plain), []),
         GROUPS: lambda: (repaired(case, data, plain, "groups"), []),
-        LAYER: lambda: (repaired(case, data, plain, "surroundings"), []),
+        LAYER: lambda: (repaired(case, data, plain, "outside"), []),
         BOUND: lambda: (trained(case, data.train[DOES_NOT])[0], []),
     }
     for name in names:
@@ -78,7 +78,7 @@ def train_twice(case: Case, train: Columns, first: nn.Module) -> nn.Module:
     return trained(case, train, weights=weights.float())[0]
 
 
-def repaired(case: Case, data: Data, plain: nn.Module, balance: Literal["groups", "surroundings"]) -> nn.Module:
+def repaired(case: Case, data: Data, plain: nn.Module, balance: Literal["groups", "outside"]) -> nn.Module:
     """Make the last layer anew: from held-out samples with marks of any class, or with other surroundings."""
     columns = data.shown
     if balance == "groups":

@@ -1,10 +1,4 @@
-"""Run an unmodified model with other attention probabilities.
-
-The tests of "is attention an explanation?" are about this attention: of the last block, the row that the classifier
-reads (that of the class token; under mean pooling the rows of all tokens, weighed as the pooling weighs them), mean
-over heads. It is the map of the method `raw_attention`. Interventions on it change that row in all heads of the last
-block alike, at the content tokens only: special tokens keep their weight, other rows and blocks stay as they are.
-"""
+"""Run an unmodified model with other attention probabilities."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,8 +21,6 @@ from lrptrain.relevance.tape.functions import DECOMPOSED, canonical_name, entera
 
 Probabilities = Float[Tensor, "batch heads length length"]
 Replace = Callable[[int, Probabilities], Probabilities]
-ATTENTION_METHOD = "raw_attention"
-"""The method of which the map is the attention that the tests are about."""
 
 
 @dataclass(eq=False)
@@ -93,13 +85,6 @@ def replaced_attention(replace: Replace, samples: int) -> Iterator[ReplacedAtten
     """
     with eager(), ReplacedAttention(replace, samples) as mode:
         yield mode
-
-
-def uniform_rows(block: int, probabilities: Probabilities) -> Probabilities:
-    """Make every row uniform over the keys that it attends to at all, for `replaced_attention`; rows keep their sum."""
-    # A row [.5, .3, 0, .2] becomes [1/3, 1/3, 0, 1/3]; a row of zeros stays 0.
-    allowed = (probabilities > 0).to(probabilities.dtype)
-    return allowed * (probabilities.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True).clamp(min=1))
 
 
 @contextmanager

@@ -1,23 +1,25 @@
 """Whether maps are faithful on a model and a loader: what `lrptrain audit` does, as a function."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from lrptrain.auditing.base import select_tests
-from lrptrain.auditing.brought import device_of, logits_model
-from lrptrain.auditing.predict import Fill
+from lrptrain.auditing.base import AuditTest, select_tests
+from lrptrain.auditing.brought import UNSUPPORTED, Fill, device_of, evaluation_with_gradients, logits_model, synchronize
+from lrptrain.auditing.context import AuditContext, AuditSettings, Batch, fingerprint, predict_batches
 from lrptrain.auditing.report import markdown, write_audit_report
 from lrptrain.auditing.result import AuditResult, UnitResult
-from lrptrain.auditing.run import run_audit
-from lrptrain.auditing.samples import draw_samples, first_samples
-from lrptrain.auditing.settings import AuditSettings
+from lrptrain.auditing.samples import draw_samples
+from lrptrain.auditing.store import Store, Values
 from lrptrain.batch import BatchAdapter, Sample, batched
-from lrptrain.batch.task import Task, TaskName, find_task
+from lrptrain.batch.matters import FEWEST_SAMPLES
+from lrptrain.batch.task import CLASSES, Task, TaskName, find_task
+from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts
 
@@ -38,7 +40,6 @@ def audit(
     loader: Iterable[Any],
     methods: Sequence[str] = AUDITED_METHODS,
     *,
-    train_loader: Iterable[Any] | None = None,
     budget: float = 900.0,
     tests: Sequence[str] | None = None,
     max_samples: int = 64,
@@ -46,8 +47,6 @@ def audit(
     seed: int = 0,
     settings: AuditSettings | None = None,
     fill: Fill = 0.0,
-    retrain: Callable[[int], nn.Module] | None = None,
-    retrain_seconds: float = 0.0,
     batch_adapter: BatchAdapter | None = None,
     task: TaskName | Task | None = None,
     output: Path | str | None = None,
@@ -64,18 +63,15 @@ def audit(
         loader: Batches as the callbacks read them: a dict with `image`, `pixel_values` or `input_ids`, and `label`
             where known, or a tuple (image, label).
         methods: Some of `lrptrain.methods()`.
-        train_loader: Batches with labels for the tests that train a model; without it these are left out, and named.
         budget: Seconds, from now on; tests that do not fit are left out, and named. The result says how many methods
             could be judged, and what one more takes.
         tests: Names of those to run, of `lrptrain.auditing.registered_tests()`; None for all.
         max_samples: How many samples of the loader are taken, as evenly over the classes as they allow; a verdict needs
-            8. As many are taken of the train_loader.
+            8.
         batch_size: Samples per forward pass.
         seed: Seed of all that is drawn.
         settings: How much each test does.
         fill: What removed pixels become, one number or one per channel: black, in normalised units -mean / std.
-        retrain: `retrain(seed)` trains the model anew and returns it; without it no other seeds are tested.
-        retrain_seconds: About how many seconds that takes.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
         task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
             soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
@@ -96,11 +92,9 @@ def audit(
     network = logits_model(model)
     chosen = find_task(task, network)
     samples = draw_samples(loader, max_samples, seed, batch_adapter, chosen)
-    training = [] if train_loader is None else first_samples(train_loader, max_samples, seed, batch_adapter, chosen)
     return audit_samples(
         network,
         samples,
-        training,
         names,
         budget=budget,
         batch_size=batch_size,
@@ -111,8 +105,6 @@ def audit(
         settings=settings,
         fill=fill,
         seed=seed,
-        retrain=retrain,
-        retrain_seconds=retrain_seconds,
         task=chosen,
     )
 
@@ -133,7 +125,6 @@ def check_arguments(methods: Sequence[str], tests: Sequence[str] | None, budget:
 def audit_samples(
     model: nn.Module,
     samples: Sequence[Sample],
-    training: Sequence[Sample],
     methods: Sequence[str],
     *,
     budget: float,
@@ -147,7 +138,6 @@ def audit_samples(
     Args:
         model: A model of which the forward returns logits.
         samples: The samples.
-        training: Training samples, for the tests that train a model.
         methods: Names of methods.
         budget: Seconds.
         batch_size: Samples per forward pass.
@@ -158,10 +148,9 @@ def audit_samples(
     Raises:
         KeyboardInterrupt: At Ctrl-C, after what is done has been written.
     """
-    device: torch.device = device_of(model)
-    batches = batched(samples, batch_size, device)
+    batches = batched(samples, batch_size, device_of(model))
     # The same options are used twice: for the audit, and after Ctrl-C to read what it has measured.
-    options |= {"folder": output, "train_batches": batched(training, batch_size, device)}
+    options["folder"] = output
     try:
         result = run_audit(model, batches, methods, budget=budget, progress=_print_unit if verbose else None, **options)
     except KeyboardInterrupt:
@@ -186,3 +175,265 @@ def _conclude(result: AuditResult, output: Path | str | None, verbose: bool) -> 
 
 def _print_unit(unit: UnitResult) -> None:
     print(f"{unit.title:44} {unit.problem or f'{unit.seconds:.1f} s'}", flush=True)
+
+
+TRIAL_SAMPLES = 2
+"""Samples of the trial that tells what a unit costs."""
+UNITS_FILE = "units.jsonl"
+"""The file of an audit's folder that keeps what was measured."""
+
+
+def run_audit(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    methods: Sequence[str],
+    *,
+    budget: float = 600.0,
+    folder: Path | str | None = None,
+    tests: Sequence[str] | None = None,
+    fill: Fill = 0.0,
+    settings: AuditSettings | None = None,
+    seed: int = 0,
+    task: Task = CLASSES,
+    progress: Callable[[UnitResult], None] | None = None,
+    started: float | None = None,
+) -> AuditResult:
+    """Test on a model and its data whether methods are faithful; the predicted class is explained.
+
+    The tests that decide verdicts run first, method by method: a small budget judges some methods, and not a part of
+    each. The others run in the order of `lrptrain.auditing.registered_tests()`. A unit (a test of a method) is tried on
+    two samples first; if it would not fit into what is left of the budget, it is left out, and the result says so.
+    Units that fail say why. The model comes out as it was, to the bit.
+
+    Args:
+        model: As for `lrptrain.attribute`; audited in evaluation mode.
+        batches: Validation samples in the contract of `lrptrain.batch`, on the model's device; `label` where known.
+        methods: Some of `lrptrain.methods()`.
+        budget: Seconds. When they are over, the unit that runs ends at its next pass of the model, without a result.
+        folder: Folder that keeps what is measured; an audit of the same model, samples and settings that is started
+            again takes it from there, and has its budget for the rest. None: nothing is kept.
+        tests: Names of the tests to run; None for all.
+        fill: What removed pixels become; see `perturbation_curve`.
+        settings: How much each test does.
+        seed: Seed of all that is random.
+        task: What the model's output means.
+        progress: Called with the result of every unit when it is done, or left out.
+        started: When the budget began, by `time.monotonic()`; None for now.
+
+    Raises:
+        UnsupportedMethodError: If a method is unknown.
+        UnsupportedModelError: If the model does not return logits.
+        ValueError: If there is no sample or no method, a test is unknown, or the budget is negative.
+    """
+    methods = tuple(dict.fromkeys(get_method(name, {}).name for name in methods))
+    selected = select_tests(tests)
+    if not methods:
+        raise ValueError("an audit needs at least one method")
+    if budget < 0:
+        raise ValueError(f"budget must be 0 seconds or more, not {budget}")
+    clock = _Clock(budget) if started is None else _Clock(budget, started)
+    batches = list(batches)
+    with task.reading(), evaluation_with_gradients(unwrap(model)) as model:
+        context = AuditContext(
+            model=model,
+            batches=predict_batches(model, batches),
+            methods=methods,
+            fill=fill,
+            seed=seed,
+            settings=settings or AuditSettings(),
+        )
+        store = Store(None if folder is None else Path(folder) / UNITS_FILE)
+        runner = _Runner(context, store, fingerprint(model, batches), clock)
+        results = []
+        for result in runner.run_all(selected):
+            results.append(result)
+            if progress is not None:
+                progress(result)
+        advice = runner.advice(selected)
+    return AuditResult.from_units(context, results, budget, clock.spent(), advice)
+
+
+class OutOfTimeError(BaseException):
+    """The time of a unit is over. No test must take it for a failure of its own: it is no `Exception`."""
+
+
+@contextmanager
+def _ending(model: nn.Module, deadline: float) -> Iterator[None]:
+    """Raise `OutOfTimeError` at the first pass of a model that begins after a deadline, by `time.monotonic()`."""
+
+    def check(module: nn.Module, arguments: object) -> None:
+        if time.monotonic() > deadline:
+            raise OutOfTimeError
+
+    handle = model.register_forward_pre_hook(check)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@dataclass
+class _Clock:
+    """The time that an audit has, and what is left of it, in seconds."""
+
+    budget: float
+    started: float = field(default_factory=time.monotonic)
+
+    def spent(self) -> float:
+        return time.monotonic() - self.started
+
+    def left(self) -> float:
+        return self.budget - self.spent()
+
+    @property
+    def deadline(self) -> float:
+        return self.started + self.budget
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """About how long a unit of a test takes on all samples.
+
+    Attributes:
+        seconds: The seconds; at least those where it is not known.
+        is_known: Whether a unit, or its trial, came to its end.
+    """
+
+    seconds: float
+    is_known: bool
+
+
+@dataclass
+class _Runner:
+    """Runs tests unit by unit, as long as there is time.
+
+    Attributes:
+        context: What is audited.
+        store: What was measured before.
+        fingerprint: Tells this model and these samples from others in the store.
+        clock: The time that the audit has.
+    """
+
+    context: AuditContext
+    store: Store
+    fingerprint: str
+    clock: _Clock
+    _paces: dict[str, float] = field(default_factory=dict)  # seconds of the last unit by those that were expected
+    _costs: dict[str, "_Cost"] = field(default_factory=dict)  # of the last unit of each test
+    _too_long: set[tuple[str, str]] = field(default_factory=set)  # test and unit
+
+    def run_all(self, tests: Sequence[AuditTest]) -> Iterator[UnitResult]:
+        """Yield the results of all units: from the store, measured, or with the reason why there is none.
+
+        The tests that decide verdicts come first, method by method.
+        """
+        deciding = [test for test in tests if test.decides_verdict and not test.obstacle(self.context)]
+        units = {test.name: tuple(test.units(self.context)) for test in deciding}
+        for unit in dict.fromkeys(unit for of_test in units.values() for unit in of_test):
+            yield from (self._result(test, unit) for test in deciding if unit in units[test.name])
+        for test in tests:
+            if test not in deciding:
+                yield from self._run(test)
+
+    def advice(self, tests: Sequence[AuditTest]) -> str:
+        """Return how many methods could be judged in the time, and what one more takes; "" where time was enough."""
+        deciding = {test.name for test in tests if test.decides_verdict}
+        missing = {unit for test, unit in self._too_long if test in deciding}
+        if not missing or not self.clock.budget:
+            return ""
+        methods = self.context.methods
+        judged = f"{len(methods) - len(missing)} of {len(methods)} methods were judged in {self.clock.budget:g} s"
+        costs = [self._costs[name] for name in deciding if name in self._costs]
+        if not costs:
+            return f"{judged}: raise budget."
+        or_more = "" if len(costs) == len(deciding) and all(each.is_known for each in costs) else " or more"
+        seconds = sum(each.seconds for each in costs)
+        samples = len(self.context)
+        fewer = f", and {seconds * FEWEST_SAMPLES / samples:.0f} s{or_more} with max_samples={FEWEST_SAMPLES}"
+        return (
+            f"{judged}: a verdict on one takes about {seconds:.0f} s{or_more} on {samples} samples"
+            f"{fewer if samples > FEWEST_SAMPLES else ''}; raise budget."
+        )
+
+    def _run(self, test: AuditTest) -> Iterator[UnitResult]:
+        obstacle = test.obstacle(self.context)
+        if obstacle:
+            yield UnitResult(test.name, "", problem=f"not run: {obstacle}")
+            return
+        for unit in test.units(self.context):
+            yield self._result(test, unit)
+
+    def _result(self, test: AuditTest, unit: str) -> UnitResult:
+        """Return the result of a unit."""
+        key = f"{self.fingerprint} {test.name} {unit} {test.value_settings(self.context)}"
+        saved = self.store.get(key)
+        if saved is not None:
+            return UnitResult(test.name, unit, saved["values"], saved["seconds"])
+        # A failure costs its unit, not the audit.
+        try:
+            result = self._measure(test, unit)
+        except UNSUPPORTED as error:
+            result = UnitResult(test.name, unit, problem=f"not possible here: {error}")
+        except Exception as error:
+            result = UnitResult(test.name, unit, problem=f"failed: {type(error).__name__}: {error}")
+        if not result.problem:
+            self.store.add(key, {"values": result.values, "seconds": result.seconds})
+        return result
+
+    def _measure(self, test: AuditTest, unit: str) -> UnitResult:
+        """Return the result of a unit, if it fits into the time that is left."""
+        budget = self.clock.budget
+        if self.clock.left() <= 0:
+            return self._without(test, unit, f"not run: the budget of {budget:g} s is used up")
+        cost = self._expected(test, unit)
+        # Estimates from a few samples are too high (a batch costs less than its samples one by one), so the pace of the
+        # last unit corrects them; it never makes them larger.
+        seconds = cost.seconds * self._paces.get(test.name, 1.0)
+        left = max(self.clock.left(), 0.0)
+        if not cost.is_known or seconds > left:
+            about = f"about {seconds:.0f} s" if cost.is_known else "more"
+            reason = f"it takes {about}, and {left:.0f} s of {budget:g} s are left"
+            return self._without(test, unit, f"not run: {reason}: raise the budget")
+        try:
+            with _ending(self.context.model, self.clock.deadline):
+                values, seconds = self._timed(lambda: test.run(self.context, unit))
+        except OutOfTimeError:
+            return self._without(test, unit, f"not finished: the budget of {budget:g} s is used up")
+        self._paces[test.name] = min(seconds / max(cost.seconds, 1e-9), 1.0)
+        self._costs[test.name] = _Cost(seconds, True)
+        return UnitResult(test.name, unit, values, seconds)
+
+    def _without(self, test: AuditTest, unit: str, problem: str) -> UnitResult:
+        """Return the result of a unit for which there was no time."""
+        self._too_long.add((test.name, unit))
+        return UnitResult(test.name, unit, problem=problem)
+
+    def _expected(self, test: AuditTest, unit: str) -> "_Cost":
+        """Return about how long a unit takes on all samples, by a trial on a few."""
+        before = self._costs.get(test.name)
+        if before is not None and not before.is_known:
+            return before  # the trial of another unit was too long: this one's would be, too
+        # The same few samples for all tests: their maps are made once.
+        few = self.context.cached("first samples", lambda: self.context.first_samples(TRIAL_SAMPLES))
+        # No batch takes less than a few of its samples: a trial that takes longer says that the whole does not fit.
+        longest = self.clock.left() / (len(self.context.batches) if len(few) < len(self.context) else 1)
+        ratio = len(self.context) / len(few)
+        try:
+            with _ending(self.context.model, time.monotonic() + longest):
+                seconds = self._timed(lambda: test.run(few, unit))[1]
+        except OutOfTimeError:
+            cost = _Cost(longest * ratio, False)
+        else:
+            cost = _Cost(seconds * ratio, True)
+            # What units share is made in the trial of the first one, and once more where one is run on all samples.
+            if before is not None and test.name not in self._paces:
+                cost = max(cost, before, key=lambda each: each.seconds)
+        if test.name not in self._paces:
+            self._costs[test.name] = cost
+        return cost
+
+    def _timed(self, run: Callable[[], Values]) -> tuple[Values, float]:
+        started = time.monotonic()
+        values = run()
+        synchronize(self.context.logits.device)
+        return values, time.monotonic() - started

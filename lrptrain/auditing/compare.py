@@ -1,33 +1,288 @@
 """Methods on a model and a loader, in one table: what `lrptrain compare` does, as a function."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torchmetrics import Metric
 
-from lrptrain.auditing.brought import device_of, logits_model, trainable_in_evaluation
-from lrptrain.auditing.comparison import (
-    Row,
-    compare_methods,
-    comparison_table,
-    expected_seconds,
-    prepare_cases,
-    try_out,
+from lrptrain.auditing.attention import content_of_map
+from lrptrain.auditing.brought import (
+    UNSUPPORTED,
+    Fill,
+    device_of,
+    image_prediction,
+    logits_model,
+    predict_logits,
+    synchronize,
+    trainable_in_evaluation,
 )
-from lrptrain.auditing.context import AuditBatch, correct_predictions
-from lrptrain.auditing.markup import markdown_html
-from lrptrain.auditing.predict import Fill
+from lrptrain.auditing.context import AuditBatch, predict_batches
 from lrptrain.auditing.samples import draw_samples
-from lrptrain.batch import BatchAdapter, Sample, batched
+from lrptrain.auditing.score import Score, is_known, markdown_html, markdown_table, table_cell
+from lrptrain.batch import BatchAdapter, Sample, batched, token_annotations
 from lrptrain.batch.task import CLASSES, Task, TaskName, find_task
 from lrptrain.files import write_json
-from lrptrain.relevance.registry import get_method
+from lrptrain.metrics import (
+    Comprehensiveness,
+    EnergyPointingGame,
+    LocalizationAUPRC,
+    PerturbationArea,
+    PointingGame,
+    Sufficiency,
+    text_probability,
+)
+from lrptrain.relevance import Relevance, attribute
+from lrptrain.relevance.registry import Method, get_method
 from lrptrain.relevance.registry import methods as all_methods
 from lrptrain.trainers.checks import check_counts
+
+PERTURBATION_FORWARDS = 18
+"""Forward passes of the perturbation tests per image; a third of the time of as many forward and backward passes."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The scores of one method.
+
+    Attributes:
+        method: Name of the method.
+        class_specific: Whether its map depends on the class.
+        scores: Scores by the name of the metric; see `COMPARED_METRICS`.
+        cost: Time of a map in units of one forward and backward pass of the same batch (median over batches).
+        seconds: Seconds of a map per sample.
+        problem: Why there are no scores; empty if there are.
+    """
+
+    method: str
+    class_specific: bool = True
+    scores: dict[str, Score] = field(default_factory=dict)
+    cost: float = float("nan")
+    seconds: float = float("nan")
+    problem: str = ""
+
+
+COMPARED_METRICS: dict[str, bool] = {
+    "EPG": True,
+    "AUPRC": True,
+    "pointing game": True,
+    "positive AUC": False,
+    "negative AUC": True,
+    "comprehensiveness": True,
+    "sufficiency": False,
+}
+"""All metrics, and whether more of them is better."""
+
+# The table is sorted by the first of these that is known. What the model does tells more about whether a map is
+# faithful than where people look, so those come first.
+SORTED_BY = ("positive AUC", "comprehensiveness", *COMPARED_METRICS)
+
+
+def prepare_cases(
+    model: nn.Module, batches: Iterable[Mapping[str, Tensor]], target: Literal["predicted", "label"] = "predicted"
+) -> list[AuditBatch]:
+    """Run the model on batches: its predictions, and what a forward and backward pass costs.
+
+    Args:
+        model: A model in evaluation mode, of which the output is logits or has `.logits`.
+        batches: Batches in the contract of `lrptrain.batch`, on the model's device.
+        target: The class to explain; for samples without a label it is the predicted one.
+
+    Raises:
+        UnsupportedModelError: If the model does not return logits.
+    """
+    cases = []
+    for batch in predict_batches(model, batches):
+        labelled = batch.label >= 0 if target == "label" else torch.zeros_like(batch.label, dtype=torch.bool)
+        explained = torch.where(labelled, batch.label, batch.target)
+        training_pass = partial(_forward_backward, model, batch.inputs, explained)
+        # The faster of two runs: the first one may include what is done only once.
+        runs = [_timed(training_pass, explained.device)[1] for _ in range(2)]
+        cases.append(replace(batch, explained=explained, seconds=min(runs)))
+    return cases
+
+
+def try_out(model: nn.Module, case: AuditBatch, methods: Sequence[str]) -> list[Row]:
+    """Run each method on the first sample of a batch: what it costs, or why it is not possible; the cheapest first.
+
+    Raises:
+        UnsupportedMethodError: If a method is unknown; before any is run.
+    """
+    resolved = [get_method(name, {}) for name in methods]
+    # One sample: an expensive method must not take minutes before its cost is known.
+    first = case.first(1)
+    rows = [_caught(method, lambda: _trial(model, first, method.name)) for method in resolved]  # noqa: B023
+    return sorted(rows, key=lambda row: (bool(row.problem), row.seconds))
+
+
+def expected_seconds(trial: Row, cases: Sequence[AuditBatch], faithfulness: bool) -> float:
+    """Return about how long a method takes on all cases at most: a batch costs less than its samples one by one."""
+    passes = PERTURBATION_FORWARDS / 3 * sum(case.seconds for case in cases) if faithfulness else 0.0
+    return trial.seconds * sum(len(case.target) for case in cases) + passes
+
+
+def compare_methods(
+    model: nn.Module, cases: Sequence[AuditBatch], methods: Sequence[str], fill: Fill = 0.0, faithfulness: bool = True
+) -> Iterator[Row]:
+    """Yield a row per method, as soon as it is done.
+
+    A method that is not possible for the model, or that fails, has a row that says why.
+
+    Args:
+        model: As for `prepare_cases`.
+        cases: From `prepare_cases`.
+        methods: Names of methods.
+        fill: What pixels become that the perturbation test removes; see `perturbation_curve`.
+        faithfulness: Whether to run the perturbation tests too: 18 forward passes per image, 12 mostly shorter ones per
+            text.
+
+    Raises:
+        UnsupportedMethodError: If a method is unknown; before any is run.
+    """
+    for method in [get_method(name, {}) for name in methods]:
+        yield _caught(method, lambda: _row(model, cases, method.name, fill, faithfulness))  # noqa: B023
+
+
+def _caught(method: Method, scored: Callable[[], Row]) -> Row:
+    """Return the row, or one that says what went wrong: a method's failure must not cost the others."""
+    try:
+        return replace(scored(), class_specific=method.class_specific)
+    except UNSUPPORTED as error:
+        return Row(method.name, method.class_specific, problem=str(error))
+    except Exception as error:
+        return Row(method.name, method.class_specific, problem=f"failed: {type(error).__name__}: {error}")
+
+
+def _trial(model: nn.Module, case: AuditBatch, name: str) -> Row:
+    _, seconds = _timed(lambda: attribute(model, case.inputs, case.target, name), case.target.device)
+    return Row(name, seconds=seconds)
+
+
+def _row(model: nn.Module, cases: Sequence[AuditBatch], name: str, fill: Fill, faithfulness: bool) -> Row:
+    metrics: dict[str, Metric] = {}
+    costs = []  # per batch, in units of a forward and backward pass
+    seconds = 0.0
+    for case in cases:
+        relevance, map_seconds = _timed(
+            lambda: attribute(model, case.inputs, case.target, name),  # noqa: B023
+            case.target.device,
+        )
+        # Relative to training on the same batch, a number that says more than seconds on one machine.
+        costs.append(map_seconds / case.seconds)
+        seconds += map_seconds
+        _update_localization(metrics, case, relevance)
+        if faithfulness:
+            _update_faithfulness(metrics, model, case, relevance, fill)
+    samples = sum(len(case.target) for case in cases)
+    scores = {metric: _score(instance.compute()) for metric, instance in metrics.items()}
+    return Row(name, scores=scores, cost=median(costs), seconds=seconds / samples)
+
+
+def _update_localization(metrics: dict[str, Metric], case: AuditBatch, relevance: Relevance) -> None:
+    mask = case.batch.get("mask")
+    # Several regions `[batch, regions, height, width]` count as one evidence; their names do not matter here.
+    regions = tuple(map(str, range(mask.shape[1]))) if mask is not None and mask.ndim == 4 else ()
+    evidence, _ = token_annotations(case.batch, relevance.image_grid, regions)
+    if evidence is None:
+        return
+    for name, kind in (("EPG", EnergyPointingGame), ("AUPRC", LocalizationAUPRC), ("pointing game", PointingGame)):
+        metric = metrics.setdefault(name, kind().to(case.target.device))
+        metric.update(relevance.scores.detach(), evidence)
+
+
+def _update_faithfulness(
+    metrics: dict[str, Metric], model: nn.Module, case: AuditBatch, relevance: Relevance, fill: Fill
+) -> None:
+    scores = relevance.scores.detach()
+    device = case.target.device
+    if relevance.grid is not None:
+        predict, images = image_prediction(model, case.inputs)
+        for name, first in (("positive AUC", True), ("negative AUC", False)):
+            metric = metrics.setdefault(name, PerturbationArea(first, fill=fill).to(device))
+            metric.update(predict, images, scores, relevance.grid, case.target)
+    elif isinstance(case.inputs, dict) and "attention_mask" in case.inputs:
+        usable = content_of_map(case.inputs, scores.shape[1])
+        probability = text_probability(lambda **inputs: predict_logits(model, inputs), case.inputs, case.target)
+        for name, kind in (("comprehensiveness", Comprehensiveness), ("sufficiency", Sufficiency)):
+            metric = metrics.setdefault(name, kind().to(device))
+            metric.update(probability, scores, usable)
+
+
+def _forward_backward(model: nn.Module, inputs: Tensor | dict[str, Tensor], target: Tensor) -> None:
+    """Run the passes of a training step; the gradients are thrown away."""
+    with torch.enable_grad():
+        explained = predict_logits(model, inputs).gather(1, target[:, None]).sum()
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        torch.autograd.grad(explained, parameters, allow_unused=True)
+
+
+def _timed(function: Callable[[], Any], device: torch.device) -> tuple[Any, float]:
+    """Return what a function returns, and the seconds it took on its device."""
+    synchronize(device)
+    started = time.perf_counter()
+    result = function()
+    synchronize(device)
+    return result, time.perf_counter() - started
+
+
+def _score(computed: Mapping[str, Tensor]) -> Score:
+    chance = float(computed["chance"]) if "chance" in computed else None
+    value, low, high = (float(computed[name]) for name in ("value", "low", "high"))
+    return Score(value, low, high, int(computed["samples"]), chance)
+
+
+def comparison_table(rows: Sequence[Row]) -> str:
+    """Return the rows as aligned Markdown, the most faithful first; below it the methods without scores, and why."""
+    columns = [name for name in COMPARED_METRICS if any(is_known(row.scores.get(name)) for row in rows)]
+    scored = [row for row in rows if not row.problem]
+    samples = max((score.samples for row in scored for score in row.scores.values()), default=0)
+    sorted_by = next((name for name in SORTED_BY if name in columns), None)
+    if sorted_by is not None:
+        scored.sort(key=lambda row: _badness(sorted_by, row))
+    head = ["method", "class", *(f"{name} {'↑' if COMPARED_METRICS[name] else '↓'}" for name in columns), "cost"]
+    lines = [
+        [
+            row.method,
+            "yes" if row.class_specific else "no",
+            *(table_cell(row.scores.get(name), samples) for name in columns),
+            f"{row.cost:.2f}",
+        ]
+        for row in scored
+    ]
+    parts = [markdown_table([head, *lines]), _legend(scored, columns)] if scored else []
+    problems = [[row.method, " ".join(row.problem.split()).replace("|", "\\|")] for row in rows if row.problem]
+    if problems:
+        parts.append("Not possible here:\n\n" + "\n".join(f"- `{name}`: {problem}" for name, problem in problems))
+    return "\n\n".join(parts)
+
+
+def _legend(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    sentences = [
+        "Mean [95 % interval over samples]; ↑ more is better, ↓ less is. class: whether the map depends on the class. "
+        "cost: time of a map in units of one forward and backward pass of the same batch."
+    ]
+    if "EPG" in columns:
+        chance = [row.scores["EPG"].chance for row in rows if is_known(row.scores.get("EPG"))]
+        sentences.append(f"Chance level of EPG, the annotated share of the area: {chance[0]:.3f}.")
+        # With localisation alone (EPG, AUPRC, pointing game) nothing says where the model itself looks.
+        if len(columns) > 3:
+            sentences.append("Where the model itself looks beside the annotation, a faithful map scores low on it.")
+    return " ".join(sentences)
+
+
+def _badness(name: str, row: Row) -> float:
+    score = row.scores.get(name)
+    if score is None or not is_known(score):
+        return math.inf
+    return -score.value if COMPARED_METRICS[name] else score.value
+
 
 LONG = 30.0  # seconds that a method may go on for without a word
 SPLIT_NAMES = {"val": "validation", "test": "test"}
@@ -187,7 +442,7 @@ def compare_samples(
     """
     with task.reading(), trainable_in_evaluation(model):
         cases = prepare_cases(model, batched(samples, batch_size, device_of(model)), about["target"])
-        right = [x for case in cases for x in correct_predictions(case.logits, case.label)]
+        right = [x for case in cases for x in (case.logits.argmax(1) == case.label)[case.label >= 0].tolist()]
         measured = {
             "samples": len(samples),
             "accuracy": fmean(right) if right else math.nan,

@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lrptrain.auditing.predict import Fill, predict_logits
-from lrptrain.auditing.store import to_list
+from lrptrain.auditing.brought import Fill, predict_logits
 from lrptrain.batch import model_inputs
 from lrptrain.relevance import Relevance, attribute
 from lrptrain.relevance.model.preserve import unwrap
@@ -55,6 +54,19 @@ class AuditBatch:
         return AuditBatch(cut(self.batch), inputs, logits, label, target)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AuditSettings:
+    """How much an audit spends on each of its tests.
+
+    Attributes:
+        random_maps: How many random orders a method's order is compared with.
+        stages: In how many stages the weights are randomised, from the logits downwards.
+    """
+
+    random_maps: int = 3
+    stages: int = 4
+
+
 @dataclass
 class AuditContext:
     """A model and its samples, batch by batch. Maps are kept, so that the tests share them.
@@ -63,21 +75,17 @@ class AuditContext:
         model: The model, in evaluation mode.
         batches: The samples.
         methods: Names of the methods under audit.
-        train_batches: Samples for the tests that train a model.
-        retrain: `retrain(seed)` trains the model anew and returns it; None if it cannot be.
-        retrain_seconds: About how long that takes; 0 if it is not known.
         fill: What removed pixels become.
         seed: Seed of all that is random.
+        settings: How much each test does.
     """
 
     model: nn.Module
     batches: Sequence[AuditBatch]
     methods: tuple[str, ...]
-    train_batches: Sequence[AuditBatch] = ()
-    retrain: Callable[[int], nn.Module] | None = None
-    retrain_seconds: float = 0.0
     fill: Fill = 0.0
     seed: int = 0
+    settings: AuditSettings = AuditSettings()
     _cache: dict[object, object] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -94,22 +102,14 @@ class AuditContext:
         """The labels of all samples; -1 where there is none."""
         return torch.cat([batch.label for batch in self.batches])
 
-    @property
-    def has_training_labels(self) -> bool:
-        """Whether any training sample has a label."""
-        return any(bool((batch.label >= 0).any()) for batch in self.train_batches)
-
     def maps(self, method: str) -> list[Relevance]:
         """Return a method's maps of all batches for the predicted class."""
-        return self.cached(
-            ("maps", method), lambda: [explain_batch(self.model, batch, method) for batch in self.batches]
-        )
+        return self.cached(("maps", method), lambda: [self._explain(batch, method) for batch in self.batches])
 
-    def train_maps(self, method: str) -> list[Relevance]:
-        """Return a method's maps of all training batches for the predicted class."""
-        return self.cached(
-            ("train maps", method), lambda: [explain_batch(self.model, batch, method) for batch in self.train_batches]
-        )
+    def _explain(self, batch: AuditBatch, method: str) -> Relevance:
+        relevance = attribute(self.model, batch.inputs, batch.target, method)
+        # Only the scores are needed: inputs and attention would hold memory for as long as the maps are kept.
+        return replace(relevance, scores=relevance.scores.detach(), input=None, attention=None)
 
     def supported_methods(self) -> list[str]:
         """Return the methods that can explain the model."""
@@ -130,9 +130,8 @@ class AuditContext:
         return self._cache[key]  # type: ignore[return-value]
 
     def first_samples(self, samples: int) -> "AuditContext":
-        """Return a context of the first samples and one training batch, to find out what a test costs."""
-        first = self.batches[0].first(samples)
-        return replace(self, batches=[first], train_batches=self.train_batches[:1], _cache={})
+        """Return a context of the first samples, to find out what a test costs."""
+        return replace(self, batches=[self.batches[0].first(samples)], _cache={})
 
 
 def predict_batches(model: nn.Module, batches: Iterable[Batch]) -> list[AuditBatch]:
@@ -169,15 +168,3 @@ def fingerprint(model: nn.Module, batches: Iterable[Batch]) -> str:
             flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
             checksum = zlib.crc32(flat.numpy().tobytes(), checksum)
     return f"{checksum:08x}"
-
-
-def explain_batch(model: nn.Module, batch: AuditBatch, method: str) -> Relevance:
-    """Return a model's maps of a batch for the class that the model under audit predicts."""
-    relevance = attribute(model, batch.inputs, batch.target, method)
-    # Only the scores are needed: inputs and attention would hold memory for as long as the maps are kept.
-    return replace(relevance, scores=relevance.scores.detach(), input=None, attention=None)
-
-
-def correct_predictions(logits: Float[Tensor, "samples classes"], label: Int[Tensor, " samples"]) -> list[float]:
-    """Return 1 (correct) or 0 (wrong) for every sample with a label."""
-    return to_list((logits.argmax(1) == label)[label >= 0].float())

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from lrptrain.auditing.attention import content_of_map, evaluating, record_replaced
 from lrptrain.auditing.context import AuditContext
-from lrptrain.auditing.distances import total_variation
 from lrptrain.auditing.store import Values, to_list
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.extras import require
@@ -17,6 +16,7 @@ from lrptrain.relevance import attribute, record
 from lrptrain.relevance.output.outputs import read_logits
 from lrptrain.relevance.passes.recording import Inputs, Recording, Target
 from lrptrain.relevance.passes.rerun import number_of_tokens, rerun, without
+from lrptrain.relevance.propagation.propagator import at_least_float32
 
 Reference = Literal["gradient", "leave_one_out"]
 
@@ -126,7 +126,8 @@ def _leave_one_out(recording: Recording, inputs: Inputs, batch_size: int) -> Flo
     )
     # The first rows are the complete inputs, one per sample: [batch, classes], and the rest [runs, classes].
     before, after = probabilities.tensor_split([len(usable)])
-    distance = total_variation(before[runs[len(usable) :, 0]], after)
+    # Their total variation.
+    distance = (at_least_float32(before[runs[len(usable) :, 0]]) - at_least_float32(after)).abs().sum(1) / 2
     return distance.new_zeros(usable.shape).masked_scatter(usable, distance)
 
 

@@ -26,11 +26,6 @@ def verdict_table(result: AuditResult) -> str:
     return markdown_table(rows)
 
 
-def sentences(result: AuditResult) -> list[str]:
-    """Return what the tests found, in plain sentences."""
-    return [sentence for test in registered_tests() for sentence in test.sentences(result)]
-
-
 def audit_scalars(result: AuditResult) -> dict[str, float]:
     """Return what loggers show of every method: the columns that are logged, and the verdict as a number, if known."""
     values = {}
@@ -47,7 +42,7 @@ def audit_scalars(result: AuditResult) -> dict[str, float]:
 
 
 def markdown(result: AuditResult) -> str:
-    """Return everything in words: what was audited, the table, the verdicts, the sentences, and what was left out."""
+    """Return everything in words: what was audited, the table, the verdicts, and what was left out."""
     about = result.about
     accuracy = "" if math.isnan(about["accuracy"]) else f", {about['accuracy']:.0%} of them classified correctly"
     parts = [
@@ -56,8 +51,6 @@ def markdown(result: AuditResult) -> str:
         verdict_table(result),
         "Verdicts:\n\n" + _bullets(str(verdict) for verdict in result.verdicts),
     ]
-    if lines := sentences(result):
-        parts.append("What the models and their attention show:\n\n" + _bullets(lines))
     if result.notes:
         parts.append("Note:\n\n" + _bullets(result.notes))
     if lines := _left_out(result):
@@ -66,13 +59,13 @@ def markdown(result: AuditResult) -> str:
 
 
 def to_dict(result: AuditResult) -> dict[str, Any]:
-    """Return what `results.json` holds: the result, the sentences, and how the page shows the numbers of each test."""
+    """Return what `results.json` holds: the result, and how the page shows the numbers of each test."""
     tests = {
         test.name: {"title": test.title, "number": test.column.description, "range": test.column.range}
         for test in registered_tests()
         if test.column is not None
     }
-    return {**result.to_dict(), "sentences": sentences(result), "tests": tests}
+    return {**result.to_dict(), "tests": tests}
 
 
 def write_audit_report(result: AuditResult, folder: Path) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 from lrptrain.auditing.base import AuditTest, select_tests
 from lrptrain.auditing.context import AuditContext
-from lrptrain.auditing.markup import markdown_html
-from lrptrain.auditing.score import Score, summarize
+from lrptrain.auditing.score import Score, markdown_html, summarize
 from lrptrain.auditing.store import Values
 from lrptrain.auditing.verdict import Verdict, reach_verdict
 from lrptrain.batch.matters import FEWEST_SAMPLES
@@ -15,7 +14,7 @@ from lrptrain.batch.matters import FEWEST_SAMPLES
 
 @dataclass(frozen=True)
 class UnitResult:
-    """A test of one method, of one seed, or of the model alone.
+    """A test of one method, or of the model alone.
 
     Attributes:
         test: Name of the test; see `lrptrain.auditing.base.registered_tests`.
@@ -89,10 +88,6 @@ class AuditResult:
     def values(self, test: str, unit: str = "") -> Values:
         """Return what a unit measured; empty if it did not."""
         return next((each.values for each in self.units if (each.test, each.unit) == (test, unit)), {})
-
-    def measured_units(self, test: str) -> list[UnitResult]:
-        """Return the units of a test that have values, in their order."""
-        return [each for each in self.units if each.test == test and each.values]
 
     def column_score(self, test: AuditTest, method: str) -> Score | None:
         """Return the mean of a test's column for a method with its 95 % t interval; None if it was not measured."""

@@ -1,4 +1,4 @@
-"""Samples of a loader's batches: drawn evenly over the classes, or the first ones."""
+"""Samples of a loader's batches, drawn evenly over the classes."""
 
 import math
 import warnings
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from lrptrain.batch import BatchAdapter, Sample, batch_length, read_batch, take
+from lrptrain.batch import BatchAdapter, Sample, read_batch
 from lrptrain.batch.checks import Limits
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.monitor.annotated import survey, without_annotations
@@ -81,27 +81,3 @@ def _with_annotations_that_are_read(samples: list[Sample]) -> list[Sample]:
     if annotations.remark:
         warnings.warn(annotations.remark, WrappedWarning, stacklevel=3)
     return samples
-
-
-def first_samples(
-    loader: Iterable[Any],
-    max_samples: int,
-    seed: int,
-    batch_adapter: BatchAdapter | None = None,
-    task: Task = CLASSES,
-) -> list[Sample]:
-    """Return the first samples of a loader; the seed fixes its shuffling.
-
-    Raises:
-        ValueError: If a batch cannot be read.
-    """
-    samples: list[Sample] = []
-    # Shuffling takes its seed from the global generator, which is left as it was.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        for batch in loader:
-            columns = read_batch(batch, batch_adapter, task)
-            samples += [take(columns, row, len(samples) + row) for row in range(batch_length(columns))]
-            if len(samples) >= max_samples:
-                break
-    return samples[:max_samples]

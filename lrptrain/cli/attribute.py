@@ -163,7 +163,7 @@ class _Explained:
         """Return the relevance of one sample, and the names of the classes."""
         import torch
 
-        from lrptrain.auditing.predict import predict_logits
+        from lrptrain.auditing.brought import predict_logits
         from lrptrain.relevance import attribute
         from lrptrain.trainers.naming import find_class
 

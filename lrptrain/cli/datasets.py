@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import torch
 
-from lrptrain.auditing.samples import EmptyLoaderError, draw_samples, first_samples
+from lrptrain.auditing.samples import EmptyLoaderError, draw_samples
 from lrptrain.batch import BatchAdapter, Sample
 from lrptrain.batch.task import CLASSES, Task, find_task
 from lrptrain.cli.checkpoint import Checkpoint
@@ -124,15 +124,6 @@ def split_samples(
         return draw_samples(loader_of(data, split), max_samples, seed, batch_adapter, task)
     except EmptyLoaderError as error:
         raise ValueError(f"the {split} set of {name_of(data)} is empty") from error
-
-
-def training_samples(
-    data: Any, max_samples: int, seed: int, batch_adapter: BatchAdapter | None = None, task: Task = CLASSES
-) -> list[Sample]:
-    """Return the first samples that the training loader gives; none of data without a training set."""
-    if not hasattr(data, "train_dataloader"):
-        return []
-    return first_samples(loader_of(data, "train"), max_samples, seed, batch_adapter, task)
 
 
 def load_adapter(path: str | None) -> BatchAdapter | None:

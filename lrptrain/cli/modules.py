@@ -72,12 +72,13 @@ class ModuleSource:
         if "state_dict" not in checkpoint.content:
             raise ValueError(f"{checkpoint.path!r} is no checkpoint of a LightningModule: it has no 'state_dict'")
         by_lightning = checkpoint.trust and self.section is None
-        module = None if by_lightning else self.make(checkpoint)
         if by_lightning:
             module_class = find_module_class(self.path)
             _check_arguments(module_class, self, checkpoint)
+        else:
+            module = self.make(checkpoint)
         try:
-            if module is None:
+            if by_lightning:
                 # Lightning's own way knows older checkpoints, and makes what LightningCLI saved by the names in it.
                 module = module_class.load_from_checkpoint(
                     checkpoint.path, map_location="cpu", weights_only=False, **self.arguments
@@ -93,28 +94,6 @@ class ModuleSource:
         return module.eval()
 
 
-def module_source(module: str | None, checkpoint: Checkpoint, is_image: bool) -> ModuleSource:
-    """Return how the LightningModule of a checkpoint is made.
-
-    Args:
-        module: `package.Class`, `package.Class(argument=value)` or the path of a config, of which the `model:` section
-            is read; None for the class that the checkpoint names, or this project's.
-        checkpoint: The checkpoint.
-        is_image: Whether its inputs are images, else texts.
-
-    Raises:
-        FileNotFoundError: If there is no such config.
-        ValueError: If the value is none of these, or the checkpoint is of another module than this project's.
-    """
-    if module is None:
-        return _named_by(checkpoint, is_image)
-    if is_config(module):
-        section = read_section(module, "model")
-        return ModuleSource(section["class_path"], section=section)
-    path, arguments = split_call(module, "module")
-    return ModuleSource(path, arguments)
-
-
 def find_module_class(path: str) -> Any:
     """Return the LightningModule's class at a dotted path.
 
@@ -128,13 +107,26 @@ def find_module_class(path: str) -> Any:
 
 
 def load_module(checkpoint: Checkpoint, is_image: bool, module: str | None = None) -> Any:
-    """Return the LightningModule of a checkpoint, in evaluation mode; see `module_source`.
+    """Return the LightningModule of a checkpoint, in evaluation mode.
+
+    Args:
+        checkpoint: The checkpoint.
+        is_image: Whether its inputs are images, else texts.
+        module: `package.Class`, `package.Class(argument=value)` or the path of a config, of which the `model:` section
+            is read; None for the class that the checkpoint names, or this project's.
 
     Raises:
         FileNotFoundError: If there is no such config.
         ValueError: If it cannot be found or made; with what to write instead.
     """
-    return module_source(module, checkpoint, is_image).load(checkpoint)
+    if module is None:
+        source = _named_by(checkpoint, is_image)
+    elif is_config(module):
+        section = read_section(module, "model")
+        source = ModuleSource(section["class_path"], section=section)
+    else:
+        source = ModuleSource(*split_call(module, "module"))
+    return source.load(checkpoint)
 
 
 def check_runs(network: nn.Module, sample: Sample, model: str | None) -> None:

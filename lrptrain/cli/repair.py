@@ -10,9 +10,7 @@ def repair_checkpoint(
     checkpoint: str,
     output: str = "repaired.ckpt",
     split: Literal["train", "val"] = "val",
-    balance: Literal["surroundings", "statistics", "detail", "shading", "edges", "groups"] | None = None,
-    how: Literal["retrain", "erase"] = "retrain",
-    compare: bool = False,
+    balance: str | None = None,
     copies: int = 5,
     max_samples: int = 512,
     batch_size: int = 32,
@@ -29,12 +27,9 @@ def repair_checkpoint(
         output: Path of the checkpoint to write.
         split: The samples are drawn from the validation or the training set. On samples that it was trained on, a
             model is sure of everything.
-        balance: "surroundings" needs annotations (masks, boxes, rationales), "groups" a `group` of each sample;
-            "statistics" (colour and contrast), "detail", "shading" and "edges" need images alone. By default
-            surroundings where there are annotations, else groups.
-        how: "retrain": trained anew; "erase": the old layer without what tells the groups, or who gave, apart.
-        compare: Print all repairs that the samples allow (with --balance those by it) beside each other, and write
-            nothing.
+        balance: "outside" needs annotations (masks, boxes, rationales), "groups" a `group` of each sample; "colour",
+            "spectrum", "light", "framing" and "border" need images alone. By default outside where there are
+            annotations, else groups.
         copies: How many other surroundings each sample is given.
         max_samples: How many samples, as evenly over the classes as they allow.
         batch_size: Samples per forward pass.
@@ -49,21 +44,16 @@ def repair_checkpoint(
 
     from lrptrain.files import write_atomically
     from lrptrain.repairing.balance import Swaps
-    from lrptrain.repairing.comparison import compare_samples
     from lrptrain.repairing.repair import repair_samples
     from lrptrain.trainers.checks import check_counts
 
     check_counts(copies=copies)
-    if Path(output).exists() and not compare:
+    if Path(output).exists():
         raise FileExistsError(f"{output!r} exists: name another --output")
     opened = open_checkpoint(checkpoint, split=split, max_samples=max_samples, batch_size=batch_size, **options)
     module, network = opened.load(opened.saved)
     swaps = Swaps(copies, batch_size, opened.seed)
-    if compare:
-        balances = None if balance is None else [balance]
-        print(compare_samples(network, opened.samples, balances=balances, swaps=swaps, task=opened.task))
-        return
-    repaired = repair_samples(network, opened.samples, balance=balance, how=how, swaps=swaps, task=opened.task)
+    repaired = repair_samples(network, opened.samples, balance=balance, swaps=swaps, task=opened.task)
     layer = network.get_submodule(repaired.layer)
     name = next(path for path, each in module.named_modules() if each is layer)
     weights = dict(opened.saved.content["state_dict"])

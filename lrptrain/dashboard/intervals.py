@@ -9,13 +9,12 @@ RESAMPLES = 2000
 _VALUES_AT_ONCE = 2_000_000
 
 
-def bootstrap_interval(values: Float[np.ndarray, " n"], confidence: float, seed: int = 0) -> tuple[float, float, float]:
+def bootstrap_interval(values: Float[np.ndarray, " n"], confidence: float) -> tuple[float, float, float]:
     """Return the mean of finite values with its bias-corrected and accelerated bootstrap interval (Efron 1987).
 
     Args:
         values: At least one value.
         confidence: The share of repetitions in which the interval should cover the true mean, in (0, 1).
-        seed: The seed of the resampling.
 
     Returns:
         `(mean, low, high)`; of a single value low and high are nan, of values that are all the same the mean.
@@ -34,7 +33,7 @@ def bootstrap_interval(values: Float[np.ndarray, " n"], confidence: float, seed:
         confidence_level=confidence,
         batch=max(1, _VALUES_AT_ONCE // len(values)),
         method="BCa",
-        rng=np.random.default_rng(seed),
+        rng=np.random.default_rng(0),
     ).confidence_interval
     return mean, mean + spread * float(found.low), mean + spread * float(found.high)
 

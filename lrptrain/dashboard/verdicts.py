@@ -14,8 +14,8 @@ def read_audit(folder: Path) -> dict[str, Any]:
 
     Returns:
         `there`, whether there is one; `verdicts`: with `method`, `faithful`, `reasons` and `numbers` (by test: `value`,
-        `low` and `high`); `tests`: by test, what its number is (`number`) and the `range` to show it in; `sentences`
-        and `remarks` in words; `about` the samples; `left_out`: tests that were not run, and why; `pictures`: names of
+        `low` and `high`); `tests`: by test, what its number is (`number`) and the `range` to show it in; `remarks`
+        in words; `about` the samples; `left_out`: tests that were not run, and why; `pictures`: names of
         PNGs; and `notes`.
     """
     notes: list[str] = []
@@ -28,7 +28,6 @@ def read_audit(folder: Path) -> dict[str, Any]:
             _verdict(verdict) for verdict in _dicts(results.get("verdicts")) if isinstance(verdict.get("method"), str)
         ],
         "tests": _tests(results.get("tests")),
-        "sentences": _strings(results.get("sentences")),
         "remarks": _strings(results.get("notes")),
         "about": about if isinstance(about, dict) else {},
         "left_out": [_left_out(unit) for unit in _dicts(results.get("units")) if unit.get("problem")],

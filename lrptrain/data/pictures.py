@@ -65,16 +65,6 @@ def open_picture(path: Path) -> "Image":
         return picture
 
 
-def picture_size(path: Path) -> tuple[int, int]:
-    """Return width and height from the head of a file.
-
-    Raises:
-        ValueError: The file is no picture; the message names it.
-    """
-    with _opened(path) as picture:
-        return picture.size
-
-
 # What Pillow raises of damaged files, depending on where they are.
 _DAMAGED = (OSError, SyntaxError, ValueError, EOFError, TypeError, IndexError, MemoryError, struct.error, zlib.error)
 

@@ -40,6 +40,7 @@ OF_ROWS: Mapping[str, Callable[[], Cue]] = {
 Medium = Literal["images", "texts", "rows"]
 NAMES = tuple(dict.fromkeys((*OF_IMAGES, *OF_TEXTS, *OF_ROWS, FINDINGS)))
 _FORMER = {
+    "surroundings": "'outside'",
     "statistics": "'colour'",
     "outside+statistics": "['outside', 'colour']",
     "detail": "'spectrum'",
@@ -100,7 +101,7 @@ def asked_for(swap: SwapOption) -> Asked:
     findings: list[Any] = []
     for each in given:
         if isinstance(each, str):
-            several.append(_known(each))
+            several.append(known_name(each))
         elif isinstance(each, Cue):
             several.append(each)
         elif all(hasattr(each, name) for name in ("cue", "verdict", "is_fault")):
@@ -116,11 +117,16 @@ def asked_for(swap: SwapOption) -> Asked:
     return Asked(several, warning, frozenset(name for each in findings if (name := getattr(each, "input", ""))))
 
 
-def _known(name: str) -> str:
+def known_name(name: str, option: str = "swap", names: Sequence[str] = NAMES) -> str:
+    """Return a name that an option takes.
+
+    Raises:
+        ValueError: If it does not, with what to write.
+    """
     if name in _FORMER:
-        raise ValueError(f"swap={name!r} is now swap={_FORMER[name]}")
-    if name not in NAMES:
-        raise ValueError(f"unknown swap {name!r}; known are {', '.join(NAMES)}")
+        raise ValueError(f"{option}={name!r} is now {option}={_FORMER[name]}")
+    if name not in names:
+        raise ValueError(f"unknown {option} {name!r}; known are {', '.join(names)}")
     return name
 
 

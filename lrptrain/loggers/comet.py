@@ -4,11 +4,10 @@ from typing import Any
 
 from lrptrain.loggers.highlights_page import highlights_page
 from lrptrain.loggers.local import evaluation_name
-from lrptrain.loggers.proofs import proof_picture, proofs_page
+from lrptrain.loggers.proofs import captioned_pictures, proofs_page
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.loggers.record_tables import record_tables, rows_of
 from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
-from lrptrain.render import contact_sheet
 
 
 def log_to_comet(experiment: Any, record: EpochRecord) -> None:
@@ -26,16 +25,11 @@ def log_to_comet(experiment: Any, record: EpochRecord) -> None:
         record: What to log.
     """
     evaluation = evaluation_name(record.epoch, record.step)
-    for picture in record.pictures:
-        drawn = contact_sheet([picture.image], [picture.caption])
-        experiment.log_image(drawn, name=f"{record.prefix}/overlays/{picture.sample_id}", step=record.step)
+    for folder, name, picture in captioned_pictures(record):
+        experiment.log_image(picture, name=f"{record.prefix}/{folder}/{name}", step=record.step)
     if record.texts:
         page = f"{record.prefix}/highlights/{evaluation}.html"
         experiment.log_asset_data(highlights_page(record), name=page, step=record.step)
-    for finding in record.findings:
-        proof = proof_picture(finding)
-        if proof is not None:
-            experiment.log_image(proof, name=f"{record.prefix}/proofs/{finding.kind}", step=record.step)
     if proofs_page(record.findings):
         page = f"{record.prefix}/proofs/{evaluation}.html"
         experiment.log_asset_data(proofs_page(record.findings), name=page, step=record.step)

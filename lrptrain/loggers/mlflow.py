@@ -10,12 +10,11 @@ from typing import Any
 from lrptrain.extras import require
 from lrptrain.loggers.highlights_page import highlights_page
 from lrptrain.loggers.local import evaluation_name
-from lrptrain.loggers.proofs import proof_picture, proofs_page
+from lrptrain.loggers.proofs import captioned_pictures, proofs_page
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.loggers.record_tables import record_tables, rows_of
 from lrptrain.loggers.sink import Sink, is_named
 from lrptrain.loggers.timeline import finite_or_none
-from lrptrain.render import contact_sheet
 
 # MLflow refuses a whole batch of metrics for one key with another character. It takes colons, but not on Windows.
 _REFUSED = re.compile(r"[^/\w.\- ]")
@@ -77,17 +76,11 @@ def log_media_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
     """
     client = run.client
     evaluation = evaluation_name(record.epoch, record.step)
-    for picture in record.pictures:
-        # MLflow has no captions: the caption is written below the picture.
-        drawn = contact_sheet([picture.image], [picture.caption])
-        name = _shortened(str(picture.sample_id), _REFUSED_IN_IMAGE_KEYS, 100)
-        client.log_image(run.run_id, drawn, key=f"{_path(record.prefix)}/overlays/{name}", step=record.step)
+    for folder, name, picture in captioned_pictures(record):
+        key = f"{_path(record.prefix)}/{folder}/{_shortened(name, _REFUSED_IN_IMAGE_KEYS, 100)}"
+        client.log_image(run.run_id, picture, key=key, step=record.step)
     if record.texts:
         client.log_text(run.run_id, highlights_page(record), f"{_path(record.prefix)}/highlights/{evaluation}.html")
-    for finding in record.findings:
-        proof = proof_picture(finding)
-        if proof is not None:
-            client.log_image(run.run_id, proof, key=f"{_path(record.prefix)}/proofs/{finding.kind}", step=record.step)
     if proofs_page(record.findings):
         client.log_text(run.run_id, proofs_page(record.findings), f"{_path(record.prefix)}/proofs/{evaluation}.html")
     if record.new_findings:

@@ -1,8 +1,8 @@
-"""The proofs of findings, as loggers take pictures and texts."""
+"""The samples of a record and the proofs of its findings, as loggers take pictures and texts."""
 
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import UInt8
@@ -11,6 +11,8 @@ from lrptrain.extras import require
 from lrptrain.findings import Finding
 from lrptrain.findings.proof import MarkedWord, proof_html, sample_caption
 from lrptrain.findings.sentences import sentences
+from lrptrain.loggers.record import EpochRecord
+from lrptrain.render import contact_sheet
 
 
 def proof_picture(finding: Finding) -> UInt8[np.ndarray, "height width 3"] | None:
@@ -21,11 +23,25 @@ def proof_picture(finding: Finding) -> UInt8[np.ndarray, "height width 3"] | Non
     return np.asarray(image.convert("RGB"))
 
 
+def captioned_pictures(record: EpochRecord) -> Iterator[tuple[str, str, UInt8[np.ndarray, "height width 3"]]]:
+    """Yield folder, name and pixels of pictures, for loggers without captions: the caption is written below."""
+    for picture in record.pictures:
+        yield "overlays", str(picture.sample_id), contact_sheet([picture.image], [picture.caption])
+    for finding in record.findings:
+        if (proof := proof_picture(finding)) is not None:
+            yield "proofs", finding.kind, proof
+
+
 def proofs_page(findings: Sequence[Finding]) -> str:
     """Return the proofs on texts as one page of HTML; "" where there are none."""
+    blocks = proofs_blocks(findings)
+    return f'<!DOCTYPE html><meta charset="utf-8">\n{blocks}' if blocks else ""
+
+
+def proofs_blocks(findings: Sequence[Finding]) -> str:
+    """Return the proofs on texts as a part of a page; "" where there are none."""
     proven = [finding for finding in findings if words_of(finding)]
-    blocks = [f"<h4>{html.escape(sentences(finding).verdict)}</h4>{proof_html(finding)}" for finding in proven]
-    return "\n".join(['<!DOCTYPE html><meta charset="utf-8">', *blocks]) if blocks else ""
+    return "\n".join(f"<h4>{html.escape(sentences(each).verdict)}</h4>{proof_html(each)}" for each in proven)
 
 
 def words_of(finding: Finding) -> str:

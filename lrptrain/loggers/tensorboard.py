@@ -4,10 +4,9 @@ from typing import Any
 
 from lrptrain.loggers.findings_table import findings_markdown
 from lrptrain.loggers.many_scores import scores_markdown
-from lrptrain.loggers.proofs import proof_picture, words_of
+from lrptrain.loggers.proofs import captioned_pictures, words_of
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
-from lrptrain.render import contact_sheet
 
 
 def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
@@ -27,18 +26,13 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
         experiment: A `SummaryWriter`, as `TensorBoardLogger.experiment` gives it.
         record: What to log.
     """
-    for picture in record.pictures:
-        # TensorBoard has no captions: the caption is written below the picture.
-        drawn = contact_sheet([picture.image], [picture.caption])
-        experiment.add_image(f"{record.prefix}/overlays/{picture.sample_id}", drawn, record.step, dataformats="HWC")
+    for folder, name, picture in captioned_pictures(record):
+        experiment.add_image(f"{record.prefix}/{folder}/{name}", picture, record.step, dataformats="HWC")
     for text in record.texts:
         experiment.add_text(
             f"{record.prefix}/highlights/{text.sample_id}", f"{text.caption}\n\n{text.text}", global_step=record.step
         )
     for finding in record.findings:
-        proof = proof_picture(finding)
-        if proof is not None:
-            experiment.add_image(f"{record.prefix}/proofs/{finding.kind}", proof, record.step, dataformats="HWC")
         if words_of(finding):
             experiment.add_text(f"{record.prefix}/proofs/{finding.kind}", words_of(finding), global_step=record.step)
     if record.new_findings:

@@ -10,11 +10,10 @@ import numpy as np
 
 from lrptrain.extras import require
 from lrptrain.findings import Finding
-from lrptrain.findings.proof import proof_html
 from lrptrain.findings.sentences import sentences
 from lrptrain.loggers.many_scores import with_few_scores
 from lrptrain.loggers.metrics import find_metric
-from lrptrain.loggers.proofs import proof_picture, words_of
+from lrptrain.loggers.proofs import proof_picture, proofs_blocks
 from lrptrain.loggers.record import EpochRecord, Picture
 from lrptrain.loggers.record_tables import record_tables, rows_of
 from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
@@ -73,15 +72,14 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
 
 
 def _proofs(wandb: Any, record: EpochRecord) -> dict[str, Any]:
-    proven = [finding for finding in record.findings if finding.proof is not None]
     images = [
         wandb.Image(picture, caption=sentences(finding).verdict)
-        for finding in proven
+        for finding in record.findings
         if (picture := proof_picture(finding)) is not None
     ]
-    texts = [f"<h4>{html.escape(sentences(each).verdict)}</h4>{proof_html(each)}" for each in proven if words_of(each)]
+    texts = proofs_blocks(record.findings)
     media: dict[str, Any] = {f"{record.prefix}/proofs": images} if images else {}
-    return media | ({f"{record.prefix}/proof_texts": wandb.Html("\n".join(texts), inject=False)} if texts else {})
+    return media | ({f"{record.prefix}/proof_texts": wandb.Html(texts, inject=False)} if texts else {})
 
 
 def scalars_row(record: EpochRecord) -> dict[str, float]:

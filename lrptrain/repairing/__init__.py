@@ -1,6 +1,5 @@
 """Mending what reads a shortcut: its last layer, anew; what others train again by; and models beside each other."""
 
-from lrptrain.repairing.comparison import RepairComparison, compare_repairs
 from lrptrain.repairing.jtt import jtt_weights
 from lrptrain.repairing.repair import Repair, repair
 from lrptrain.repairing.trainings import ModelComparison, compare_models
@@ -8,9 +7,7 @@ from lrptrain.repairing.trainings import ModelComparison, compare_models
 __all__ = [
     "ModelComparison",
     "Repair",
-    "RepairComparison",
     "compare_models",
-    "compare_repairs",
     "jtt_weights",
     "repair",
 ]

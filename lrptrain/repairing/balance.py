@@ -1,7 +1,7 @@
 """Samples in which a shortcut tells nothing of the class: with something of others, or with all groups alike."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,18 +13,47 @@ from lrptrain.batch.call import rows_of
 from lrptrain.cues.donors import random_cycle
 from lrptrain.guidance.evidence import contrasted, evidence
 from lrptrain.guidance.swap import Swap
-from lrptrain.guidance.swap_names import OUTSIDE
+from lrptrain.guidance.swap_names import OF_IMAGES, OUTSIDE
 
-Balance = Literal["surroundings", "statistics", "detail", "shading", "edges", "groups"]
-GROUPS: Balance = "groups"
-SWAPPED: dict[Balance, str] = {
-    "surroundings": OUTSIDE,
-    "statistics": "colour",
-    "detail": "spectrum",
-    "shading": "light",
-    "edges": "border",
-}
-"""What samples are given of others (see `lrptrain.guidance.swap_names`), by the name of the balance."""
+GROUPS = "groups"
+NAMES = (*OF_IMAGES, GROUPS)
+"""What may tell nothing of the class: what `swap=` takes of images, given by others, or the samples' groups."""
+FEWEST = 20
+"""Fewer samples than this are refused: a last layer has more numbers than they could fix."""
+
+
+def noun(balance: str) -> str:
+    """Return what samples are given of others, in words."""
+    return "surroundings" if balance == OUTSIDE else balance
+
+
+def needed(balance: str) -> str:
+    """Return what a balance needs of a sample beside its label."""
+    return {OUTSIDE: "an annotation (mask, boxes or rationale)", GROUPS: "a `group`"}.get(balance, "an image")
+
+
+def is_usable(sample: Sample, balance: str) -> bool:
+    """Return whether a sample has what a balance needs, and a label."""
+    if sample.label < 0:
+        return False
+    if balance == GROUPS:
+        return sample.group is not None
+    return is_annotated(sample) if balance == OUTSIDE else has_image(sample)
+
+
+def has_image(sample: Sample) -> bool:
+    """Return whether a sample has an image."""
+    return bool(set(sample.tensors) & set(IMAGES))
+
+
+def groups_of(samples: Sequence[Sample]) -> Int[np.ndarray, " samples"]:
+    """Return a number for each pair of a class and a group.
+
+    A background, or a scanner, tells the class until it is as frequent in each of them: so groups are those of a class,
+    whether the samples' `group` says so or not.
+    """
+    pairs = np.array([(sample.group, sample.label) for sample in samples])
+    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 class Swaps(NamedTuple):
@@ -46,12 +75,10 @@ class SwappedBatch(NamedTuple):
 
     Attributes:
         rows: The index of each sample.
-        donors: The index of the sample that gave.
         batch: What the model is given.
     """
 
     rows: Int[np.ndarray, " batch"]
-    donors: Int[np.ndarray, " batch"]
     batch: dict[str, Tensor]
 
 
@@ -63,7 +90,7 @@ def is_annotated(sample: Sample) -> bool:
 
 
 def swapped_batches(
-    samples: Sequence[Sample], balance: Balance, swaps: Swaps, device: torch.device, generator: torch.Generator
+    samples: Sequence[Sample], balance: str, swaps: Swaps, device: torch.device, generator: torch.Generator
 ) -> Iterator[SwappedBatch]:
     """Yield batches in which every sample is given something of another one.
 
@@ -85,7 +112,7 @@ def swapped_batches(
         rows = order[start:end]
         (batch,) = batched([samples[row] for row in rows], len(rows), device)
         donors = random_cycle(len(rows), generator)
-        yield SwappedBatch(rows, rows[donors.numpy()], _swapped(batch, donors, balance))
+        yield SwappedBatch(rows, _swapped(batch, donors, balance))
 
 
 class ExchangedBatch(NamedTuple):
@@ -105,7 +132,7 @@ class ExchangedBatch(NamedTuple):
 def exchanged_batches(
     samples: Sequence[Sample],
     folds: Sequence[Int[np.ndarray, " samples"]],
-    balance: Balance,
+    balance: str,
     swaps: Swaps,
     device: torch.device,
 ) -> Iterator[ExchangedBatch]:
@@ -138,7 +165,7 @@ def exchanged_batches(
         yield ExchangedBatch(rows[:, 0], same, other)
 
 
-def _with_donors(batch: dict[str, Tensor], count: int, column: int, balance: Balance) -> dict[str, Tensor]:
+def _with_donors(batch: dict[str, Tensor], count: int, column: int, balance: str) -> dict[str, Tensor]:
     """Return the first samples of a batch, each with something of the one that stands so many columns behind it."""
     donors = torch.arange(3 * count)
     donors[:count] += column * count
@@ -146,10 +173,10 @@ def _with_donors(batch: dict[str, Tensor], count: int, column: int, balance: Bal
     return {name: values[:count] for name, values in swapped.items()}
 
 
-def _swapped(batch: dict[str, Tensor], donors: Int[Tensor, " batch"], balance: Balance) -> dict[str, Tensor]:
+def _swapped(batch: dict[str, Tensor], donors: Int[Tensor, " batch"], balance: str) -> dict[str, Tensor]:
     """Return a batch in which each sample has something of its donor."""
     given = rows_of(batch, donors.to(next(iter(batch.values())).device))
-    (cue,) = Swap([SWAPPED[balance]]).cues("images" if any(name in batch for name in IMAGES) else "texts")
+    (cue,) = Swap([balance]).cues("images" if any(name in batch for name in IMAGES) else "texts")
     return cue.exchange(batch, given)
 
 

@@ -23,15 +23,12 @@ class Table:
         label: The class of each row, from 0.
         weight: How much each row counts.
         sample: Which sample a row is of; rows of one sample are never on both sides of a fold.
-        shortcut: What must tell nothing of the class: the row's group, or the class of the sample whose surroundings
-            (or colours, or light) it was given.
     """
 
     features: Float[np.ndarray, "rows width"]
     label: Int[np.ndarray, " rows"]
     weight: Float[np.ndarray, " rows"]
     sample: Int[np.ndarray, " rows"]
-    shortcut: Int[np.ndarray, " rows"]
 
     def rows(self, of_rows: Bool[np.ndarray, " rows"]) -> "Table":
         """Return some of the rows."""

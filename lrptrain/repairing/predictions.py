@@ -1,7 +1,6 @@
-"""The classes that a model predicts, and accuracies of them in a table."""
+"""The classes that a model predicts."""
 
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -13,9 +12,6 @@ from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import Task
 from lrptrain.relevance.model.preserve import preserved
 from lrptrain.relevance.output.outputs import read_logits
-from lrptrain.terminal import WIDTH
-
-COLUMN = 14
 
 
 def predicted_classes(
@@ -36,30 +32,3 @@ def predicted_classes(
             output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
             classes.append(class_probabilities(read_logits(output, batch_length(batch))).argmax(1).cpu().numpy())
     return np.concatenate(classes)
-
-
-def lowest_accuracy(right: Sequence[bool] | np.ndarray, part: Int[np.ndarray, " samples"]) -> float:
-    """Return the lowest accuracy over the parts, classes or groups, that samples belong to."""
-    values = np.asarray(right)
-    return min(float(values[part == each].mean()) for each in np.unique(part))
-
-
-def accuracy_table(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return lines: a head, and a row of accuracies in per cent by its name."""
-    width = max(map(len, rows)) + 2
-    heads = [textwrap.wrap(title, COLUMN - 2) for title in next(iter(rows.values()))]
-    height = max(map(len, heads))
-    stacked = [[""] * (height - len(head)) + head for head in heads]
-    header = [
-        (" " * width + "".join(f"{line:>{COLUMN}}" for line in lines)).rstrip() for lines in zip(*stacked, strict=True)
-    ]
-    return header + [
-        f"{name:{width}}" + "".join(f"{100 * value:{COLUMN - 2}.1f} %" for value in of_row.values())
-        for name, of_row in rows.items()
-    ]
-
-
-def not_compared_lines(reasons: Mapping[str, str]) -> list[str]:
-    """Return what was not compared, and why, below an empty line; no line if all was."""
-    notes = [textwrap.fill(f"Not compared: {name} ({reason}).", WIDTH) for name, reason in reasons.items()]
-    return ["", *notes] if notes else []

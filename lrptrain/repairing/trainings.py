@@ -1,5 +1,6 @@
 """Trained models beside each other, on a user's own samples: plain, guided, by group DRO, mended."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -10,19 +11,29 @@ from jaxtyping import Float, Int
 from torch import nn
 
 from lrptrain.auditing.brought import device_of, logits_model
+from lrptrain.auditing.samples import draw_samples
 from lrptrain.batch import BatchAdapter, Sample, batched
 from lrptrain.batch.task import Regression, Task, TaskName, find_task
-from lrptrain.repairing.balance import GROUPS, Balance, Swaps, swapped_batches
-from lrptrain.repairing.comparison import BY_DEFAULT, check_balances, lacking, usable_for
-from lrptrain.repairing.predictions import (
-    COLUMN,
-    accuracy_table,
-    not_compared_lines,
-    predicted_classes,
+from lrptrain.guidance.swap_names import OUTSIDE, known_name
+from lrptrain.repairing.balance import (
+    FEWEST,
+    GROUPS,
+    NAMES,
+    Swaps,
+    groups_of,
+    is_usable,
+    needed,
+    noun,
+    swapped_batches,
 )
-from lrptrain.repairing.repair import AS_THEY_ARE, FEWEST, NEEDED, OF_OTHERS, WORST_CLASS, WORST_GROUP, draw_labelled
+from lrptrain.repairing.predictions import predicted_classes
+from lrptrain.repairing.repair import AS_THEY_ARE, WORST_GROUP
+from lrptrain.terminal import WIDTH
 from lrptrain.trainers.checks import check_counts
 
+COLUMN = 14
+
+WORST_CLASS = "worst class"
 RESAMPLES = 2000
 """So often the samples are drawn anew for an interval."""
 
@@ -69,7 +80,7 @@ class ModelComparison:
     Attributes:
         accuracies: By the name of the model, and then by what they are of, such as "as they are" and "worst group".
         samples: How many samples they were measured on.
-        not_compared: By the name of a balance, why nothing was measured of it.
+        not_compared: By what would be exchanged, or "groups", why nothing was measured of it.
         above_first: By the name of every model but the first, and then as in `accuracies`: how far it lies above the
             first one. Both are measured on the same samples, which are drawn anew (a bootstrap over pairs); what
             another training would give is not in it.
@@ -89,9 +100,9 @@ class ModelComparison:
             [
                 head,
                 "",
-                *accuracy_table(self.accuracies),
+                *_accuracy_table(self.accuracies),
                 *(["", *differences] if self.above_first else []),
-                *not_compared_lines(self.not_compared),
+                *_not_compared_lines(self.not_compared),
             ]
         )
 
@@ -108,11 +119,32 @@ def _points(interval: Interval) -> str:
     return f"{100 * interval.low:+.0f} to {100 * interval.high:+.0f}"
 
 
+def _accuracy_table(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return lines: a head, and a row of accuracies in per cent by its name."""
+    width = max(map(len, rows)) + 2
+    heads = [textwrap.wrap(title, COLUMN - 2) for title in next(iter(rows.values()))]
+    height = max(map(len, heads))
+    stacked = [[""] * (height - len(head)) + head for head in heads]
+    header = [
+        (" " * width + "".join(f"{line:>{COLUMN}}" for line in lines)).rstrip() for lines in zip(*stacked, strict=True)
+    ]
+    return header + [
+        f"{name:{width}}" + "".join(f"{100 * value:{COLUMN - 2}.1f} %" for value in of_row.values())
+        for name, of_row in rows.items()
+    ]
+
+
+def _not_compared_lines(reasons: Mapping[str, str]) -> list[str]:
+    """Return what was not compared, and why, below an empty line; no line if all was."""
+    notes = [textwrap.fill(f"Not compared: {name} ({reason}).", WIDTH) for name, reason in reasons.items()]
+    return ["", *notes] if notes else []
+
+
 def compare_models(
     models: Mapping[str, nn.Module],
     loader: Iterable[Any],
     *,
-    balances: Sequence[Balance] | None = None,
+    balances: Sequence[str] | None = None,
     copies: int = 5,
     max_samples: int = 512,
     batch_size: int = 32,
@@ -130,7 +162,7 @@ def compare_models(
             model was trained on.
         balances: What is measured beside the accuracy of all samples and that of the worst class: "groups" is the worst
             group, of class and `group` together; the others of `lrptrain.repair` are accuracies on samples that are
-            given the surroundings, the colours and so on, of others. None for surroundings and groups, as far as
+            given the surroundings, the colour and so on, of others. None for surroundings and groups, as far as
             samples have annotations and groups.
         copies: How often each sample is given something of another.
         max_samples: How many samples of the loader are taken, as evenly over the classes as they allow.
@@ -146,8 +178,8 @@ def compare_models(
         raise ValueError("compare_models takes models by their names: {'plain': model, ...}")
     networks = {name: logits_model(model) for name, model in models.items()}
     meaning = find_task(task, next(iter(networks.values())))
-    check_counts(copies=copies, batch_size=batch_size)
-    samples = draw_labelled(loader, max_samples, seed, batch_adapter, meaning)
+    check_counts(copies=copies, max_samples=max_samples, batch_size=batch_size)
+    samples = draw_samples(loader, max_samples, seed, batch_adapter, meaning)
     swaps = Swaps(copies, batch_size, seed)
     return compare_samples(networks, samples, balances=balances, swaps=swaps, task=meaning)
 
@@ -156,7 +188,7 @@ def compare_samples(
     models: Mapping[str, nn.Module],
     samples: Sequence[Sample],
     *,
-    balances: Sequence[Balance] | None,
+    balances: Sequence[str] | None,
     swaps: Swaps,
     task: Task,
 ) -> ModelComparison:
@@ -167,20 +199,29 @@ def compare_samples(
     """
     if isinstance(task, Regression):
         raise ValueError("accuracies are those of classes, and this task is a regression")
-    check_balances(balances)
+    if balances is not None and not balances:
+        raise ValueError(f"balances are some of {', '.join(NAMES)}; None for those that the samples allow")
     samples = [each for each in samples if each.label >= 0]
-    usable = usable_for(samples, BY_DEFAULT if balances is None else balances)
-    not_compared = {} if balances else lacking(samples, usable)
-    compared = [each for each in usable if each not in not_compared]
-    common = [samples[i] for i in sorted(set(range(len(samples))).intersection(*(usable[each] for each in compared)))]
+    named = [known_name(each, "balance", NAMES) for each in balances or (OUTSIDE, GROUPS)]
+    not_compared = {} if balances else {noun(each): lack for each in named if (lack := _lack(samples, each))}
+    compared = [each for each in named if noun(each) not in not_compared]
+    common = [sample for sample in samples if all(is_usable(sample, each) for each in compared)]
     if len(common) < FEWEST:
-        needed = " and ".join(["a label", *(NEEDED[each] for each in compared)])
-        raise ValueError(f"{len(common)} samples have {needed}: models are compared on at least {FEWEST}")
+        listed = " and ".join(["a label", *map(needed, compared)])
+        raise ValueError(f"{len(common)} samples have {listed}: models are compared on at least {FEWEST}")
     answers = {name: _answers(model, common, compared, swaps, task) for name, model in models.items()}
     accuracies = {name: {what: each.accuracy() for what, each in of.items()} for name, of in answers.items()}
     first, *others = answers
     above_first = {name: _above(answers[name], answers[first], swaps.seed) for name in others}
     return ModelComparison(accuracies, len(common), not_compared, above_first)
+
+
+def _lack(samples: Sequence[Sample], balance: str) -> str:
+    """Return what samples lack for a balance; "" for nothing."""
+    usable = [sample for sample in samples if is_usable(sample, balance)]
+    if len(usable) < FEWEST:
+        return f"fewer than {FEWEST} samples have {needed(balance)}"
+    return "all samples are of one group" if balance == GROUPS and len({each.group for each in usable}) < 2 else ""
 
 
 def _above(answers: Mapping[str, _Answers], of_first: Mapping[str, _Answers], seed: int) -> dict[str, Interval]:
@@ -195,7 +236,7 @@ def _above(answers: Mapping[str, _Answers], of_first: Mapping[str, _Answers], se
 
 
 def _answers(
-    model: nn.Module, samples: Sequence[Sample], balances: Sequence[Balance], swaps: Swaps, task: Task
+    model: nn.Module, samples: Sequence[Sample], balances: Sequence[str], swaps: Swaps, task: Task
 ) -> dict[str, _Answers]:
     """Return which answers of a model are right, by what the accuracies are of."""
     device = device_of(model)
@@ -204,15 +245,15 @@ def _answers(
     answers = {AS_THEY_ARE: _Answers(right), WORST_CLASS: _Answers(right, label)}
     for balance in balances:
         if balance == GROUPS:
-            pairs = np.stack([np.array([sample.group for sample in samples]), label], 1)
-            answers[WORST_GROUP] = _Answers(right, np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1))
+            answers[WORST_GROUP] = _Answers(right, groups_of(samples))
         else:
-            answers[OF_OTHERS[balance]] = _Answers(_right_when_swapped(model, samples, label, balance, swaps, task))
+            changed = _right_when_swapped(model, samples, label, balance, swaps, task)
+            answers[f"with other {noun(balance)}"] = _Answers(changed)
     return answers
 
 
 def _right_when_swapped(
-    model: nn.Module, samples: Sequence[Sample], label: np.ndarray, balance: Balance, swaps: Swaps, task: Task
+    model: nn.Module, samples: Sequence[Sample], label: np.ndarray, balance: str, swaps: Swaps, task: Task
 ) -> Float[np.ndarray, " samples"]:
     """Return the share of right answers to each sample that is given something of others."""
     generator = torch.Generator().manual_seed(swaps.seed)

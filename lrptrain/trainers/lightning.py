@@ -49,11 +49,11 @@ def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", mo
 
 
 def _by_metric(trainer: "pl.Trainer") -> list[Any]:
-    """Return the callbacks that keep checkpoints by a logged value: Lightning's own, and `ParetoCheckpoint`."""
+    """Return the callbacks that keep checkpoints by a logged value."""
     return [
         each
         for each in trainer.checkpoint_callbacks
-        if (getattr(each, "monitor", None) or getattr(each, "metrics", None)) and getattr(each, "save_top_k", 1) != 0
+        if getattr(each, "monitor", None) and getattr(each, "save_top_k", 1) != 0
     ]
 
 
@@ -180,18 +180,6 @@ def check_dataloader(trainer: "pl.Trainer", dataloader_idx: int) -> None:
     count = len(trainer.num_val_batches)
     if not 0 <= dataloader_idx < count:
         raise ValueError(f"dataloader_idx={dataloader_idx}, but there are {count} validation dataloaders, from 0 on")
-
-
-def watched_keys(trainer: "pl.Trainer", prefix: str) -> dict[str, list[str]]:
-    """Return, by the name of each callback, the keys of the logged values that it decides by."""
-    keys: dict[str, list[str]] = {}
-    for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        # `monitor` of Lightning's checkpoints and early stopping, `metrics` of ParetoCheckpoint
-        watched = [getattr(callback, "monitor", None), *getattr(callback, "metrics", ())]
-        matching = [key for key in watched if isinstance(key, str) and key.startswith(prefix)]
-        if matching:
-            keys.setdefault(type(callback).__name__, []).extend(matching)
-    return keys
 
 
 def callbacks_that_watch(trainer: "pl.Trainer", prefix: str) -> list[Any]:

@@ -10,17 +10,7 @@ from lrptrain.auditing import AuditContext, AuditSettings, registered_tests
 from lrptrain.auditing.base import AuditTest
 from lrptrain.auditing.context import predict_batches
 
-QUICK = AuditSettings(
-    random_maps=1,
-    stages=1,
-    shuffles=4,
-    search_copies=2,
-    search_steps=4,
-    frozen_steps=4,
-    adversary_steps=2,
-    strengths=(1.0,),
-    seeds=2,
-)
+QUICK = AuditSettings(random_maps=1, stages=1)
 METHODS = ("raw_attention", "input_x_gradient", "random")
 
 
@@ -38,16 +28,15 @@ def model(name: str = "vit") -> nn.Module:
     return KINDS[name].build(True)
 
 
-def context(name: str = "vit", methods: tuple[str, ...] = METHODS, train: bool = False, **options: Any) -> AuditContext:
-    """An audit of a kind of model on ten samples, and on ten others to train on."""
+def context(name: str = "vit", methods: tuple[str, ...] = METHODS) -> AuditContext:
+    """An audit of a kind of model on ten samples."""
     net = model(name)
-    train_batches = predict_batches(net, batches(name, (4, 3, 3))) if train else []
-    return AuditContext(net, predict_batches(net, batches(name)), methods, train_batches, **options)
+    return AuditContext(net, predict_batches(net, batches(name)), methods, settings=QUICK)
 
 
-def registered(name: str, settings: Any = QUICK) -> AuditTest:
+def registered(name: str) -> AuditTest:
     """The registered test of a name."""
-    return next(test for test in registered_tests() if test.name == name).configured(settings)
+    return next(test for test in registered_tests() if test.name == name)
 
 
 class Constant(nn.Module):

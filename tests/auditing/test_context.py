@@ -3,7 +3,7 @@ import torch
 from audited import batches, context, model
 
 import lrptrain
-from lrptrain.auditing.context import AuditContext, correct_predictions, fingerprint, predict_batches
+from lrptrain.auditing.context import AuditContext, fingerprint, predict_batches
 
 
 def test_samples_are_read_in_their_order():
@@ -54,8 +54,3 @@ def test_the_fingerprint_knows_weights_and_samples():
     with torch.no_grad():
         net.head.bias[0] += 1e-9
     assert first != fingerprint(net, samples)
-
-
-def test_correct_predictions_of_labelled_samples_alone():
-    logits = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    assert correct_predictions(logits, torch.tensor([0, -1, 1])) == [1.0, 0.0]

@@ -1,9 +1,10 @@
 import math
+import re
 
 import numpy as np
 from scipy import stats
 
-from lrptrain.auditing.score import Score, markdown_table, summarize, table_cell
+from lrptrain.auditing.score import Score, markdown_html, markdown_table, summarize, table_cell
 
 
 def test_the_interval_is_that_of_t_without_nan():
@@ -26,3 +27,15 @@ def test_sentences_and_tables_write_mean_and_interval():
 
 def test_columns_are_aligned():
     assert markdown_table([["a", "bb"], ["ccc", "d"]]) == "| a   | bb |\n| --- | -- |\n| ccc | d  |"
+
+
+def test_tables_lists_and_paragraphs():
+    page = markdown_html("Two\nlines.\n\n| a | b |\n| - | - |\n| `x` | 1 \\| 2 |\n\n- one <b>\n- two")
+    assert "<p>Two lines.</p>" in page
+    assert re.findall(r"<(t[hd])[^>]*>(.*?)</\1>", page) == [
+        ("th", "a"),
+        ("th", "b"),
+        ("td", "<code>x</code>"),
+        ("td", "1 | 2"),
+    ]
+    assert "<ul><li>one &lt;b&gt;</li><li>two</li></ul>" in page

@@ -16,7 +16,7 @@ from transformers import Trainer, TrainingArguments
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 import lrptrain
-from lrptrain.callbacks import ParetoCheckpoint, RelevanceMonitorCallback
+from lrptrain.callbacks import RelevanceMonitorCallback
 from lrptrain.loggers import read_events
 
 BUDGETS = (None, 0.05, 1e-6)
@@ -68,17 +68,10 @@ def best(path):
     return net
 
 
-# The metrics of a Pareto front have every validation evaluated, whatever the budget.
-@pytest.mark.parametrize(
-    ("kind", "budget"), [*(("ModelCheckpoint", budget) for budget in BUDGETS), ("ParetoCheckpoint", None)]
-)
-def test_the_best_checkpoint_is_evaluated(kind, budget, tmp_path):
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_best_checkpoint_is_evaluated(budget, tmp_path):
     score = Scores(1, 0, 2)
-    checkpoint = (
-        ModelCheckpoint(tmp_path, monitor="score", mode="min")
-        if kind == "ModelCheckpoint"
-        else ParetoCheckpoint({"score": "min", "relevance/samples": "max"}, tmp_path, plot=False)
-    )
+    checkpoint = ModelCheckpoint(tmp_path, monitor="score", mode="min")
     watching = monitor(budget=budget, on_error="raise")
     with messages() as lines:
         trained = fit(tmp_path, watching, score, checkpoint)

@@ -13,14 +13,14 @@ import torch
 from lrptrain.cli import main
 from lrptrain.cli.checkpoint import read_checkpoint
 from lrptrain.cli.lightning import lightning_cli
-from lrptrain.cli.modules import module_source
+from lrptrain.cli.modules import load_module
 from lrptrain.models import ImageClassifier, TextClassifier
 
 VERBS = {
     "attribute": ("picture.png", "--mean=0", "--std=1"),
     "compare": ("--methods=random", "--max-samples=4", "--device=cpu"),
     "compare-models": ("--max-samples=4", "--device=cpu"),
-    "audit": ("--methods=random", "--max-samples=4", "--tests=permutation", "--device=cpu"),
+    "audit": ("--methods=random", "--max-samples=4", "--tests=gradient", "--device=cpu"),
     "repair": ("--max-samples=4", "--device=cpu"),
     "segment": ("--masks.method=rollout", "--device=cpu"),
 }
@@ -197,7 +197,7 @@ def test_lightnings_verbs_read_the_arguments_of_this_projects_modules(tmp_path, 
 def loaded(module):
     torch.save({"state_dict": module.state_dict(), "hyper_parameters": dict(module.hparams)}, "a.ckpt")
     saved = read_checkpoint("a.ckpt")
-    return module_source(None, saved, isinstance(module, ImageClassifier)).load(saved)
+    return load_module(saved, isinstance(module, ImageClassifier))
 
 
 @pytest.mark.parametrize(

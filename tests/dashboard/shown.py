@@ -20,13 +20,10 @@ class Tokenizer:
 
 
 def images(folder):
-    settings = AuditSettings(
-        random_maps=1, stages=1, shuffles=4, search_copies=1, search_steps=2, frozen_steps=2, strengths=()
-    )
     options: dict[str, Any] = {
         "methods": ["raw_attention"],
         "max_samples": 8,
-        "settings": settings,
+        "settings": AuditSettings(random_maps=1, stages=1),
         "on_error": "raise",
     }
     columns = {**inspected.images("corner", count=24), "group": torch.arange(24) % 2}

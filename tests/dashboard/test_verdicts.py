@@ -16,7 +16,6 @@ def test_an_audit_is_read_as_it_was_written(recorded):
     assert found["tests"]["perturbation"] == {"number": "gain over random orders", "range": [-0.2, 1.0]}
     assert found["verdicts"][0]["numbers"].keys() <= found["tests"].keys()
     assert found["about"]["samples"] == 8
-    assert found["sentences"] == written["sentences"]
     assert "gains" in found["pictures"]
 
 

@@ -9,7 +9,6 @@ from PIL import Image
 from lrptrain.data.pictures import (
     find_pictures,
     open_picture,
-    picture_size,
     read_mask,
     stem,
     to_image,
@@ -155,8 +154,7 @@ def test_a_large_picture_is_no_warning(tmp_path):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
-@pytest.mark.parametrize("read", [open_picture, picture_size])
-def test_a_pipe_or_device_is_no_picture(make, read, tmp_path):
+def test_a_pipe_or_device_is_no_picture(make, tmp_path):
     make(tmp_path / "x.png")
     with pytest.raises(ValueError, match="is no regular file"):
-        read(tmp_path / "x.png")
+        open_picture(tmp_path / "x.png")

@@ -96,7 +96,7 @@ def test_donors_are_of_the_own_fold_and_of_the_class_that_is_asked_for(batch_siz
     folds = [np.arange(0, 13, 2), np.arange(1, 13, 2)]
     swaps = Swaps(1, batch_size, 0)
     seen = []
-    for batch in exchanged_batches(samples, folds, "surroundings", swaps, torch.device("cpu")):
+    for batch in exchanged_batches(samples, folds, "outside", swaps, torch.device("cpu")):
         for row, same, other in zip(batch.rows, batch.same["image"], batch.other["image"], strict=True):
             seen.append(int(row))
             fold = next(each for each in folds if row in each)
@@ -122,7 +122,7 @@ def test_classes_of_two_samples_cannot_be_exchanged_within_their_folds():
     assert "Not tested: whether it reads another class's surroundings" in " ".join(str(repaired).split())
 
 
-@pytest.mark.parametrize("balance", ["statistics", "detail", "shading", "edges"])
+@pytest.mark.parametrize("balance", ["colour", "spectrum", "light", "framing", "border"])
 def test_each_exchange_has_its_control(balance):
     generator = torch.Generator().manual_seed(0)
     label = torch.arange(40) % 2
@@ -132,8 +132,8 @@ def test_each_exchange_has_its_control(balance):
     assert len([title for title in repaired.before if title.startswith("with ")]) == 2
     lines = str(repaired).splitlines()
     assert max(map(len, lines)) <= 80
-    # Brightness is what `statistics` exchanges, and fine detail leaves it as it is.
-    expected = {"statistics": 0.9, "detail": 0.0}
+    # Brightness is what `colour` exchanges, and the spectrum leaves it as it is.
+    expected = {"colour": 0.9, "spectrum": 0.0}
     assert reliance_of(repaired).before == pytest.approx(expected.get(balance, reliance_of(repaired).before), abs=0.15)
 
 

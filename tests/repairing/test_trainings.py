@@ -21,12 +21,14 @@ def test_accuracies_are_those_that_a_repair_begins_with():
     assert (comparison.samples, comparison.not_compared) == (200, {})
     for name, model in models.items():
         # The repair reads what the last layer is given, and computes the answers in numpy.
-        before = lrptrain.compare_repairs(model, loader(data), max_samples=200)["erase, groups"].before
-        shared = comparison.accuracies[name].keys() & before.keys()
-        assert shared == {"as they are", "worst class", "worst group"}
-        assert {each: comparison.accuracies[name][each] for each in shared} == pytest.approx(
-            {each: before[each] for each in shared}, abs=1e-12
-        )
+        before = lrptrain.repair(model, loader(data), max_samples=200, balance="groups").before
+        assert before.keys() == {"as they are", "worst group"}
+        assert {each: comparison.accuracies[name][each] for each in before} == pytest.approx(before, abs=1e-12)
+        logits = model(data["image"])
+        predicted = logits.argmax(1) if logits.shape[1] == 2 else (logits[:, 0] > 0).long()
+        right = predicted == data["label"]
+        worst = min(right[data["label"] == each].double().mean().item() for each in (0, 1))
+        assert comparison.accuracies[name]["worst class"] == pytest.approx(worst, abs=1e-12)
     assert comparison.accuracies["corner"]["worst group"] == 0.0
     assert comparison.accuracies["centre"]["with other surroundings"] == 1.0
 
@@ -79,13 +81,14 @@ def test_labels_alone_are_enough_and_what_is_lacking_is_said():
     comparison = lrptrain.compare_models({"plain": TwoPlaces()}, loader(data))
     assert list(comparison.accuracies["plain"]) == ["as they are", "worst class"]
     assert "Not compared: surroundings (fewer than 20 samples have an annotation" in str(comparison)
-    coloured = lrptrain.compare_models({"plain": TwoPlaces()}, loader(data), balances=["statistics"])
-    assert list(coloured.accuracies["plain"]) == ["as they are", "worst class", "with other colours"]
+    coloured = lrptrain.compare_models({"plain": TwoPlaces()}, loader(data), balances=["colour"])
+    assert list(coloured.accuracies["plain"]) == ["as they are", "worst class", "with other colour"]
 
 
 @pytest.mark.parametrize(
     ("models", "options", "samples", "message"),
     [
+        ({"plain": TwoPlaces()}, {"balances": ["edges"]}, 80, "balance='edges' is now balance='border'"),
         ({}, {}, 80, "models by their names"),
         ({"plain": TwoPlaces()}, {"balances": []}, 80, "balances are some of"),
         ({"plain": TwoPlaces()}, {}, 19, "19 samples have a label: models are compared on at least 20"),

@@ -11,10 +11,10 @@ from torch import Tensor
 from lrptrain.auditing.attention import content_of_map
 from lrptrain.auditing.base import AuditTest, register
 from lrptrain.auditing.context import AuditContext
+from lrptrain.auditing.plots import saved_plot
 from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.store import Values, to_list
 from lrptrain.metrics import rank_correlation
-from lrptrain.render.audit import saved_plot
 
 
 @register
@@ -24,7 +24,7 @@ class AgreementTest(AuditTest):
     name = "agreement"
     title = "agreement between methods"
     order = 60
-    context_settings = ("methods",)
+    settings = ("methods",)
 
     def obstacle(self, context: AuditContext) -> str:
         """Refuse a single method."""

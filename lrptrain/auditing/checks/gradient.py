@@ -1,7 +1,5 @@
 """Whether a method ranks the tokens as gradient * input does (Jain & Wallace 2019, section 4.1)."""
 
-from collections.abc import Sequence
-
 from lrptrain.auditing.base import AuditTest, Column, register
 from lrptrain.auditing.context import AuditContext
 from lrptrain.auditing.correlation import reference_correlation
@@ -16,10 +14,6 @@ class GradientTest(AuditTest):
     title = "correlation with gradient * input"
     order = 50
     column = Column("tau, gradient", values="tau", description="agreement with gradient * input (tau)")
-
-    def units(self, context: AuditContext) -> Sequence[str]:
-        """Return the methods."""
-        return context.methods
 
     def run(self, context: AuditContext, unit: str) -> Values:
         """Return `tau` and `p_value`: Kendall's rank correlation per sample."""

@@ -1,7 +1,5 @@
 """Whether a method ranks the tokens as leaving them out does (Jain & Wallace 2019, section 4.1)."""
 
-from collections.abc import Sequence
-
 from lrptrain.auditing.base import AuditTest, Check, Column, register
 from lrptrain.auditing.context import AuditContext
 from lrptrain.auditing.correlation import reference_correlation
@@ -27,10 +25,6 @@ class LeaveOneOutTest(AuditTest):
         description="agreement with leave-one-out (tau)",
         range=(-1.0, 1.0),
     )
-
-    def units(self, context: AuditContext) -> Sequence[str]:
-        """Return the methods."""
-        return context.methods
 
     def run(self, context: AuditContext, unit: str) -> Values:
         """Return `tau` and `p_value`: Kendall's rank correlation per sample."""

@@ -1,7 +1,6 @@
 """Does the model follow the order that a map gives its tokens, and better than random orders?"""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.auditing.attention import content_of_map
-from lrptrain.auditing.base import AuditTest, Check, Column, register, setting
+from lrptrain.auditing.base import AuditTest, Check, Column, register
+from lrptrain.auditing.brought import Fill, image_prediction, predict_logits
 from lrptrain.auditing.context import AuditContext
-from lrptrain.auditing.predict import Fill, image_prediction, predict_logits
+from lrptrain.auditing.plots import BLUE, GREY, saved_plot
 from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.score import Score
 from lrptrain.auditing.store import Values, to_list
@@ -26,11 +26,9 @@ from lrptrain.metrics import (
 from lrptrain.relevance import attribute
 from lrptrain.relevance.model.classes import explained_class
 from lrptrain.relevance.passes.recording import Inputs, Target
-from lrptrain.render.audit import BLUE, GREY, saved_plot
 
 
 @register
-@dataclass(frozen=True)
 class PerturbationTest(AuditTest):
     """Remove tokens in the order of a method's map, and in random orders."""
 
@@ -47,13 +45,7 @@ class PerturbationTest(AuditTest):
         description="gain over random orders",
         range=(-0.2, 1.0),
     )
-    context_settings = ("fill",)
-
-    random_maps: int = setting(3, "How many random orders a method's order is compared with.")
-
-    def units(self, context: AuditContext) -> Sequence[str]:
-        """Return the methods."""
-        return context.methods
+    settings = ("random_maps", "fill")
 
     def run(self, context: AuditContext, unit: str) -> Values:
         """Return `gain`: how much better than random orders the method's order is, per sample."""
@@ -74,7 +66,7 @@ class PerturbationTest(AuditTest):
                 batch.inputs,
                 batch.target,
                 fill=context.fill,
-                random_maps=self.random_maps,
+                random_maps=context.settings.random_maps,
                 seed=context.seed,
             )
             for batch in context.batches

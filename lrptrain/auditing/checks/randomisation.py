@@ -1,7 +1,7 @@
 """Does a map depend on what the model has learnt? The cascading randomisation of Adebayo et al. 2018."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, pairwise
@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lrptrain.auditing.base import AuditTest, Check, Column, register, setting
+from lrptrain.auditing.base import AuditTest, Check, Column, register
 from lrptrain.auditing.context import AuditContext
 from lrptrain.auditing.score import Score
 from lrptrain.auditing.store import Values, to_list
@@ -28,7 +28,6 @@ UNCHANGED_ABOVE = 0.9
 
 
 @register
-@dataclass(frozen=True)
 class RandomisationTest(AuditTest):
     """Randomise the model's weights from the logits downwards: does a method's map change?"""
 
@@ -43,12 +42,7 @@ class RandomisationTest(AuditTest):
         description="left when the weights are randomised",
         range=(0.0, 1.0),
     )
-
-    stages: int = setting(4, "In how many stages the weights are randomised, from the logits downwards.")
-
-    def units(self, context: AuditContext) -> Sequence[str]:
-        """Return the methods."""
-        return context.methods
+    settings = ("stages",)
 
     def run(self, context: AuditContext, unit: str) -> Values:
         """Return what is left of the maps.
@@ -57,7 +51,9 @@ class RandomisationTest(AuditTest):
         means in the `stages`.
         """
         checks = [
-            randomisation_check(context.model, batch.inputs, batch.target, unit, stages=self.stages, seed=context.seed)
+            randomisation_check(
+                context.model, batch.inputs, batch.target, unit, stages=context.settings.stages, seed=context.seed
+            )
             for batch in context.batches
         ]
         absolute = torch.cat([check.absolute for check in checks], 1)  # [stages, samples]

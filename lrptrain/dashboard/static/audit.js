@@ -9,7 +9,7 @@ async function auditView(run) {
   const { about } = audit;
   const accuracy = isNumber(about.accuracy) ? `, ${percent(about.accuracy)} of them read right` : "";
   return h("div", {}, noteList(audit.notes) || "", h("p", { className: "muted" }, `${about.samples ?? "?"} samples${accuracy}`),
-    h("div", { className: "verdicts" }, audit.verdicts.map((verdict) => verdictCard(verdict, audit.tests))), listOf("In words", audit.sentences), listOf("Note", audit.remarks),
+    h("div", { className: "verdicts" }, audit.verdicts.map((verdict) => verdictCard(verdict, audit.tests))), listOf("Note", audit.remarks),
     h("div", { className: "plots" }, audit.pictures.map((name) => h("img", { src: auditPictureUrl(run, name), alt: words(name) }))),
     listOf("Left out", audit.left_out));
 }

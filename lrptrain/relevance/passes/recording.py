@@ -436,21 +436,6 @@ class Recording:
             "layout", lambda: input_layout(self.propagator, self._found_input, self.length, self.blocks[0])
         )
 
-    @property
-    def patch_grid(self) -> tuple[int, int]:
-        """Rows and columns of an image's patches.
-
-        Raises:
-            UnsupportedModelError: If they are not known, or the input is no image.
-        """
-        grid = self.grid
-        if grid is None or len(grid) != 2:
-            raise UnsupportedModelError(
-                f"the tokens of the input {list(self.explained.shape)} ({self.explained.kind}) form no grid of rows "
-                "and columns; pass layout=TokenLayout(length, positions, grid)"
-            )
-        return grid[0], grid[1]
-
     @cached_property
     def encoder_input(self) -> Value:
         """The image, or what a text's encoder reads: the sum of the word, position and type embeddings."""

@@ -1,4 +1,4 @@
-"""The frame that the plots of an audit share; what is drawn in it stands beside each test."""
+"""The frame that plots share; what is drawn in it stands beside each test."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +9,6 @@ from lrptrain.extras import require
 
 BLUE = "#1f4e9c"
 GREY = "#b8b8b8"
-RED = "#b5402a"
-GREEN = "#3f7f4f"
 
 
 @contextmanager

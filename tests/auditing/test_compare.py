@@ -4,8 +4,9 @@ from model_zoo import hugging_face, timm_vit
 from torch import nn
 
 import lrptrain
-from lrptrain.auditing.comparison import (
+from lrptrain.auditing.compare import (
     COMPARED_METRICS,
+    Comparison,
     Row,
     compare_methods,
     comparison_table,
@@ -175,3 +176,14 @@ def test_methods_without_scores_say_why():
     text = comparison_table([row("good", 0.5), Row("bad", True, problem="needs a | and\n  two lines")])
     assert text.endswith("Not possible here:\n\n- `bad`: needs a \\| and two lines")
     assert comparison_table([Row("bad", True, problem="no")]) == "Not possible here:\n\n- `bad`: no"
+
+
+def test_a_comparison_is_a_table_and_a_short_line():
+    about = {"samples": 8, "seed": 0, "target": "predicted", "accuracy": float("nan")}
+    compared = Comparison(
+        about, ("rollout", "lrp"), [Row("rollout", cost=1.0), Row("lrp", problem="no | rule <for> it")]
+    )
+    page = compared._repr_html_()
+    assert page.count("<tr>") == 2
+    assert "no | rule &lt;for&gt; it" in page
+    assert repr(compared) == "Comparison(2 of 2 methods, 8 samples)"
