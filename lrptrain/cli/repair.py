@@ -28,7 +28,7 @@ def repair_checkpoint(
         split: The samples are drawn from the validation or the training set. On samples that it was trained on, a
             model is sure of everything.
         balance: "outside" needs annotations (masks, boxes, rationales), "groups" a `group` of each sample; "colour",
-            "spectrum", "light", "framing" and "border" need images alone. By default outside where there are
+            "spectrum", "grain", "light", "framing" and "border" need images alone. By default outside where there are
             annotations, else groups.
         copies: How many other surroundings each sample is given.
         max_samples: How many samples, as evenly over the classes as they allow.
@@ -43,11 +43,14 @@ def repair_checkpoint(
     import torch
 
     from lrptrain.files import write_atomically
-    from lrptrain.repairing.balance import Swaps
+    from lrptrain.guidance.swap_names import known_name
+    from lrptrain.repairing.balance import NAMES, Swaps
     from lrptrain.repairing.repair import repair_samples
     from lrptrain.trainers.checks import check_counts
 
     check_counts(copies=copies)
+    if balance is not None:
+        known_name(balance, "balance", NAMES)
     if Path(output).exists():
         raise FileExistsError(f"{output!r} exists: name another --output")
     opened = open_checkpoint(checkpoint, split=split, max_samples=max_samples, batch_size=batch_size, **options)
