@@ -180,6 +180,15 @@ def test_grain_goes_with_its_phases_and_what_is_larger_stays():
     assert ((texture - texture.mean()) * (mosaic - 0.5)).mean() > 0.2, "the texture of both is the same"
 
 
+def test_a_thing_is_no_grain_and_lines_all_over_are():
+    """A pixel in 1024 stands out, and every fourth line of an image does not."""
+    dim = torch.zeros(1, 1, 32, 32, dtype=torch.float64)
+    dot, lines = dim.clone(), dim.clone()
+    dot[..., 16, 16], lines[..., ::4, :] = 1, 1
+    assert transplanted(Grain, dim, dot).abs().max() < 0.1
+    assert transplanted(Grain, dim, lines).max() > 0.5
+
+
 @pytest.mark.parametrize("look", LOOKS)
 def test_its_own_look_changes_nothing(look):
     own = images(0)
