@@ -43,6 +43,18 @@ def unsynced_disk() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def loosely_packed_pictures() -> Iterator[None]:
+    """To pack thousands of pictures as tightly as can be takes half a minute, and what they show is the same."""
+    from PIL import Image
+
+    save = Image.Image.save
+    with pytest.MonkeyPatch.context() as patch:
+        quick = {"compress_level": 1, "method": 0}
+        patch.setattr(Image.Image, "save", lambda self, *to, **options: save(self, *to, **{**options, **quick}))
+        yield
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, Any, Any]:
     """See `must_run`; a whole file may be skipped."""
