@@ -108,12 +108,16 @@ LONG = (
 )
 
 
+FORKED = ("_processes.py", "sharded", "/sharding/", "test_cluster", "test_killed_process", "test_strategy_adapters")
+FORKED += ("test_group_dro", "test_autograd_functions", "test_every_python_block_runs", "test_a_notebook_runs")
+
+
 def scope_of(test: str) -> str:
     """What one process of pytest runs as a whole: a file, whose fixtures are then made once, or several files."""
     file = test.partition("::")[0]
     if file.startswith("tests/dashboard/"):
         return "tests/dashboard/"  # the runs that the page shows are recorded once
-    if file.endswith("_processes.py") or "test_every_python_block_runs" in test or "test_a_notebook_runs" in test:
+    if any(name in test for name in FORKED):
         return "tests/test_processes"  # forks of one process, which imports what they need
     return file
 
