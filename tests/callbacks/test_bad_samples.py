@@ -43,7 +43,6 @@ def without_bad():
     ("columns", "problem"),
     [
         (spoiled(image=float("nan")), "'image' holds NaN or infinity: replace such numbers in the dataset"),
-        (spoiled(image=float("inf")), "'image' holds NaN or infinity"),
         (spoiled(label=7), "the label 7 is no class of the model: as a target it is out of range for 3 classes"),
         (spoiled(mask=2), r"mask must be 1 \(evidence\), 0 \(not\) or 255 \(ignored\), found \[2.0\]"),
     ],
@@ -116,20 +115,21 @@ def test_a_sample_that_the_model_cannot_take_is_left_out(tmp_path):
     assert watching.failures == 0
 
 
-@pytest.mark.parametrize("other", [BAD + 4, BAD - 8])
-def test_a_sample_that_the_model_cannot_take_goes_alone_where_ids_repeat(other, tmp_path):
+def test_a_sample_that_the_model_cannot_take_goes_alone_where_ids_repeat(tmp_path):
     """Sound samples with its id come before and after it, and stay: in every epoch, by their place."""
     columns = {**spoiled(), "sample_id": torch.arange(24)}
-    columns["sample_id"][other] = BAD
+    others = [BAD + 4, BAD - 8]
+    columns["sample_id"][others] = BAD
     columns["image"][BAD, 0, 0, 0] = 42
     pl_module = module(net=Picky())
     pl_module.validation_step = lambda batch, batch_idx: None
     with (
         pytest.warns(UserWarning, match=rf"rest of the run. {BAD} \(place {BAD}\): RuntimeError: not this one"),
-        pytest.warns(UserWarning, match="24 samples have 23 different ids.*their place in it is written behind the id"),
+        pytest.warns(UserWarning, match="24 samples have 22 different ids.*their place in it is written behind the id"),
     ):
         watching, _ = run(tmp_path, columns, pl_module=pl_module, max_epochs=2)
-    expected = {str(place) for place in range(24) if place not in (BAD, other)} | {f"{BAD} (place {other})"}
+    expected = {str(place) for place in range(24) if place not in (BAD, *others)}
+    expected |= {f"{BAD} (place {other})" for other in others}
     assert {each.sample.sample_id for each in watching.scored} == expected
     assert [event["scalars"]["relevance/left_out"] for event in read_events(watching.folder)] == [1.0, 1.0]
     assert watching.failures == 0

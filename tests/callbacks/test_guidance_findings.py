@@ -171,7 +171,7 @@ def test_a_batch_of_another_kind_than_the_findings_is_refused_before_the_first_s
 
 
 def test_a_run_mends_what_is_found_in_it():
-    """The first quarter of a training is plain; what an inspection finds then is swapped in the rest."""
+    """The first part of a training is plain; what an inspection finds then is swapped in the rest."""
     columns, without = images("both", 1, 256), images("object", 2, 128)
     accuracies = []
     for follows in (False, True):
@@ -179,8 +179,8 @@ def test_a_run_mends_what_is_found_in_it():
         optimizer = torch.optim.AdamW(net.parameters(), 3e-3)
         guidance = lrptrain.Guidance("swap", swap="findings", optimizer=optimizer)
         note_known(net, Known((), 1))
-        for step in range(200):
-            if step == 50 and follows:
+        for step in range(140):
+            if step == 40 and follows:
                 report = lrptrain.inspect(net, [images("both")])
                 note_known(net, Known(tuple(each.cue for each in report.faults), 2))
             rows = torch.arange(32) + 32 * (step % 8)

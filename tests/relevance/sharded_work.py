@@ -60,7 +60,7 @@ def _relative(mine: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def as_trained(rank: int, how: str) -> list[dict[str, Any]]:
-    """What a training leaves behind in which a sharded model is explained at every moment, and one in which it is not."""
+    """What a training leaves behind with a sharded model that is explained at every moment, and one without."""
     return [_trained(rank, how, explained) for explained in (True, False)]
 
 
