@@ -39,6 +39,11 @@ def without_bad():
     return {**{name: column[keep] for name, column in data().items()}, "sample_id": torch.tensor(keep)}
 
 
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("good"), without_bad(), pl_module=module(), max_epochs=2)[0]
+
+
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [
@@ -47,14 +52,13 @@ def without_bad():
         (spoiled(mask=2), r"mask must be 1 \(evidence\), 0 \(not\) or 255 \(ignored\), found \[2.0\]"),
     ],
 )
-def test_a_bad_sample_is_left_out_named_and_counted_and_the_rest_goes_on(columns, problem, tmp_path):
+def test_a_bad_sample_is_left_out_named_and_counted_and_the_rest_goes_on(columns, problem, good, tmp_path):
     pl_module = module()
     pl_module.validation_step = lambda batch, batch_idx: None
     with pytest.warns(UserWarning, match=f"1 sample is left out for the rest of the run. {BAD}: {problem}") as told:
         watching, _ = run(tmp_path / "a", columns, pl_module=pl_module, max_epochs=2)
     assert sum("left out" in str(each.message) for each in told) == 1
     assert watching.failures == 0
-    good, _ = run(tmp_path / "b", without_bad(), pl_module=module(), max_epochs=2)
     assert maps(watching).keys() == maps(good).keys() == set(range(24)) - {BAD}
     for sample_id, expected in maps(good).items():
         torch.testing.assert_close(maps(watching)[sample_id], expected, rtol=0, atol=1e-5)
