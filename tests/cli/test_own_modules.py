@@ -11,6 +11,7 @@ import numpy as np
 import own_vision
 import pytest
 import torch
+from hostile import Exploit
 from PIL import Image
 
 import lrptrain
@@ -202,16 +203,6 @@ def test_a_checkpoint_with_objects_needs_trust(folder, capsys):
         assert "pass --trust true" in refusal(capsys, verb, *options)
     assert "pass --trust true" in refusal(capsys, "attribute", *options[:2], folder / "green.png")
     assert compared(*options, "--trust=true")["samples"] == 6
-
-
-class Exploit:
-    """Leaves a trace where it is unpickled."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.trace,)
 
 
 def test_no_verb_runs_code_of_a_checkpoint(tmp_path, capsys):
