@@ -45,7 +45,7 @@ def unsynced_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def loosely_packed_pictures() -> Iterator[None]:
-    """To pack thousands of pictures as tightly as can be takes half a minute, and what they show is the same."""
+    """To pack pictures as tightly as can be takes a fiftieth of the time, and what they show is the same."""
     from PIL import Image
 
     save = Image.Image.save
@@ -108,8 +108,10 @@ LONG = (
 )
 
 
-FORKED = ("_processes.py", "sharded", "/sharding/", "test_cluster", "test_killed_process", "test_strategy_adapters")
-FORKED += ("test_group_dro", "test_autograd_functions", "test_every_python_block_runs", "test_a_notebook_runs")
+FORKED = (
+    "_processes.py", "sharded", "/sharding/", "test_cluster", "test_killed_process", "test_strategy_adapters",
+    "test_group_dro", "test_autograd_functions", "test_every_python_block_runs", "test_a_notebook_runs",
+)  # fmt: skip
 
 
 def scope_of(test: str) -> str:

@@ -1,5 +1,7 @@
 """Seeds and pseudo-masks out of real training runs."""
 
+from typing import Any
+
 import pytest
 import torch
 from pytorch_lightning.loggers import CSVLogger
@@ -59,7 +61,7 @@ class OwnMonitor(RelevanceMonitor):
 
 
 def test_beside_a_monitor_and_the_validation_images(tmp_path):
-    watching = OwnMonitor(max_samples=8, show=lrptrain.Show(max_pictures=2), run=lrptrain.Run(run_name="watched"))
+    watching: Any = OwnMonitor(max_samples=8, show=lrptrain.Show(max_pictures=2), run=lrptrain.Run(run_name="watched"))
     exporting = seeds(split="val", class_names=["a", "b", "c"])
     runner = trainer(tmp_path, watching, exporting, max_epochs=1, logger=CSVLogger(tmp_path))
     runner.fit(module(), loader(), loader())
