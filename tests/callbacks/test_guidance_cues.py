@@ -278,48 +278,9 @@ def test_what_goes_by_annotations_needs_them_and_what_is_open_none(by_annotation
         step.guided(F.cross_entropy(net(batch["image"]), batch["label"]))
 
 
-class WithAge(nn.Module):
-    """An image, and a number that tells the class, too."""
-
-    def __init__(self):
-        super().__init__()
-        self.net, self.of_age = vit(num_classes=3), nn.Linear(1, 3)
-
-    def forward(self, image, age):
-        return self.net(image) + 10 * self.of_age(age)
-
-
 def with_age(seed, count):
     columns = images("object", seed, count)
     return {**columns, "age": 2.0 * columns["label"][:, None] - 2}
-
-
-def aged(swap, steps=100):
-    torch.manual_seed(0)
-    columns = with_age(1, 256)
-    net = WithAge()
-    optimizer = torch.optim.AdamW(net.parameters(), 3e-3)
-    guidance = None if swap is None else lrptrain.Guidance("swap", swap=swap, optimizer=optimizer)
-    for step in range(steps):
-        batch = {name: x[torch.arange(32) + 32 * (step % 8)] for name, x in columns.items() if name != "mask"}
-        with nullcontext() if guidance is None else guidance.step(net, batch) as guided:
-            loss = F.cross_entropy(net(batch["image"], batch["age"]), batch["label"])
-            loss = loss if guided is None else guided.guided(loss)
-        loss.backward()
-        optimizer.step(), optimizer.zero_grad()
-    return net.eval()
-
-
-def test_another_input_that_decides_is_mended_by_what_names_it():
-    shown = [{name: x for name, x in with_age(0, 96).items() if name != "mask"}]
-    report = lrptrain.inspect(aged(None), shown)
-    (age,) = [each for each in report.reads if each.cue.kind == "input"]
-    assert (age.name, age.is_open) == ("the input 'age'", True)
-    with pytest.warns(UserWarning, match="swap= takes away the input 'age'"):
-        mended = aged([age])
-    after = {each.cue.name: each for each in lrptrain.inspect(mended, shown).judged if each.cue.kind == "input"}
-    assert after["the input 'age'"].effect.high < 0.1 < age.effect
-    assert after["the image"].verdict == "relies"
 
 
 def test_an_input_that_the_step_does_not_give_is_named():
