@@ -12,8 +12,7 @@ PRELOADED = ["lrptrain.callbacks", "pytorch_lightning", "timm", "torchvision", "
 
 
 def in_two_epochs(code: str) -> str:
-    """An example that trains for more epochs, or loops over them, in two or three: whether it runs shows in these."""
-    code = re.sub(r"(for _ in range\()(?:[4-9]|[1-9]\d+)\b", r"\g<1>3", code)
+    """An example that trains for more epochs, or loops over them, in two: whether it runs shows in these."""
     return re.sub(r"(for epoch in range\(|max_epochs=|num_train_epochs=)(?:[3-9]|[1-9]\d+)\b", r"\g<1>2", code)
 
 
