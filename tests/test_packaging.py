@@ -75,8 +75,8 @@ def test_the_wheel_works_by_itself(wheel: Path, tmp_path: Path):
     """What the docs reach through the package is there without another import."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = (
-        "import sys; sys.path.insert(0, 'site'); import lrptrain; c = lrptrain.callbacks;"
-        "lrptrain.loggers.read_findings, lrptrain.guidance.guidance_loss;"
+        "import sys; sys.path.insert(0, 'site'); import lrptrain; lrptrain.loggers.read_findings;"
+        "c = lrptrain.callbacks; lrptrain.guidance.guidance_loss;"
         "assert 'site' in lrptrain.__file__ and 'site' in c.__file__, (lrptrain.__file__, c.__file__);"
         "print(len(lrptrain.methods()), c.RelevanceMonitor.__module__)"
     )
