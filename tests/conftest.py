@@ -43,6 +43,18 @@ def unsynced_disk() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def loosely_packed_pictures() -> Iterator[None]:
+    """To pack pictures as tightly as can be takes a fiftieth of the time, and what they show is the same."""
+    from PIL import Image
+
+    save = Image.Image.save
+    with pytest.MonkeyPatch.context() as patch:
+        quick = {"compress_level": 1, "method": 0}
+        patch.setattr(Image.Image, "save", lambda self, *to, **options: save(self, *to, **{**options, **quick}))
+        yield
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, Any, Any]:
     """See `must_run`; a whole file may be skipped."""
@@ -96,12 +108,18 @@ LONG = (
 )
 
 
+FORKED = (
+    "_processes.py", "sharded", "/sharding/", "test_cluster", "test_killed_process", "test_strategy_adapters",
+    "test_group_dro", "test_autograd_functions", "test_every_python_block_runs", "test_a_notebook_runs",
+)  # fmt: skip
+
+
 def scope_of(test: str) -> str:
     """What one process of pytest runs as a whole: a file, whose fixtures are then made once, or several files."""
     file = test.partition("::")[0]
     if file.startswith("tests/dashboard/"):
         return "tests/dashboard/"  # the runs that the page shows are recorded once
-    if file.endswith("_processes.py") or "test_every_python_block_runs" in test or "test_a_notebook_runs" in test:
+    if any(name in test for name in FORKED):
         return "tests/test_processes"  # forks of one process, which imports what they need
     return file
 

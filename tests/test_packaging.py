@@ -63,12 +63,6 @@ def test_every_package_on_disk_is_declared():
     assert found | {"lrptrain.callbacks"} == set(PROJECT["tool"]["setuptools"]["packages"])
 
 
-def test_what_the_docs_reach_through_the_package_is_there_without_another_import(tmp_path: Path):
-    reached = ("loggers.read_findings", "callbacks.RelevanceMonitor", "guidance.guidance_loss")
-    done = run("import lrptrain; " + ", ".join(f"lrptrain.{each}" for each in reached), tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_wheel_has_callbacks_inside_and_no_bare_one(wheel: Path):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0] for name in names if not name.startswith("lrptrain-")} == {"lrptrain"}
@@ -78,9 +72,11 @@ def test_the_wheel_has_callbacks_inside_and_no_bare_one(wheel: Path):
 
 
 def test_the_wheel_works_by_itself(wheel: Path, tmp_path: Path):
+    """What the docs reach through the package is there without another import."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = (
-        "import sys; sys.path.insert(0, 'site'); import lrptrain, lrptrain.callbacks as c;"
+        "import sys; sys.path.insert(0, 'site'); import lrptrain; lrptrain.loggers.read_findings;"
+        "c = lrptrain.callbacks; lrptrain.guidance.guidance_loss;"
         "assert 'site' in lrptrain.__file__ and 'site' in c.__file__, (lrptrain.__file__, c.__file__);"
         "print(len(lrptrain.methods()), c.RelevanceMonitor.__module__)"
     )
@@ -114,7 +110,7 @@ def test_without_an_extra_the_command_that_installs_it_is_said(tmp_path: Path):
         "    except ImportError as error: print(error)",
     ]
     done = run("\n".join(lines), tmp_path)
-    line = "scipy.stats is needed here and is not installed: pip install 'lrptrain[monitor]'"
+    line = "scipy.special is needed here and is not installed: pip install 'lrptrain[monitor]'"
     assert done.stdout.splitlines() == [line] * 2, done.stderr
 
 

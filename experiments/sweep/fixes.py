@@ -27,6 +27,7 @@ FIXES: dict[str, dict[str, Any]] = {
     "qwen3_5_text": _HYBRID,
     "qwen3_next": _HYBRID,
     "jamba": {"num_hidden_layers": 4, "attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False},
+    "longformer": {"attention_window": 16},
     "levit": {"patch_size": None, "image_size": 64},
     "mobilevit": {"image_size": 64},
     "mobilevitv2": {"image_size": 64},

@@ -318,19 +318,22 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
         fill = _FILL.get(name, IGNORED if name == "mask" else 0)
         # A batch with annotations may meet one without: the latter's samples have annotations that are all ignored.
         dtype = _common_dtype(present)
-        filled = torch.full_like(present[0], fill, dtype=dtype)
-        rows = [sample.tensors[name].to(dtype) if name in sample.tensors else filled for sample in samples]
-        are_rows = name in IMAGES and {row.ndim for row in rows} == {2} and len({row.shape[1] for row in rows}) == 1
-        if name in _STACKED and not are_rows and len({row.shape for row in rows}) > 1:
-            sizes = sorted({tuple(row.shape) for row in rows})
-            raise ValueError(f"{name!r} has other sizes in other samples, {sizes}: bring all of them to one size")
-        if len({row.shape for row in rows}) == 1:
+        if len(present) < len(samples):
+            filled = torch.full_like(present[0], fill, dtype=dtype)
+            present = [sample.tensors.get(name, filled) for sample in samples]
+        rows = [row.to(dtype) for row in present]
+        shapes = {row.shape for row in rows}
+        if len(shapes) == 1:
             stacked[name] = torch.stack(rows).to(device)
-        else:
-            stacked[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
-            if are_rows:
-                lengths = torch.tensor([len(row) for row in rows])[:, None]
-                stacked[ROWS] = (torch.arange(stacked[name].shape[1]) < lengths).to(device)
+            continue
+        are_rows = name in IMAGES and {row.ndim for row in rows} == {2} and len({row.shape[1] for row in rows}) == 1
+        if name in _STACKED and not are_rows:
+            sizes = sorted(map(tuple, shapes))
+            raise ValueError(f"{name!r} has other sizes in other samples, {sizes}: bring all of them to one size")
+        stacked[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
+        if are_rows:
+            lengths = torch.tensor([len(row) for row in rows])[:, None]
+            stacked[ROWS] = (torch.arange(stacked[name].shape[1]) < lengths).to(device)
     if samples[0].call is not None:
         stacked[CALL] = samples[0].call
     unmasked = "input_ids" in stacked and "attention_mask" not in stacked

@@ -31,6 +31,8 @@ EACH = 8
 at so many of their most relevant patches: a mark that is read is among them. Its name is of so many that show it."""
 MOST_COMPARED = 2**22
 """So many pairs of a picture and a place are compared per image at most, in a fiftieth of a second."""
+IN_CACHE = 2**18
+"""So many points of images are compared with one picture at a time, for the same reason as below."""
 TOGETHER = 32
 """So many pictures are compared at a time, so that what comes of it stays in a processor's cache."""
 PEAKS = 2
@@ -78,12 +80,14 @@ class Mark(Cue):
         wanted = torch.tensor(self.values, device=images.device).flatten()
         stride, around = stride_of(self.side), self.side // 2
         inside = torch.zeros_like(images[:, 0], dtype=torch.bool)
-        for image, covered in zip(images.float() / spread[:, None, None], inside, strict=True):
-            points = sampled(image, self.side)
-            hits = (points.flatten(0, 1) - wanted[:, None, None]).square().mean(0) <= TOLERANCE**2
-            for top, left in (hits.nonzero() * stride).tolist():
-                rows, columns = (slice(max(0, at - around), at + self.side + around) for at in (top, left))
-                covered[rows, columns] = True
+        row = 0
+        for part in in_parts(images):
+            points = sampled(part.float() / spread[:, None, None], self.side)
+            hits = (points.flatten(1, 2) - wanted[:, None, None]).square().mean(1) <= TOLERANCE**2
+            for number, *place in hits.nonzero().tolist():
+                spots = (slice(max(0, stride * at - around), stride * at + self.side + around) for at in place)
+                inside[row + number, *spots] = True
+            row += len(part)
         return inside
 
 
@@ -92,14 +96,21 @@ def stride_of(side: int) -> int:
     return max(1, side // 8)
 
 
-def sampled(image: Float[Tensor, "channels height width"], side: int) -> Float[Tensor, "channels points y x"]:
+def in_parts(images: Tensor) -> tuple[Tensor, ...]:
+    """Return images of which so many are together as are looked through at a time."""
+    return images.split(max(1, IN_CACHE // (images[0].numel() * len(_CORNERLESS)))) if len(images) else ()
+
+
+def sampled(
+    images: Float[Tensor, "*batch channels height width"], side: int
+) -> Float[Tensor, "*batch channels points y x"]:
     """Return the points of the pictures at every place, each the mean of the pixels about it."""
     cell, stride = max(1, side // POINTS), stride_of(side)
-    means = F.avg_pool2d(image[None], cell, 1)[0]
+    means = F.avg_pool2d(images, cell, 1)
     offsets = [round(i * (side - cell) / (POINTS - 1)) for i in range(POINTS)]
-    rows, columns = means.shape[1] - offsets[-1], means.shape[2] - offsets[-1]
-    grid = [means[:, y : y + rows : stride, x : x + columns : stride] for y in offsets for x in offsets]
-    return torch.stack([grid[i] for i in _CORNERLESS], 1)
+    rows, columns = means.shape[-2] - offsets[-1], means.shape[-1] - offsets[-1]
+    grid = [means[..., y : y + rows : stride, x : x + columns : stride] for y in offsets for x in offsets]
+    return torch.stack([grid[i] for i in _CORNERLESS], -3)
 
 
 class Marks:
@@ -238,11 +249,10 @@ def _present(
     flat = pictures.flatten(1)
     lengths = flat.square().sum(1)
     found = np.zeros((len(flat), len(images)), bool)
-    for number, image in enumerate(images):
-        points = sampled(image, side)
+    for number, points in enumerate(points for part in in_parts(images) for points in sampled(part, side)):
         places = points.flatten(2).flatten(0, 1)
         if near is not None:
-            touches = _begin_near(near[number], (image.shape[1], image.shape[2]), side)
+            touches = _begin_near(near[number], (images.shape[2], images.shape[3]), side)
             rows, columns = (min(one, other) for one, other in zip(touches.shape, points.shape[2:], strict=True))
             places = points[:, :, :rows, :columns].flatten(0, 1)[:, touches[:rows, :columns].to(points.device)]
         squares = places.square().sum(0)

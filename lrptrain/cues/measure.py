@@ -18,7 +18,7 @@ from lrptrain.cues.cue import Batch, Cue
 from lrptrain.cues.texts import as_wide_as
 from lrptrain.extras import require
 
-stats = require("scipy.stats", "monitor")
+special = require("scipy.special", "monitor")
 
 Rows = Int[np.ndarray, " n"]
 Probabilities = Callable[[Batch], Float[np.ndarray, "batch classes"]]
@@ -66,7 +66,7 @@ def effect_of(values: Float[np.ndarray, " n"], level: float, fewest: int = FEWES
     # Of n effects that are all alike the spread is 0, and one of the next n could still be anything: a sample more at
     # either end of the range is added, as the "plus four" interval of proportions does (Agresti & Coull 1998).
     padded = np.concatenate([values, [mean - 1 / count, mean + 1 / count]])
-    reach = float(stats.t.ppf(1 - level, count - 1) * padded.std(ddof=1) / math.sqrt(count))
+    reach = float(special.stdtrit(count - 1, 1 - level) * padded.std(ddof=1) / math.sqrt(count))
     return Effect(mean, max(mean - reach, -1.0), min(mean + reach, 1.0), count)
 
 
@@ -92,7 +92,7 @@ def at_best(values: Float[np.ndarray, " n"], total: int, level: float, doubt: fl
     expected = max(round(len(known) * total / len(values)), FEWEST_SAMPLES)
     now = effect_of(known, doubt, fewest=2)
     mean = now.high + (now.mean - now.high) * min(len(known) / expected, 1.0)
-    reach = float(stats.t.ppf(1 - level, expected - 1) * known.std(ddof=1) / math.sqrt(expected))
+    reach = float(special.stdtrit(expected - 1, 1 - level) * known.std(ddof=1) / math.sqrt(expected))
     return Effect(mean, mean - reach, min(mean + reach, 1.0), expected)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from lrptrain.batch import IMAGES, Sample, collate
 from lrptrain.batch.chunks import chunk_width
 from lrptrain.batch.matters import FEWEST_SAMPLES
+from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.rows import grid_sizes
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import CANDIDATES, Cue, Role
@@ -224,7 +225,7 @@ def untold(samples: Sequence[Sample], answers: Rows) -> list[str]:
 
 
 def _is_annotated(sample: Sample) -> bool:
-    return bool((mask_in(collate([sample])) == 1).any())
+    return not sample.tensors.keys().isdisjoint(ANNOTATIONS) and bool((mask_in(collate([sample])) == 1).any())
 
 
 def _halves(rows: Rows, seed: int) -> Iterable[tuple[Rows, Rows]]:

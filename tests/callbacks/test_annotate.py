@@ -43,7 +43,7 @@ def test_a_function_in_place_of_masks_tells_faults(reads_the_corner):
 
 @pytest.mark.parametrize("annotate", [["good", "bad"], re.compile("good|bad"), lambda text: ["good", "bad"]])
 def test_words_in_place_of_rationales_tell_faults(annotate):
-    net, columns = reads_the_footer(), {name: x for name, x in texts(True).items() if name != "rationale"}
+    net, columns = reads_the_footer(), {name: x for name, x in texts(True, count=48).items() if name != "rationale"}
     report = lrptrain.inspect(net, [columns], tokenizer=Tokenizer(), annotate=annotate)
     assert "the phrase 'sent from my phone'" in {each.name for each in report.faults}
     with pytest.raises(ValueError, match=r"annotate= failed .* nothing names their tokens: pass tokenizer="):

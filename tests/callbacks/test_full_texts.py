@@ -15,7 +15,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import lrptrain
 
-N, TOKENS, WORDS = 96, 10, 60
+N, TOKENS, WORDS = 64, 10, 60
 pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory", "ignore:.*LeafSpec", "ignore:The '.*_dataloader'")
 
 
@@ -62,7 +62,7 @@ def test_an_inspection_is_that_of_texts_with_a_mask_of_ones(reads_a_word):
 
 
 def test_batches_of_several_lengths_need_no_mask(reads_a_word):
-    short, long = full_texts(48, 8), full_texts(48, 12)
+    short, long = full_texts(N // 2, 8), full_texts(N // 2, 12)
     report = lrptrain.inspect(reads_a_word, [short, long], tokenizer=Numbered())
     assert report.accuracy == 1
     ids = torch.cat([F.pad(short["input_ids"], (0, 4)), long["input_ids"]])

@@ -214,8 +214,7 @@ def test_a_folder_has_one_writer(tmp_path):
     assert epochs(watching.folder) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("dies", [True, False])
-@pytest.mark.parametrize("call", [1, 2])
+@pytest.mark.parametrize(("call", "dies"), [(1, True), (2, False)])
 def test_a_checkpoint_amid_an_evaluation_leads_to_no_doubled_record(call, dies, tmp_path):
     whole = monitor()
     fit(tmp_path / "whole", whole, max_epochs=3)

@@ -1,22 +1,14 @@
 """Without a weight the guidance is as strong as the task's gradient allows."""
 
-import logging
-
 import pytest
 import torch
-import torch.nn.functional as F
 from guided import annotated_data, by_hand, fit, guidance, sgd_module, stepped, weights
-from hugging_face import small_sizes
-from pytorch_lightning import LightningModule
 from setting import loader, trainer, vit
 from test_guidance_gradients import assert_close
 from test_guidance_options import SINGLE, logged
 
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES, GRADIENT_SHARE
-
-WORDS, SHORTCUT = ((5, 6, 7), (8, 9, 10)), (11, 12)
-STEPS, BATCH = 40, 16
 
 
 def norm(rows):
@@ -95,59 +87,3 @@ def test_a_resumed_run_keeps_the_factor(tmp_path):
     older = {name: x for name, x in guided.state_dict().items() if name != "factor"}
     resumed.load_state_dict(older)
     assert resumed.guidance.strength.factor is None
-
-
-class Texts(LightningModule):
-    """A tiny BERT, trained from scratch in float64."""
-
-    def __init__(self, lr):
-        super().__init__()
-        from transformers import BertConfig, BertForSequenceClassification
-
-        torch.manual_seed(0)
-        config = BertConfig(
-            vocab_size=50, max_position_embeddings=16, initializer_range=0.1, hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0, **small_sizes(32, layers=2, inner=64),
-        )  # fmt: skip
-        self.net, self.lr = BertForSequenceClassification(config).double().train(), lr
-
-    def logits(self, batch):
-        return self.net(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
-
-    def training_step(self, batch, batch_idx):
-        return F.cross_entropy(self.logits(batch), batch["label"])
-
-    def configure_optimizers(self):
-        return torch.optim.AdamW(self.parameters(), lr=self.lr)
-
-
-def texts(samples, seed, agreeing):
-    """Two words of the class, which are the rationale, and mostly a planted word of the class beside them."""
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(13, 50, (samples, 12), generator=generator)
-    label = torch.randint(0, 2, (samples,), generator=generator)
-    rationale = torch.zeros(samples, 12, dtype=torch.uint8)
-    ids[:, 0], ids[:, -1], rationale[:, 0], rationale[:, -1] = 1, 2, 255, 255
-    for i in range(samples):
-        *marked, planted = (1 + torch.randperm(10, generator=generator)[:3]).tolist()
-        for place in marked:
-            shown = label[i] if torch.rand((), generator=generator) < 0.95 else 1 - label[i]
-            ids[i, place] = WORDS[shown][torch.randint(0, 3, (), generator=generator)]
-            rationale[i, place] = 1
-        if agreeing is not None:
-            ids[i, planted] = SHORTCUT[label[i] if torch.rand((), generator=generator) < agreeing else 1 - label[i]]
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "label": label, "rationale": rationale}
-
-
-def test_texts_are_learned(tmp_path):
-    """With a weight of 1, which was the default, the model ends at chance."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    accuracies = []
-    for weight in (1.0, None):
-        pl_module = Texts(lr=1e-3)
-        fit(tmp_path, pl_module, texts(STEPS * BATCH, 0, 0.98), default("ppce", weight=weight), batch_size=BATCH)
-        test = texts(400, 999, 0.98)
-        with torch.no_grad():
-            accuracies.append((pl_module.eval().logits(test).argmax(1) == test["label"]).double().mean().item())
-    assert accuracies[0] < 0.6
-    assert accuracies[1] > 0.9

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from guided import RATE, annotated_data, explicit, fit, sgd_module, weights
 from guided_loops import LOOPS
-from inspected import images
 from setting import data, vit
 from test_guidance_gradients import EXACT, assert_close
 from test_guidance_text_swaps import LANGUAGE
@@ -168,27 +167,3 @@ def test_a_batch_of_another_kind_than_the_findings_is_refused_before_the_first_s
     cue = Family.of("numbers", "open", LANGUAGE)
     with pytest.raises(ValueError, match="the numbers is one of texts, and the batch has"):
         fit(tmp_path, sgd_module(), unannotated(), RelevanceGuidance("swap", swap=cue))
-
-
-def test_a_run_mends_what_is_found_in_it():
-    """The first quarter of a training is plain; what an inspection finds then is swapped in the rest."""
-    columns, without = images("both", 1, 256), images("object", 2, 128)
-    accuracies = []
-    for follows in (False, True):
-        net: nn.Module = vit(num_classes=3)
-        optimizer = torch.optim.AdamW(net.parameters(), 3e-3)
-        guidance = lrptrain.Guidance("swap", swap="findings", optimizer=optimizer)
-        note_known(net, Known((), 1))
-        for step in range(200):
-            if step == 50 and follows:
-                report = lrptrain.inspect(net, [images("both")])
-                note_known(net, Known(tuple(each.cue for each in report.faults), 2))
-            rows = torch.arange(32) + 32 * (step % 8)
-            batch = {name: x[rows] for name, x in columns.items()}
-            with guidance.step(net, batch) as guided:
-                guided.guided(F.cross_entropy(net(batch["image"]), batch["label"])).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-        net.eval()
-        accuracies.append(float((net(without["image"]).argmax(1) == without["label"]).float().mean()))
-    assert accuracies[1] > accuracies[0] + 0.3

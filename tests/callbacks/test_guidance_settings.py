@@ -27,11 +27,15 @@ def norm(rows):
 # Measured: 0.0012 and 0.032 for generic_attention, 0.006 and 0.042 for attnlrp, 0.021 and 0.1 for input_x_gradient,
 # 0.014 and 0.1 for rrr.
 HALF = {"16-mixed": 0.05, "bf16-mixed": 0.2}
-IN_HALF = [("energy", "generic_attention"), ("energy", "attnlrp"), ("energy", "input_x_gradient"), ("rrr", "attnlrp")]
+IN_HALF = [
+    ("energy", "generic_attention", "16-mixed"),
+    ("energy", "attnlrp", "bf16-mixed"),
+    ("energy", "input_x_gradient", "bf16-mixed"),
+    ("rrr", "attnlrp", "16-mixed"),
+]
 
 
-@pytest.mark.parametrize("kind", HALF)
-@pytest.mark.parametrize(("loss", "method"), IN_HALF)
+@pytest.mark.parametrize(("loss", "method", "kind"), IN_HALF)
 def test_half_precision_guides_as_single_does(loss, method, kind, tmp_path):
     columns, pulls = annotated_data(dtype=torch.float32), []
     for plugins in ([], [amp(kind)]):
@@ -55,8 +59,7 @@ def test_a_scaler_that_is_too_large_is_lowered(tmp_path):
     assert all(x.isfinite().all() for x in weights(pl_module).values())
 
 
-@pytest.mark.parametrize("compare", [0, 1])
-@pytest.mark.parametrize("rows", [None, FEW], ids=["all", "few"])
+@pytest.mark.parametrize(("rows", "compare"), [(None, 1), (FEW, 0)], ids=["all", "few"])
 @pytest.mark.parametrize(("losses", "method"), LOSSES[2:] + SEVERAL[:1])
 def test_checkpointed_blocks(losses, method, rows, compare, tmp_path):
     columns, net = annotated_data(rows=rows), vit().double()
@@ -67,8 +70,7 @@ def test_checkpointed_blocks(losses, method, rows, compare, tmp_path):
     assert_close(found, by_hand(columns, names=losses, method=method))
 
 
-@pytest.mark.parametrize("rows", [None, FEW], ids=["all", "few"])
-@pytest.mark.parametrize("what", ["net", "blocks", "module"])
+@pytest.mark.parametrize(("what", "rows"), [("net", FEW), ("blocks", FEW), ("module", None)])
 def test_compiled(what, rows, tmp_path):
     columns, net = annotated_data(rows=rows), vit().double()
     if what == "blocks":
@@ -93,18 +95,6 @@ def test_averaged_weights_beside_it(tmp_path):
     assert_close(*outcomes, tolerance=0.0)
     plain = stepped(tmp_path, guidance(weight=0.5), columns, max_epochs=2)
     assert norm(moved(outcomes[0], plain)) > 1e-9  # they are averages in the end
-
-
-@pytest.mark.parametrize(("loss", "weight"), [("energy", 5.0), ("rrr", 500.0), ("consistency", 100.0)])
-def test_guidance_lowers_its_loss(loss, weight, tmp_path):
-    columns, last = annotated_data(12, dtype=torch.float32), []
-    for each in (1e-9, weight):
-        seen: list[float] = []
-        guided = guidance(loss, weight=each)
-        guided._log = lambda pl_module, values, seen=seen: seen.append(values[loss])
-        fit(tmp_path, sgd_module(vit()), columns, guided, batch_size=12, max_epochs=8)
-        last.append(seen[-1])
-    assert last[1] < 0.8 * last[0]
 
 
 def test_with_a_monitor_beside_it(tmp_path):

@@ -61,7 +61,7 @@ def images():
 
 @pytest.mark.parametrize(
     ("title", "train"),
-    [(title, train) for i, title in enumerate(FORMS) for j, train in enumerate(TRAINERS) if (i + j) % 3 != 1],
+    [(title, train) for i, title in enumerate(FORMS) for j, train in enumerate(TRAINERS) if (i + j) % 3 == 0],
 )
 def test_the_task_that_a_refusal_names_is_taken(title, train, tmp_path):
     form, head = FORMS[title]

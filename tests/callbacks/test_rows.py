@@ -93,15 +93,21 @@ class OfSlides(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=1e-6)
 
 
-def of_slides(folder: Any, column: int, annotated: bool) -> RelevanceMonitor:
+@pytest.fixture(scope="module")
+def of_slides(tmp_path_factory):
+    """Monitors of models that read the tumour or the pen, each trained once."""
+    return cache(lambda column, annotated: watched_slides(tmp_path_factory.mktemp("slides"), column, annotated))
+
+
+def watched_slides(folder: Any, column: int, annotated: bool) -> RelevanceMonitor:
     watching = RelevanceMonitor(budget=None, **grouped(OPTIONS))
     loader = DataLoader(Slides(annotated=annotated), 1)
     trainer(folder, watching, max_epochs=1).fit(OfSlides(Pooled(column)), loader, loader)
     return watching
 
 
-def test_of_bags_of_any_size_the_row_that_decides_is_named(tmp_path):
-    watching = of_slides(tmp_path, TUMOUR, annotated=False)
+def test_of_bags_of_any_size_the_row_that_decides_is_named(of_slides):
+    watching = of_slides(TUMOUR, False)
     assert watching.scalars["relevance/samples"] == N
     assert watching.scalars["relevance/left_out"] == 0
     (found,) = (each for each in watching.findings if each.relies)
@@ -114,8 +120,8 @@ def test_of_bags_of_any_size_the_row_that_decides_is_named(tmp_path):
     assert (found.relevance or 0) > 0.8
 
 
-def test_what_lies_outside_of_labelled_instances_is_a_fault(tmp_path):
-    watching = of_slides(tmp_path, PEN, annotated=True)
+def test_what_lies_outside_of_labelled_instances_is_a_fault(of_slides):
+    watching = of_slides(PEN, True)
     fault = watching.faults[0]
     assert fault.kind == "row mark"
     assert fault.name.endswith("outside the annotation")
@@ -124,8 +130,8 @@ def test_what_lies_outside_of_labelled_instances_is_a_fault(tmp_path):
     assert watching.scalars["relevance/label/energy_pointing_game"] < 0.1
 
 
-def test_a_proof_says_which_rows_were_exchanged(tmp_path):
-    proof = of_slides(tmp_path, PEN, annotated=True).faults[0].proof
+def test_a_proof_says_which_rows_were_exchanged(of_slides):
+    proof = of_slides(PEN, True).faults[0].proof
     assert proof is not None
     assert proof.path.endswith(".html")
     slides = Slides()
@@ -138,14 +144,14 @@ def test_a_proof_says_which_rows_were_exchanged(tmp_path):
         assert each.changed < 0.1 < 0.9 < each.control
 
 
-def test_a_model_of_the_labelled_instances_has_no_fault(tmp_path):
-    watching = of_slides(tmp_path, TUMOUR, annotated=True)
+def test_a_model_of_the_labelled_instances_has_no_fault(of_slides):
+    watching = of_slides(TUMOUR, True)
     assert not watching.faults
     assert watching.scalars["relevance/label/energy_pointing_game"] > 0.9
 
 
-def test_the_page_shows_bags_by_the_numbers_of_their_rows(tmp_path):
-    watching = of_slides(tmp_path, TUMOUR, annotated=True)
+def test_the_page_shows_bags_by_the_numbers_of_their_rows(of_slides):
+    watching = of_slides(TUMOUR, True)
     shown = {each.sample_id: each for each in watching.core.recorder.drawn}
     sample = next(i for i in shown if isinstance(i, int) and i % 2)
     text = shown[sample]
@@ -328,13 +334,12 @@ def together(samples):
     return samples[0]["features"][None], torch.tensor([samples[0]["label"]])
 
 
-@pytest.mark.parametrize("way", ["lightning", "loop"])
 @pytest.mark.parametrize(
-    ("net", "collator", "call", "task"),
+    ("way", "net", "collator", "call", "task"),
     [
-        (OfOneBag, alone, lambda net, bag: net(bag)[0], lrptrain.Head(0)),
-        (OfOneBag, together, lambda net, bag: net(bag.squeeze(0))[0], lrptrain.Head(0)),
-        (OfKeywords, together, lambda net, bag: net(data=bag)["logits"], None),
+        ("lightning", OfOneBag, alone, lambda net, bag: net(bag)[0], lrptrain.Head(0)),
+        ("loop", OfOneBag, together, lambda net, bag: net(bag.squeeze(0))[0], lrptrain.Head(0)),
+        ("lightning", OfKeywords, together, lambda net, bag: net(data=bag)["logits"], None),
     ],
 )
 def test_bags_are_monitored_as_their_model_is_called(way, net, collator, call, task, tmp_path):
@@ -351,20 +356,6 @@ def test_bags_are_monitored_as_their_model_is_called(way, net, collator, call, t
     row, sample = int(found.name.split()[3]), int(found.name.split()[-1])
     assert Slides().pen[sample] == row
     assert (found.relevance or 0) > 0.8
-    assert watching.scalars["relevance/samples"] == N
-
-
-def test_a_bag_of_one_row_is_one_of_the_bags(tmp_path):
-    class WithOne(Slides):
-        def __getitem__(self, i):
-            item = super().__getitem__(i)
-            return {**item, "features": item["features"][:1]} if i == 7 else item
-
-    loader = DataLoader(WithOne(), 1, collate_fn=alone)
-    step = lambda model, batch: model(batch[0])[0]  # noqa: E731
-    options = {**grouped(OPTIONS), "task": lrptrain.Head(0)}
-    with lrptrain.Monitor(OfOneBag(PEN), loader, tmp_path, step=step, **options) as watching:
-        watching.evaluate(0)
     assert watching.scalars["relevance/samples"] == N
 
 

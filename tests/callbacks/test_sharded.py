@@ -28,7 +28,7 @@ def alone(tmp_path_factory, state):
     return folder, {"watched": watched, "float32": run(folder, state, "float32", dtype=torch.float32, rate=0.0)}
 
 
-@pytest.mark.parametrize("how", SHARDED)
+@pytest.mark.parametrize("how", ["FSDP2 of 2", "TP 2 x FSDP2 2"])  # loops have tensor parallel alone
 def test_sharded_models_are_monitored_as_whole_ones_and_trained_as_without_a_monitor(tmp_path, state, alone, how):
     parts, readers = SHARDED[how]
     folder = alone[0]

@@ -200,10 +200,14 @@ def step(net: nn.Module, folder: Any, target: str, loss: str, label: Tensor, **o
     return moved, float(runner.callback_metrics[f"guidance/{loss}"])
 
 
-@pytest.mark.parametrize("target", ["label", "predicted"])
 @pytest.mark.parametrize(
-    ("loss", "kind"),
-    [("energy", torch.long), ("energy", torch.float32), ("rrr", torch.long), ("consistency", torch.long)],
+    ("loss", "kind", "target"),
+    [
+        ("energy", torch.long, "label"),
+        ("energy", torch.float32, "predicted"),
+        ("rrr", torch.long, "predicted"),
+        ("consistency", torch.long, "label"),
+    ],
 )
 def test_guidance_moves_the_weights_as_of_two_logits(loss, target, kind, tmp_path):
     label = torch.tensor([0, 1, 1, 0, 0, 1])

@@ -70,11 +70,10 @@ def test_a_model_at_chance_has_no_reliance_and_a_trained_one_has(tmp_path):
     assert float(runner.callback_metrics[RELIANCE]) == pytest.approx(values[-1])
 
 
-@pytest.mark.parametrize("samples", [4, 7])
-def test_too_few_samples_have_no_reliance(samples, tmp_path):
+def test_too_few_samples_have_no_reliance(tmp_path):
     """Of so few no interval is told, however large the effect."""
-    ours = watching(max_samples=samples)
-    fit(tmp_path, ours)
+    ours = watching(max_samples=7)
+    fit(tmp_path, ours, epochs=2)
     assert set(reliances(ours.folder)) == {None}
 
 
@@ -106,7 +105,6 @@ def test_early_stopping_that_ends_at_nan_is_refused_with_what_works(tmp_path):
 
 WRONG = {
     "the largest reliance": (RELIANCE, "max", "lower"),
-    "the least focus": ("relevance/label/energy_pointing_game", "min", "higher"),
     "the least accuracy of a class": ("relevance/label/energy_pointing_game_per_class/0", "min", "higher"),
 }
 
@@ -188,13 +186,12 @@ def train(folder, callbacks, **options):
 
 
 @pytest.mark.filterwarnings("ignore:.*pin_memory")
-@pytest.mark.parametrize("stops", [True, False])
-def test_the_trainer_of_transformers_keeps_no_untrained_model(stops, tmp_path, caplog):
+def test_the_trainer_of_transformers_keeps_no_untrained_model(tmp_path, caplog):
     ours = RelevanceMonitorCallback(
         max_samples=32, show=lrptrain.Show(max_pictures=0), run=lrptrain.Run(on_error="raise"), budget=None
     )
     with caplog.at_level("INFO", "lrptrain"):
-        runner = train(tmp_path, [ours, *([EarlyStoppingCallback(6)] if stops else [])])
+        runner = train(tmp_path, [ours, EarlyStoppingCallback(6)])
     assert reliances(ours.folder)[0] is None
     assert runner.state.best_global_step > 6
     assert math.isfinite(runner.state.best_metric)

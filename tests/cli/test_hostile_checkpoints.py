@@ -26,14 +26,14 @@ VERBS = {
 }
 
 
-def spread(contents, verbs=tuple(VERBS)):
-    """Each content with two verbs, and each verb with a third of them: all read a checkpoint by the same functions."""
-    third = -(-len(verbs) // 2)
+def spread(contents, each=2, verbs=tuple(VERBS)):
+    """Each content with so many verbs, in turn: all read a checkpoint by the same functions."""
+    every = len(verbs) // each
     return [
         (verb, name)
         for row, name in enumerate(contents)
         for column, verb in enumerate(verbs)
-        if (row + column) % third == 0
+        if (row + column) % every == 0
     ]
 
 
@@ -70,7 +70,7 @@ def refusal(capsys, *arguments):
     return said
 
 
-@pytest.mark.parametrize(("verb", "name"), spread(hostile.CONTENTS))
+@pytest.mark.parametrize(("verb", "name"), spread(hostile.CONTENTS, 1))
 def test_a_verb_refuses_what_a_checkpoint_asks_for(verb, name, tmp_path, trace, capsys):
     checkpoint = hostile.write_checkpoint(tmp_path / "a.ckpt", name, trace)
     said = refusal(capsys, verb, checkpoint, *VERBS[verb])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-LIVES = int(os.environ.get("LRPTRAIN_FUZZ", "40"))
+LIVES = int(os.environ.get("LRPTRAIN_FUZZ", "24"))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="lives are forked")

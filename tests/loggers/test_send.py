@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from dataclasses import replace
 
 import lightning.pytorch.loggers
@@ -53,16 +51,3 @@ def test_an_error_reaches_the_caller():
 
     with pytest.raises(OSError, match="disk full"):
         send(TensorBoardLogger(), RECORD)
-
-
-def test_importing_loads_no_logger_and_no_lightning():
-    heavy = ["lightning", "pytorch_lightning", "wandb", "tensorboard", "mlflow", "pyarrow", "matplotlib", "PIL"]
-    code = f"""
-import sys
-from importlib import import_module
-for package in ("findings", "render", "loggers"):
-    import_module(f"lrptrain.{{package}}")
-    print(package, [name for name in {heavy} if name in sys.modules])
-"""
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.splitlines() == ["findings []", "render []", "loggers []"]

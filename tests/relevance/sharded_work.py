@@ -28,7 +28,6 @@ METHODS = ["attnlrp", "lrp", "generic_attention"]
 MORE = ["gamma_lrp", "transformer_attribution", "input_x_gradient", "rollout", "leave_one_out", "atb_norm"]
 SHARDED = {
     "FSDP2 of 2": (2, lambda model: fully_sharded(model, 2)),
-    "FSDP2 of 4": (4, lambda model: fully_sharded(model, 4)),
     "TP of 2": (2, lambda model: tensor_parallel(model, 2)),
     "TP 2 x FSDP2 2": (4, lambda model: tensor_parallel(model, 2, replicas=2)),
 }
@@ -45,7 +44,7 @@ def differences(rank: int, how: str, name: str, methods: list[str]) -> Differenc
     for dtype in (torch.float64, torch.float32):
         whole, sharded = kind.build(True).to(dtype), SHARDED[how][1](kind.build(True).to(dtype))
         inputs = select(kind.inputs(4, dtype), rows)
-        for method in methods if dtype == torch.float64 else METHODS:
+        for method in methods if dtype == torch.float64 else METHODS[:1]:
             expected = lrptrain.attribute(whole, inputs, None, method)
             relevance = lrptrain.attribute(sharded, inputs, None, method)
             assert type(relevance.scores) is torch.Tensor
@@ -60,8 +59,12 @@ def _relative(mine: torch.Tensor, expected: torch.Tensor) -> float:
     return float((mine - expected).abs().max() / expected.abs().max()) / torch.finfo(expected.dtype).eps
 
 
-def as_trained(rank: int, how: str, explained: bool) -> dict[str, Any]:
-    """What a training leaves behind, in which a sharded model is explained at every moment, or is not."""
+def as_trained(rank: int, how: str) -> list[dict[str, Any]]:
+    """What a training leaves behind with a sharded model that is explained at every moment, and one without."""
+    return [_trained(rank, how, explained) for explained in (True, False)]
+
+
+def _trained(rank: int, how: str, explained: bool) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     kind = KINDS["bert"]
     model = SHARDED[how][1](kind.build(True)).train()
@@ -81,18 +84,17 @@ def as_trained(rank: int, how: str, explained: bool) -> dict[str, Any]:
             assert hooks_of(model) == before
 
     explain()  # before FSDP knows its root
-    for _ in range(2):
-        logits = model(**kind.inputs(3)).logits
-        explain()  # while the graph of the step is there
-        loss = logits.logsumexp(1).sum() - logits[:, seed % 2].sum()
-        loss.backward()
-        explain()  # while gradients are there
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-        with torch.no_grad():
-            losses.append(model(**kind.inputs(2)).logits.sum().item())
-        explain()  # after an evaluation, FSDP leaves the weights of its root whole
+    logits = model(**kind.inputs(3)).logits
+    explain()  # while the graph of the step is there
+    loss = logits.logsumexp(1).sum() - logits[:, seed % 2].sum()
+    loss.backward()
+    explain()  # while gradients are there
+    optimizer.step()
+    optimizer.zero_grad()
+    losses.append(loss.item())
+    with torch.no_grad():
+        losses.append(model(**kind.inputs(2)).logits.sum().item())
+    explain()  # after an evaluation, FSDP leaves the weights of its root whole
     model(**kind.inputs(3)).logits.square().sum().backward()
     random_state = (torch.rand(3).tolist(), np.random.rand(3).tolist(), random.random())
     return {"losses": losses, "random": random_state, "state": whole_state(model)}
