@@ -107,7 +107,8 @@ LONG = (
     "tests/loggers/",
 )
 
-
+FORKS = "tests/test_processes"
+"""Forks of one process, which imports what they need: the longest of all, so that it is begun first."""
 FORKED = (
     "_processes.py", "sharded", "/sharding/", "test_cluster", "test_killed_process", "test_strategy_adapters",
     "test_group_dro", "test_autograd_functions", "test_every_python_block_runs", "test_a_notebook_runs",
@@ -120,7 +121,7 @@ def scope_of(test: str) -> str:
     if file.startswith("tests/dashboard/"):
         return "tests/dashboard/"  # the runs that the page shows are recorded once
     if any(name in test for name in FORKED):
-        return "tests/test_processes"  # forks of one process, which imports what they need
+        return FORKS
     return file
 
 
@@ -139,7 +140,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _assign_work_unit(self, node: Any) -> None:
             # The queue is ordered by the number of tests already.
-            scope = next((each for each in self.workqueue if each.startswith(LONG)), next(iter(self.workqueue)))
+            scope = min(self.workqueue, key=lambda each: (each != FORKS, not each.startswith(LONG)))
             self.workqueue.move_to_end(scope, last=False)
             super()._assign_work_unit(node)
 
