@@ -31,8 +31,6 @@ EACH = 8
 at so many of their most relevant patches: a mark that is read is among them. Its name is of so many that show it."""
 MOST_COMPARED = 2**22
 """So many pairs of a picture and a place are compared per image at most, in a fiftieth of a second."""
-TOGETHER = 32
-"""So many pictures are compared at a time, so that what comes of it stays in a processor's cache."""
 PEAKS = 2
 """Pictures are taken at so many of the most relevant patches of every image."""
 _CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2 - POINTS, POINTS**2 - 1)]
@@ -248,8 +246,7 @@ def _present(
         squares = places.square().sum(0)
         # The square of a difference, less the picture's own, as one product of matrices.
         if len(flat) and places.shape[1]:
-            nearest = [torch.addmm(squares, part, places, alpha=-2).amin(1) for part in flat.split(TOGETHER)]
-            distance = torch.cat(nearest) + lengths
+            distance = torch.addmm(squares, flat, places, alpha=-2).amin(1) + lengths
             found[:, number] = (distance <= TOLERANCE**2 * flat.shape[1]).cpu().numpy()
     return found
 
