@@ -25,14 +25,16 @@ TOLERANCE = 0.15
 compression that nobody sees. With 0.1 and 0.2 the same marks of experiments/benchmark come first."""
 ON = {"image": "", "outside": " outside the annotation", "evidence": " on the annotated object"}
 MOST_SOURCES = 32
-"""Pictures are taken of so many images, of each answer as many, and of no more than `EACH`."""
+"""Pictures are taken of so many images, of each answer as many, and of no more than `EACH`: a choice, for time. No test
+finds another mark in half or twice as many."""
 EACH = 8
 """So many images of an answer give pictures: most of them have its mark. First a picture is looked for in a few others,
 at so many of their most relevant patches: a mark that is read is among them. Its name is of so many that show it."""
 MOST_COMPARED = 2**22
 """So many pairs of a picture and a place are compared per image at most, in a fiftieth of a second."""
 PEAKS = 2
-"""Pictures are taken at so many of the most relevant patches of every image."""
+"""Pictures are taken at so many of the most relevant patches of every image: a choice, for time. With one alone, what
+is read second is no mark."""
 _CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2 - POINTS, POINTS**2 - 1)]
 
 
