@@ -22,7 +22,7 @@ POINTS = 5
 """A picture is compared at so many points a side, without its corners, in which a round dot has none."""
 TOLERANCE = 0.15
 """Two pictures are the same if they differ by so many standard deviations of the pixels (root mean square): noise and
-compression that nobody sees. With 0.1 and 0.2 the same marks of experiments/benchmark come first."""
+compression that nobody sees."""
 ON = {"image": "", "outside": " outside the annotation", "evidence": " on the annotated object"}
 MOST_SOURCES = 32
 """Pictures are taken of so many images, of each answer as many, and of no more than `EACH`: a choice, for time. No test

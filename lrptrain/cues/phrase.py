@@ -16,7 +16,8 @@ from lrptrain.cues.texts import Language, Span, Spans, TextPart, evidence_in, pa
 Words = tuple[tuple[int, ...], ...]
 """Words by the ids of their tokens."""
 LONGEST = 32
-"""So many words a phrase has at most: a template or a footer is found by its first ones."""
+"""So many words a phrase has at most: a template or a footer is found by its first ones,
+so that more cost time alone."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 SMALLEST = 32
-"""A smaller sample would flag next to nothing."""
+"""No sample is made smaller, however short the time: a choice."""
 FEW_DRAWN = 4
-"""Samples drawn where time is short."""
+"""Samples drawn where time is short: a choice."""
 LONGEST_WAIT = 4.0
-"""Validations between two evaluations beyond which the next ones are made smaller."""
+"""Validations between two evaluations beyond which the next ones are made smaller: a choice."""
 SHOWN = 0.25
 """What drawing a sample costs, of its maps and tests, and each map of a further class as much: a walk back alone."""
 

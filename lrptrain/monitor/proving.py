@@ -32,7 +32,7 @@ from lrptrain.render import contact_sheet, enlarge, join_words, scored_tokens, t
 
 WORDS_BEFORE = 12
 MOST_WORDS = 60
-"""A text is shown from so many words before the first change on, and so many words of it."""
+"""A text is shown from so many words before the first change on, and so many words of it: a choice."""
 
 NUMBERS = "numbers"
 CHANGE = "With that of another answer"
