@@ -74,7 +74,7 @@ LAYERS = {
     "dashboard": {"render", "loggers", "extras", "files"},
     "monitor": {"relevance", "batch", "cues", "metrics", "findings", "render", "trainers", *SINKS},
     "auditing": {"relevance", "batch", "metrics", "monitor", "trainers", "extras", "files"},
-    "repairing": {"auditing", "batch", "cues", "guidance", "relevance", "trainers", "extras"},
+    "repairing": {"auditing", "batch", "cues", "guidance", "metrics", "relevance", "trainers", "extras"},
     "models": {"extras"},
     "data": {"batch", "models", "extras", "files"},
     "segmentation": {"batch", "data", "models", "monitor", "relevance", "trainers", "extras", "files"},

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
+from lrptrain.cli.check import WRONG_USE
 from lrptrain.cli.dotted import find_modules_here
 from lrptrain.cli.lightning import lightning_cli
 from lrptrain.cli.yaml_text import guard_configs
@@ -58,7 +59,6 @@ NOT_TAKEN = {
     }
 }
 """For each verb options that others have, and what to do instead."""
-USAGE_ERROR = 2  # the exit status of argparse
 INTERRUPTED = 130  # what shells report of a process that Ctrl-C ended: 128 + SIGINT
 
 
@@ -162,7 +162,7 @@ def _parser_options(prog: str, verb: str) -> dict[str, Any]:
 def _refuse(message: str) -> NoReturn:
     """End with one line on the standard error and the status of argparse."""
     print(fitted_to(sys.stderr, f"lrptrain: {message}"), file=sys.stderr)
-    sys.exit(USAGE_ERROR)
+    sys.exit(WRONG_USE)
 
 
 def _as_options(message: str) -> str:

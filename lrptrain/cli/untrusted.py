@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lrptrain.cli.yaml_text import DEEPEST, MOST_NODES
 from lrptrain.extras import require
 from lrptrain.models.pretrained import TOKENIZER_FILES, folder_here
 
@@ -31,9 +32,6 @@ FORBIDDEN = frozenset(
     }
 )
 """Names under which Lightning, Hydra and transformers look for code, wherever they stand."""
-MOST_VALUES = 100_000
-"""Of all hyperparameters: a config with the names of 21,000 classes, twice, has half as many."""
-DEEPEST = 20
 LARGEST_COUNT = 2**20
 """Larger integers than this, and than the number of weights, are no sizes; vocabularies have up to 2**18 words."""
 _PLAIN = (bool, int, float, str, Tensor, torch.Size, torch.dtype, torch.device, type(None))
@@ -67,7 +65,7 @@ def _values(settings: Any) -> Iterator[Any]:
         value, depth = values.pop()
         count += 1
         # A list in which each entry holds the one before it twice is short, and its values are without end.
-        if count > MOST_VALUES or depth > DEEPEST:
+        if count > MOST_NODES or depth > DEEPEST:
             raise RefusedError("more hyperparameters than any model has")
         yield value
         if isinstance(value, Mapping):

@@ -8,7 +8,10 @@ from lrptrain.extras import require
 MOST_CHARACTERS = 2**20
 """Of a config; those of `configs/` have some thousands."""
 MOST_NODES = 100_000
-"""Values with those that aliases repeat: nine lists of nine aliases to the one before are a billion."""
+"""Values with those that aliases repeat: nine lists of nine aliases to the one before are a billion.
+
+A config with the names of 21,000 classes, twice, has half as many.
+"""
 DEEPEST = 100
 """Of values within values: Python's own limit, which ends a deeper file in a traceback, is 1000 calls."""
 

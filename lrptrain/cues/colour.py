@@ -15,7 +15,8 @@ from torch import Tensor
 from lrptrain.cues.look import Images, Look, Pixels, mean_of
 
 _RANK = 1e-6
-"""Directions of colour with less of the largest variance have none: a grey image in three channels has one."""
+"""Directions of colour with less of the largest variance have none: a grey image in three channels has one. What is
+less is rounding, so that half or twice as much changes nothing."""
 
 
 @dataclass(frozen=True)

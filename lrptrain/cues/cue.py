@@ -12,10 +12,12 @@ Batch = Mapping[str, Any]
 """Samples in the contract's form; see `lrptrain.batch`."""
 MOST = 0.5
 """More than half of anything: the majority."""
+QUARTER = 0.25
+"""What people call an edge of an image, and the beginning or the end of anything, is so much of it: a quarter."""
 CANDIDATES = 4
 """So many of what is ranked are followed up: cues of a kind that each half of the samples proposes, words of a set that
-are named, named cues of which every two are compared, and other images of an answer that a picture is first looked for
-in. With fewer the weakest are not looked at."""
+are named, named cues of which every two are compared, findings that have a proof, and other images of an answer that a
+picture is first looked for in. With fewer the weakest are not looked at."""
 FEWEST = 3
 """What fewer samples show is no mark, and no phrase, of theirs: two may be alike by chance."""
 Role = Literal["evidence", "fault", "open"]

@@ -21,8 +21,7 @@ from lrptrain.cues.smoothing import gaussian
 DETAIL = 1 / 48
 """The standard deviation at which gradients are taken, in shares of the shorter side: what is finer is mostly noise.
 
-Of photographs with 48 pixels a side, turned by 28 degrees, it told the angle with a mean resultant length of 0.55, and
-three times as much with 0.3."""
+A choice."""
 
 
 class Frame(NamedTuple):

@@ -22,21 +22,21 @@ POINTS = 5
 """A picture is compared at so many points a side, without its corners, in which a round dot has none."""
 TOLERANCE = 0.15
 """Two pictures are the same if they differ by so many standard deviations of the pixels (root mean square): noise and
-compression that nobody sees. With 0.1 and 0.2 the same marks of experiments/benchmark come first."""
+compression that nobody sees."""
 ON = {"image": "", "outside": " outside the annotation", "evidence": " on the annotated object"}
 MOST_SOURCES = 32
-"""Pictures are taken of so many images, of each answer as many, and of no more than `EACH`."""
+"""Pictures are taken of so many images, of each answer as many, and of no more than `EACH`: a choice, for time. No test
+finds another mark in half or twice as many."""
 EACH = 8
 """So many images of an answer give pictures: most of them have its mark. First a picture is looked for in a few others,
 at so many of their most relevant patches: a mark that is read is among them. Its name is of so many that show it."""
 MOST_COMPARED = 2**22
 """So many pairs of a picture and a place are compared per image at most, in a fiftieth of a second."""
 IN_CACHE = 2**18
-"""So many points of images are compared with one picture at a time, for the same reason as below."""
-TOGETHER = 32
-"""So many pictures are compared at a time, so that what comes of it stays in a processor's cache."""
+"""So many points of images are compared with one picture at a time, so that they stay in a processor's cache."""
 PEAKS = 2
-"""Pictures are taken at so many of the most relevant patches of every image."""
+"""Pictures are taken at so many of the most relevant patches of every image: a choice, for time. With one alone, what
+is read second is no mark."""
 _CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2 - POINTS, POINTS**2 - 1)]
 
 
@@ -258,8 +258,7 @@ def _present(
         squares = places.square().sum(0)
         # The square of a difference, less the picture's own, as one product of matrices.
         if len(flat) and places.shape[1]:
-            nearest = [torch.addmm(squares, part, places, alpha=-2).amin(1) for part in flat.split(TOGETHER)]
-            distance = torch.cat(nearest) + lengths
+            distance = torch.addmm(squares, flat, places, alpha=-2).amin(1) + lengths
             found[:, number] = (distance <= TOLERANCE**2 * flat.shape[1]).cpu().numpy()
     return found
 

@@ -6,12 +6,10 @@ from typing import ClassVar
 
 from lrptrain.cues.texts import Part, Rewriting, Token
 
-OF_PAIR = 2
-
 
 def are_pairs(*samples: Sequence[Part]) -> bool:
     """Return whether all samples are pairs, of which both texts have words: what is none, or meets one, stays."""
-    return all(len(parts) == OF_PAIR and all(part.words for part in parts) for parts in samples)
+    return all(len(parts) == 2 and all(part.words for part in parts) for parts in samples)
 
 
 @dataclass(frozen=True)

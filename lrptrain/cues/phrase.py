@@ -16,9 +16,8 @@ from lrptrain.cues.texts import Language, Span, Spans, TextPart, evidence_in, pa
 Words = tuple[tuple[int, ...], ...]
 """Words by the ids of their tokens."""
 LONGEST = 32
-"""So many words a phrase has at most: a template or a footer is found by its first ones."""
-MOST_TOGETHER = 32
-"""So many phrases for an answer are exchanged together at most: with more, most of a text is."""
+"""So many words a phrase has at most: a template or a footer is found by its first ones,
+so that more cost time alone."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def _for_answer(
     """Return the phrases that go with an answer, each ranked among the texts that hold none before it."""
     left = np.ones(len(is_answer), bool)
     found: list[tuple[float, Words]] = []
-    while len(found) < MOST_TOGETHER and is_answer[left].any() and not is_answer[left].all():
+    while is_answer[left].any() and not is_answer[left].all():
         scores = associations(present[:, left], is_answer[left].astype(int), 1)
         scores[present[:, left].sum(1) < FEWEST] = 0
         best = int(scores.argmax())

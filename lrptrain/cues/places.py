@@ -8,17 +8,15 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from lrptrain.cues.cue import MOST, Batch, Cue, Role
+from lrptrain.cues.cue import MOST, QUARTER, Batch, Cue, Role
 from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
 
 Box = tuple[float, float, float, float]
 """Top, left, bottom and right, in shares of height and width."""
 WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
-EDGE = 0.25
-"""An edge is so wide, in shares of a side, and the middle is what no edge covers."""
-BORDER = 0.125
-"""The border is half as wide all around: so it, too, is less than half of an image, and to name it says something."""
-_NEAR, _FAR = EDGE, 1 - EDGE
+BORDER = QUARTER / 2
+"""Half as wide as an edge, all around: so it, too, is less than half of an image, and to name it says something."""
+_NEAR, _FAR = QUARTER, 1 - QUARTER  # the middle is what no edge covers
 _MIDDLE: Box = (_NEAR, _NEAR, _FAR, _FAR)
 _EDGES: dict[str, Box] = {
     "top": (0.0, 0.0, _NEAR, 1.0),

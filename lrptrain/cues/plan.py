@@ -19,7 +19,7 @@ from lrptrain.cues.length import Length
 from lrptrain.cues.mark import Marks
 from lrptrain.cues.measure import Rows
 from lrptrain.cues.order import Order
-from lrptrain.cues.pair import OF_PAIR, OneOfPair, Overlap
+from lrptrain.cues.pair import OneOfPair, Overlap
 from lrptrain.cues.phrase import propose_phrases
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import WHOLE, Place, places
@@ -38,7 +38,7 @@ from lrptrain.cues.volumes import Planes, VolumeSurroundings, parts_of_volumes
 from lrptrain.cues.whole_input import whole_inputs
 
 FAULTS_WEIGH = 10.0
-"""What is a fault for sure has as large a share of the level as ten other cues: it is what everybody wants to know."""
+"""What is a fault for sure has as large a share of the level as ten other cues: a choice, as everybody asks for it."""
 
 
 def of_images(
@@ -96,7 +96,7 @@ def of_texts(
     everyone = np.arange(len(samples))
     batch = collate(samples)
     is_whole = chunk_width(batch) is None
-    pairs = everyone[[is_whole and len(parts) == OF_PAIR for parts in parts_of(batch, language)]]
+    pairs = everyone[[is_whole and len(parts) == 2 for parts in parts_of(batch, language)]]
     marked = everyone[is_annotated(batch).numpy()]
 
     def parts_as(role: Role, where: TextPart, rows: Rows) -> list[Node]:

@@ -16,9 +16,6 @@ from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Cue, Role
 from lrptrain.cues.mark import MOST_SOURCES, PEAKS
 from lrptrain.cues.rows import OF, RowPart, at_share, rows_of_part, with_rows
 
-DIGITS = 4
-"""Decimal digits of the numbers that are written down."""
-
 
 @dataclass(frozen=True)
 class RowMark(Cue):
@@ -139,9 +136,8 @@ def propose_row_marks(
         shown = int(torch.cdist(at_peaks, centre[None])[:, 0].argmin())
         name = _called(*peaks[shown], ids, sizes) + OF[where]
         direction = centre * scale
-        numbers = tuple(float(f"{float(x):.{DIGITS}g}") for x in direction)
-        shifted = bound + float(torch.tensor(numbers) @ mean)
-        found.append((score, RowMark(name, role, where, numbers, float(f"{shifted:.6g}")), present))
+        shifted = bound + float(direction @ mean)
+        found.append((score, RowMark(name, role, where, tuple(direction.tolist()), shifted), present))
     found.sort(key=lambda each: -each[0])
     chosen: list[Bool[np.ndarray, " batch"]] = []
     names: set[str] = set()

@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from lrptrain.cues.cue import Cue, Role
+from lrptrain.cues.cue import QUARTER, Cue, Role
 from lrptrain.cues.text_words import TextWord
 from lrptrain.cues.texts import Language, Span, Spans, TextPart
 
 Unit = Literal["part", "sentence", "word"]
-QUARTER = 0.25
-"""What people call the beginning or the end of a text, at least."""
 _STOPS = frozenset(".!?…。！？")  # noqa: RUF001  full stops of other scripts are meant
 
 

@@ -12,16 +12,16 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from lrptrain.cues.colour import Colour
-from lrptrain.cues.cue import Batch, Cue, Role
+from lrptrain.cues.cue import QUARTER, Batch, Cue, Role
 from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
-from lrptrain.cues.places import EDGE, places
+from lrptrain.cues.places import places
 from lrptrain.cues.surroundings import Surroundings
 
 Planes = Literal["slices", "frames"]
 _PARTS = {
-    "the first quarter": (0.0, EDGE),
-    "the middle half": (EDGE, 1 - EDGE),
-    "the last quarter": (1 - EDGE, 1.0),
+    "the first quarter": (0.0, QUARTER),
+    "the middle half": (QUARTER, 1 - QUARTER),
+    "the last quarter": (1 - QUARTER, 1.0),
 }
 
 

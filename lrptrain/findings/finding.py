@@ -46,7 +46,7 @@ class Finding:
         told_by: The names of what else the model reads, so that mending this one is not enough.
         label: Of a model of several labels, the number of that which it tells; None of any other.
         input: The parameter of the model whose argument it lies in, where the step was heard; "" elsewhere.
-        worst_samples: The ids of up to five samples with the largest effects.
+        worst_samples: The ids of up to six samples with the largest effects.
         excerpts: Of texts, words of some of these.
         medium: What the samples are, `"image"`, `"text"` or `"volume"`; "" where it is none of them.
         note: What else there is to know, or "".

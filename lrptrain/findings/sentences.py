@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from lrptrain.findings.finding import Finding
 
 MOST_NAMES = 6
+"""So many of what is listed are named: a choice, of how long a line is."""
 FOUND = re.compile(r", swap=\w+\.faults")
 """Is left out of advice on what lies outside of annotations: experiments/mending measured both."""
 MEND_OPEN = "if it is no evidence: swap it in training, or take other data"

@@ -17,6 +17,7 @@ from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchro
 from lrptrain.guidance.evidence import contrasted
 from lrptrain.guidance.guesses import loss_of_guesses
 from lrptrain.guidance.losses import LossSum
+from lrptrain.guidance.losses.map_loss import ROUNDING
 from lrptrain.guidance.moved_images import check_in_place
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.metrics.by_chance import Agreement
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from lrptrain.guidance.guided_training import GuidedTraining
 
 SWAP_DISTANCE = "swap_distance"
-NO_GRADIENT = 1e-6
-"""The norm of a loss's gradient up to which it is that of its rounding."""
 
 
 @dataclass(frozen=True)
@@ -418,8 +417,8 @@ class GuidedStep:
             )
         if not objective.needs_annotation:
             return  # there is no annotation that could mark all or nothing
-        # Rounding leaves a gradient where there is none: a loss is of the order of 1.
-        idle = all(gradient is None or float(gradient.norm()) <= NO_GRADIENT for gradient in gradients.values())
+        # Rounding leaves a gradient where there is none.
+        idle = all(gradient is None or float(gradient.norm()) <= ROUNDING for gradient in gradients.values())
         annotation = self.batch["evidence"][self._rows.to(self.batch["evidence"].device)]
         is_bag = len(annotation) == 1  # of which one may have no marked row, or no other
         if idle and not (is_bag or self._training.sparse or bool(contrasted(annotation).any())):

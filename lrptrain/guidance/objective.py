@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import CLASSES, Head, Task
+from lrptrain.cues.cue import MOST
 from lrptrain.guidance.losses import LOSSES, GuidedBatch, LossSum, MapSettings, Needs
 from lrptrain.guidance.swap import Swap
 from lrptrain.guidance.swap_names import FINDINGS
@@ -21,8 +22,6 @@ from lrptrain.relevance.types import unknown_name
 
 SWAP = "swap"
 """What users call training on swapped surroundings, beside the names of losses."""
-RECORDED_FROM = 0.5
-"""From this share of guided samples on, the step's own forward pass is recorded; below, another pass is cheaper."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,8 @@ class Objective:
     def records(self, guided: int, samples: int) -> bool:
         """Return whether to record the step's own forward pass, given how many of its samples are guided."""
         needs_recording = any(LOSSES[name].needs is not Needs.SECOND_PASS for name in self.weights)
-        return needs_recording and guided >= RECORDED_FROM * samples
+        # Of fewer, another pass is cheaper than recording the step's own.
+        return needs_recording and guided >= MOST * samples
 
     def losses(
         self,

@@ -6,11 +6,11 @@ from typing import Literal
 
 Decay = Literal["none", "linear", "cosine"]
 RATIO_MOMENTUM = 0.9
-"""How much of the running mean of the ratio of gradient norms stays at each comparison."""
+"""How much of the running mean of the ratio of gradient norms stays at each comparison: a choice."""
 GRADIENT_SHARE = 0.5
-"""The default bound while nothing is learned: the norm of the guidance's gradient over that of the task's."""
+"""The default bound while nothing is learned: the norm of the guidance's gradient over that of the task's. A choice."""
 BOUND_EVERY_N_BATCHES = 10
-"""In one guided batch of so many the default bound compares gradients."""
+"""In one guided batch of so many the default bound compares gradients: a choice, for time."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from torch import Tensor
 
 # Student's t at 97.5 % for 1, 2 ... 10 degrees of freedom; the series takes over where it is accurate.
 _SMALL = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157, 2.228139)
-_NORMAL = 1.959963984540054
+NORMAL = 1.959963984540054
+"""Standard errors within which a mean of many values lies with 95 %."""
 
 
 def t_quantile(freedom: Num[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -17,7 +18,7 @@ def t_quantile(freedom: Num[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     Cornish-Fisher series in 1 / freedom (Abramowitz and Stegun 1964, 26.7.5), and a table where it is too coarse.
     """
     freedom = freedom.to(torch.promote_types(freedom.dtype, torch.float32))
-    z = _NORMAL
+    z = NORMAL
     n = freedom.clamp(min=1)
     # Powers of 1 / n up to the fourth; z is the quantile of the normal distribution, the limit.
     series = (

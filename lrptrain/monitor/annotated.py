@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lrptrain.batch import Sample
 from lrptrain.batch.annotations import IGNORED, mixes_0_and_255, no_evidence
+from lrptrain.findings.sentences import listed
 
 _ANNOTATIONS = ("mask", "rationale", "boxes")
 
@@ -44,11 +45,8 @@ class AnnotationSurvey:
                 f"evidence, as in most PNG files, pass `{self.name} > 0`)"
             )
         if self.mixed and self.has_evidence:
-            return (
-                f"{self.name!r} of the samples {_few(self.mixed)} holds 0 and 255 and no 1: read as no evidence, and "
-                "the rest ignored"
-            )
-        # Of boxes anywhere a quarter has its centre there; of (x, y, width, height) read as corners nearly all have.
+            ids = listed([*map(str, self.mixed)])
+            return f"{self.name!r} of the samples {ids} holds 0 and 255 and no 1: read as no evidence, the rest ignored"
         if len(self.boxes) >= _FEWEST_BOXES and all(x < 0 and y < 0 for x, y in self.boxes):
             return (
                 f"all of {len(self.boxes)} 'boxes' have their centre in the top left quarter of their image: they are "
@@ -58,6 +56,8 @@ class AnnotationSurvey:
 
 
 _FEWEST_BOXES = 5
+"""Of boxes anywhere a quarter has its centre there, and all of five one time in a thousand; of (x, y, width, height)
+read as corners nearly all have."""
 
 
 def survey(samples: Sequence[Sample]) -> AnnotationSurvey:
@@ -104,9 +104,3 @@ def _centres(sample: Sample) -> set[tuple[float, float]]:
     size = torch.tensor([image.shape[-1], image.shape[-2]])
     centres: Tensor = boxes[:, :2] + boxes[:, 2:] - size
     return {(float(x), float(y)) for x, y in centres if x == x}
-
-
-def _few(ids: Sequence[int | str], most: int = 5) -> str:
-    """Return the first ids, and how many more there are."""
-    rest = f" and {len(ids) - most} more" if len(ids) > most else ""
-    return ", ".join(map(str, ids[:most])) + rest

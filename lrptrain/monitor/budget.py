@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-FEWEST_SAMPLES = 32
-"""A smaller sample would flag next to nothing."""
+SMALLEST = 32
+"""No sample is made smaller, however short the time: a choice."""
 FEW_DRAWN = 4
-"""Samples drawn where time is short."""
+"""Samples drawn where time is short: a choice."""
 LONGEST_WAIT = 4.0
-"""Validations between two evaluations beyond which the next ones are made smaller."""
-CLASS_MAP = 0.25
-"""What a map of a further class costs, of a sample's maps and tests: it is a walk back alone."""
-PICTURE = 0.25
-"""What drawing a sample, and writing its picture, costs of a sample."""
+"""Validations between two evaluations beyond which the next ones are made smaller: a choice."""
+SHOWN = 0.25
+"""What drawing a sample costs, of its maps and tests, and each map of a further class as much: a walk back alone."""
 
 
 @dataclass(frozen=True, order=True)
@@ -36,7 +34,7 @@ class Extent:
     @property
     def work(self) -> float:
         """Its work, in samples."""
-        return self.samples + self.drawn * (PICTURE + CLASS_MAP * self.class_maps)
+        return self.samples + SHOWN * self.drawn * (1 + self.class_maps)
 
 
 @dataclass
@@ -193,7 +191,7 @@ class Budget:
 
 def extents_within(most: Extent) -> list[Extent]:
     """Return the extents that are planned with, the largest first: pictures are saved before samples are."""
-    fewest = min(most.samples, FEWEST_SAMPLES)
+    fewest = min(most.samples, SMALLEST)
     few = min(most.drawn, FEW_DRAWN)
     extents = [most, Extent(most.samples, few, most.class_maps), Extent(most.samples, few, 0)]
     samples = most.samples

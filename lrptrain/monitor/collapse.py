@@ -10,7 +10,7 @@ from lrptrain.metrics.by_chance import agreement
 from lrptrain.monitor.evaluation import Evaluation
 
 ONE_ANSWER = 0.9
-"""From this share of the samples on, an answer is the only one that counts."""
+"""From this share of the samples on, an answer is the only one that counts: a choice."""
 
 
 def single_answer(evaluation: Evaluation, class_names: Sequence[str], confidence: float) -> str:

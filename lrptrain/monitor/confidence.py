@@ -6,10 +6,11 @@ from jaxtyping import Float, Int
 from lrptrain.extras import require
 
 MOST_DOUBT = 0.1
-"""A model is taken as it is while its mean confidence is at most so much below its accuracy."""
+"""A model is taken as it is while its mean confidence is at most so much below its accuracy: a choice."""
 MOST_CONFIDENCE = 0.99
 """Where a model is always right, it should be as sure as this."""
 MOST_SHARPNESS = 1e4
+"""It tells probabilities apart that differ by a ten thousandth of themselves; what differs by less is rounding."""
 
 
 def sharpness(probabilities: Float[np.ndarray, "samples classes"], labels: Int[np.ndarray, " samples"]) -> float:

@@ -18,6 +18,7 @@ from lrptrain.batch.content import content_tokens
 from lrptrain.batch.rows import grid_sizes, has_rows, rows_in
 from lrptrain.batch.sizes import by_size
 from lrptrain.batch.task import CLASSES, LABELS, NO_LABEL, Task, of_all_labels
+from lrptrain.cues.cue import MOST
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
 from lrptrain.monitor.evaluation import ExplainedSample
@@ -28,11 +29,6 @@ from lrptrain.trainers.progress import Progress, no_bar
 logger = logging.getLogger(__name__)
 
 TARGETS = ("label", "predicted")
-RECORDED_AGAIN = 0.5
-"""Below this share of a batch, misread samples cost less in a recording of their own than another walk of all.
-
-A recording costs half as much as a walk back over it.
-"""
 MEASURES: dict[str, Callable[[Tensor, TokenAnnotation], Tensor]] = {
     metric.key: metric.function for metric in LOCALIZATION_METRICS
 }
@@ -162,7 +158,8 @@ class Evaluator:
         predicted = for_label.logits.argmax(1)
         misread = (predicted != labels).nonzero().flatten()
         scores = for_label.scores
-        if len(misread) >= RECORDED_AGAIN * len(samples):
+        # A recording costs half as much as a walk back: fewer samples cost less in one of their own than a walk of all.
+        if len(misread) >= MOST * len(samples):
             again = recording.attribute(predicted, for_label.method, **options).scores
             scores = torch.where((predicted != labels)[:, None], again, scores)
         elif len(misread):

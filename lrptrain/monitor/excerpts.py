@@ -8,7 +8,7 @@ from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.render import join_words
 
 WORDS_AROUND = 5
-"""So many tokens stand on either side of the most relevant one."""
+"""So many tokens stand on either side of the most relevant one: a choice, of how long a line is."""
 
 
 def excerpt(explained: ExplainedSample, name_tokens: Callable[[list[int]], list[str]]) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lrptrain.files import write_json
+from lrptrain.findings.sentences import MOST_NAMES
 
 FILE = "left_out.json"
-_MOST_NAMED = 5
 
 
 class LeftOut:
@@ -36,11 +36,11 @@ class LeftOut:
         by_problem: dict[str, list[str]] = {}
         for sample_id, problem in new.items():
             by_problem.setdefault(problem, []).append(str(sample_id))
-        parts = [f"{', '.join(ids[:_MOST_NAMED])}: {problem}" for problem, ids in by_problem.items()]
-        named = sum(min(len(ids), _MOST_NAMED) for ids in list(by_problem.values())[:_MOST_NAMED])
+        parts = [f"{', '.join(ids[:MOST_NAMES])}: {problem}" for problem, ids in by_problem.items()]
+        named = sum(min(len(ids), MOST_NAMES) for ids in list(by_problem.values())[:MOST_NAMES])
         rest = f"; and {len(new) - named} more, see {FILE}" if len(new) > named else ""
         what = "sample is" if len(new) == 1 else "samples are"
-        return f"{len(new)} {what} left out for the rest of the run. {'; '.join(parts[:_MOST_NAMED])}{rest}"
+        return f"{len(new)} {what} left out for the rest of the run. {'; '.join(parts[:MOST_NAMES])}{rest}"
 
     def write(self, folder: Path) -> None:
         """Write all of them to a run's folder, if there are any."""

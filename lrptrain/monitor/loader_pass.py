@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDa
 
 from lrptrain.trainers.processes import gather, rank_and_size
 
-_BATCH_SIZE = 16  # where batches are of different sizes, as a batch sampler of the user's own makes them
+_BATCH_SIZE = 16  # for time alone: where batches differ in size, as a batch sampler of the user's own makes them
 
 
 class PlacedBatch(NamedTuple):

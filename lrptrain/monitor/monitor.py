@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.batch import Sample, batch_length, take
-from lrptrain.batch.call import model_output, rows_of
+from lrptrain.batch.call import model_output
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
 from lrptrain.batch.logits import are_steps
 from lrptrain.batch.matters import FEWEST_SAMPLES
@@ -61,15 +61,10 @@ def _are_signs(label: Tensor | None) -> bool:
 
 
 def _first_logits(context: TrainingContext, batch: dict[str, Any]) -> Float[Tensor, "batch classes"] | None:
-    """Return the logits of some samples; None where the model fails, which is told elsewhere."""
-    first = rows_of(batch, slice(0, _FEW))
+    """Return the logits of a batch; None where the model fails, which is told elsewhere."""
     with suppress(Exception), preserved(context.module), torch.no_grad(), one_logit_as(None):
-        return model_output(context.model, first)
+        return model_output(context.model, batch)
     return None
-
-
-_FEW = 8
-"""So many samples tell whether logits are those of classes."""
 
 
 COUNTED = (

@@ -31,8 +31,6 @@ from lrptrain.render.png import png_address
 from lrptrain.render.view import display
 from lrptrain.trainers.naming import find_tokenizer, find_tokens
 
-COLUMNS = 4
-
 
 @dataclass(frozen=True)
 class Preview:
@@ -78,7 +76,7 @@ class Preview:
         return path
 
     def _sheet(self) -> UInt8[np.ndarray, "height width 3"]:
-        return contact_sheet(self.pictures, self.lines[: len(self.pictures)], COLUMNS)
+        return contact_sheet(self.pictures, self.lines[: len(self.pictures)])
 
 
 def preview(

@@ -15,7 +15,7 @@ from lrptrain.batch import IMAGES
 from lrptrain.batch.call import ARGUMENT
 from lrptrain.batch.rows import has_rows, present_rows, rows_in
 from lrptrain.batch.sizes import slices_of
-from lrptrain.cues.cue import Cue
+from lrptrain.cues.cue import CANDIDATES, Cue
 from lrptrain.cues.measure import Measure
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
@@ -30,12 +30,9 @@ from lrptrain.monitor.judgement import Judgement
 from lrptrain.monitor.reporting import answers_to, name_of
 from lrptrain.render import contact_sheet, enlarge, join_words, scored_tokens, to_pixels
 
-MOST_PROOFS = 4
-"""So many findings of an evaluation, the first ones, have a proof."""
-
 WORDS_BEFORE = 12
 MOST_WORDS = 60
-"""A text is shown from so many words before the first change on, and so many words of it."""
+"""A text is shown from so many words before the first change on, and so many words of it: a choice."""
 
 NUMBERS = "numbers"
 CHANGE = "With that of another answer"
@@ -50,7 +47,7 @@ def examples_of(judgement: Judgement) -> dict[int, list[Example]]:
     """Return samples that show the effects of named cues best, by the number of the cue; in all processes alike."""
     found: dict[int, list[Example]] = {}
     for number, each in enumerate(judgement.judged):
-        if not each.named or len(found) == MOST_PROOFS:
+        if not each.named or len(found) == CANDIDATES:
             continue
         rows = [int(i) for i in np.argsort(-each.values, kind="stable") if not np.isnan(each.values[i])]
         found[number] = [(row, _with_answers(judgement.measures[each.label], each, row)) for row in rows[:MOST_SAMPLES]]

@@ -18,10 +18,10 @@ from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.findings import Finding
 from lrptrain.findings.announcement import MOST_SAMPLES
+from lrptrain.findings.sentences import MOST_NAMES
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.excerpts import excerpt
 
-MOST_WORST_SAMPLES = 5
 MOST_ENDED = 8
 """So many cues that the model has ceased to rely on are kept, the last ones."""
 
@@ -92,7 +92,7 @@ def _finding(
 ) -> Finding:
     effect = judged.effect
     order = [int(i) for i in np.argsort(-judged.values, kind="stable") if not np.isnan(judged.values[i])]
-    worst = [evaluation.samples[row] for row in order[:MOST_WORST_SAMPLES]]
+    worst = [evaluation.samples[row] for row in order[:MOST_NAMES]]
     is_text = evaluation.medium == "text"
     classes = by_class(judged, evaluation, answers_to(judged.label, class_names))
     # Of several labels, the map is that of all answers: it says nothing of one.

@@ -9,7 +9,6 @@ from lrptrain.findings.sentences import counted
 from lrptrain.loggers.record import Highlight, Picture
 from lrptrain.render.png import png_address
 
-_MOST_FINDINGS = 5
 _STYLE = "font:14px/1.45 system-ui,sans-serif;color:#111;background:#fff;padding:8px"
 
 
@@ -45,12 +44,9 @@ def evaluation_html(epoch: int | None, findings: Sequence[Finding], drawn: Seque
         findings: What it found.
         drawn: Samples to show.
     """
-    facts = sorted(findings, key=gravity)
-    more = len(facts) - _MOST_FINDINGS
     parts = [
         f'<div style="{_STYLE};font-weight:600">{html.escape(heading(epoch, findings))}</div>',
-        *(finding._repr_html_() for finding in facts[:_MOST_FINDINGS]),
-        f'<div style="{_STYLE}">and {more} more</div>' if more > 0 else "",
+        *(finding._repr_html_() for finding in sorted(findings, key=gravity)),
         f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(map(_sample, drawn))}</div>',
     ]
     return "".join(parts)

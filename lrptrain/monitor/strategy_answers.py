@@ -12,14 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lrptrain.relevance.methods.layers import SAME
 from lrptrain.relevance.model.preserve import preserved, preserved_under_strategy, unwrap
 from lrptrain.relevance.sharding.shards import computes_in_half, is_shard, is_sharded, own_name, reshard
 from lrptrain.relevance.tape.nodes import map_nested, tensors_in
 from lrptrain.trainers.discover import parts
 
-# The most that two answers may differ, relative to the largest number: sums come in another order.
-_SAME = 1e-3
-_SAME_IN_HALF = 0.05  # eps of bfloat16 is 0.008
+_SAME_IN_HALF = 0.05  # as `SAME`: eps of bfloat16 is 0.008
 
 
 class StrategyAnswers:
@@ -120,7 +119,7 @@ def _difference(run: Callable[[], list[Tensor]], expected: list[Tensor], half: b
         answers = run()
     except RuntimeError as error:
         return str(error).partition("\n")[0]
-    tolerance = _SAME_IN_HALF if half or any(x.element_size() < 4 for x in expected) else _SAME
+    tolerance = _SAME_IN_HALF if half or any(x.element_size() < 4 for x in expected) else SAME
     for mine, theirs in zip(answers, expected, strict=True):
         if mine.shape != theirs.shape:
             return f"shape {list(mine.shape)}, not {list(theirs.shape)}"

@@ -10,6 +10,8 @@ from jaxtyping import Float, UInt8
 
 POSITIVE = (225, 29, 29)
 NEGATIVE = (37, 99, 235)
+INK, MUTED, PAPER = (17, 17, 17), (96, 96, 96), (255, 255, 255)
+"""Of what is written, of what is beside it, and of the ground: in pictures as on the page."""
 OPACITY = 0.75
 """Opacity of the strongest relevance: a word stays legible below it, and a picture's edges are still seen."""
 # The greys below the colours of a map. On black the first half of the scale would not be seen, and a photograph in its

@@ -9,17 +9,12 @@ from jaxtyping import Float, Num, Shaped, UInt8
 from torch import Tensor
 
 from lrptrain.extras import require
-from lrptrain.render.colors import OPACITY, blend, scale_text
+from lrptrain.render.colors import INK, MUTED, OPACITY, PAPER, blend, scale_text
 from lrptrain.render.fonts import font_of
 from lrptrain.render.image import enlarge, finite_map, overlay, to_picture
-from lrptrain.render.sheet import broken_lines
+from lrptrain.render.sheet import GAP, broken_lines
 
-GAP = 8
-"""Pixels between the image and its map."""
-_PAPER = (255, 255, 255)
-_INK = (20, 20, 20)
 _LINE = (208, 208, 208)
-_MUTED = (96, 96, 96)
 _MOST_LINES = 3  # of a title
 _BAR = 10  # pixels, the height of the bar of colours
 
@@ -64,7 +59,7 @@ def beside(
     """
     bare = to_picture(image, mean=mean, std=std)
     shaded = overlay(image, heat, mask, opacity=opacity, peak=peak, mean=mean, std=std)
-    gap = np.full((bare.shape[0], GAP, 3), _PAPER, dtype=np.uint8)
+    gap = np.full((bare.shape[0], GAP, 3), PAPER, dtype=np.uint8)
     gap[:, GAP // 2 - 1 : GAP // 2 + 1] = _LINE  # white images end somewhere, too
     return np.concatenate([bare, gap, shaded], axis=1)
 
@@ -113,7 +108,7 @@ def titled(
     width = picture.shape[1]
     font = font_of(max(12, width // 44))
     lines = [
-        _written(_strip(width, round(1.4 * font.size)), [(0, _INK, line)], font)
+        _written(_strip(width, round(1.4 * font.size)), [(0, INK, line)], font)
         for line in broken_lines(title, width, font)[:_MOST_LINES]
     ]
     return np.concatenate([*lines, picture, _scale(heat, width, font)]), sum(map(len, lines))
@@ -124,7 +119,7 @@ def _scale(heat: np.ndarray, width: int, font: Any) -> UInt8[np.ndarray, "strip_
     strip = _strip(width, round(1.8 * font.size))
     peak = float(np.abs(heat).max(initial=0.0))
     if peak == 0:
-        return _written(strip, [(0, _MUTED, "no relevance: the map is 0 everywhere")], font)
+        return _written(strip, [(0, MUTED, "no relevance: the map is 0 everywhere")], font)
     size = scale_text(peak)
     # A map without negative relevance has one half of the bar: a blue end would say that there is something.
     signed = bool((heat < 0).any())
@@ -137,11 +132,11 @@ def _scale(heat: np.ndarray, width: int, font: Any) -> UInt8[np.ndarray, "strip_
     # The levels are a row [columns], which every row of the bar repeats.
     bar = slice(middle - _BAR // 2, middle + _BAR // 2)
     strip[bar, start:end] = blend(strip[bar, start:end], np.broadcast_to(levels, (_BAR, end - start)))
-    return _written(strip, [(0, _MUTED, before), (end + 2, _MUTED, after)], font)
+    return _written(strip, [(0, MUTED, before), (end + 2, MUTED, after)], font)
 
 
 def _strip(width: int, height: int) -> UInt8[np.ndarray, "height width 3"]:
-    return np.full((height, width, 3), _PAPER, dtype=np.uint8)
+    return np.full((height, width, 3), PAPER, dtype=np.uint8)
 
 
 def _written(strip: np.ndarray, texts: Sequence[tuple[int, tuple[int, int, int], str]], font: Any) -> np.ndarray:

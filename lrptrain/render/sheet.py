@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import UInt8
 
 from lrptrain.extras import require
+from lrptrain.render.colors import INK, PAPER
 from lrptrain.render.fonts import font_of
 
-_GAP = 8
-_BACKGROUND = (255, 255, 255)
-_INK = (20, 20, 20)
+GAP = 8
+"""Pixels between pictures, and around a text."""
 
 
 def contact_sheet(
@@ -48,23 +48,23 @@ def stacked(pictures: Sequence[UInt8[np.ndarray, "_height _width 3"]]) -> UInt8[
 
 def _margined(picture: np.ndarray, pictures: Sequence[np.ndarray]) -> np.ndarray:
     """The picture in a margin, as wide as the widest of all."""
-    width = max(each.shape[1] for each in pictures) + _GAP
-    cell = np.full((picture.shape[0] + _GAP, width, 3), _BACKGROUND, dtype=np.uint8)
-    cell[_GAP // 2 : _GAP // 2 + picture.shape[0], _GAP // 2 : _GAP // 2 + picture.shape[1]] = picture
+    width = max(each.shape[1] for each in pictures) + GAP
+    cell = np.full((picture.shape[0] + GAP, width, 3), PAPER, dtype=np.uint8)
+    cell[GAP // 2 : GAP // 2 + picture.shape[0], GAP // 2 : GAP // 2 + picture.shape[1]] = picture
     return cell
 
 
 def _cell(picture: UInt8[np.ndarray, "_height _width 3"], lines: list[str], width: int, font: Any) -> np.ndarray:
     """The picture over its lines, in a margin on all sides."""
     line_height = round(1.3 * font.size)
-    size = (width + _GAP, picture.shape[0] + len(lines) * line_height + _GAP)
-    cell = require("PIL.Image", "monitor").new("RGB", size, _BACKGROUND)
+    size = (width + GAP, picture.shape[0] + len(lines) * line_height + GAP)
+    cell = require("PIL.Image", "monitor").new("RGB", size, PAPER)
     draw = require("PIL.ImageDraw", "monitor").Draw(cell)
-    cell.paste(require("PIL.Image", "monitor").fromarray(np.ascontiguousarray(picture)), (_GAP // 2, _GAP // 2))
+    cell.paste(require("PIL.Image", "monitor").fromarray(np.ascontiguousarray(picture)), (GAP // 2, GAP // 2))
     for row, line in enumerate(lines):
         # 2 pixels between the picture and the first line.
-        position = (_GAP // 2, _GAP // 2 + picture.shape[0] + 2 + row * line_height)
-        draw.text(position, line, fill=_INK, font=font)
+        position = (GAP // 2, GAP // 2 + picture.shape[0] + 2 + row * line_height)
+        draw.text(position, line, fill=INK, font=font)
     return np.asarray(cell)
 
 
@@ -72,7 +72,7 @@ def _row(cells: list[np.ndarray], columns: int) -> np.ndarray:
     """The cells side by side, filled up to the height of the tallest and to the number of columns."""
     height = max(cell.shape[0] for cell in cells)
     width = cells[0].shape[1]
-    row = np.full((height, columns * width, 3), _BACKGROUND, dtype=np.uint8)
+    row = np.full((height, columns * width, 3), PAPER, dtype=np.uint8)
     for index, cell in enumerate(cells):
         row[: cell.shape[0], index * width : (index + 1) * width] = cell
     return row

@@ -7,11 +7,10 @@ import torch
 from jaxtyping import Float, Num, UInt8
 from torch import Tensor
 
-from lrptrain.render.colors import OPACITY, blend
+from lrptrain.render.colors import INK, OPACITY, PAPER, blend
 from lrptrain.render.image import _array, _finite, _resized, _scaled, overlay, to_picture
+from lrptrain.render.sheet import GAP
 
-_GAP = 4
-_LINE = (40, 40, 40)
 # Size of the strip of a waveform, in pixels.
 _STRIP = (96, 640)
 
@@ -52,7 +51,7 @@ def video_frames(
 
 
 def _in_a_row(pictures: Sequence[UInt8[np.ndarray, "height width 3"]]) -> UInt8[np.ndarray, "height strip_width 3"]:
-    gap = np.full((pictures[0].shape[0], _GAP, 3), 255, dtype=np.uint8)
+    gap = np.full((pictures[0].shape[0], GAP // 2, 3), PAPER, dtype=np.uint8)
     return np.concatenate([part for picture in pictures for part in (gap, picture)][1:], axis=1)
 
 
@@ -84,14 +83,14 @@ def waveform(
         opacity: Opacity of the most relevant time, in [0, 1].
     """
     height, width = _STRIP
-    ground = np.full((height, width, 3), 255, dtype=np.uint8)
+    ground = np.full((height, width, 3), PAPER, dtype=np.uint8)
     columns = torch.arange(width)
     relevance = _scaled(_finite(_array(torch.as_tensor(heat))))
     of_columns = relevance[(columns * len(relevance) // width).numpy()]
     strip = blend(ground, np.broadcast_to(of_columns, (height, width)), opacity)
     low, high = _extremes(_array(torch.as_tensor(samples)), width)
     rows = np.arange(height)[:, None]
-    strip[(rows >= low) & (rows <= high)] = _LINE
+    strip[(rows >= low) & (rows <= high)] = INK
     return strip
 
 

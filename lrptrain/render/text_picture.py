@@ -8,14 +8,13 @@ from jaxtyping import Float, UInt8
 from numpy.typing import ArrayLike
 
 from lrptrain.extras import require
+from lrptrain.render.colors import INK, MUTED, PAPER
 from lrptrain.render.fonts import font_of
-from lrptrain.render.sheet import broken_lines
+from lrptrain.render.sheet import GAP, broken_lines
 from lrptrain.render.text import noted, painted_words
 
 WIDTH = 720
 _SIZE = 16
-_MARGIN = 8
-_INK, _MUTED, _PAPER = (17, 17, 17), (118, 118, 118), (255, 255, 255)
 
 
 def token_picture(
@@ -25,26 +24,26 @@ def token_picture(
     font, small = font_of(_SIZE), font_of(_SIZE - 4)
     words = painted_words(tokens, scores, scored)
     places, bottom = _placed([(text, space) for text, space, _ in words], font, width)
-    notes = [line for note in noted(tokens, scores, scored) for line in broken_lines(note, width - 2 * _MARGIN, small)]
-    height = bottom + _line(font) + _line(small) * len(notes) + _MARGIN
-    picture = require("PIL.Image", "monitor").new("RGB", (width, height), _PAPER)
+    notes = [line for note in noted(tokens, scores, scored) for line in broken_lines(note, width - 2 * GAP, small)]
+    height = bottom + _line(font) + _line(small) * len(notes) + GAP
+    picture = require("PIL.Image", "monitor").new("RGB", (width, height), PAPER)
     draw = require("PIL.ImageDraw", "monitor").Draw(picture)
     for (text, _, color), (x, y) in zip(words, places, strict=True):
         if color is not None:
             draw.rectangle((x, y, x + font.getlength(text), y + _line(font) - 3), color)
-        draw.text((x, y), text, _MUTED if color is None else _INK, font)
+        draw.text((x, y), text, MUTED if color is None else INK, font)
     for number, line in enumerate(notes):
-        draw.text((_MARGIN, bottom + _line(font) + number * _line(small)), line, _MUTED, small)
+        draw.text((GAP, bottom + _line(font) + number * _line(small)), line, MUTED, small)
     return np.asarray(picture)
 
 
 def _placed(words: Sequence[tuple[str, bool]], font: Any, width: int) -> tuple[list[tuple[int, int]], int]:
     """Return where each word begins, and the top of the last line."""
-    x, y, places = _MARGIN, _MARGIN, []
+    x, y, places = GAP, GAP, []
     for text, space in words:
-        wide, gap = int(font.getlength(text)), int(font.getlength(" ")) if space and x > _MARGIN else 0
-        if x + gap + wide > width - _MARGIN and x > _MARGIN:
-            x, y, gap = _MARGIN, y + _line(font), 0
+        wide, gap = int(font.getlength(text)), int(font.getlength(" ")) if space and x > GAP else 0
+        if x + gap + wide > width - GAP and x > GAP:
+            x, y, gap = GAP, y + _line(font), 0
         places.append((x + gap, y))
         x += gap + wide
     return places, y

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Bool
 from numpy.typing import ArrayLike
 
-_IGNORED = 255  # in a rationale
 # [CLS], [SEP] of BERT, <s>, </s>, <|endoftext|> of others; and punctuation that stands close to the word before it.
 _SPECIAL = re.compile(r"\[[A-Z]+\]|<[^<>\s]+>")
 # Which stand in the place of a word: what the text says there is content, also where its name is not known.
@@ -48,7 +47,7 @@ def scored_tokens(tokens: Sequence[str | None], rationale: ArrayLike | None = No
     content = np.array([token is not None and not _is_mark(token) for token in tokens], dtype=bool)
     if rationale is None:
         return content
-    ignored = np.asarray(rationale) == _IGNORED
+    ignored = np.asarray(rationale) > 1
     return content if ignored.all() else content & ~ignored
 
 

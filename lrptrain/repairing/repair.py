@@ -21,6 +21,7 @@ from lrptrain.auditing.samples import draw_samples
 from lrptrain.batch import BatchAdapter, Sample, batched
 from lrptrain.batch.task import OneLabel, Ordinal, Regression, Task, TaskName, find_task
 from lrptrain.guidance.swap_names import OUTSIDE, known_name
+from lrptrain.metrics.interval import NORMAL
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.repairing.balance import (
     FEWEST,
@@ -47,8 +48,6 @@ NOT_TESTED = (
 )
 AS_THEY_ARE = "as they are"
 WORST_GROUP = "worst group"
-_95 = 1.96
-"""Standard errors within which a mean lies with 95 %."""
 Predict = Callable[[Table], Int[np.ndarray, " rows"]]
 
 
@@ -273,7 +272,7 @@ def _reliance(same: Table, other: Table, before: Predict, after: Predict) -> Rel
         [(predict(same) == same.label).astype(float) - (predict(other) == other.label) for predict in (before, after)]
     )
     of_each = np.stack([*lost, lost[0] - lost[1]])  # [before, after and their difference, samples]
-    errors = _95 * of_each.std(1, ddof=1) / np.sqrt(of_each.shape[1])
+    errors = NORMAL * of_each.std(1, ddof=1) / np.sqrt(of_each.shape[1])
     return Reliance(
         before=float(lost[0].mean()),
         after=float(lost[1].mean()),

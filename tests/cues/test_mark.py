@@ -113,6 +113,12 @@ def test_of_several_views_of_a_mark_the_first_is_proposed_and_no_more_than_asked
         assert [round(score) for score, _ in marks] == [9, 7][:count]
 
 
+def test_it_is_found_at_the_second_most_relevant_patch_of_images_too():
+    images, answers, maps, _ = planted()
+    maps[:, 0] = 2
+    assert list(proposed({"image": images}, maps, GRID, answers, "image", 1))
+
+
 def test_noise_holds_no_picture_twice():
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(40, 3, SIZE, SIZE, generator=generator)

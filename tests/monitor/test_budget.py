@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 import pytest
 
-from lrptrain.monitor.budget import FEWEST_SAMPLES, Budget, Extent, extents_within
+from lrptrain.monitor.budget import SMALLEST, Budget, Extent, extents_within
 
 FULL = Extent(128, 16, 5)
 LARGE = Extent(64, 0, 0)
@@ -101,7 +101,7 @@ def test_a_short_run_has_a_smaller_sample_and_few_pictures():
     run = simulate(30, 100.0, steady())
     extents = {extent for _, extent in run.evaluated[1:-1]}
     assert len(extents) <= 2
-    assert all(FEWEST_SAMPLES <= extent.samples < 128 and extent.drawn == 4 for extent in extents)
+    assert all(SMALLEST <= extent.samples < 128 and extent.drawn == 4 for extent in extents)
     assert run.evaluated[-1][1].samples == FULL.samples
     gaps = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(run.evaluated[1:-1])]
     assert max(gaps) <= 5
@@ -171,7 +171,7 @@ def test_the_kept_weights_are_evaluated_within_the_budget_where_that_pays_for_th
 def test_where_something_decides_by_the_values_each_validation_is_evaluated_by_a_smaller_sample():
     run = simulate(10, 100.0, steady(), Budget(0.05, FULL, in_every_validation=True))
     assert [epoch for epoch, _ in run.evaluated] == [*range(10), 9]
-    assert {extent.samples for _, extent in run.evaluated[:-1]} == {FEWEST_SAMPLES}
+    assert {extent.samples for _, extent in run.evaluated[:-1]} == {SMALLEST}
     long = simulate(10, 5000.0, steady(), Budget(0.05, FULL, in_every_validation=True, seconds_per_sample=0.25))
     assert {extent for _, extent in long.evaluated} == {FULL}
 

@@ -6,7 +6,7 @@ from torch import nn
 from lrptrain.batch import Sample
 from lrptrain.cues.measure import Measure
 from lrptrain.cues.places import Place
-from lrptrain.monitor.confidence import MOST_CONFIDENCE, sharpened, sharpness
+from lrptrain.monitor.confidence import sharpened, sharpness
 
 LABELS = np.arange(40) % 4
 
@@ -29,10 +29,11 @@ def test_the_confidence_of_a_doubtful_model_becomes_its_accuracy(margin):
     assert sharpened(before, power).max(1).mean() == pytest.approx(0.8, abs=1e-9)
 
 
-def test_a_model_that_is_always_right_becomes_nearly_sure():
-    before = probabilities(0.2)
+@pytest.mark.parametrize("margin", [0.2, np.log(22)])  # 0.88 sure
+def test_a_model_that_is_always_right_becomes_nearly_sure(margin):
+    before = probabilities(margin)
     after = sharpened(before, sharpness(before, LABELS))
-    assert after.max(1).mean() == pytest.approx(MOST_CONFIDENCE, abs=1e-9)
+    assert after.max(1).mean() == pytest.approx(0.99, abs=1e-9)
     assert (after.argmax(1) == before.argmax(1)).all()
 
 
@@ -42,6 +43,7 @@ def test_a_model_that_is_always_right_becomes_nearly_sure():
         (probabilities(8.0, right=20), LABELS),  # surer than right
         (probabilities(0.1, right=10), LABELS),  # guessing, and as sure as that
         (probabilities(0.1), np.full(40, -1)),  # nobody knows
+        (probabilities(np.log(34.5)), LABELS),  # always right, and 0.92 sure
     ],
 )
 def test_other_models_are_taken_as_they_are(before, labels):

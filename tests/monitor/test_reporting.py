@@ -46,7 +46,7 @@ def test_a_finding_has_the_effect_its_classes_its_samples_and_the_relevance():
     assert (found.name, found.kind, found.role, found.verdict) == ("the corner", "place", "fault", "relies")
     assert (found.effect, found.interval, found.samples) == (0.4, (0.2, 0.6), 9)
     assert found.by_class == pytest.approx({"a": 0.3, "b": 0.4, "c": 0.5})
-    assert found.worst_samples == (8, 7, 6, 5, 4)
+    assert found.worst_samples == (8, 7, 6, 5, 4, 3)
     assert (found.relevance, found.area) == (pytest.approx(0.75), pytest.approx(0.25))
     assert (found.within, found.share, found.told_by) == ("the top", 0.9, ("the border",))
     assert found.cue is CORNER

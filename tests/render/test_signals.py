@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from lrptrain.render import spectrogram, video_frames, waveform
+from lrptrain.render.colors import INK
 
 
 def test_frames_stand_side_by_side_and_share_one_scale():
@@ -45,6 +46,6 @@ def test_a_waveform_is_a_line_over_the_colours_of_its_tokens():
     assert (strip[0, 160:320] != 225).any(-1).all()
     assert (strip[0, 320:480, 2] > strip[0, 320:480, 0]).all()
     assert (strip[0, 480:] == 225).all()
-    assert (strip[47:49] == 40).all(-1).any(0).all()
+    assert (strip[47:49] == INK).all(-1).any(0).all()
     loud = waveform(torch.sin(torch.arange(1000.0)), heat)
-    assert (loud == 40).all(-1).sum() > (strip == 40).all(-1).sum()
+    assert (loud == INK).all(-1).sum() > (strip == INK).all(-1).sum()

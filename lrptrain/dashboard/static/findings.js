@@ -41,7 +41,7 @@ function findingCard(run, finding) {
   const style = BADGES[standing] ?? "";
   const { share, told_by: toldBy, remedy } = finding.sentences || {};
   const head = h("header", {}, weighed(h("span", { className: `badge ${style}` }, term({ fault: "shortcut", open: "reads" }[standing] ?? standing)), finding), h("strong", {}, verdictText(finding).replace(/^SHORTCUT: (.)/, (_, first) => first.toUpperCase())));
-  const ids = [...(finding.worst_samples || [])].slice(0, 5).map(String);
+  const ids = (finding.worst_samples || []).map(String);
   // The slots are filled when the samples have arrived; see showWorst.
   const slots = ids.map((id) => h("div", { className: "slot", "data-sample": id }, `#${id}`));
   const worst = ids.length ? h("section", { className: "where" }, h("h2", { className: "small" }, "Samples with the largest effects, and where the relevance lies"), h("div", { className: "worst" }, slots)) : "";

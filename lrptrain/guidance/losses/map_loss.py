@@ -22,8 +22,8 @@ MapLoss = Callable[[Scores, TokenAnnotation], PerSample]
 
 MAP_LOSSES: dict[str, MapLoss] = {}
 """The losses on maps by name, as functions of scores and annotation."""
-SMALLEST_SHARE = 1e-6
-"""The smallest share of relevance that losses with a logarithm tell from none."""
+ROUNDING = 1e-6
+"""Less of a share of relevance, or of the norm of a gradient, is none: losses are of the order of 1."""
 
 
 def register_map_loss(name: str) -> Callable[[MapLoss], MapLoss]:

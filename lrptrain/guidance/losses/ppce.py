@@ -2,7 +2,7 @@
 
 from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.guidance.losses.map_loss import (
-    SMALLEST_SHARE,
+    ROUNDING,
     PerSample,
     Scores,
     positive_relevance,
@@ -16,4 +16,4 @@ def ppce(scores: Scores, annotation: TokenAnnotation) -> PerSample:
     """Return the cross-entropy on the evidence, -sum M log A+ / sum M, not negative (Rao et al., "PPCE")."""
     positive, _ = positive_relevance(scores, annotation)
     evidence = annotation.evidence * annotation.valid
-    return ratio(-(evidence * positive.clamp(min=SMALLEST_SHARE).log()).sum(-1), evidence.sum(-1))
+    return ratio(-(evidence * positive.clamp(min=ROUNDING).log()).sum(-1), evidence.sum(-1))

@@ -2,7 +2,7 @@
 
 from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.guidance.losses.map_loss import (
-    SMALLEST_SHARE,
+    ROUNDING,
     PerSample,
     Scores,
     positive_relevance,
@@ -15,6 +15,6 @@ from lrptrain.guidance.losses.map_loss import (
 def rationale_bce(scores: Scores, annotation: TokenAnnotation) -> PerSample:
     """Return the binary cross-entropy of A+ with the rationale, the mean over tokens; not negative."""
     positive, judged = positive_relevance(scores, annotation)
-    share = positive.clamp(SMALLEST_SHARE, 1 - SMALLEST_SHARE)
+    share = positive.clamp(ROUNDING, 1 - ROUNDING)
     evidence = annotation.evidence
     return valid_mean(-(evidence * share.log() + (1 - evidence) * (1 - share).log()), annotation, judged)

@@ -4,7 +4,7 @@ import torch
 
 from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.guidance.losses.map_loss import (
-    SMALLEST_SHARE,
+    ROUNDING,
     PerSample,
     Scores,
     positive_relevance,
@@ -23,5 +23,5 @@ def rationale_kl(scores: Scores, annotation: TokenAnnotation) -> PerSample:
     mass = positive * annotation.valid
     evidence = annotation.evidence * annotation.valid
     wanted = ratio(evidence, evidence.sum(-1, keepdim=True))
-    share = ratio(mass, mass.sum(-1, keepdim=True)).clamp(min=SMALLEST_SHARE)
-    return torch.where(wanted > 0, wanted * (wanted.clamp(min=SMALLEST_SHARE).log() - share.log()), 0).sum(-1)
+    share = ratio(mass, mass.sum(-1, keepdim=True)).clamp(min=ROUNDING)
+    return torch.where(wanted > 0, wanted * (wanted.clamp(min=ROUNDING).log() - share.log()), 0).sum(-1)

@@ -17,8 +17,8 @@ from lrptrain.relevance.registry import RelevanceMaps
 from lrptrain.relevance.tape.nodes import Value, tensors_in
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError, unknown_name
 
-_SAME = 1e-3
-"""What a layer hands on in another run differs from what is recorded by rounding; in half precision by this share."""
+SAME = 1e-3
+"""Two runs of a model differ by rounding, as sums come in another order: by no more, relative to the largest number."""
 _FEATURES_FIRST = (nn.Conv1d, nn.BatchNorm1d, nn.ConvTranspose1d)
 
 
@@ -74,7 +74,7 @@ def recorded(recording: Recording, layer: str, states: Tensor) -> Value | None:
     alike = [(value, path) for value, path in values if value.shape == states.shape]
     states = states.detach()
     apart = [float((value.tensor.detach() - states).abs().max()) for value, _ in alike]
-    if not apart or not min(apart) <= _SAME * float(states.abs().max()):
+    if not apart or not min(apart) <= SAME * float(states.abs().max()):
         return None
     same = [each for each, far in zip(alike, apart, strict=True) if far == min(apart)]
     own = [value for value, path in same if f"{path}.".startswith(f"{layer}.")]

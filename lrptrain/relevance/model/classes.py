@@ -12,9 +12,6 @@ from torch import Tensor, nn
 from lrptrain.relevance.fast.walk import modules_of, once_per_class, once_per_walk
 from lrptrain.relevance.types import unknown_name
 
-# How many names of classes a message lists.
-_LISTED = 20
-
 
 def class_names(model: nn.Module) -> dict[str, int]:
     """Return the number of every class that the model's configuration names (`label2id`, `id2label`), or nothing."""
@@ -134,7 +131,7 @@ def _number(name: str, labels: Mapping[str, int], classes: int) -> int:
             f"number (0 to {classes - 1})"
         )
     if name not in labels:
-        raise ValueError(f"{unknown_name('class', name, list(labels)[:_LISTED])}{', ...' * (len(labels) > _LISTED)}")
+        raise ValueError(unknown_name("class", name, list(labels)))
     return labels[name]
 
 
