@@ -26,6 +26,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import the callback for transformers when it is asked for: transformers is optional, and takes seconds."""
+    if name == "ParetoCheckpoint":
+        raise ImportError(
+            "ParetoCheckpoint is gone: ModelCheckpoint(monitor='relevance/...') keeps the best by a number"
+        )
     if name != "RelevanceMonitorCallback":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from lrptrain.callbacks.relevance_monitor_callback import RelevanceMonitorCallback

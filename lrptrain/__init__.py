@@ -124,7 +124,8 @@ def __getattr__(name: str) -> Any:
     if name in _FOLDERS:
         return import_module(f"lrptrain.{name}")
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        way_out = "; lrptrain.repair(...) says before and after" if name == "compare_repairs" else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{way_out}")
     if name in _MODULES:
         return import_module(f"lrptrain.{name}")
     value = getattr(import_module(_ORIGINS.get(name, "lrptrain.relevance")), name)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, batch_length
 from lrptrain.batch.logits import are_steps
+from lrptrain.batch.rows import has_rows
 from lrptrain.batch.task import ONE_LOGIT, STEPS
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
 from lrptrain.guidance.evidence import contrasted
@@ -461,7 +462,9 @@ class GuidedStep:
         with self.replaying():
             weights = _trained_weights(self._trained)
             conflict = compare_gradients(task_loss, guidance, weights, mean, guesses, with_guesses=bounded)
-        excused = training.sparse or bool(training.skipped)
+        # Of bags one by one, ten may well be without a mark. All processes must come to the same.
+        are_bags = has_rows(self.batch) and batch_length(self.batch) == 1
+        excused = training.sparse or bool(training.skipped) or are_bags
         training.strength.check_gradient(conflict.guidance_norm, self._progress.step, excused)
         training.strength.update(conflict.task_norm, conflict.guidance_norm, conflict.guess_norm)
         task_seconds, guidance_seconds = self._watch.seconds

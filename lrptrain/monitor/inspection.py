@@ -24,7 +24,7 @@ from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.judgement import Tests
-from lrptrain.monitor.loop_monitor import Monitor
+from lrptrain.monitor.loop_monitor import GUIDANCE, Monitor
 from lrptrain.monitor.power import lines_of
 from lrptrain.monitor.proving import examples_of, with_proofs
 from lrptrain.monitor.reporting import findings_of
@@ -55,11 +55,11 @@ class Inspection(HasFindings):
     passes: float = 0.0
 
     def __str__(self) -> str:
-        found = [_of_report(line) for line in announce([*self.faults, *self.reads])]
+        found = announce([*self.faults, *self.reads])
         return "\n".join([fitted(self._head()), *found, *map(fitted, self._others())])
 
     def _repr_html_(self) -> str:
-        blocks = [_of_report(each._repr_html_()) for each in (*self.faults, *self.reads)]
+        blocks = [each._repr_html_() for each in (*self.faults, *self.reads)]
         rest = "".join(f"<p>{html.escape(line)}</p>" for line in self._others())
         style = "font:14px/1.5 system-ui,sans-serif;color:#111;background:#fff;max-width:60em"
         return f'<div style="{style}"><p>{html.escape(self._head())}</p>{"".join(blocks)}{rest}</div>'
@@ -101,13 +101,6 @@ class Inspection(HasFindings):
 
     def _others(self) -> list[str]:
         return lines_of(self.judged, self.untested)
-
-
-def _of_report(text: str) -> str:
-    """Return a text that speaks of a report in the place of a monitor."""
-    for quote in (str, html.escape):
-        text = text.replace(quote("swap=monitor.faults"), quote("swap=report.faults"))
-    return text
 
 
 def inspect(
@@ -169,7 +162,9 @@ def _inspected(
     tests = Tests(evaluator, evaluation, range(len(explained)), monitor.config, language, class_names=names)
     power = sharpness(evaluation.probabilities, evaluation.labels)
     judgement = judge_labels(tests) if evaluation.num_labels else tests.judge(power)
-    guidance = monitor.config.meaning.in_guidance('RelevanceGuidance("swap", swap=report.faults)')
+    is_lightning = any(each.__name__ == "LightningModule" for each in type(evaluator.model).__mro__)
+    call = Finding.guidance if is_lightning else GUIDANCE
+    guidance = monitor.config.meaning.in_guidance(call.replace("monitor.", "report."))
     findings = findings_of(judgement.judged, evaluation, names, options.name_tokens, guidance=guidance)
     if judgement.measures:
         findings = with_proofs(findings, judgement, examples_of(judgement), options, "")

@@ -20,6 +20,9 @@ from lrptrain.trainers.messages import inform, is_first_process, warn
 from lrptrain.trainers.naming import loader_sources
 from lrptrain.trainers.progress import no_bar, shows_progress, tqdm_bar
 
+GUIDANCE = 'lrptrain.Guidance("swap", swap=monitor.faults, optimizer=optimizer)'
+"""How a swap of the faults is written in a loop."""
+
 
 class Monitor(MonitorResults):
     """Explains a fixed sample of the validation data whenever it is asked to, and flags a wrong focus.
@@ -149,7 +152,7 @@ class Monitor(MonitorResults):
             name_sources=self._name_sources,
             hyperparameter_sources=[self._hyperparameters],
             step_name="step=" if self._has_step else "the loop",
-            guidance='lrptrain.Guidance("swap", swap=monitor.faults, optimizer=optimizer)',
+            guidance=GUIDANCE,
             step_hint="Pass step=lambda model, batch: ..., which calls the model as the loop does",
         )
 

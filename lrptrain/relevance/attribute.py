@@ -194,7 +194,7 @@ def attribute(
             warn_of_train_mode(model)
         one = as_batch_of_one(model, arguments)
         try:
-            maps = call.maps(arguments, may_be_plain=one is None)
+            maps = call.maps_of_mixed_rows(arguments) or call.maps(arguments, may_be_plain=one is None)
         except Exception as error:
             of_bag = call.maps_of_one_bag(arguments) if isinstance(error, UnsupportedModelError) else []
             if one is None and not of_bag:
@@ -239,6 +239,16 @@ class _Call:
             return self._from(
                 forward_pass(self.model, inputs, self.explain, self.layout, frugal=frugal, full_precision=in_float32)
             )
+
+    def maps_of_mixed_rows(self, inputs: Inputs) -> list[Relevance]:
+        """Return the maps of a bag that has as many rows as the model has classes: it looks like a batch of logits."""
+        with suppress(Exception):
+            name, _ = explained_input(inputs, self.explain)
+            named = {name: inputs} if isinstance(inputs, Tensor) else inputs
+            model = OfOneSample(self.model, bare_arguments(named, name))
+            is_bag = model.is_meant(named, lambda x: self.model(x[name]) if named is not inputs else self.model(**x))
+            return self.maps_of_one_bag(inputs) if is_bag else []
+        return []
 
     def maps_of_one_bag(self, inputs: Inputs) -> list[Relevance]:
         """Return the map by each method of one bag `[rows, numbers]` without a batch axis; none if it is no bag.

@@ -152,7 +152,7 @@ def test_what_lies_outside_of_masks_is_a_fault_of_its_label_alone():
     assert report.faults
     assert {each.name.partition(", for the label ")[2] for each in report.faults} == {"'finding 0'"}
     # What is printed can be pasted: guidance takes the label.
-    assert 'RelevanceGuidance("swap", task=lrptrain.EachLabel())' in str(report).replace("\n ", "")
+    assert 'Guidance("swap", optimizer=optimizer, task=lrptrain.EachLabel())' in str(report).replace("\n ", "")
     guidance = lrptrain.Guidance("swap", swap=report.faults, task=lrptrain.EachLabel())
     assert report.faults[0].cue.name in guidance.objective.swap.title
 

@@ -566,6 +566,7 @@ def test_the_first_bag_may_be_one_without_a_mark_and_many_are_refused(loss):
     bag, marks = marked["features"], marked["rationale"]
     assert guided([(bag, torch.zeros_like(marks)), (bag, marks)]) == 1
     assert guided([(bag, torch.full_like(marks, 255)), (bag, marks)]) == 1
+    assert guided([(bag, torch.zeros_like(marks))] * 12) == 1, "as if bags with marks were rare"
     with pytest.raises(ValueError, match="has an annotation"):
         guided([(bag, torch.full_like(marks, 255))] * 10)
 
@@ -602,11 +603,15 @@ def test_the_map_of_a_bag_without_a_batch_axis_is_that_of_its_rows():
         found = lrptrain.attribute(Alone(), given, 1, explain=explain)
         assert found.scores.shape == (1, len(bag))
         assert int(found.scores.argmax()) == Slides().pen[1]
+    pair = [int(Slides().pen[1]), int(Slides().pen[1]) - 1]
     for method in ("attnlrp", "input_x_gradient", "leave_one_out", "integrated_gradients"):
         of_batch = lrptrain.attribute(Pooled(PEN), bag[None], 1, method).scores
         for has_axis in (True, False):
             alone = lrptrain.attribute(Alone(has_axis), bag, 1, method).scores
             torch.testing.assert_close(alone, of_batch)
+            # As many rows as classes look like a batch of logits.
+            two = lrptrain.attribute(Alone(has_axis), bag[pair], 1, method).scores
+            torch.testing.assert_close(two, lrptrain.attribute(Pooled(PEN), bag[None, pair], 1, method).scores)
     with pytest.raises(lrptrain.UnsupportedModelError, match="attention"):
         lrptrain.attribute(Alone(), bag, 1, "rollout")
     with pytest.raises(lrptrain.UnsupportedModelError, match=r"it returned a tensor of shape \[3, 4, 2\]"):

@@ -1,11 +1,12 @@
 """Models that take one sample without a batch axis, such as one bag `[rows, numbers]`, as models of batches."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from lrptrain.relevance.model.preserve import preserved
 from lrptrain.relevance.output.outputs import field_of
 
 
@@ -37,11 +38,30 @@ class OfOneSample(nn.Module):
     def of_batch(self, output: Any) -> Any:
         """Return what the model makes of one sample as what it makes of a batch: `[classes]` are `[1, classes]`."""
         logits = field_of(output, "logits") if self.bare else None
-        return output if logits is None or logits.ndim != 1 or len(logits) == 1 else logits[None]
+        if logits is None or logits.ndim > 1 or logits.shape == (1,):
+            return output
+        return logits[None]
 
     def with_axis(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call of the model as those of a batch of one."""
         return {name: x[None] if name in self.bare else x for name, x in arguments.items()}
+
+    def is_meant(self, arguments: Mapping[str, Any], call: Callable[[Mapping[str, Any]], Any]) -> bool:
+        """Return whether as many logits as a bag has rows are the bag's: those of a batch are turned round with it.
+
+        Args:
+            arguments: Those of a call of the model.
+            call: Calls the model with them.
+        """
+        if not self.bare or len(arguments[self.bare[0]]) < 2:
+            return False
+        turned = {name: x.flip(0) if name in self.bare else x for name, x in arguments.items()}
+        with preserved(self.model), torch.no_grad():
+            self.model.eval()  # in training, normalisations mix samples, and dropout differs
+            answers, others = (field_of(call(each), "logits") for each in (arguments, turned))
+        if answers is None or others is None or answers.shape != arguments[self.bare[0]].shape[:1]:
+            return False
+        return not torch.allclose(others, answers.flip(0), rtol=1e-3, atol=1e-6)
 
     def without_axis(self, arguments: Mapping[str, Any], row: int = 0) -> dict[str, Any]:
         """Return the arguments of a call of the model with one sample of a batch; the inverse of `with_axis`."""
