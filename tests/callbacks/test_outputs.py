@@ -88,7 +88,7 @@ def test_a_model_without_a_row_of_classes_is_told_so(train, tmp_path, monkeypatc
 def test_heads_have_tasks_of_their_own():
     task = lrptrain.Head("grade", lrptrain.Regression(2.0, 1.0))
     assert task.class_names == ["below 2", "above 2"]
-    assert task.description == "lrptrain.Head(output='grade', task=Regression(mean=2.0, std=1.0), label='')"
+    assert task.description == "lrptrain.Head(output='grade', task=lrptrain.Regression(mean=2.0, std=1.0))"
     assert task.classes(torch.tensor([1.0, 3.0])).tolist() == [0, 1]
 
 
