@@ -25,7 +25,7 @@ def main() -> None:
     if folder is None:
         folder = Path(tempfile.mkdtemp())
         demo(str(folder))
-    printed = (folder / "report.txt").read_text(encoding="utf-8").strip("\n")
+    printed = (folder / "report.txt").read_text(encoding="utf-8").strip("\n").replace(str(folder), "runs/demo")
     # Before the picture, which is a change of the files at this commit.
     save(HERE / "results" / "demo.json", {"printed": printed.splitlines()}, indent=1)
     shutil.copy(folder / "overlays.png", HERE / "overlays.png")
