@@ -194,7 +194,7 @@ def test_what_an_inspection_names_is_mended_by_what_it_names(plain, annotated):
 
 REFUSED: list[tuple[Any, str]] = [
     ([], "names nothing"),
-    ("colours", "unknown swap .colours.; known are outside, colour, spectrum, light, grain, framing, border, length, order"),
+    ("colours", "unknown swap .colours.; known are outside, colour, spectrum, light, grain, framing, border, length"),
     ("surroundings", "is now swap='outside'"),
     ("statistics", r"swap='statistics' is now swap='colour'"),
     ("outside+statistics", r"is now swap=\['outside', 'colour'\]"),
