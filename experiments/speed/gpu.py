@@ -244,7 +244,8 @@ def entry(cells: dict[str, Any], title: str, precision: str, name: str, what: st
     cell = cells.get(f"{title} | {precision} | {name}", {})
     if cell.get("error") == OUT_OF_MEMORY:
         return OUT_OF_MEMORY
-    memory = cell.get("bytes", math.nan) / of_training(cells, title, precision, "bytes")
+    # A pass so small that the memory did not grow has none to compare with.
+    memory = cell.get("bytes", math.nan) / (of_training(cells, title, precision, "bytes") or math.nan)
     ratio = cell.get("time", math.nan) if what == "time" else memory
     if math.isnan(ratio):
         return "-"

@@ -102,8 +102,10 @@ def test_the_advice_of_a_small_budget_leads_to_a_verdict():
     """One method's verdict takes what the note of an audit says that has judged one of two."""
     net = Slow(0.0005)
     options = {"settings": QUICK, "tests": DECIDING}
-    one = run_audit(net, batches(sizes=(8, 8)), METHODS[:1], budget=600, **options)
-    first = run_audit(net, batches(sizes=(8, 8)), METHODS, budget=1.5 * one.seconds, **options)
+    audits = [run_audit(net, batches(sizes=(8, 8)), METHODS[:1], budget=600, **options) for _ in range(2)]
+    one = min(audits, key=lambda each: each.seconds)
+    # All three take 1.7 to 1.9 times as long, as they share the random orders.
+    first = run_audit(net, batches(sizes=(8, 8)), METHODS, budget=1.35 * one.seconds, **options)
     assert first.verdicts[0].faithful != "not judged"
     (note,) = (note for note in first.notes if "methods were judged" in note)
     assert re.match(

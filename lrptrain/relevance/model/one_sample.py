@@ -58,10 +58,12 @@ class OfOneSample(nn.Module):
         turned = {name: x.flip(0) if name in self.bare else x for name, x in arguments.items()}
         with preserved(self.model), torch.no_grad():
             self.model.eval()  # in training, normalisations mix samples, and dropout differs
-            answers, others = (field_of(call(each), "logits") for each in (arguments, turned))
-        if answers is None or others is None or answers.shape != arguments[self.bare[0]].shape[:1]:
-            return False
-        return not torch.allclose(others, answers.flip(0), rtol=1e-3, atol=1e-6)
+            answers = field_of(call(arguments), "logits")
+            if answers is None or answers.shape != arguments[self.bare[0]].shape[:1]:
+                return False
+            others = field_of(call(turned), "logits")
+        # As rounding in bfloat16 allows; what two rows of a bag have in common is no matter of rounding.
+        return others is not None and not torch.allclose(others, answers.flip(0), rtol=0.02, atol=1e-6)
 
     def without_axis(self, arguments: Mapping[str, Any], row: int = 0) -> dict[str, Any]:
         """Return the arguments of a call of the model with one sample of a batch; the inverse of `with_axis`."""
