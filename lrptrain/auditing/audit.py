@@ -277,7 +277,7 @@ class _Clock:
     """The time that an audit has, and what is left of it, in seconds."""
 
     budget: float
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=lambda: time.monotonic())
 
     def spent(self) -> float:
         return time.monotonic() - self.started
