@@ -10,7 +10,6 @@ from torch import Tensor
 
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import CLASSES, Head, Task
-from lrptrain.cues.cue import MOST
 from lrptrain.guidance.losses import LOSSES, GuidedBatch, LossSum, MapSettings, Needs
 from lrptrain.guidance.swap import Swap
 from lrptrain.guidance.swap_names import FINDINGS
@@ -145,7 +144,7 @@ class Objective:
         """Return whether to record the step's own forward pass, given how many of its samples are guided."""
         needs_recording = any(LOSSES[name].needs is not Needs.SECOND_PASS for name in self.weights)
         # Of fewer, another pass is cheaper than recording the step's own.
-        return needs_recording and guided >= MOST * samples
+        return needs_recording and 2 * guided >= samples
 
     def losses(
         self,

@@ -18,7 +18,6 @@ from lrptrain.batch.content import content_tokens
 from lrptrain.batch.rows import grid_sizes, has_rows, rows_in
 from lrptrain.batch.sizes import by_size
 from lrptrain.batch.task import CLASSES, LABELS, NO_LABEL, Task, of_all_labels
-from lrptrain.cues.cue import MOST
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
 from lrptrain.monitor.evaluation import ExplainedSample
@@ -159,7 +158,7 @@ class Evaluator:
         misread = (predicted != labels).nonzero().flatten()
         scores = for_label.scores
         # A recording costs half as much as a walk back: fewer samples cost less in one of their own than a walk of all.
-        if len(misread) >= MOST * len(samples):
+        if 2 * len(misread) >= len(samples):
             again = recording.attribute(predicted, for_label.method, **options).scores
             scores = torch.where((predicted != labels)[:, None], again, scores)
         elif len(misread):

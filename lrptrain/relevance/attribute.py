@@ -1,6 +1,6 @@
 """The entry points: relevance of a model's input for a class, or for several from one forward pass."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, overload
@@ -242,13 +242,11 @@ class _Call:
 
     def maps_of_mixed_rows(self, inputs: Inputs) -> list[Relevance]:
         """Return the maps of a bag that has as many rows as the model has classes: it looks like a batch of logits."""
-        with suppress(Exception):
-            name, _ = explained_input(inputs, self.explain)
-            named = {name: inputs} if isinstance(inputs, Tensor) else inputs
-            model = OfOneSample(self.model, bare_arguments(named, name))
-            is_bag = model.is_meant(named, lambda x: self.model(x[name]) if named is not inputs else self.model(**x))
-            return self.maps_of_one_bag(inputs) if is_bag else []
-        return []
+        is_bag = False
+        with suppress(Exception):  # what fails here fails where the map is made, too, and is told there
+            model, named, given = self._as_one_bag(inputs)
+            is_bag = model.is_meant(named, lambda arguments: _called(self.model, given(arguments)))
+        return self.maps_of_one_bag(inputs) if is_bag else []
 
     def maps_of_one_bag(self, inputs: Inputs) -> list[Relevance]:
         """Return the map by each method of one bag `[rows, numbers]` without a batch axis; none if it is no bag.
@@ -256,23 +254,30 @@ class _Call:
         Raises:
             UnsupportedModelError: If the model answers for the bag, and a method does not serve it.
         """
-        name, _ = explained_input(inputs, self.explain)
-        named = {name: inputs} if isinstance(inputs, Tensor) else inputs
-        model = OfOneSample(self.model, bare_arguments(named, name))
+        model, named, given = self._as_one_bag(inputs)
         if not model.bare:
             return []
-        one = model.with_axis(named)
-        bag = one[name] if isinstance(inputs, Tensor) else one
-        answers = False
-        with suppress(Exception), preserved(self.model), torch.no_grad():
-            read_logits(model(bag) if isinstance(bag, Tensor) else model(**bag), 1)
-            answers = True
+        bag = given(model.with_axis(named))
         try:
             return replace(self, model=model).maps(bag)
         except Exception:
-            if answers:
+            if self._answers(model, bag):
                 raise
             return []
+
+    def _as_one_bag(
+        self, inputs: Inputs
+    ) -> tuple[OfOneSample, Mapping[str, Any], Callable[[Mapping[str, Any]], Inputs]]:
+        """Return the model as one of bags, the arguments by name, and what makes inputs of those."""
+        name, _ = explained_input(inputs, self.explain)
+        is_alone = isinstance(inputs, Tensor)
+        named: Mapping[str, Any] = {name: inputs} if isinstance(inputs, Tensor) else inputs
+        return OfOneSample(self.model, bare_arguments(named, name)), named, lambda x: x[name] if is_alone else x
+
+    def _answers(self, model: nn.Module, bag: Inputs) -> bool:
+        with suppress(Exception), preserved(self.model), torch.no_grad():
+            return len(read_logits(_called(model, bag), 1)) == 1
+        return False
 
     def _from(self, passed: ForwardPass) -> list[Relevance]:
         passed = replace(passed, tokenizer=self.tokenizer)
@@ -296,6 +301,10 @@ class _Call:
             recording._attribute(target, name, other, self.create_graph, self.first_order, self.options)
             for name in self.methods
         ]
+
+
+def _called(model: nn.Module, inputs: Inputs) -> Any:
+    return model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
 
 
 def reads_a_logit(output: Any) -> bool:
