@@ -25,11 +25,14 @@ Replace = Callable[[int, Probabilities], Probabilities]
 
 @dataclass(eq=False)
 class ReplacedAttention(TorchFunctionMode):
-    """The mode in which a model runs within `replaced_attention`.
+    """Lets one forward pass of any model use other attention probabilities.
+
+    Fused attention is written out; so the model's kernels do not matter, and gradients flow through what `replace`
+    returns. Masks act before: a probability of 0 belongs to a key that may not be attended to, and should stay 0.
 
     Attributes:
-        replace: Function from the index of a block and its probabilities to the probabilities that replace them.
-        samples: Size of the batch.
+        replace: `replace(block, probabilities)`, called for every block in order.
+        samples: Size of the batch, which some models merge with their heads.
         blocks: Number of blocks of which the attention was replaced so far.
     """
 
@@ -73,21 +76,6 @@ def _is_attention(result: Tensor, args: tuple, kwargs: Mapping[str, Any]) -> boo
 
 
 @contextmanager
-def replaced_attention(replace: Replace, samples: int) -> Iterator[ReplacedAttention]:
-    """Let one forward pass of any model use other attention probabilities.
-
-    Fused attention is written out; so the model's kernels do not matter, and gradients flow through what `replace`
-    returns. Masks act before: a probability of 0 belongs to a key that may not be attended to, and should stay 0.
-
-    Args:
-        replace: `replace(block, probabilities)`, called for every block in order.
-        samples: Size of the batch, which some models merge with their heads.
-    """
-    with eager(), ReplacedAttention(replace, samples) as mode:
-        yield mode
-
-
-@contextmanager
 def evaluating(model: nn.Module) -> Iterator[nn.Module]:
     """Yield the model itself, unwrapped, in evaluation mode and without checkpointing; it is left as it was."""
     model = unwrap(model)
@@ -106,7 +94,7 @@ def record_replaced(model: nn.Module, inputs: Inputs, replace: Replace) -> Recor
     Raises:
         UnsupportedModelError: If not exactly the attention of the model's blocks was replaced.
     """
-    with replaced_attention(replace, explained_input(inputs)[1].shape[0]) as replaced:
+    with eager(), ReplacedAttention(replace, explained_input(inputs)[1].shape[0]) as replaced:
         recording = record(model, inputs)
     if replaced.blocks != len(recording.blocks):
         raise UnsupportedModelError(

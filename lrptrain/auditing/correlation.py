@@ -1,18 +1,18 @@
 """Does a map rank the tokens as other evidence does? (Jain & Wallace 2019, section 4.1)."""
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.auditing.attention import content_of_map, evaluating, record_replaced
+from lrptrain.auditing.base import AuditTest
 from lrptrain.auditing.context import AuditContext
 from lrptrain.auditing.store import Values, to_list
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.extras import require
-from lrptrain.relevance import attribute, record
+from lrptrain.relevance import record
 from lrptrain.relevance.output.outputs import read_logits
 from lrptrain.relevance.passes.recording import Inputs, Recording, Target
 from lrptrain.relevance.passes.rerun import number_of_tokens, rerun, without
@@ -21,72 +21,30 @@ from lrptrain.relevance.propagation.propagator import at_least_float32
 Reference = Literal["gradient", "leave_one_out"]
 
 
-@dataclass(frozen=True)
-class MapCorrelation:
-    """Kendall's rank correlation (tau-b) of a map and a reference, per sample.
+class CorrelationTest(AuditTest):
+    """Correlate a method's map with a reference, over the content tokens of every sample.
 
-    Attributes:
-        tau: The correlation in [-1, 1]; nan where either is constant or there are fewer than two content tokens.
-        p_value: Two-sided p-value of the hypothesis that they are not associated.
+    A reference says how much a token matters, not for which class: of signed maps the absolute value is compared.
     """
 
-    tau: Float[Tensor, " batch"]
-    p_value: Float[Tensor, " batch"]
+    name: ClassVar[Reference]
 
-
-def map_correlation(
-    model: nn.Module,
-    inputs: Inputs,
-    target: Target,
-    method: str,
-    reference: Reference | Float[Tensor, "batch tokens"] = "gradient",
-    **options: Any,
-) -> MapCorrelation:
-    """Correlate the map of a method with a reference, over the content tokens of every sample.
-
-    Both references say how much a token matters, not for which class: of signed maps the absolute value is compared.
-
-    Args:
-        model: As for `lrptrain.attribute`; run in evaluation mode and left as it was.
-        inputs: As for `lrptrain.attribute`.
-        target: The class to explain; None for the predicted one.
-        method: One of `lrptrain.methods()`.
-        reference: Name of the reference, or what `reference_scores` returned, so that several methods can share it.
-        **options: Options of the method.
-
-    Raises:
-        ValueError: If there is no such reference; and whatever `lrptrain.attribute` raises.
-    """
-    if isinstance(reference, str):
-        reference = reference_scores(model, inputs, target, reference)
-    with evaluating(model) as model:
-        scores = attribute(model, inputs, target, method, **options).scores.detach().abs()
-    return rank_association(scores, reference, content_of_map(inputs, scores.shape[1]))
-
-
-def reference_correlation(context: AuditContext, method: str, reference: Reference) -> Values:
-    """Return `tau` and `p_value` of a method's maps of all samples of an audit; the methods share the reference."""
-    model = context.model
-    references = context.cached(
-        reference, lambda: [reference_scores(model, batch.inputs, batch.target, reference) for batch in context.batches]
-    )
-    correlations = [
-        rank_association(relevance.scores.abs(), scores, content_of_map(batch.inputs, scores.shape[1]))
-        for batch, relevance, scores in zip(context.batches, context.maps(method), references, strict=True)
-    ]
-    return {
-        "tau": to_list(torch.cat([correlation.tau for correlation in correlations])),
-        "p_value": to_list(torch.cat([correlation.p_value for correlation in correlations])),
-    }
-
-
-def _without_gradient(x: Tensor) -> Tensor:
-    """The same numbers, through which no gradient passes; `detach` alone would leave a gap in a recording."""
-    return x - (x - x.detach())
+    def run(self, context: AuditContext, unit: str) -> Values:
+        """Return `tau` and `p_value`: Kendall's rank correlation (tau-b) per sample, and that there is none."""
+        references = context.cached(  # which the methods share
+            self.name,
+            lambda: [reference_scores(context.model, each.inputs, each.target, self.name) for each in context.batches],
+        )
+        correlations = [
+            rank_association(relevance.scores.abs(), scores, content_of_map(batch.inputs, scores.shape[1]))
+            for batch, relevance, scores in zip(context.batches, context.maps(unit), references, strict=True)
+        ]
+        tau, p_value = (to_list(torch.cat(column)) for column in zip(*correlations, strict=True))
+        return {"tau": tau, "p_value": p_value}
 
 
 def reference_scores(
-    model: nn.Module, inputs: Inputs, target: Target, reference: Reference, batch_size: int = 64
+    model: nn.Module, inputs: Inputs, target: Target, reference: Reference
 ) -> Float[Tensor, "batch tokens"]:
     """Return how much every token matters, by other evidence than a map.
 
@@ -97,22 +55,21 @@ def reference_scores(
         reference: "gradient": |sum of gradient * input over the token's features|, with attention held fixed in the
             backward pass. "leave_one_out": total variation distance of the class probabilities when the token is taken
             away as the method `leave_one_out` does it; 0 at tokens that are not content.
-        batch_size: Samples in one forward pass, when tokens are taken away.
-
-    Raises:
-        ValueError: If there is no such reference.
     """
-    if reference not in get_args(Reference):
-        raise ValueError(f"reference must be one of {', '.join(get_args(Reference))}, not {reference!r}")
     with evaluating(model) as model:
         if reference == "leave_one_out":
-            return _leave_one_out(record(model, inputs), inputs, batch_size)
+            return _leave_one_out(record(model, inputs), inputs)
         fixed_attention = record_replaced(model, inputs, lambda _, attention: _without_gradient(attention))
         return fixed_attention.attribute(target, "input_x_gradient").scores.detach().abs()
 
 
+def _without_gradient(x: Tensor) -> Tensor:
+    """The same numbers, through which no gradient passes; `detach` alone would leave a gap in a recording."""
+    return x - (x - x.detach())
+
+
 @torch.no_grad()
-def _leave_one_out(recording: Recording, inputs: Inputs, batch_size: int) -> Float[Tensor, "batch tokens"]:
+def _leave_one_out(recording: Recording, inputs: Inputs) -> Float[Tensor, "batch tokens"]:
     tokens = number_of_tokens(recording)
     usable = content_of_map(inputs, tokens)
     index = torch.arange(tokens, device=usable.device)
@@ -121,9 +78,7 @@ def _leave_one_out(recording: Recording, inputs: Inputs, batch_size: int) -> Flo
     # [[0, -1], [1, -1], [0, 1], [0, 2], [1, 1], ...]
     complete = torch.stack([sample, torch.full_like(sample, -1)], 1)
     runs = torch.cat([complete, usable.nonzero()])
-    probabilities = torch.cat(
-        [_probabilities(recording, index != part[:, 1:], part[:, 0]) for part in runs.split(batch_size)]
-    )
+    probabilities = torch.cat([_probabilities(recording, index != part[:, 1:], part[:, 0]) for part in runs.split(64)])
     # The first rows are the complete inputs, one per sample: [batch, classes], and the rest [runs, classes].
     before, after = probabilities.tensor_split([len(usable)])
     # Their total variation.
@@ -141,12 +96,15 @@ def _probabilities(
 
 def rank_association(
     first: Float[Tensor, "batch tokens"], second: Float[Tensor, "batch tokens"], usable: Bool[Tensor, "batch tokens"]
-) -> MapCorrelation:
-    """Return Kendall's tau-b of two maps over the usable tokens, per sample."""
+) -> tuple[Float[Tensor, " batch"], Float[Tensor, " batch"]]:
+    """Return Kendall's tau-b of two maps over the usable tokens per sample, and the p-value of no association.
+
+    They are nan where either is constant or there are fewer than two usable tokens.
+    """
     kendall = require("scipy.stats", "monitor").kendalltau
     maps = (scores.detach().cpu().double().numpy() for scores in (first, second))
     rows = zip(*maps, usable.cpu().numpy(), strict=True)
     # scipy's function takes two vectors, so this goes sample by sample.
     results = [kendall(a[mask], b[mask]) if mask.sum() > 1 else (torch.nan, torch.nan) for a, b, mask in rows]
     tau, p_value = torch.tensor([tuple(result) for result in results], dtype=torch.float64).reshape(-1, 2).T
-    return MapCorrelation(tau, p_value)
+    return tau, p_value

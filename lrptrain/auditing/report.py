@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from lrptrain.auditing.base import registered_tests
-from lrptrain.auditing.result import AuditResult
+from lrptrain.auditing.result import LEVELS, AuditResult, Verdict
 from lrptrain.auditing.score import markdown_table, table_cell
-from lrptrain.auditing.verdict import LEVELS, Verdict
 from lrptrain.files import write_json, write_text
 
 

@@ -5,7 +5,8 @@ from small_models import tiny_vit
 from torch import nn
 
 import lrptrain
-from lrptrain.auditing.attention import content_of_map, evaluating, record_replaced, replaced_attention
+from lrptrain.auditing.attention import ReplacedAttention, content_of_map, evaluating, record_replaced
+from lrptrain.relevance.model.process_wide import eager
 from lrptrain.relevance.output.outputs import read_logits
 from lrptrain.relevance.passes.recording import explained_input
 
@@ -34,24 +35,24 @@ def test_the_same_attention_gives_the_same_logits_and_other_attention_reaches_ev
         seen.append((block, probabilities))
         return probabilities
 
-    with replaced_attention(watch, 3):
+    with eager(), ReplacedAttention(watch, 3):
         again = run(model, inputs)
     torch.testing.assert_close(again, run(model, inputs), rtol=1e-9, atol=1e-12)
     assert [block for block, _ in seen] == list(range(len(recorded)))
     for (_, found), expected in zip(seen, recorded, strict=True):
         torch.testing.assert_close(found, expected.to(found.dtype), rtol=1e-9, atol=1e-12)
-    with replaced_attention(uniform_rows, 3):
+    with eager(), ReplacedAttention(uniform_rows, 3):
         assert (run(model, inputs) - again).abs().max() > 1e-6
 
 
 def test_gradients_pass_through_what_replaces():
     model, images = tiny_vit().double().eval(), torch.randn(3, 3, 16, 16, dtype=torch.float64)
     scale = torch.ones((), dtype=torch.float64, requires_grad=True)
-    with replaced_attention(lambda _, p: p * scale, 3):
+    with eager(), ReplacedAttention(lambda _, p: p * scale, 3):
         out = model(images)[:, 0].sum()
     (gradient,) = torch.autograd.grad(out, scale)
     step = 1e-6
-    with replaced_attention(lambda _, p: p * (1 + step), 3):
+    with eager(), ReplacedAttention(lambda _, p: p * (1 + step), 3):
         moved = model(images)[:, 0].sum()
     assert gradient.item() == pytest.approx((moved - out).item() / step, rel=1e-4)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lrptrain.auditing import reach_verdict, registered_tests
+from lrptrain.auditing.result import LEVELS
 from lrptrain.auditing.score import summarize
-from lrptrain.auditing.verdict import LEVELS
 from lrptrain.batch.matters import FEWEST_SAMPLES
 
 SPREAD = np.linspace(-0.05, 0.05, 20)

@@ -24,8 +24,7 @@ from lrptrain.metrics import (
     text_probability,
 )
 from lrptrain.relevance import attribute
-from lrptrain.relevance.model.classes import explained_class
-from lrptrain.relevance.passes.recording import Inputs, Target
+from lrptrain.relevance.passes.recording import Inputs
 
 
 @register
@@ -83,37 +82,6 @@ class PerturbationTest(AuditTest):
         scores = {method: score for method in result.methods if (score := result.column_score(self, method))}
         if scores:
             plot_gains(folder / "gains.png", scores)
-
-
-def perturbation_gain(
-    model: nn.Module,
-    inputs: Inputs,
-    target: Target = None,
-    method: str | None = None,
-    *,
-    fill: Fill = 0.0,
-    random_maps: int = 3,
-    seed: int = 0,
-) -> Float[Tensor, " batch"]:
-    """Return how much better than random orders a method's order is, on the same samples.
-
-    Args:
-        model: As for `lrptrain.attribute`, in evaluation mode.
-        inputs: As for `lrptrain.attribute`; texts need an `attention_mask`.
-        target: The class to explain; None for the predicted one.
-        method: One of `lrptrain.methods()`; None for the default one, as in `lrptrain.attribute`.
-        fill: What removed pixels become; see `perturbation_curve`.
-        random_maps: Number of random maps over which the mean is taken.
-        seed: Seed of the random maps.
-
-    Returns:
-        `order_score` of the method's map less that of `random_order_score`, in [-2, 2]; 0 is no better than chance.
-    """
-    with torch.no_grad():
-        target = explained_class(target, predict_logits(model, inputs))
-    relevance = attribute(model, inputs, target, method)
-    score = order_score(model, inputs, target, relevance.scores, relevance.image_grid, fill)
-    return score - random_order_score(model, inputs, target, fill=fill, random_maps=random_maps, seed=seed)
 
 
 def random_order_score(

@@ -3,12 +3,10 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count, pairwise
-from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lrptrain.auditing.base import AuditTest, Check, Column, register
@@ -16,9 +14,9 @@ from lrptrain.auditing.context import AuditContext
 from lrptrain.auditing.score import Score
 from lrptrain.auditing.store import Values, to_list
 from lrptrain.metrics import rank_correlation
-from lrptrain.metrics.interval import mean_with_interval, moments_by_row
 from lrptrain.relevance import Relevance, attribute, record
 from lrptrain.relevance.model.preserve import unwrap
+from lrptrain.relevance.passes.recording import Target
 
 CHANGED_BELOW = 0.5
 """A map has changed with the weights if its mean absolute rank correlation with the original lies below this: less than
@@ -50,18 +48,13 @@ class RandomisationTest(AuditTest):
         `left`: rank correlation of the absolute maps with those of randomised weights, per sample. `by_stage`: its
         means in the `stages`.
         """
+        settings = context.settings
         checks = [
-            randomisation_check(
-                context.model, batch.inputs, batch.target, unit, stages=context.settings.stages, seed=context.seed
-            )
+            randomisation_check(context.model, batch.inputs, batch.target, unit, settings.stages, context.seed)
             for batch in context.batches
         ]
-        absolute = torch.cat([check.absolute for check in checks], 1)  # [stages, samples]
-        return {
-            "left": to_list(absolute[-1]),
-            "by_stage": to_list(absolute.nanmean(1)),
-            "stages": list(checks[0].stages),
-        }
+        left = torch.cat([each for _, each in checks], 1)  # [stages, samples]
+        return {"left": to_list(left[-1]), "by_stage": to_list(left.nanmean(1)), "stages": checks[0][0]}
 
     def check(self, score: Score) -> Check:
         """Pass where the map changes; decide where it stays about the same."""
@@ -72,40 +65,14 @@ class RandomisationTest(AuditTest):
         return Check(passed, reason, decisive=ignores_weights)
 
 
-@dataclass(frozen=True)
-class RandomisationCheck:
-    """How similar the map stays to the original one while the weights are randomised, from the logits downwards.
-
-    Attributes:
-        stages: Per stage the lowest module that was randomised; all above it were, too.
-        correlation: Spearman's rank correlation of the signed maps, in [-1, 1]; nan where a map is constant.
-        absolute: Rank correlation of the maps' absolute values.
-        target: The explained class, the same in all stages.
-    """
-
-    stages: tuple[str, ...]
-    correlation: Float[Tensor, "stages batch"]
-    absolute: Float[Tensor, "stages batch"]
-    target: Int[Tensor, " batch"]
-
-    def means(self, absolute: bool = False) -> dict[str, Float[Tensor, " stages"]]:
-        """Return per stage the mean over samples as `value`, and its 95 % t interval as `low` and `high`."""
-        values = self.absolute if absolute else self.correlation
-        # A row per stage: values [stages, batch] are flattened stage by stage.
-        row = torch.arange(len(values), device=values.device).repeat_interleave(values.shape[1])
-        return mean_with_interval(moments_by_row(values.flatten(), row, len(values)))
-
-
 def randomisation_check(
     model: nn.Module,
     inputs: Tensor | Mapping[str, Tensor],
-    target: int | Int[Tensor, " batch"] | None = None,
-    method: str | None = None,
-    *,
-    stages: int = 8,
+    target: Target,
+    method: str,
+    stages: int,
     seed: int = 0,
-    **options: Any,
-) -> RandomisationCheck:
+) -> tuple[list[str], Float[Tensor, "stages batch"]]:
     """Randomise the model's weights, from the logits downwards, and see whether the map changes.
 
     Adebayo et al. 2018, "Sanity checks for saliency maps", section 3.1. The correlation should fall: a map that stays
@@ -119,11 +86,14 @@ def randomisation_check(
     Args:
         model: As for `lrptrain.attribute`; it is not changed.
         inputs: As for `lrptrain.attribute`.
-        target: The class to explain; None for the one that the intact model predicts.
-        method: One of `lrptrain.methods()`; None for the default one, as in `lrptrain.attribute`.
+        target: The class to explain; None for the one that the intact model predicts, in all stages.
+        method: One of `lrptrain.methods()`.
         stages: Number of stages, each with a map; fewer if the model has fewer modules.
         seed: Seed of the redrawn weights.
-        **options: Options of the method.
+
+    Returns:
+        Per stage the lowest module that was randomised (all above it were, too), and Spearman's rank correlation of
+        the absolute maps with the original ones; nan where a map is constant.
 
     Raises:
         ValueError: If `stages` is not positive, or the model has no parameters; and whatever `lrptrain.attribute`
@@ -134,28 +104,21 @@ def randomisation_check(
     randomised = copy.deepcopy(unwrap(model))
     with _run_order(randomised) as started:
         recording = record(randomised, inputs)
-    original = recording.attribute(target, method, **options)
+    original = recording.attribute(target, method)
     del recording  # it holds the tensors of the intact model
     # Stages are cascading: each keeps what the earlier ones randomised.
     groups = _split_evenly(_from_the_logits_down(randomised, started), stages)
     usable = _not_padding(original, inputs)
     generator = torch.Generator().manual_seed(seed)
     redrawn: set[Tensor] = set()
-    before = original.scores.detach()
-    signed = []
-    absolute = []
+    before = original.scores.detach().abs()
+    left = []
     for group in groups:
         for name in group:
             _redraw(randomised.get_submodule(name), generator, redrawn)
-        after = attribute(randomised, inputs, original.target, original.method, **options).scores.detach()
-        signed.append(rank_correlation(before, after, usable))
-        absolute.append(rank_correlation(before.abs(), after.abs(), usable))
-    return RandomisationCheck(
-        stages=tuple(group[-1] or "(model)" for group in groups),
-        correlation=torch.stack(signed),
-        absolute=torch.stack(absolute),
-        target=original.target,
-    )
+        after = attribute(randomised, inputs, original.target, original.method).scores.detach()
+        left.append(rank_correlation(before, after.abs(), usable))
+    return [group[-1] or "(model)" for group in groups], torch.stack(left)
 
 
 @contextmanager

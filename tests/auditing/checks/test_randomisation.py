@@ -29,32 +29,28 @@ def vit():
 
 @pytest.mark.parametrize("method", ["random", "raw_attention", "transformer_attribution", "input_x_gradient"])
 def test_only_a_map_that_ignores_the_weights_stays(vit, method):
-    check = randomisation_check(vit, IMAGES, method=method, stages=4)
-    assert check.correlation.shape == check.absolute.shape == (4, 6)
-    means = check.means()
+    _, left = randomisation_check(vit, IMAGES, None, method, stages=4)
     if method == "random":
-        torch.testing.assert_close(check.correlation, torch.ones(4, 6))
-        torch.testing.assert_close(check.absolute, torch.ones(4, 6))
+        torch.testing.assert_close(left, torch.ones(4, 6))
     else:
-        assert means["value"][-1] < 0.5
-        assert means["low"][-1] < means["value"][-1] < means["high"][-1]
-    torch.testing.assert_close(means["value"], check.correlation.mean(1))
+        assert left.shape == (4, 6)
+        assert left[-1].mean() < 0.5
 
 
 def test_attention_of_intact_blocks_is_blind_to_the_weights_above(vit):
     """Raw attention of the last block does not see the head: the first stage, which takes the head alone, leaves it."""
-    check = randomisation_check(vit, IMAGES, method="raw_attention", stages=1000)
-    assert check.stages[0] == "head"
-    torch.testing.assert_close(check.correlation[0], torch.ones(6))
-    assert check.stages[-1] == "(model)"  # position embedding and class token belong to the whole
-    assert check.correlation[-1].mean() < 0.5
+    stages, left = randomisation_check(vit, IMAGES, None, "raw_attention", stages=1000)
+    assert stages[0] == "head"
+    torch.testing.assert_close(left[0], torch.ones(6))
+    assert stages[-1] == "(model)"  # position embedding and class token belong to the whole
+    assert left[-1].mean() < 0.5
 
 
 def test_model_and_random_state_are_as_before(vit):
     before = copy.deepcopy(vit.state_dict())
     states = torch.get_rng_state(), random.getstate()
     hooks = [len(module._forward_pre_hooks) for module in vit.modules()]
-    randomisation_check(vit, IMAGES, target=1, stages=3, method="generic_attention")
+    randomisation_check(vit, IMAGES, 1, "generic_attention", 3)
     assert all(torch.equal(value, before[name]) for name, value in vit.state_dict().items())
     assert torch.equal(torch.get_rng_state(), states[0])
     assert random.getstate() == states[1]
@@ -63,27 +59,28 @@ def test_model_and_random_state_are_as_before(vit):
 
 
 def test_the_seed_fixes_the_weights_and_the_target_stays(vit):
-    options: dict[str, Any] = {"method": "generic_attention", "stages": 2}
-    first, again, other = (randomisation_check(vit, IMAGES, target=2, seed=seed, **options) for seed in (0, 0, 1))
-    assert torch.equal(first.correlation, again.correlation)
-    assert not torch.equal(first.correlation, other.correlation)
-    assert first.target.tolist() == [2] * 6
-    assert torch.equal(randomisation_check(vit, IMAGES, **options).target, vit(IMAGES).argmax(1))
+    first, again, other, by_default = (
+        randomisation_check(vit, IMAGES, target, "generic_attention", 2, seed)[1]
+        for target, seed in ((2, 0), (2, 0), (2, 1), (None, 0))
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    predicted = randomisation_check(vit, IMAGES, vit(IMAGES).argmax(1), "generic_attention", 2)[1]
+    assert torch.equal(by_default, predicted)
+    assert not torch.equal(by_default, first)
 
 
 def test_more_stages_end_at_the_same_weights(vit):
-    few, many = (randomisation_check(vit, IMAGES, method="rollout", stages=stages) for stages in (1, 6))
-    assert torch.equal(few.correlation[-1], many.correlation[-1])
+    (_, few), (_, many) = (randomisation_check(vit, IMAGES, None, "rollout", stages) for stages in (1, 6))
+    assert torch.equal(few[-1], many[-1])
 
 
 def test_a_batch_equals_singles(vit):
-    together = randomisation_check(vit.double(), IMAGES.double(), target=0, method="generic_attention", stages=2)
-    alone = [
-        randomisation_check(vit, image[None].double(), target=0, method="generic_attention", stages=2).correlation
-        for image in IMAGES
-    ]
+    images = IMAGES.double()
+    _, together = randomisation_check(vit.double(), images, 0, "generic_attention", 2)
+    alone = [randomisation_check(vit, image[None], 0, "generic_attention", 2)[1] for image in images]
     vit.float()
-    torch.testing.assert_close(together.correlation, torch.cat(alone, 1), atol=1e-9, rtol=0)
+    torch.testing.assert_close(together, torch.cat(alone, 1), atol=1e-9, rtol=0)
 
 
 def test_padding_of_texts_takes_no_part():
@@ -92,11 +89,12 @@ def test_padding_of_texts_takes_no_part():
     net = transformers.BertForSequenceClassification(config).double().eval()
     ids = torch.randint(1, 30, (2, 8))
     mask = torch.tensor([[1] * 8, [1] * 5 + [0] * 3])
-    options: dict[str, Any] = {"method": "input_x_gradient", "target": 0, "stages": 2}
-    found = randomisation_check(net, {"input_ids": ids, "attention_mask": mask}, **options)
     short = {"input_ids": ids[1:, :5], "attention_mask": mask[1:, :5]}
-    alone = randomisation_check(net, short, **options)
-    torch.testing.assert_close(found.correlation[:, 1:], alone.correlation, atol=1e-9, rtol=0)
+    (_, found), (_, alone) = (
+        randomisation_check(net, inputs, 0, "input_x_gradient", 2)
+        for inputs in ({"input_ids": ids, "attention_mask": mask}, short)
+    )
+    torch.testing.assert_close(found[:, 1:], alone, atol=1e-9, rtol=0)
 
 
 class Odd(nn.Module):
@@ -128,18 +126,18 @@ def test_stages_share_the_modules_evenly():
 
 def test_stages_must_be_positive(vit):
     with pytest.raises(ValueError, match="stages"):
-        randomisation_check(vit, IMAGES, stages=0)
+        randomisation_check(vit, IMAGES, None, "rollout", stages=0)
 
 
 @pytest.mark.parametrize("name", ["vit", "bert"])
 def test_a_unit_is_the_check_of_all_batches(name):
     audit = context(name)
     values = registered("randomisation").run(audit, "input_x_gradient")
-    checks = [
-        randomisation_check(audit.model, batch.inputs, batch.target, "input_x_gradient", stages=1)
+    lefts = [
+        randomisation_check(audit.model, batch.inputs, batch.target, "input_x_gradient", 1)[1]
         for batch in audit.batches
     ]
-    expected = torch.cat([check.absolute[-1] for check in checks]).double()
+    expected = torch.cat([left[-1] for left in lefts]).double()
     torch.testing.assert_close(torch.tensor(values["left"]).double(), expected, atol=1e-5, rtol=0)
     assert len(values["stages"]) == len(values["by_stage"]) == 1
 
