@@ -7,11 +7,14 @@ another kind sums are added up in another order, training goes another way, and 
 import json
 import platform
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from lrptrain.findings import Finding
 
 Record = dict[str, Any]
 KEY = "made_on"
@@ -79,3 +82,18 @@ def _commit() -> str:
 def _git(*arguments: str) -> str:
     done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout.strip()
+
+
+def named(findings: Iterable[Finding]) -> list[Record]:
+    """The faults among findings, and what else the model reads."""
+    return [
+        {
+            "cue": each.name,
+            "kind": each.kind,
+            "effect": each.effect,
+            "low": each.interval[0],
+            "is_fault": each.is_fault,
+        }
+        for each in findings
+        if each.is_fault or each.is_open
+    ]

@@ -1,7 +1,7 @@
 """What a trained model is asked: two inspections, the same on random maps, and what rivals say."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -11,14 +11,13 @@ from torch import nn
 from torch.utils.data import DataLoader, StackDataset
 
 import lrptrain
-from experiments.benchmark.cases import Case
+from experiments.benchmark.cases import PRETRAINED, Case
 from experiments.benchmark.images import Columns
 from experiments.benchmark.own_code import datalab, has_packages, spray
 from experiments.benchmark.rivals import error_slice, image_properties, spectral_purity, spurious_correlation
 from experiments.benchmark.training import CLEAN, READS, Data, answers
-from experiments.vision import MEAN, STD
+from experiments.records import named
 from lrptrain.cues.cue import Cue
-from lrptrain.findings import Finding
 
 ANNOTATED, BARE = "with annotations", "without annotations"
 RANDOM = "random maps"
@@ -56,29 +55,14 @@ def asked(net: nn.Module, head: nn.Module, columns: Columns, case: Case, data: D
         report = ask(name)
         seconds = time.monotonic() - started
         row[name] = {"named": named(report.findings), "accuracy": report.accuracy, "seconds": seconds}
-        if arm != CLEAN:
+        if arm != CLEAN and case.task not in PRETRAINED:
             row[f"{name}, {RANDOM}"] = {"named": named(ask(name, method="random").findings)}
         first = next((each.cue for each in report.findings if each.is_fault or each.is_open), None)
         if first is not None and arm == READS:
             # With the mark gone, is what was named first gone, too?
             bare_report = inspected(net, data.bare, case, data.look, name, cues=[first])
             row[name]["without the mark"] = _effect(bare_report, first)
-    return row if arm == CLEAN else row | rivals(net, head, columns)
-
-
-def named(findings: Iterable[Finding]) -> list[Row]:
-    """The faults among findings, and what else the model reads."""
-    return [
-        {
-            "cue": each.name,
-            "kind": each.kind,
-            "effect": each.effect,
-            "low": each.interval[0],
-            "is_fault": each.is_fault,
-        }
-        for each in findings
-        if each.is_fault or each.is_open
-    ]
+    return row if arm == CLEAN else row | rivals(net, head, columns, data.look)
 
 
 def _effect(report: Any, cue: Cue) -> float:
@@ -87,7 +71,7 @@ def _effect(report: Any, cue: Cue) -> float:
     return max((float(each.effect.mean) for each in same), default=0.0)
 
 
-def rivals(net: nn.Module, head: nn.Module, columns: Columns) -> Row:
+def rivals(net: nn.Module, head: nn.Module, columns: Columns, look: Mapping[str, Any]) -> Row:
     """What looks at data, embeddings, maps and accuracies says; nan where it reads images alone."""
     kept: list[torch.Tensor] = []
     handle = head.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
@@ -104,19 +88,19 @@ def rivals(net: nn.Module, head: nn.Module, columns: Columns) -> Row:
     relevance = lrptrain.attribute(net, columns["image"], target=torch.from_numpy(predicted))
     maps = relevance.scores.clamp(min=0).double()
     side = round(maps.shape[1] ** 0.5)
-    inside = nn.functional.adaptive_avg_pool2d(columns["mask"][:, None].double(), side).flatten(1)
+    inside = nn.functional.adaptive_avg_pool2d((columns["mask"] == 1)[:, None].double(), side).flatten(1)
     row["mass outside"] = float(1 - ((maps * inside).sum(1) / maps.sum(1).clamp(min=1e-12)).mean())
-    row["plain features"] = spurious_correlation(image_properties(pictures(columns)), labels)
+    row["plain features"] = spurious_correlation(image_properties(pictures(columns, look["show"])), labels)
     row["clusters of maps"] = spectral_purity(maps.numpy(), predicted)
     if has_packages():
-        row["cleanlab Datalab"] = datalab(pictures(columns), labels)
+        row["cleanlab Datalab"] = datalab(pictures(columns, look["show"]), labels)
         row["corelay SpRAy"] = spray(maps.numpy(), predicted)
     return row
 
 
-def pictures(columns: Columns) -> np.ndarray:
+def pictures(columns: Columns, show: lrptrain.Show) -> np.ndarray:
     """The images of some samples as they were before they were normalised, RGB in 0..1."""
-    return columns["image"].permute(0, 2, 3, 1).numpy() * np.array(STD) + np.array(MEAN)
+    return columns["image"].permute(0, 2, 3, 1).numpy() * np.array(show.std) + np.array(show.mean)
 
 
 def rounded(value: Any, digits: int = 4) -> Any:

@@ -21,6 +21,8 @@ NO_MARK = "no mark"
 CORRELATIONS = (1.0, 0.95, 0.9, 0.8, 0.7)
 """Shares of samples with the mark of their own class; the last ones are weak."""
 IMAGE_TASKS = ("digits", "photographs")
+PRETRAINED = {"pets": IMAGE_KINDS[:24:4], "moods": TEXT_KINDS[::4]}
+"""Every fourth kind on larger networks: TinyViT on pets, beside which a label has no room, MPNet on tweets."""
 SEED = 3000
 
 
@@ -29,7 +31,7 @@ class Case:
     """Images or texts with a mark, on which three models are trained.
 
     Attributes:
-        task: "digits", "photographs" or "texts".
+        task: "digits", "photographs", "texts", "pets" or "moods".
         kind: The mark, or `NO_MARK`.
         correlation: Share (0..1) of the samples that show the mark of their own class.
         number: With the seed, it seeds everything random.
@@ -64,3 +66,10 @@ def planned() -> list[Case]:
     both = [each for each in chain(*zip_longest(images, texts)) if each is not None]
     # Seven apart, so that neighbours in the lists above have other correlations, in each task all of them.
     return [Case(*each, CORRELATIONS[7 * place % 5], place) for place, each in enumerate(both)]
+
+
+def pretrained() -> list[Case]:
+    """Pairs on larger networks, all with the mark of the class in 95 % of the samples; the tasks in turn."""
+    tasks = ([(task, kind) for kind in some] for task, some in PRETRAINED.items())
+    both = [each for each in chain(*zip_longest(*tasks)) if each is not None]
+    return [Case(*each, 0.95, 100 + place) for place, each in enumerate(both)]

@@ -16,11 +16,11 @@ from experiments.data import dataset
 from experiments.vision import MEAN, STD, vit
 from lrptrain.data.planted import STROKE_THRESHOLD
 
-BLOCKS, LR, BATCH, TRAIN, STEPS = 3, 1e-3, 32, 1600, 150
+BLOCKS, LR, BATCH, TRAIN, STEPS, HELD_OUT = 3, 1e-3, 32, 1600, 150, 200
 Columns = dict[str, torch.Tensor]
 
 
-def network() -> nn.Module:
+def network(_: int) -> nn.Module:
     """The first three blocks of the small ViT that was trained on CIFAR-10."""
     net = vit(CLASSES, SIDE, dataset("vit"))
     net.blocks = net.blocks[:BLOCKS]

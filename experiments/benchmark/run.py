@@ -2,9 +2,10 @@
 
     .venv/bin/python -m experiments.benchmark.run --try       # does everything run?
     .venv/bin/python -m experiments.benchmark.run [--workers 2]
+    .venv/bin/python -m experiments.benchmark.run --pretrained
     .venv/bin/python -m experiments.benchmark.run --tables    # from what is saved
 
-Every pair is a line in `results/pairs.jsonl`; what was cut off goes on with what is missing.
+Every pair is a line in `results/pairs.jsonl` or `pretrained.jsonl`; what was cut off goes on with what is missing.
 """
 
 import argparse
@@ -17,14 +18,14 @@ from pathlib import Path
 import torch
 
 from experiments.benchmark.asked import Row, asked, rounded
-from experiments.benchmark.cases import Case, development, planned
+from experiments.benchmark.cases import Case, development, planned, pretrained
 from experiments.benchmark.report import tables
 from experiments.benchmark.training import CLEAN, data_of, right, trained
 from experiments.parallel import complete, load
 from experiments.table import write_between
 
 HERE = Path(__file__).resolve().parent
-RESULTS = {name: HERE / "results" / f"{name}.jsonl" for name in ("pairs", "development")}
+RESULTS = {name: HERE / "results" / f"{name}.jsonl" for name in ("pairs", "pretrained", "development")}
 
 
 def judged(case: Case) -> Row:
@@ -48,12 +49,14 @@ def judged(case: Case) -> Row:
 
 def texts() -> dict[str, str]:
     """The tables of what is saved, by their marks in README.md."""
-    return tables(list(load(RESULTS["pairs"]).values()))
+    small, large = (list(load(RESULTS[name]).values()) for name in ("pairs", "pretrained"))
+    return {**tables(small), **{f"{name}, pretrained": text for name, text in tables(large).items()}}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2, help="pairs at a time, each on one core")
+    parser.add_argument("--pretrained", action="store_true", help="the pairs on larger networks")
     parser.add_argument("--tables", action="store_true", help="write README.md from what is saved")
     parser.add_argument("--try", action="store_true", dest="tries", help="three pairs that no table holds")
     arguments = parser.parse_args()
@@ -61,7 +64,8 @@ def main() -> None:
         complete(RESULTS["development"], development(), judged, arguments.workers)
         return
     if not arguments.tables:
-        complete(RESULTS["pairs"], planned(), judged, arguments.workers)
+        name, cases = ("pretrained", pretrained()) if arguments.pretrained else ("pairs", planned())
+        complete(RESULTS[name], cases, judged, arguments.workers)
     for name, text in texts().items():
         write_between(HERE / "README.md", text, f"<!-- {name} -->", f"<!-- end of {name} -->")
 

@@ -17,7 +17,7 @@ from experiments.short_tweets import short_tweets, tokenizer
 from lrptrain.data.common import stratified_split
 from lrptrain.data.texts import Example, collate_texts
 
-BLOCKS, LR, BATCH, TRAIN, STEPS = 2, 5e-4, 16, 1200, 100
+BLOCKS, LR, BATCH, TRAIN, STEPS, HELD_OUT = 2, 5e-4, 16, 1200, 100, 200
 CLASSES = ("negative", "positive")
 SHORT = 13
 """Word pieces of the longest tweet, [CLS] and [SEP] included."""
@@ -37,7 +37,7 @@ def head(net: nn.Module) -> nn.Module:
     return net.classifier
 
 
-def look() -> dict[str, Any]:
+def look(_: Case) -> dict[str, Any]:
     """What a monitor is told of the texts."""
     return {"tokenizer": tokenizer(), "show": lrptrain.Show(class_names=CLASSES, max_pictures=0)}
 
@@ -50,7 +50,14 @@ def stock(split: str) -> tuple[Example, ...]:
     return tuple(tweets[row] for row in rows)
 
 
-def samples(case: Case, split: str, count: int, seed: int) -> Callable[[bool], Columns]:
+def tokens(tweets: list[tuple[int, Example]]) -> Columns:
+    """All of them as one padded batch."""
+    return collate_texts(tweets, tokenizer(), LONGEST)
+
+
+def samples(
+    case: Case, split: str, count: int, seed: int, collate: Callable[[list[tuple[int, Example]]], Columns] = tokens
+) -> Callable[[bool], Columns]:
     """Return what makes the tweets of a run; see `images.samples`."""
     tweets = stock(split)
     rows = np.random.default_rng([case.randomness, seed]).choice(len(tweets), count, replace=False)
@@ -60,7 +67,7 @@ def samples(case: Case, split: str, count: int, seed: int) -> Callable[[bool], C
     def make(related: bool) -> Columns:
         correlation = case.correlation if related else None
         forms = shown(labels, correlation, len(CLASSES), [case.randomness, seed, 1])
-        return tokens(marked(chosen, forms, case, seed))
+        return collate(list(enumerate(marked(chosen, forms, case, seed))))
 
     return make
 
@@ -73,8 +80,3 @@ def marked(tweets: list[Example], forms: Int[np.ndarray, " n"], case: Case, seed
     randomness = [case.randomness, seed, 2]
     mark = TEXT_MARKS[case.kind]
     return [mark(tweet, int(form), np.random.default_rng([*randomness, i])) for i, (tweet, form) in pairs]
-
-
-def tokens(tweets: list[Example]) -> Columns:
-    """All of them as one padded batch."""
-    return collate_texts(list(enumerate(tweets)), tokenizer(), LONGEST)

@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from experiments.benchmark import images, texts
+from experiments.benchmark import breeds, images, moods, texts
 from experiments.benchmark.cases import NO_MARK, Case
 from experiments.benchmark.images import Columns
 
 READS, DOES_NOT, CLEAN = "reads", "cannot read", "never saw"
-HELD_OUT = 200
-"""Samples that are inspected, and that accuracies are of."""
+TASKS: dict[str, Any] = {"digits": images, "photographs": images, "texts": texts, "pets": breeds, "moods": moods}
+"""Of each task the module that has its samples, its network and how that is trained."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class Data:
 
 def data_of(case: Case) -> Data:
     """Make the samples of a case: the same things at the same places, whatever marks they have."""
-    task = texts if case.task == "texts" else images
+    task = TASKS[case.task]
     unmarked = replace(case, kind=NO_MARK)
     train = task.samples(case, "train", task.TRAIN, 0)
-    held_out = task.samples(case, "test", HELD_OUT, 1)
+    held_out = task.samples(case, "test", task.HELD_OUT, 1)
     return Data(
         {READS: train(True), DOES_NOT: train(False), CLEAN: task.samples(unmarked, "train", task.TRAIN, 0)(True)},
         held_out(True),
         held_out(False),
-        task.samples(unmarked, "test", HELD_OUT, 1)(True),
-        texts.look() if case.task == "texts" else images.look(case),
+        task.samples(unmarked, "test", task.HELD_OUT, 1)(True),
+        task.look(case),
     )
 
 
@@ -77,8 +77,8 @@ def trained(
         The network, and its last layer.
     """
     torch.manual_seed(case.randomness)
-    task = texts if case.task == "texts" else images
-    net = texts.network(case.randomness) if case.task == "texts" else images.network()
+    task = TASKS[case.task]
+    net = task.network(case.randomness)
     learned = [weight for weight in net.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(learned, lr=task.LR, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, task.LR, task.STEPS)

@@ -17,12 +17,11 @@ from pathlib import Path
 
 import torch
 
-from experiments.benchmark import images, texts
 from experiments.benchmark.asked import Row, rounded
 from experiments.benchmark.cases import Case, planned
 from experiments.benchmark.report import uses
 from experiments.benchmark.run import RESULTS as BENCHMARK
-from experiments.benchmark.training import data_of, right
+from experiments.benchmark.training import TASKS, data_of, right
 from experiments.mending.arms import ARMS, CONFIRMED, accuracies, arms, forms
 from experiments.mending.report import table
 from experiments.parallel import complete, load
@@ -53,8 +52,7 @@ def judged(run: Run) -> Row:
     warnings.filterwarnings("ignore")
     case = replace(run.case, number=run.case.number + 1000 * run.seed)
     data = data_of(case)
-    task = texts if case.task == "texts" else images
-    held_out = task.samples(case, "test", JUDGED, SEED)
+    held_out = TASKS[case.task].samples(case, "test", JUDGED, SEED)
     related, unrelated = held_out(True), held_out(False)
     own = (forms(case, unrelated, SEED, related=False) == unrelated["label"]).numpy()
     row: Row = {"task": case.task, "kind": case.kind, "correlation": case.correlation, "arms": {}}

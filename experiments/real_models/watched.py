@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 
-from experiments.benchmark.asked import named
+from experiments.records import named
 from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
 from lrptrain.findings import Finding
 

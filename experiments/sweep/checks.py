@@ -226,6 +226,8 @@ def _guarded(call: Any) -> str:
     except MemoryError:
         raise
     except Exception as error:
+        if "can't allocate memory" in str(error):
+            return "died: no memory left"
         return f"traceback: {type(error).__name__}: {_short(error)} [{_last_frame(error)}]"
 
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.benchmark import asked, images, run, training
+from experiments.benchmark import asked, breeds, images, run, training
 from experiments.benchmark.asked import ANNOTATED, BARE, RANDOM
-from experiments.benchmark.cases import CORRELATIONS, DEVELOPMENT, IMAGE_KINDS, TEXT_KINDS, Case, planned
+from experiments.benchmark.cases import CORRELATIONS, DEVELOPMENT, IMAGE_KINDS, TEXT_KINDS, Case, planned, pretrained
 from experiments.benchmark.report import SCORES, is_the_mark, kinds, share, tables, uses, verdicts, wins
 from experiments.benchmark.training import CLEAN, DOES_NOT, READS
+from experiments.real_models.samples import Pets
 from experiments.vision import vit
 
 
@@ -30,6 +31,35 @@ def test_no_kind_is_both_developed_on_and_tested():
     assert len({*every}) == len(every)
 
 
+def test_pairs_on_larger_networks_draw_anew_and_are_planned_in_turn():
+    small, large = planned(), pretrained()
+    assert not {case.randomness for case in small} & {case.randomness for case in large}
+    assert {case.kind for case in large} <= {case.kind for case in small}
+    assert [case.task for case in large[:4]] == ["pets", "moods"] * 2
+
+
+@pytest.mark.parametrize(("kind", "beside_alone"), [("tiled", True), ("box", True), ("cursor", False)])
+def test_a_mark_is_drawn_on_a_photograph_or_beside_its_pet(kind, beside_alone):
+    side = breeds.LARGER * images.SIDE
+    picture = torch.rand(1, 3, side, side, generator=torch.Generator().manual_seed(0))
+    mask = torch.zeros(1, side, side, dtype=torch.uint8)
+    mask[:, 32:72, 28:68] = 1
+    pet = Pets(picture, mask, torch.zeros(1, dtype=torch.long))
+    forms = [breeds.marked(kind, form, pet, 0, np.random.default_rng(1)) for form in (1, 2)]
+    changed = [(image != picture[0]).any(0) for image, _ in forms]
+    assert (forms[0][0] != forms[1][0]).any()
+    assert all(each.any() and (each & (mask[0] == 1)).any() != beside_alone for each in changed)
+    assert all(torch.equal(found, mask[0]) for _, found in forms)
+
+
+def test_what_a_stamp_hides_is_no_pet():
+    side = breeds.LARGER * images.SIDE
+    pet = Pets(torch.full((1, 3, side, side), 0.5), torch.ones(1, side, side, dtype=torch.uint8), torch.zeros(1).long())
+    image, mask = breeds.marked("redaction", 2, pet, 0, np.random.default_rng(0))
+    assert torch.equal(mask == 0, (image == 0).all(0))
+    assert int((mask == 0).sum()) == (6 * breeds.LARGER) ** 2
+
+
 @pytest.mark.usefixtures("small_data")
 def test_the_models_of_a_pair_see_the_same_things():
     case = Case("digits", "tag", 1.0, 1)
@@ -45,7 +75,7 @@ def test_the_models_of_a_pair_see_the_same_things():
 
 @pytest.fixture
 def small_data(monkeypatch):
-    monkeypatch.setattr(training, "HELD_OUT", 16)
+    monkeypatch.setattr(images, "HELD_OUT", 16)
     monkeypatch.setattr(images, "TRAIN", 16)
 
     class Things:
@@ -64,8 +94,8 @@ def test_a_pair_is_trained_and_asked(monkeypatch):
     monkeypatch.setattr(images, "STEPS", 60)
     monkeypatch.setattr(images, "LR", 3e-3)
     monkeypatch.setattr(images, "TRAIN", 64)
-    monkeypatch.setattr(training, "HELD_OUT", 48)
-    monkeypatch.setattr(images, "network", lambda: vit(4, images.SIDE, width=32, depth=1))
+    monkeypatch.setattr(images, "HELD_OUT", 48)
+    monkeypatch.setattr(images, "network", lambda _: vit(4, images.SIDE, width=32, depth=1))
     monkeypatch.setattr(asked, "has_packages", lambda: False)
     row = run.judged(Case("digits", "frame", 1.0, 1))
     assert row[READS]["shown"] > 0.9 > row[READS]["unbiased"]
