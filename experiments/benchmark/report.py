@@ -49,8 +49,8 @@ def found(model: Run, name: str) -> list[Run]:
 
 
 def reliance(name: str) -> Callable[[Run], float]:
-    """The score of a report: the largest effect that is sure of what it finds, 0 without any."""
-    return lambda model: max((each["low"] for each in found(model, name)), default=0.0)
+    """The score of a report: the largest effect that is sure of what it finds, 0 without any; nan without a report."""
+    return lambda model: max((each["low"] for each in found(model, name)), default=0.0) if name in model else np.nan
 
 
 def plain(name: str) -> Callable[[Run], float]:
@@ -87,12 +87,13 @@ def tables(pairs: Sequence[Run]) -> dict[str, str]:
 
 def told_apart(pairs: Sequence[Run], learned: Sequence[Run]) -> str:
     """In how many pairs each score tells the model that reads the mark."""
-    images = [pair for pair in learned if pair["task"] != "texts"]
-    texts = [pair for pair in learned if pair["task"] == "texts"]
+    images = [pair for pair in learned if pair["task"] not in ("texts", "moods")]
+    texts = [pair for pair in learned if pair["task"] in ("texts", "moods")]
     columns = {"all": learned, "images": images, "texts": texts, "planted, also where it was not learned": pairs}
     rows = []
     for name, score in SCORES.items():
-        rows.append({"": name, **{title: str(wins(some, score)) for title, some in columns.items()}})
+        if str(wins(pairs, score)):
+            rows.append({"": name, **{title: str(wins(some, score)) for title, some in columns.items()}})
     return markdown(rows)
 
 
@@ -100,6 +101,8 @@ def verdicts(pairs: Sequence[Run], learned: Sequence[Run]) -> str:
     """What the report says by itself, with its defaults."""
     rows = []
     for name in (f"{ANNOTATED}, {RANDOM}", f"{BARE}, {RANDOM}", ANNOTATED, BARE):
+        if not all(name in pair[READS] for pair in pairs):
+            continue
         row = {"report": name, "found": _counted([bool(found(pair[READS], name)) for pair in learned])}
         weak = [pair for pair in learned if pair[READS]["shown"] - pair[READS]["unbiased"] < 0.10]
         row["of them weak"] = _counted([bool(found(pair[READS], name)) for pair in weak])
