@@ -10,7 +10,20 @@ from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, vjp
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES, RESHAPES, TRANSPOSITIONS
+from lrptrain.relevance.tape.functions import (
+    ALONG,
+    CAST,
+    DENSE,
+    ENTRIES,
+    INVERSES,
+    MAXIMA,
+    PRODUCTS,
+    PUTS,
+    RESHAPES,
+    SUMS,
+    TRANSPOSITIONS,
+    WRITTEN,
+)
 from lrptrain.relevance.tape.nodes import Node, Value, numbers_in, order_of_axes, unsupported
 from lrptrain.relevance.tape.sample_axes import crosses_samples
 from lrptrain.relevance.tape.softmaxes import divides_exponentials
@@ -305,6 +318,32 @@ def to_the_largest(propagator: Propagator, node: Node, relevance: OutputRelevanc
     if any(other.name == "softmax" and set(node.inputs) & set(other.inputs) for other in propagator.tape.nodes):
         raise unsupported(node.name, node.path, "merges parts of one attention")
     return to_the_winner(propagator, node, relevance)
+
+
+def passing_rules(accumulated: RuleFunction) -> dict[str, RuleFunction]:
+    """The rules that all composites have: where entries go, whatever their values; `accumulated` adds them up."""
+    return {
+        **dict.fromkeys(ENTRIES, entries),
+        **dict.fromkeys(WRITTEN, written),
+        **dict.fromkeys(PUTS, partial(put, accumulated=accumulated)),
+        **dict.fromkeys(MAXIMA, to_the_winner),
+        "mul": multiply,
+        "div": divide,
+        "masked_fill": masked,
+        "where": choose,
+    }
+
+
+def lrp_rules(sums: RuleFunction, weighted: RuleFunction, accumulated: RuleFunction) -> dict[str, RuleFunction]:
+    """What the composites of layer-wise relevance propagation share beside these."""
+    return {
+        **passing_rules(accumulated),
+        **dict.fromkeys(DENSE, weighted),
+        **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
+        **dict.fromkeys(SUMS, sums),
+        "nan_to_num": finite,
+        "logsumexp": to_the_largest,
+    }
 
 
 def repeat_values(node: Node, *inputs: Tensor) -> tuple[Tensor, ...]:

@@ -13,41 +13,19 @@ from lrptrain.relevance.propagation.linear_maps import factors, linear_map, tran
 from lrptrain.relevance.propagation.operation_rules import (
     by_jacobian,
     check_samples,
-    choose,
-    divide,
-    entries,
-    finite,
-    masked,
-    multiply,
+    lrp_rules,
     product,
-    put,
     reduced_axes,
     repeat_values,
     selected,
     shape_back,
     single_output,
     sum_operands,
-    to_the_largest,
-    to_the_winner,
-    written,
 )
 from lrptrain.relevance.propagation.pixels import Bound, bounds, with_first_rule
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import (
-    ALONG,
-    AVERAGES,
-    DENSE,
-    ENTRIES,
-    MAXIMA,
-    MIXTURES,
-    PRODUCTS,
-    PUTS,
-    SIZES,
-    WRITTEN,
-)
+from lrptrain.relevance.tape.functions import ALONG, AVERAGES, MIXTURES, PRODUCTS, SIZES
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested, unsupported
-
-_MEANS = AVERAGES | {"mean", "sum"}
 
 
 def add(
@@ -201,30 +179,9 @@ def _transposes(node: Node, multiplied: rules.Linear, a: Tensor, b: Tensor) -> t
     return to_a, to_b
 
 
-def _composite(name: str, sums: RuleFunction, weighted: RuleFunction) -> Composite:
-    """Return what the composites of layer-wise relevance propagation share."""
-    return Composite(
-        {
-            **dict.fromkeys(ENTRIES, entries),
-            **dict.fromkeys(WRITTEN, written),
-            **dict.fromkeys(PUTS, partial(put, accumulated=mixed)),
-            **dict.fromkeys(DENSE, weighted),
-            **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
-            "add": sums,
-            "sub": sums,
-            "rsub": sums,
-            "mul": multiply,
-            "div": divide,
-            "masked_fill": masked,
-            "nan_to_num": finite,
-            "where": choose,
-            **dict.fromkeys(MAXIMA, to_the_winner),
-            "logsumexp": to_the_largest,
-            **dict.fromkeys(_MEANS | MIXTURES, mixed),
-            **dict.fromkeys(SIZES, by_jacobian),
-        },
-        name=name,
-    )
+def _positive(sums: RuleFunction, weighted: RuleFunction, mixing: RuleFunction) -> dict[str, RuleFunction]:
+    means = dict.fromkeys(AVERAGES | MIXTURES | {"mean", "sum"}, mixing)
+    return {**lrp_rules(sums, weighted, mixing), **means, **dict.fromkeys(SIZES, by_jacobian)}
 
 
 def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunction | None = None) -> Composite:
@@ -238,18 +195,9 @@ def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunct
     """
     weighted = partial(alpha_beta_rule, alpha=alpha, beta=beta, bias=bias)
     dense = weighted if first is None else with_first_rule(weighted, first)
-    by_size = partial(mixed, of_size=True)
-    by_sign = partial(_product_by_sign, alpha=alpha, beta=beta, constant=dense)
-    return Composite(
-        {
-            **_composite("alpha_beta", _by_size, dense).type_map,
-            **dict.fromkeys(PRODUCTS, by_sign),
-            **dict.fromkeys(_MEANS | MIXTURES, by_size),
-            **dict.fromkeys(PUTS, partial(put, accumulated=by_size)),
-        },
-        name="alpha_beta",
-        by_queries=True,
-    )
+    products = dict.fromkeys(PRODUCTS, partial(_product_by_sign, alpha=alpha, beta=beta, constant=dense))
+    by_name = {**_positive(_by_size, dense, partial(mixed, of_size=True)), **products}
+    return Composite(by_name, name="alpha_beta", by_queries=True)
 
 
 def chefer_composite(stabiliser: float = 0.0) -> Composite:
@@ -273,7 +221,7 @@ def split_alpha_beta_composite(stabiliser: float = 0.0) -> Composite:
 
 def _stabilised(name: str, stabiliser: float, *, normalised: bool, zplus: bool) -> Composite:
     weighted = partial(affine, zplus=zplus, stabiliser=stabiliser)
-    plain = _composite(name, partial(add, normalised=normalised, stabiliser=stabiliser), weighted).type_map
+    plain = _positive(partial(add, normalised=normalised, stabiliser=stabiliser), weighted, mixed)
     if not stabiliser:
         # Sums are rescaled over a whole sample. The one in an attention adds a mask that only blocks, which takes no
         # share of relevance, so that there is nothing to rescale.

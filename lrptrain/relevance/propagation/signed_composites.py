@@ -18,14 +18,10 @@ from lrptrain.relevance.propagation.operation_rules import (
     by_jacobian,
     carriers,
     check_samples,
-    choose,
-    divide,
     entries,
     finite,
-    masked,
-    multiply,
-    product,
-    put,
+    lrp_rules,
+    passing_rules,
     quotient,
     reduced_axes,
     resolve,
@@ -33,9 +29,6 @@ from lrptrain.relevance.propagation.operation_rules import (
     single_output,
     sum_factors,
     sum_operands,
-    to_the_largest,
-    to_the_winner,
-    written,
 )
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
 from lrptrain.relevance.tape.functions import (
@@ -44,14 +37,11 @@ from lrptrain.relevance.tape.functions import (
     COPIES,
     DENSE,
     ELEMENTWISE,
-    ENTRIES,
-    MAXIMA,
     MIXTURES,
     NORMALISATIONS,
     PRODUCTS,
-    PUTS,
     SIZES,
-    WRITTEN,
+    SUMS,
 )
 from lrptrain.relevance.tape.nodes import Node, Value
 
@@ -124,26 +114,10 @@ def fixed_rule(
 
 def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
     weighted = partial(signed_linear_rule, stabiliser=stabiliser, gain=gain)
-    sums = partial(sum_rule, stabiliser=stabiliser)
-    averages = partial(fixed_rule, stabiliser=stabiliser)
     by_share = partial(by_jacobian, stabiliser=stabiliser)
     return {
-        **dict.fromkeys(ENTRIES, entries),
-        **dict.fromkeys(WRITTEN, written),
-        **dict.fromkeys(PUTS, partial(put, accumulated=by_share)),
-        **dict.fromkeys(DENSE, weighted),
-        **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
-        "add": sums,
-        "sub": sums,
-        "rsub": sums,
-        "mul": multiply,
-        "div": divide,
-        "masked_fill": masked,
-        "nan_to_num": finite,
-        "where": choose,
-        **dict.fromkeys(("mean", "sum", *AVERAGES), averages),
-        **dict.fromkeys(MAXIMA, to_the_winner),
-        "logsumexp": to_the_largest,
+        **lrp_rules(partial(sum_rule, stabiliser=stabiliser), weighted, by_share),
+        **dict.fromkeys(AVERAGES | {"mean", "sum"}, partial(fixed_rule, stabiliser=stabiliser)),
         **dict.fromkeys(MIXTURES | SIZES | {"linear_map"}, by_share),
     }
 
@@ -310,23 +284,16 @@ def in_gradient_form(explicit: Mapping[str, RuleFunction], without_division: Map
 GRADIENT_FORM = in_gradient_form(
     attnlrp_composite().type_map,
     {
-        **dict.fromkeys(ENTRIES, entries),
-        **dict.fromkeys(WRITTEN, written),
-        **dict.fromkeys(PUTS, partial(put, accumulated=entries)),
+        **passing_rules(entries),
         **dict.fromkeys(DENSE, _through_weight),
         **dict.fromkeys(PRODUCTS, _through_product),
         **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
-        **dict.fromkeys(MAXIMA, to_the_winner),
         **dict.fromkeys(MIXTURES, entries),
         **dict.fromkeys(ALONG | {"linear_map"}, _through_axis),
-        "add": _through_sum,
-        "sub": _through_sum,
-        "rsub": _through_sum,
+        **dict.fromkeys(SUMS, _through_sum),
         "mul": _through_multiplication,
         "div": _through_division,
-        "masked_fill": masked,
         "nan_to_num": finite,
-        "where": choose,
         "softmax": _through_softmax,
         "log_softmax": entries,
         FUSED_ATTENTION: _through_attention,

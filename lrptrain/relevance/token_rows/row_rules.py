@@ -24,23 +24,11 @@ from torch import Tensor
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance
 from lrptrain.relevance.propagation.linear_maps import convolution_options, factors, vjp
-from lrptrain.relevance.propagation.operation_rules import (
-    carriers,
-    choose,
-    divide,
-    entries,
-    evenly,
-    masked,
-    put,
-    shape_back,
-    single_output,
-    to_the_winner,
-    written,
-)
+from lrptrain.relevance.propagation.operation_rules import carriers, evenly, passing_rules, shape_back, single_output
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32, unchanged
-from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ENTRIES, MAXIMA, PRODUCTS, PUTS, WRITTEN
+from lrptrain.relevance.tape.functions import AVERAGES, DENSE, PRODUCTS, SUMS
 from lrptrain.relevance.tape.nodes import Node, Value
-from lrptrain.relevance.token_rows.branches import SUMS, Branches
+from lrptrain.relevance.token_rows.branches import Branches
 from lrptrain.relevance.token_rows.row_marks import TokenMarks, product_letters
 from lrptrain.relevance.tokens.attentions import Attention
 from lrptrain.relevance.types import UnsupportedMethodError
@@ -95,27 +83,18 @@ class RowRules:
 
     def composite(self) -> Composite:
         """The rules as a composite."""
-        return Composite(
-            {
-                **dict.fromkeys(ENTRIES, entries),
-                **dict.fromkeys(WRITTEN, written),
-                **dict.fromkeys(PUTS - {"put"}, _put),
-                **dict.fromkeys(DENSE, self._dense),
-                **dict.fromkeys(PRODUCTS, self._product),
-                **dict.fromkeys(SUMS, self._sum),
-                **dict.fromkeys(AVERAGES | {"interpolate", "upsample", "fold"}, _averaged),
-                **dict.fromkeys(MAXIMA, to_the_winner),
-                "mean": _mean,
-                "sum": _mean,
-                "mul": self._multiply,
-                "div": divide,
-                "masked_fill": masked,
-                "where": choose,
-                "softmax": self._normalized,
-            },
-            name="rows",
-            replaceable=False,
-        )
+        by_name = {
+            **passing_rules(_accumulated),
+            **dict.fromkeys(DENSE, self._dense),
+            **dict.fromkeys(PRODUCTS, self._product),
+            **dict.fromkeys(SUMS, self._sum),
+            **dict.fromkeys(AVERAGES | {"interpolate", "upsample", "fold"}, _averaged),
+            **dict.fromkeys(("mean", "sum"), _mean),
+            "mul": self._multiply,
+            "softmax": self._normalized,
+        }
+        del by_name["put"]
+        return Composite(by_name, name="rows", replaceable=False)
 
     # -- Operations of one token, or of several -----------------------------------------------------------------------
 
@@ -265,10 +244,6 @@ def _mean(propagator: Propagator, node: Node, relevance: OutputRelevance) -> Inp
     if producer is not None and producer.name == "stack":
         raise _refusal(node, "adds up what was stacked, which may be states and attention")
     return evenly(propagator, node, relevance)
-
-
-def _put(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    return put(propagator, node, relevance, accumulated=_accumulated)
 
 
 def _accumulated(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:

@@ -1,27 +1,14 @@
 """Where entries travel, whatever their values: which tokens the logits pool, and at which tokens the patches arrive."""
 
-from functools import partial
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.relevance.advice import REACH_INPUT, other_methods
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance
-from lrptrain.relevance.propagation.operation_rules import (
-    choose,
-    divide,
-    entries,
-    evenly,
-    masked,
-    multiply,
-    put,
-    shape_back,
-    to_the_winner,
-    written,
-)
+from lrptrain.relevance.propagation.operation_rules import evenly, multiply, passing_rules, shape_back, to_the_winner
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
-from lrptrain.relevance.tape.functions import AVERAGES, ENTRIES, MAXIMA, MIXTURES, PUTS, WRITTEN
+from lrptrain.relevance.tape.functions import AVERAGES, MIXTURES, SUMS
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
@@ -67,23 +54,13 @@ def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance
 
 FLOW = Composite(
     {
-        **dict.fromkeys(ENTRIES, entries),
-        **dict.fromkeys(WRITTEN, written),
-        **dict.fromkeys(PUTS, partial(put, accumulated=to_the_winner)),
+        **passing_rules(to_the_winner),
         "linear": _to_features,
-        "matmul": _weighted_sum,
-        "bmm": _weighted_sum,
-        "add": _shared,
-        "sub": _shared,
-        "rsub": _shared,
-        "mul": multiply,
-        "div": divide,
-        "masked_fill": masked,
-        "where": choose,
-        "mean": evenly,
-        "sum": evenly,
+        **dict.fromkeys(("matmul", "bmm"), _weighted_sum),
+        **dict.fromkeys(SUMS, _shared),
+        **dict.fromkeys(("mean", "sum"), evenly),
         # The slope of an average, too, is its share.
-        **dict.fromkeys(AVERAGES | MAXIMA | MIXTURES | {"logsumexp"}, to_the_winner),
+        **dict.fromkeys(AVERAGES | MIXTURES | {"logsumexp"}, to_the_winner),
     },
     name="flow",
     replaceable=False,
