@@ -8,7 +8,7 @@ from torch import Tensor
 from lrptrain.relevance.decomposition.linearised import chain, is_norm
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.tape.functions import CAST, ENTRIES
-from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels
+from lrptrain.relevance.tape.nodes import Node, Value, axis_letters
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.types import UnsupportedMethodError
 
@@ -123,10 +123,10 @@ def _product(graph: Graph, value: Value) -> tuple[Value, Node]:
 
 
 def _weighs_by(node: Node, value: Value) -> bool:
-    if node.name == "einsum":
-        inside, outside = einsum_labels(node, value)
-        return inside[-1:] not in outside
-    return node.name in ("matmul", "bmm") and node.argument(0, "input") is value
+    if node.name not in ("einsum", "matmul", "bmm"):
+        return False
+    inside, _, outside = axis_letters(node, value)
+    return inside[-1:] not in outside
 
 
 def _attention_output(recording: Recording, graph: Graph, product: Node) -> Value:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.tape.functions import COPIES, DENSE, ELEMENTWISE, ENTRIES, NORMALISATIONS, PRODUCTS, is_in_place
-from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in
+from lrptrain.relevance.tape.nodes import Node, Value, making, map_nested, tensors_in
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import UnsupportedMethodError
 
@@ -56,14 +56,9 @@ def chain(tape: Tape, sources: Iterable[Value], targets: Iterable[Value]) -> lis
     """
     # Backwards from the targets to what they need, up to the sources; then forwards, keeping what comes from a source.
     moving = set(sources)
-    needed = set(targets)
-    nodes = list[Node]()
-    for node in reversed(tape.nodes):
-        if needed.intersection(node.outputs) and not moving.intersection(node.outputs):
-            needed.update(node.inputs)
-            nodes.append(node)
+    nodes = [node for node in tape.nodes if moving.isdisjoint(node.outputs)]
     links = []
-    for node in reversed(nodes):
+    for node in making(nodes, targets):
         if moving.intersection(node.inputs):
             link = Link(node, tuple(value for value in node.inputs if value in moving))
             _check(link)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import OutputRelevance
-from lrptrain.relevance.tape.nodes import Node, Value, einsum_operands, tensors_in, unsupported
+from lrptrain.relevance.tape.nodes import Node, Value, equation_of, operands_of, tensors_in, unsupported
 
 
 def vjp(
@@ -43,10 +43,9 @@ def linear_map(node: Node) -> Map:
 
 def factors(node: Node) -> tuple[Any, Any, Callable[..., Tensor]]:
     """The two operands of a product, and the product as a function of them."""
-    if node.name == "einsum":
-        equation, left, right = einsum_operands(node)
-        return left, right, partial(torch.einsum, equation)
-    return node.argument(0, "input"), node.argument(1, "mat2", node.kwargs.get("other")), torch.matmul
+    multiply = partial(torch.einsum, equation_of(node)) if node.name == "einsum" else torch.matmul
+    left, right = operands_of(node)
+    return left, right, multiply
 
 
 def _dense(node: Node) -> Map:

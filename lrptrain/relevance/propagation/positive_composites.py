@@ -195,8 +195,8 @@ def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunct
     """
     weighted = partial(alpha_beta_rule, alpha=alpha, beta=beta, bias=bias)
     dense = weighted if first is None else with_first_rule(weighted, first)
-    products = dict.fromkeys(PRODUCTS, partial(_product_by_sign, alpha=alpha, beta=beta, constant=dense))
-    by_name = {**_positive(_by_size, dense, partial(mixed, of_size=True)), **products}
+    by_name = _positive(_by_size, dense, partial(mixed, of_size=True))
+    by_name.update(dict.fromkeys(PRODUCTS, partial(_product_by_sign, alpha=alpha, beta=beta, constant=dense)))
     return Composite(by_name, name="alpha_beta", by_queries=True)
 
 

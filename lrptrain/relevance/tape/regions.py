@@ -1,6 +1,6 @@
 """Several operations of a tape as one function of the value that they all come from."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -65,6 +65,18 @@ class Graph:
         """The operation that made a value; None for the input."""
         at = self._position.get(value)
         return None if at is None else self.tape.nodes[at]
+
+    def makers(self, value: Value, read: Callable[[Node], Iterable[Value]]) -> Iterator[Node]:
+        """The operations that a value comes from, beginning at the last; `read` says by which inputs of each."""
+        pending = [value]
+        seen = set(pending)
+        while pending:
+            node = self.producer(pending.pop())
+            if node is not None:
+                yield node
+                new = [each for each in read(node) if each not in seen]
+                pending += new
+                seen.update(new)
 
     def between(self, end: Node, allowed: Container[str]) -> tuple[Value, set[Node]] | None:
         """The nearest value from which all operands of `end` come by allowed operations, and these operations."""

@@ -21,7 +21,7 @@ from lrptrain.relevance.tape.functions import (
     SIZES,
     WRITTEN,
 )
-from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels, map_nested, numbers_in, tensors_in
+from lrptrain.relevance.tape.nodes import Node, Value, axis_letters, map_nested, numbers_in, tensors_in
 from lrptrain.relevance.tape.writes import indexed_write
 from lrptrain.relevance.types import UnsupportedModelError
 
@@ -159,7 +159,7 @@ def _axis(node: Node, source: Value, output: Value, at: SampleAxis) -> int | Non
     if node.name == "fold" or (node.name == "unfold" and after < before):  # of images, samples first
         return at.axis
     if node.name == "einsum":
-        inside, outside = einsum_labels(node, source)
+        inside, _, outside = axis_letters(node, source)
         return outside.find(inside[at.axis])
     if node.name == "unfold" and after < before:  # F.unfold: patches behind the channels; Tensor.unfold adds an axis
         return at.axis
@@ -215,7 +215,7 @@ def crosses_samples(node: Node, axes: Axes, samples: int) -> bool:
         return False
     placed = list(_placed(node.inputs, axes))
     if node.name == "einsum":
-        return len({einsum_labels(node, value)[0][at.axis] for value, at in placed}) > 1
+        return len({axis_letters(node, value)[0][at.axis] for value, at in placed}) > 1
     return any(at.axis >= len(value.shape) - 2 for value, at in placed)
 
 

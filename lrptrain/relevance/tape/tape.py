@@ -49,20 +49,13 @@ from lrptrain.relevance.tape.functions import (
     without_weights,
 )
 from lrptrain.relevance.tape.graph_places import GraphPlaces
-from lrptrain.relevance.tape.lookup import (
-    READING_ROWS,
-    Lookup,
-    Order,
-    Table,
-    as_lookup,
-    embedded_in,
-    lookup_arguments,
-)
+from lrptrain.relevance.tape.lookup import READING_ROWS, Lookup, Order, Table, as_lookup, embedded_in, lookup_arguments
 from lrptrain.relevance.tape.nodes import (
     Node,
     Value,
     collect_tensors,
     is_idle,
+    making,
     map_nested,
     numbers_in,
     shares_memory,
@@ -205,14 +198,7 @@ class Tape(TorchFunctionMode):
 
     def keep_only(self, output: Value) -> None:
         """Forget the operations that `output` does not come from."""
-        # From the last operation to the first, so that every reader of a value is seen before the value's producer.
-        needed = {output}
-        nodes: list[Node] = []
-        for node in reversed(self.nodes):
-            if needed.intersection(node.outputs):
-                needed.update(node.inputs)
-                nodes.append(node)
-        self.nodes = nodes[::-1]
+        self.nodes = making(self.nodes, [output])
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

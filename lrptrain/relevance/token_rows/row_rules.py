@@ -27,9 +27,9 @@ from lrptrain.relevance.propagation.linear_maps import convolution_options, fact
 from lrptrain.relevance.propagation.operation_rules import carriers, evenly, passing_rules, shape_back, single_output
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32, unchanged
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, PRODUCTS, SUMS
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, axis_letters
 from lrptrain.relevance.token_rows.branches import Branches
-from lrptrain.relevance.token_rows.row_marks import TokenMarks, product_letters
+from lrptrain.relevance.token_rows.row_marks import TokenMarks
 from lrptrain.relevance.tokens.attentions import Attention
 from lrptrain.relevance.types import UnsupportedMethodError
 
@@ -132,10 +132,9 @@ class RowRules:
             raise _refusal(node, "multiplies activations, and is no attention that is known")
         part = single_output(relevance)
         left, right, multiply = factors(node)
-        letters = dict(zip((left, right), product_letters(node), strict=False))
         value, constant = (left, right) if isinstance(left, Value) else (right, left)
-        summed = [i for i, letter in enumerate(letters[value]) if letter in letters[constant]]
-        summed = [i for i in summed if letters[value][i] not in product_letters(node)[2]]
+        letters, others, output = axis_letters(node, value)
+        summed = [i for i, letter in enumerate(letters) if letter in others and letter not in output]
         weight = at_least_float32(constant).abs().to(part.dtype)
         if self.marks.of_one_token(value, summed):
             weight = torch.ones_like(weight)
@@ -175,7 +174,7 @@ class RowRules:
             raise _refusal(node, "has no residual connection around it, so that its block cannot be left out")
         if not isinstance(attention.values, Value):
             return []
-        weights, values, output = _weighing(attention)
+        weights, values, output = axis_letters(attention.product, attention.weights)
         features = [axis for axis, letter in enumerate(values) if letter not in weights]
         if not self.marks.of_one_token(attention.values, features):
             raise _refusal(node, "attends over features, not over tokens")
@@ -204,13 +203,6 @@ def _at_values(value: Value, passed: Tensor, letters: str, values: str) -> tuple
         elif value.shape[axis] < placed.shape[axis]:  # one for several heads
             placed = placed.sum(axis, keepdim=True)
     return value, (placed / size).expand(value.shape)
-
-
-def _weighing(attention: Attention) -> tuple[str, str, str]:
-    """The letters of the axes of the map, of the values and of the output, in the product of an attention."""
-    first, second, output = product_letters(attention.product)
-    left, _, _ = factors(attention.product)
-    return (first, second, output) if left is attention.weights else (second, first, output)
 
 
 def _even(row: Tensor, value: Value, axes: Sequence[int]) -> Tensor:

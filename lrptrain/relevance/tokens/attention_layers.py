@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.functions import CAST, ENTRIES
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, making
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.tokens.attentions import Attention, has_constant_queries
 from lrptrain.relevance.tokens.labels import MIXED, NOWHERE, TokenLabels
@@ -191,21 +191,14 @@ class AttentionLayers:
 
     def _residual_sum(self, attention: Attention) -> Node | None:
         """The first sum of what the attention makes with states that its values are made of."""
-        read = self._sources({attention.values} if isinstance(attention.values, Value) else set())
+        values = [attention.values] if isinstance(attention.values, Value) else []
+        read = {*values, *(value for node in making(self.propagator.tape.nodes, values) for value in node.inputs)}
         for node, operands in self._graph.behind(attention.product.outputs):
             others = set(node.inputs) - operands
             # A bias of relative positions, say, is added too, but is no state that the values are made of.
             if node.name == "add" and others and others <= read:
                 return node
         return None
-
-    def _sources(self, values: set[Value]) -> set[Value]:
-        """These values and all that they are made of."""
-        sources = set(values)
-        for node in reversed(self.propagator.tape.nodes):
-            if sources.intersection(node.outputs):
-                sources.update(node.inputs)
-        return sources
 
     # -- Differential attention ---------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from lrptrain.relevance.propagation.linear_maps import linear_map, vjp
 from lrptrain.relevance.propagation.operation_rules import choose, shape_back
 from lrptrain.relevance.propagation.propagator import Propagator, unchanged
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, MAXIMA, PRODUCTS
-from lrptrain.relevance.tape.nodes import Node, Value, map_nested
+from lrptrain.relevance.tape.nodes import Node, Value, making, map_nested
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tokens.flow import FLOW
 from lrptrain.relevance.tokens.geometry import Line, even_line, lines_to, moved_from, tiled
@@ -137,11 +137,9 @@ def _is_read(propagator: Propagator, cells: Value, query: Value) -> bool:
 
 def _is_passed(propagator: Propagator, cells: Value, query: Value) -> bool:
     """Whether no way from the queries to the input goes around a feature map, as it does around a side branch."""
-    reached = {query} - {cells}
-    for node in reversed(propagator.tape.nodes):
-        if reached.intersection(node.outputs):
-            reached.update(value for value in node.inputs if value is not cells)
-    return propagator.tape.root not in reached
+    nodes = [node for node in propagator.tape.nodes if cells not in node.outputs]
+    root = propagator.tape.root
+    return root is cells or (root is not query and all(root not in node.inputs for node in making(nodes, [query])))
 
 
 def _reaches(propagator: Propagator, cells: Value, query: Value) -> bool:

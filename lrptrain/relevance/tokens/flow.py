@@ -9,7 +9,7 @@ from lrptrain.relevance.propagation.composite import Composite, InputRelevance, 
 from lrptrain.relevance.propagation.operation_rules import evenly, multiply, passing_rules, shape_back, to_the_winner
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.tape.functions import AVERAGES, MIXTURES, SUMS
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, operands_of
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 
@@ -34,8 +34,7 @@ def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance
     """Attention pooling: the attention weights say where the values come from."""
     (part,) = relevance
     assert part is not None
-    attention = node.argument(0, "input")
-    values = node.argument(1, "mat2", node.kwargs.get("other"))
+    attention, values = operands_of(node)
     if not isinstance(values, Value):
         return _to_features(propagator, node, relevance)
     if not isinstance(attention, Value):

@@ -24,7 +24,7 @@ from lrptrain.relevance.tape.functions import (
     PRODUCTS,
     is_in_place,
 )
-from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in
+from lrptrain.relevance.tape.nodes import Node, Value, map_nested, operands_of, tensors_in
 from lrptrain.relevance.types import UnsupportedOperationError
 
 NOWHERE = 0.0
@@ -236,8 +236,7 @@ def _product(labels: TokenLabels, node: Node) -> list[Labels]:
     """Every entry comes from a line of each factor, along the axes that are summed over."""
     if node.name == "einsum":
         return [_einsum(labels, node)]
-    left = labels[node.argument(0, "input")]
-    right = labels[node.argument(1, "mat2", node.kwargs.get("other"))]
+    left, right = (labels[operand] for operand in operands_of(node))
     if min(left.ndim, right.ndim) < 2:
         return _unknown(labels, node)
     return [together(merged(left, [left.ndim - 1]), merged(right, [right.ndim - 2]))]
@@ -245,12 +244,11 @@ def _product(labels: TokenLabels, node: Node) -> list[Labels]:
 
 def _einsum(labels: TokenLabels, node: Node) -> Labels:
     equation = node.args[0]
-    operands = node.args[1] if isinstance(node.args[1], (tuple, list)) else node.args[1:]
     inside, arrow, output = equation.replace(" ", "").partition("->")
     if not arrow or "." in equation:
         return _unknown(labels, node)[0]
     aligned = []
-    for letters, operand in zip(inside.split(","), operands, strict=True):
+    for letters, operand in zip(inside.split(","), operands_of(node), strict=True):
         x = labels[operand]
         summed = [i for i, letter in enumerate(letters) if letter not in output]
         remaining = _without(merged(x, summed), summed)
