@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.fast.double_backward import row_of_map, row_of_positive_map
+from lrptrain.relevance.fast.double_backward import row_of_map
 from lrptrain.relevance.fast.kernels import KernelAttention, Kernels
 from lrptrain.relevance.methods.stages import Stages, as_it_is, layers_or_stages, with_gradient
 from lrptrain.relevance.passes.recording import Recording
@@ -200,7 +200,7 @@ def _rolled_out_twice(
     gradients = explanation.gradient([attention.output for attention in order])
     for attention, gradient in zip(order, gradients, strict=True):
         query, key, value = _numbers_of(explanation, attention)
-        row = row + row_of_positive_map(query, key, value, gradient, row, attention.call.scoring)
+        row = row + row_of_map(query, key, value, gradient, row, attention.call.scoring, positive=True)
     return {layers[-1].queries: row}
 
 
@@ -376,7 +376,7 @@ def attention_x_gradient(explanation: Explanation, block: int = -1) -> Relevance
         (gradient,) = explanation.gradient([attention.output])
         query, key, value = _numbers_of(explanation, attention)
         pooling = recording.pooling.to(query.dtype)
-        row = row_of_map(query, key, value, gradient, pooling, attention.call.scoring)
+        row = row_of_map(query, key, value, gradient, pooling, attention.call.scoring, positive=False)
         return RelevanceMaps(recording.content_of(row, layers[0].keys))
     gradients = explanation.attention_gradient([attention.parts[0] for attention in layers[0].maps])
     maps = [

@@ -29,6 +29,7 @@ from lrptrain.relevance.decomposition.contributions import Contributions
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.attention import pooled_row
 from lrptrain.relevance.registry import RelevanceMaps, register_method
+from lrptrain.relevance.tokens.attention_layers import check_block
 
 # The papers of Kobayashi et al. that the forms come from.
 _YEARS = {
@@ -47,7 +48,7 @@ def _decomposed(
     if block is not None:
         if project or start_layer:
             raise ValueError("block=... asks for one block's own map; leave out start_layer and project")
-        _in_range(block, len(blocks))
+        check_block(block, len(blocks))
         used = [blocks[block]]
     else:
         used = blocks[-len(recording.attention_layers.layers(start_layer)) :]
@@ -62,11 +63,6 @@ def _decomposed(
         (norms,) = Contributions(recording, used_block).norms([used_block.site(form)])
         row = _rolled(row, norms, identity=form == "attention_norm" and block is None)
     return RelevanceMaps(recording.layout.content(row))
-
-
-def _in_range(block: int, blocks: int) -> None:
-    if not -blocks <= block < blocks:
-        raise ValueError(f"block={block} is out of range for a model of {blocks} blocks")
 
 
 def _rolled(

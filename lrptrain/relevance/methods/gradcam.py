@@ -44,12 +44,11 @@ def attention_input(recording: Recording) -> Value:
             "gradcam does not know which of the two streams, the encoder's or the decoder's, to take; "
             "generic_attention and attnlrp serve both"
         )
-    producers = {output: node for node in recording.tape.nodes for output in node.outputs}
     stream = own_states(recording)
     frontier: list[Value] = [recording.blocks[-1]]
     seen = set(frontier)
     while frontier:
-        node = producers.get(frontier.pop(0))
+        node = recording.propagator.producer(frontier.pop(0))
         for value in node.inputs if node is not None else ():
             if value in stream and _projects_tokens(recording, node, value):
                 return value

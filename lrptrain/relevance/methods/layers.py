@@ -1,4 +1,4 @@
-"""Relevance at a layer of a model, in place of its input."""
+"""Relevance of the input's numbers, or at a layer of the model in their place, as relevance per token."""
 
 import math
 from collections.abc import Iterator
@@ -20,6 +20,11 @@ from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelErr
 SAME = 1e-3
 """Two runs of a model differ by rounding, as sums come in another order: by no more, relative to the largest number."""
 _FEATURES_FIRST = (nn.Conv1d, nn.BatchNorm1d, nn.ConvTranspose1d)
+
+
+def input_maps(recording: Recording, relevance: Float[Tensor, "batch ..."]) -> RelevanceMaps:
+    """Sum relevance over the places and features of every token; see `ExplainedInput` for each kind of input."""
+    return RelevanceMaps(recording.explained.scores(relevance), recording.explained.map(relevance))
 
 
 def gradient_at(explanation: Explanation, layer: str) -> tuple[Float[Tensor, "batch ..."], Float[Tensor, "batch ..."]]:

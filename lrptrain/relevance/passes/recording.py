@@ -46,18 +46,13 @@ from lrptrain.relevance.tokens.inputs import ExplainedInput, untold_input, with_
 from lrptrain.relevance.tokens.inputs import explained_input as kind_of_input
 from lrptrain.relevance.tokens.layout import input_layout, joints, reads_sequence, token_states
 from lrptrain.relevance.tokens.token_walk import between, last_unmixed
-from lrptrain.relevance.types import (
-    Relevance,
-    TokenLayout,
-    UnsupportedMethodError,
-    UnsupportedModelError,
-    unknown_name,
-)
+from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedMethodError, UnsupportedModelError, unknown_name
 
 if TYPE_CHECKING:
     from lrptrain.relevance.passes.forward_pass import ForwardPass
 
 T = TypeVar("T")
+Pass = TypeVar("Pass", Tape, PlainPass)
 Inputs = Tensor | Mapping[str, Any]
 Target = int | str | Sequence[int | str | tuple[int, ...]] | Int[Tensor, " batch"] | HeadFunction | None
 Blocks = list[Float[Tensor, "batch heads length length"]]
@@ -511,19 +506,12 @@ def run_on_tape(
         ValueError: If there is no argument of the name `explain`.
         UnsupportedModelError: If no input can be explained.
     """
-    name, explained = explained_input(inputs, explain)
-    copies = map_nested(dict(inputs), Tensor, Tensor.clone) if isinstance(inputs, Mapping) else explained
-    watched = explained.detach() if explained.is_floating_point() else explained
 
-    def forward(tensor: Tensor) -> Any:
-        return model(**{**copies, name: tensor}) if isinstance(copies, dict) else model(tensor)
+    def run(forward: Callable[[Tensor], Any], explained: Tensor, others: Mapping[str, Any]) -> tuple[Tape, Any]:
+        watched = explained.detach() if explained.is_floating_point() else explained
+        return forward_on_tape(model, forward, watched, frugal, others, keeps_maps)
 
-    others = {key: x for key, x in copies.items() if key != name} if isinstance(copies, dict) else {}
-    tape, output = forward_on_tape(model, forward, watched, frugal, others, keeps_maps)
-    if explain is None:
-        texts = [key for key, x in others.items() if isinstance(x, Tensor) and tape.text.reads_as_text(x)]
-        warn_of_other_texts(model, name, texts)
-    return tape, output
+    return _run_on_clones(model, inputs, explain, run)
 
 
 def run_plainly(model: nn.Module, inputs: Inputs, explain: str | None = None) -> tuple[PlainPass, Any]:
@@ -532,21 +520,34 @@ def run_plainly(model: nn.Module, inputs: Inputs, explain: str | None = None) ->
     Raises:
         NeedsTape: If the model does what only a tape can follow, or refuse by name.
     """
+
+    def run(forward: Callable[[Tensor], Any], explained: Tensor, others: Mapping[str, Any]) -> tuple[PlainPass, Any]:
+        is_text = not explained.is_floating_point()
+        copied = explained.clone()
+        plain = PlainPass(copied if is_text else None, others=tuple(tensors_in(others)))
+        plain.only_answers = gives_answers_only(model)
+        given = copied if is_text else plain.watch(copied)
+        with plain.recording():
+            return plain, forward(given)
+
+    return _run_on_clones(model, inputs, explain, run)
+
+
+def _run_on_clones(
+    model: nn.Module, inputs: Inputs, explain: str | None, run: Callable[..., tuple[Pass, Any]]
+) -> tuple[Pass, Any]:
     name, explained = explained_input(inputs, explain)
-    copies = (
-        map_nested(dict(inputs), Tensor, Tensor.clone) if isinstance(inputs, Mapping) else {name: explained.clone()}
-    )
-    others = {key: x for key, x in copies.items() if key != name}
-    is_text = not explained.is_floating_point()
-    plain = PlainPass(copies[name] if is_text else None, others=tuple(tensors_in(others)))
-    plain.only_answers = gives_answers_only(model)
-    given = copies[name] if is_text else plain.watch(copies[name])
-    with plain.recording():
-        output = model(**others | {name: given}) if isinstance(inputs, Mapping) else model(given)
+    by_name = {} if isinstance(inputs, Tensor) else {key: x for key, x in inputs.items() if key != name}
+    others = map_nested(by_name, Tensor, Tensor.clone)
+
+    def forward(tensor: Tensor) -> Any:
+        return model(tensor) if isinstance(inputs, Tensor) else model(**{**others, name: tensor})
+
+    passed, output = run(forward, explained, others)
     if explain is None:
-        texts = [key for key, x in others.items() if isinstance(x, Tensor) and plain.reads_as_text(x)]
-        warn_of_other_texts(model, name, texts)
-    return plain, output
+        reads = passed.text.reads_as_text if isinstance(passed, Tape) else passed.reads_as_text
+        warn_of_other_texts(model, name, [key for key, x in others.items() if isinstance(x, Tensor) and reads(x)])
+    return passed, output
 
 
 def forward_on_tape(

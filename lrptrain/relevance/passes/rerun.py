@@ -56,8 +56,7 @@ def rerun(
         others[mask] = attention_mask
     with ExitStack() as stack:
         stack.enter_context(eager())
-        for kind, dtype, enabled in recording.autocast.devices:
-            stack.enter_context(torch.autocast(kind, dtype, enabled))
+        stack.enter_context(recording.autocast.restored())
         unchanged = tuple(tensors_in(others))
         tables = tuple(_of_rows_looked_up(table, rows) for table in recording.watched.tables)
         stack.enter_context(Lookups(replacement if text else None, values, unchanged, tables))
@@ -210,11 +209,6 @@ def in_parts(samples: int, copies: int, at_once: int, device: torch.device) -> I
 
 
 # -- Without some tokens -----------------------------------------------------------------------------------------------
-
-
-def number_of_tokens(recording: Recording) -> int:
-    """Patches of an image, positions of a text: what can be taken away."""
-    return recording.explained.tokens
 
 
 def answers_without(

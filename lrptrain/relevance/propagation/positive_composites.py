@@ -9,10 +9,11 @@ from torch import Tensor
 from lrptrain.relevance.fast.zplus import zplus as zplus_of_layer
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
-from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
+from lrptrain.relevance.propagation.linear_maps import vjp
 from lrptrain.relevance.propagation.operation_rules import (
+    Shares,
     by_jacobian,
-    check_samples,
+    halves,
     lrp_rules,
     product,
     reduced_axes,
@@ -21,6 +22,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     shape_back,
     single_output,
     sum_operands,
+    weighted_call,
 )
 from lrptrain.relevance.propagation.pixels import Bound, bounds, with_first_rule
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
@@ -45,16 +47,12 @@ def affine(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, zplus: bool, stabiliser: float
 ) -> InputRelevance:
     """Linear layers and convolutions; the patch embedding takes the z^B rule with the image's own bounds."""
-    part = single_output(relevance)
-    value, weight, bias, forward = linear_map(node)
-    x = value.tensor.to(part.dtype)
-    weight = weight.to(part.dtype)
+    part, value, x, weight, bias, forward, transpose = weighted_call(node, relevance)
     if zplus and node.name == "linear" and not (stabiliser or torch.is_grad_enabled()):
         y = node.outputs[0].tensor
         output = (y, bias) if y.dtype == part.dtype else (forward(x, weight), None)
         yield value, zplus_of_layer(part, x, weight, *output)
         return
-    transpose = transpose_of(node, x, forward)
     if node in propagator.patch_embedding:  # of images, or of a single one without an axis of samples
         low = x.amin((-3, -2, -1), keepdim=True)
         high = x.amax((-3, -2, -1), keepdim=True)
@@ -105,16 +103,12 @@ def alpha_beta_rule(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, alpha: float, beta: float, bias: bool = False
 ) -> InputRelevance:
     """Linear layers and convolutions by the alpha-beta rule; the bias takes its share, or none."""
-    part = single_output(relevance)
-    value, weight, constant, forward = linear_map(node)
-    x = value.tensor.to(part.dtype)
-    weight = weight.to(part.dtype)
+    part, value, x, weight, constant, forward, transpose = weighted_call(node, relevance)
     y = node.outputs[0].tensor
     zplus = alpha == 1 and not beta and y.dtype == part.dtype
     if zplus and node.name == "linear" and not torch.is_grad_enabled():
         yield value, zplus_of_layer(part, x, weight, y, constant, takes=bias)
         return
-    transpose = transpose_of(node, x, forward)
     share_of_bias = constant.to(part.dtype) if bias and constant is not None else None
     yield value, rules.alpha_beta(part, x, weight, alpha, beta, forward, transpose, share_of_bias)
 
@@ -123,12 +117,9 @@ def zbox_rule(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, low: Bound, high: Bound
 ) -> InputRelevance:
     """The z^B rule for a layer that reads a bounded input."""
-    part = single_output(relevance)
-    value, weight, _, forward = linear_map(node)
-    x = value.tensor.to(part.dtype)
+    part, value, x, weight, _, forward, transpose = weighted_call(node, relevance)
     lowest, highest = (end.to(part.dtype) for end in bounds(propagator, node, value, low, high))
-    transpose = transpose_of(node, x, forward)
-    yield value, rules.zbox(part, x, lowest, highest, weight.to(part.dtype), forward, transpose)
+    yield value, rules.zbox(part, x, lowest, highest, weight, forward, transpose)
 
 
 def _by_size(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -145,20 +136,18 @@ def _by_size(propagator: Propagator, node: Node, relevance: OutputRelevance) -> 
     return [shape_back(value, share) for (value, _), share in pairs if isinstance(value, Value)]
 
 
-def _product_by_sign(
-    propagator: Propagator, node: Node, relevance: OutputRelevance, *, alpha: float, beta: float, constant: RuleFunction
-) -> InputRelevance:
-    """Matrix products of two activations; one with a constant is a linear layer."""
-    left, right, multiplied = factors(node)
-    if not (isinstance(left, Value) and isinstance(right, Value)):
-        return constant(propagator, node, relevance)
-    check_samples(propagator, node)
-    part = single_output(relevance)
-    a = left.tensor.to(part.dtype)
-    b = right.tensor.to(part.dtype)
-    product = (multiplied, *_transposes(node, multiplied, a, b))
-    shares = rules.alpha_beta_of_product(part, a, b, alpha, beta, product)
-    return [shape_back(left, shares[0]), shape_back(right, shares[1])]
+def _by_sign(
+    propagator: Propagator,
+    node: Node,
+    part: Tensor,
+    a: Tensor,
+    b: Tensor,
+    multiply: rules.Linear,
+    *,
+    alpha: float,
+    beta: float,
+) -> Shares:
+    return rules.alpha_beta_of_product(part, a, b, alpha, beta, (multiply, *_transposes(node, multiply, a, b)))
 
 
 def _transposes(node: Node, multiplied: rules.Linear, a: Tensor, b: Tensor) -> tuple[rules.Linear, rules.Linear]:
@@ -196,7 +185,9 @@ def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunct
     weighted = partial(alpha_beta_rule, alpha=alpha, beta=beta, bias=bias)
     dense = weighted if first is None else with_first_rule(weighted, first)
     by_name = _positive(_by_size, dense, partial(mixed, of_size=True))
-    by_name.update(dict.fromkeys(PRODUCTS, partial(_product_by_sign, alpha=alpha, beta=beta, constant=dense)))
+    by_name.update(
+        dict.fromkeys(PRODUCTS, partial(product, constant=dense, shared=partial(_by_sign, alpha=alpha, beta=beta)))
+    )
     return Composite(by_name, name="alpha_beta", by_queries=True)
 
 
@@ -226,7 +217,7 @@ def _stabilised(name: str, stabiliser: float, *, normalised: bool, zplus: bool) 
         # Sums are rescaled over a whole sample. The one in an attention adds a mask that only blocks, which takes no
         # share of relevance, so that there is nothing to rescale.
         return Composite(plain, name=name, by_queries=True)
-    products = partial(product, constant=weighted, stabiliser=stabiliser)
+    products = partial(product, constant=weighted, shared=partial(halves, stabiliser=stabiliser))
     picked = partial(selected, stabiliser=stabiliser)
     stabilised = {**dict.fromkeys(PRODUCTS, products), **dict.fromkeys(("getitem", "select", "index_select"), picked)}
     stabilised["softmax"] = partial(_scores, stabiliser=stabiliser)

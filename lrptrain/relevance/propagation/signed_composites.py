@@ -12,9 +12,10 @@ from torch import Tensor
 from lrptrain.relevance.fast.kernels import FUSED_ATTENTION
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
-from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
+from lrptrain.relevance.propagation.linear_maps import linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.propagation.operation_rules import (
+    Shares,
     by_jacobian,
     carriers,
     check_samples,
@@ -22,6 +23,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     finite,
     lrp_rules,
     passing_rules,
+    product,
     quotient,
     reduced_axes,
     resolve,
@@ -29,6 +31,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     single_output,
     sum_factors,
     sum_operands,
+    weighted_call,
 )
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
 from lrptrain.relevance.tape.functions import (
@@ -54,12 +57,8 @@ def signed_linear_rule(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float, gain: float
 ) -> InputRelevance:
     """The epsilon rule, or the gamma rule for a positive gain."""
-    part = single_output(relevance)
-    value, weight, _, forward = linear_map(node)
-    x = value.tensor.to(part.dtype)
-    weight = weight.to(part.dtype)
+    part, value, x, weight, _, forward, transpose = weighted_call(node, relevance)
     y = _output(node, part)
-    transpose = transpose_of(node, x, forward)
     if gain:
         yield value, rules.gamma(part, x, weight, y, gain, forward, transpose)
     else:
@@ -167,19 +166,13 @@ def _through_weight(propagator: Propagator, node: Node, relevance: OutputRelevan
         yield value, transpose_of(node, value.tensor.to(part.dtype), forward)(part, weight.to(part.dtype))
 
 
-def _through_product(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    left, right, multiplied = factors(node)
-    if not (isinstance(left, Value) and isinstance(right, Value)):
-        return _through_weight(propagator, node, relevance)
-    check_samples(propagator, node)
-    part = single_output(relevance)
-    a = left.tensor.to(part.dtype)
-    b = right.tensor.to(part.dtype)
+def _half_gradients(
+    propagator: Propagator, node: Node, part: Tensor, a: Tensor, b: Tensor, multiply: rules.Linear
+) -> Shares:
     if node.name == "einsum":
-        back = vjp(multiplied, [a, b], [part / 2])
-        return [(value, gradient) for value, gradient in zip((left, right), back, strict=True) if gradient is not None]
+        return vjp(multiply, [a, b], [part / 2])
     # In place: a product needs its own result for no gradient.
-    return [shape_back(left, (part @ b.mT).div_(2)), shape_back(right, (a.mT @ part).div_(2))]
+    return (part @ b.mT).div_(2), (a.mT @ part).div_(2)
 
 
 def _through_sum(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -286,7 +279,7 @@ GRADIENT_FORM = in_gradient_form(
     {
         **passing_rules(entries),
         **dict.fromkeys(DENSE, _through_weight),
-        **dict.fromkeys(PRODUCTS, _through_product),
+        **dict.fromkeys(PRODUCTS, partial(product, constant=_through_weight, shared=_half_gradients)),
         **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
         **dict.fromkeys(MIXTURES, entries),
         **dict.fromkeys(ALONG | {"linear_map"}, _through_axis),

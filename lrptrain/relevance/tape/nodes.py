@@ -179,6 +179,11 @@ def version_of(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
+def same_numbers(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same numbers, or none at the same places."""
+    return bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
 def making(
     nodes: Sequence[Node], values: Iterable[Value], read: Callable[[Node], Iterable[Value]] = lambda node: node.inputs
 ) -> list[Node]:

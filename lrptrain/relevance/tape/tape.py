@@ -795,7 +795,3 @@ def _repeat_the_choice(node: Node, result: Any) -> None:
 def _repeatable(node: Node) -> bool:
     """Whether the call's constants are the model's own weights: others may be overwritten before it is repeated."""
     return all(isinstance(x, nn.Parameter) for x in tensors_in((node.args, node.kwargs)))
-
-
-def void(_: Any) -> None:
-    """Drop a result: a hook that returns something replaces the module's output."""

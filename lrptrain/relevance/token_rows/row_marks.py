@@ -28,7 +28,7 @@ from lrptrain.relevance.tape.functions import (
 from lrptrain.relevance.tape.nodes import Node, Value, axis_letters, making, operands_of, tensors_in
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.tokens.attentions import Attention, scores_of
-from lrptrain.relevance.tokens.labels import BROADCAST, REDUCTIONS, compact, moved, named_axes, written_over
+from lrptrain.relevance.tokens.labels import BROADCAST, REDUCTIONS, compact, moved, named_axes, without, written_over
 from lrptrain.relevance.types import UnsupportedMethodError
 
 # Marks that differ by less are of one token. They are means of numbers about 1: rounding makes a smaller difference,
@@ -147,7 +147,7 @@ class TokenMarks:
         axes = named_axes(node, REDUCTIONS[node.name])
         x = self._marks[node.inputs[0]].mean(axes, keepdim=True)
         keeps_axes = all(len(value.shape) == x.ndim for value in node.outputs)
-        return [x if keeps_axes else _without(x, axes)] * len(node.outputs)
+        return [x if keeps_axes else without(x, axes)] * len(node.outputs)
 
     def _convolved(self, node: Node) -> Marks:
         """Every entry is a mean over its kernel, of the channels of its group."""
@@ -228,10 +228,6 @@ def _compact(marks: Marks) -> Marks:
 
 def _differ(marks: Marks, others: Marks) -> bool:
     return bool(((marks - others).abs_() > TOLERANCE).any())
-
-
-def _without(marks: Marks, axes: Sequence[int]) -> Marks:
-    return marks[tuple(0 if axis in axes else slice(None) for axis in range(marks.ndim))]
 
 
 def _placed(x: Tensor, letters: str, output: str) -> Tensor:

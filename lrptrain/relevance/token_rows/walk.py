@@ -16,7 +16,7 @@ from lrptrain.relevance.token_rows.branches import Branches
 from lrptrain.relevance.token_rows.maps import probabilities
 from lrptrain.relevance.token_rows.row_marks import TokenMarks
 from lrptrain.relevance.token_rows.row_rules import MapParts, RowRules, gated
-from lrptrain.relevance.tokens.attention_layers import WAY_OUT
+from lrptrain.relevance.tokens.attention_layers import WAY_OUT, check_block
 from lrptrain.relevance.tokens.attentions import Attention, find_attentions, has_constant_queries
 from lrptrain.relevance.tokens.layout import joints
 from lrptrain.relevance.tokens.token_walk import between
@@ -119,7 +119,7 @@ class TokenRows:
         Raises:
             ValueError: If there is no such block.
         """
-        self._check(start, "start_layer")
+        check_block(start, len(self.blocks), "start_layer")
         return set(self.blocks[start % len(self.blocks) :])
 
     def chosen(self, numbers: set[int]) -> list[Attention]:
@@ -132,12 +132,8 @@ class TokenRows:
         Raises:
             ValueError: If there is no such block.
         """
-        self._check(number, "block")
+        check_block(number, len(self.blocks), "block")
         return self.blocks[number]
-
-    def _check(self, number: int, argument: str) -> None:
-        if not -len(self.blocks) <= number < len(self.blocks):
-            raise ValueError(f"{argument}={number} is out of range for a model of {len(self.blocks)} blocks")
 
     # -- Rows ----------------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,16 @@ Factor = float | Tensor
 Streams = Mapping[Attention, tuple[int, int]]
 
 
+def check_block(number: int, blocks: int, argument: str = "block") -> None:
+    """Raise if a model has no block of this number; negative ones count from the end.
+
+    Raises:
+        ValueError: If it has none.
+    """
+    if not -blocks <= number < blocks:
+        raise ValueError(f"{argument}={number} is out of range for a model of {blocks} blocks")
+
+
 @dataclass(frozen=True, eq=False)
 class AttentionMap:
     """What weighs one set of values: the map of a block, or a sum of maps with factors (differential attention).
@@ -98,8 +108,7 @@ class AttentionLayers:
             UnsupportedMethodError: If their maps cannot be multiplied, with the reason.
         """
         steps = self._steps
-        if not -len(steps) <= start < len(steps):
-            raise ValueError(f"{argument}={start} is out of range for a model of {len(steps)} blocks")
+        check_block(start, len(steps), argument)
         start %= len(steps)
         if start not in self._checked:
             self._checked[start] = self._check(steps[start:])

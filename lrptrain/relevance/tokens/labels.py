@@ -201,10 +201,11 @@ def named_axes(node: Node, position: int) -> list[int]:
 def _reduced(labels: TokenLabels, node: Node) -> list[Labels]:
     axes = named_axes(node, REDUCTIONS[node.name])
     x = merged(labels[node.inputs[0]], axes)
-    return [x if x.ndim == len(value.shape) else _without(x, axes) for value in node.outputs]
+    return [x if x.ndim == len(value.shape) else without(x, axes) for value in node.outputs]
 
 
-def _without(labels: Labels, axes: Sequence[int]) -> Labels:
+def without(labels: Labels, axes: Sequence[int]) -> Labels:
+    """The labels without some axes, along which they are all the same."""
     return labels[tuple(0 if i in axes else slice(None) for i in range(labels.ndim))]
 
 
@@ -251,7 +252,7 @@ def _einsum(labels: TokenLabels, node: Node) -> Labels:
     for letters, operand in zip(inside.split(","), operands_of(node), strict=True):
         x = labels[operand]
         summed = [i for i, letter in enumerate(letters) if letter not in output]
-        remaining = _without(merged(x, summed), summed)
+        remaining = without(merged(x, summed), summed)
         left = [letter for letter in letters if letter in output]
         order = [left.index(letter) for letter in output if letter in left]
         places = tuple(slice(None) if letter in left else None for letter in output)
