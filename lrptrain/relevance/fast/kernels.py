@@ -193,9 +193,10 @@ class KernelAttention:
         """The map of some queries, `[..., rows, keys]`."""
         return self._made(rows, dtype)[self.block]
 
-    def weighed(self, dtype: torch.dtype) -> Tensor:
-        """The numbers of the values that the map weighs."""
-        return _numbers(self.operands[2], dtype)
+    def weighted_gradient(self, gradient: Tensor, rows: slice, weights: Tensor) -> Tensor:
+        """The gradient at the map of some queries times weights: that at the output, o = p v, times v^T."""
+        of_map = gradient[..., rows, :].to(weights.dtype) @ _numbers(self.operands[2], weights.dtype).mT
+        return of_map.mul_(weights)
 
     def of_queries(self, rows: slice, dtype: torch.dtype) -> "QueryRows":
         """The operations on some queries alone, with their results, in the given precision."""

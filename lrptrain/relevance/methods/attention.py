@@ -236,12 +236,12 @@ def positive_part(
     Args:
         recording: The forward pass.
         attention: The attention.
-        gradient: The gradient at its output, o = p v, so that the one at the map p is its product with v^T.
+        gradient: The gradient at its output.
         queries: Which queries.
         weights: What the gradient at their rows of the map is multiplied by, in the shape of the map.
     """
-    of_map = gradient[..., queries, :].to(weights.dtype) @ attention.weighed(weights.dtype).mT
-    return recording.per_head(attention.block, of_map.mul_(weights).clamp_(min=0)).mean(1)
+    product = attention.weighted_gradient(gradient, queries, weights)
+    return recording.per_head(attention.block, product.clamp_(min=0)).mean(1)
 
 
 def mean_maps(recording: Recording, layer: AttentionLayer) -> list[Float[Tensor, "batch length length"]]:

@@ -26,7 +26,7 @@ from lrptrain.relevance.tape.functions import (
     TRANSPOSITIONS,
     WRITTEN,
 )
-from lrptrain.relevance.tape.nodes import Node, Value, numbers_in, operands_of, order_of_axes, unsupported
+from lrptrain.relevance.tape.nodes import Node, Value, named_axes, numbers_in, operands_of, order_of_axes, unsupported
 from lrptrain.relevance.tape.sample_axes import crosses_samples
 from lrptrain.relevance.tape.softmaxes import divides_exponentials
 from lrptrain.relevance.tape.writes import indexed_write
@@ -98,11 +98,7 @@ def reduced_axes(propagator: Propagator, node: Node) -> list[int]:
     Raises:
         UnsupportedOperationError: If the samples of the batch are among them.
     """
-    # x.mean(1), x.mean(dim=(1, 2)), torch.mean(x, axis=1) and x.mean() alike.
-    dims = node.argument(1, "dim", node.kwargs.get("axis"))
-    x = node.inputs[0].tensor
-    dims = [dims] if isinstance(dims, int) else dims
-    axes = sorted(d % x.ndim for d in (dims if dims is not None else range(x.ndim)))
+    axes = named_axes(node)
     at = propagator.axis(node.inputs[0])
     if propagator.samples > 1 and at.axis in axes and at.only is None:
         raise unsupported(node.name, node.path, "averages over the samples of a batch")

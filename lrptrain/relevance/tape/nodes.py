@@ -184,6 +184,14 @@ def same_numbers(one: Tensor, other: Tensor) -> bool:
     return bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
+def named_axes(node: Node, position: int = 1) -> list[int]:
+    """The axes that an operation names by its argument at a position; all of them if it names none."""
+    # x.mean(1), x.mean(dim=(1, 2)), torch.mean(x, axis=1) and x.mean() alike.
+    ndim = len(node.inputs[0].shape)
+    dims = node.argument(position, "dim", node.kwargs.get("axis"))
+    return sorted(d % ndim for d in ([dims] if isinstance(dims, int) else dims or range(ndim)))
+
+
 def making(
     nodes: Sequence[Node], values: Iterable[Value], read: Callable[[Node], Iterable[Value]] = lambda node: node.inputs
 ) -> list[Node]:
@@ -223,6 +231,15 @@ def equation_of(product: Node) -> str:
     leading = "abcdefgh"[: max(ndims) - 2]
     first, second = (leading[len(leading) + 2 - ndim :] for ndim in ndims)
     return f"{first}xy,{second}yz->{leading}xz"
+
+
+def aligned(x: Tensor, letters: str, order: str) -> Tensor:
+    """Bring axes into an order of letters; those that it has not are of size 1."""
+    places = [letters.index(letter) for letter in order if letter in letters]
+    x = x if places == sorted(places) else x.permute(places)
+    for axis, letter in enumerate(order):
+        x = x if letter in letters else x.unsqueeze(axis)
+    return x
 
 
 def axis_letters(product: Node, factor: object) -> tuple[str, str, str]:

@@ -25,10 +25,19 @@ from lrptrain.relevance.tape.functions import (
     PUTS,
     WRITTEN,
 )
-from lrptrain.relevance.tape.nodes import Node, Value, axis_letters, making, operands_of, tensors_in
+from lrptrain.relevance.tape.nodes import (
+    Node,
+    Value,
+    aligned,
+    axis_letters,
+    making,
+    named_axes,
+    operands_of,
+    tensors_in,
+)
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.tokens.attentions import Attention, scores_of
-from lrptrain.relevance.tokens.labels import BROADCAST, REDUCTIONS, compact, moved, named_axes, without, written_over
+from lrptrain.relevance.tokens.labels import BROADCAST, REDUCTIONS, compact, moved, without, written_over
 from lrptrain.relevance.types import UnsupportedMethodError
 
 # Marks that differ by less are of one token. They are means of numbers about 1: rounding makes a smaller difference,
@@ -232,11 +241,9 @@ def _differ(marks: Marks, others: Marks) -> bool:
 
 def _placed(x: Tensor, letters: str, output: str) -> Tensor:
     """The mean over the axes whose letters are not in the output, the others at their places there."""
-    left = [letter for letter in letters if letter in output]
     others = [axis for axis, letter in enumerate(letters) if letter not in output]
     mean = x.mean(others) if others else x
-    ordered = mean.permute([left.index(letter) for letter in output if letter in letters])
-    return ordered[tuple(slice(None) if letter in letters else None for letter in output)]
+    return aligned(mean, "".join(letter for letter in letters if letter in output), output)
 
 
 def _scores(graph: Graph, attention: Attention) -> Node:

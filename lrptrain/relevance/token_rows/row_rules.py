@@ -27,7 +27,7 @@ from lrptrain.relevance.propagation.linear_maps import convolution_options, fact
 from lrptrain.relevance.propagation.operation_rules import carriers, evenly, passing_rules, shape_back, single_output
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32, unchanged
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, PRODUCTS, SUMS
-from lrptrain.relevance.tape.nodes import Node, Value, axis_letters
+from lrptrain.relevance.tape.nodes import Node, Value, aligned, axis_letters
 from lrptrain.relevance.token_rows.branches import Branches
 from lrptrain.relevance.token_rows.row_marks import TokenMarks
 from lrptrain.relevance.tokens.attentions import Attention
@@ -195,7 +195,7 @@ def _at_values(value: Value, passed: Tensor, letters: str, values: str) -> tuple
     """What arrives at the values: the same for each of a token's features."""
     remaining = "".join(letter for letter in values if letter in letters)
     summed = torch.einsum(f"{letters}->{remaining}", passed)
-    placed = summed[tuple(slice(None) if letter in remaining else None for letter in values)]
+    placed = aligned(summed, remaining, values)
     size = 1
     for axis, letter in enumerate(values):
         if letter not in remaining:

@@ -24,7 +24,7 @@ from lrptrain.relevance.tape.functions import (
     PRODUCTS,
     is_in_place,
 )
-from lrptrain.relevance.tape.nodes import Node, Value, map_nested, operands_of, tensors_in
+from lrptrain.relevance.tape.nodes import Node, Value, aligned, map_nested, named_axes, operands_of, tensors_in
 from lrptrain.relevance.types import UnsupportedOperationError
 
 NOWHERE = 0.0
@@ -190,14 +190,6 @@ def moved(labels: "LabelsByValue", node: Node) -> list[Labels]:
     return [x for x in tensors_in(function(*args, **kwargs)) if x.is_floating_point()]
 
 
-def named_axes(node: Node, position: int) -> list[int]:
-    """The axes that an operation names; all of them if it names none."""
-    ndim = len(node.inputs[0].shape)
-    dims = node.argument(position, "dim", node.kwargs.get("axis"))
-    dims = [dims] if isinstance(dims, int) else dims
-    return sorted(d % ndim for d in (dims if dims is not None else range(ndim)))
-
-
 def _reduced(labels: TokenLabels, node: Node) -> list[Labels]:
     axes = named_axes(node, REDUCTIONS[node.name])
     x = merged(labels[node.inputs[0]], axes)
@@ -248,16 +240,13 @@ def _einsum(labels: TokenLabels, node: Node) -> Labels:
     inside, arrow, output = equation.replace(" ", "").partition("->")
     if not arrow or "." in equation:
         return _unknown(labels, node)[0]
-    aligned = []
+    parts = []
     for letters, operand in zip(inside.split(","), operands_of(node), strict=True):
         x = labels[operand]
         summed = [i for i, letter in enumerate(letters) if letter not in output]
         remaining = without(merged(x, summed), summed)
-        left = [letter for letter in letters if letter in output]
-        order = [left.index(letter) for letter in output if letter in left]
-        places = tuple(slice(None) if letter in left else None for letter in output)
-        aligned.append(remaining.permute(order)[places])
-    return together(*aligned)
+        parts.append(aligned(remaining, "".join(letter for letter in letters if letter in output), output))
+    return together(*parts)
 
 
 def _convolved(labels: TokenLabels, node: Node) -> list[Labels]:
