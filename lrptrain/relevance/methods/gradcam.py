@@ -1,5 +1,8 @@
 """Grad-CAM on the tokens that the last block's attention reads."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -8,7 +11,7 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, behind
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.tokens.attentions import queries_of
 from lrptrain.relevance.types import UnsupportedMethodError
@@ -69,12 +72,12 @@ def own_states(recording: Recording) -> set[Value]:
     graph = Graph(recording.tape)
     states = set[Value]() if recording.tape.root is None else {recording.tape.root}
     maps = {attention.product: attention for attention in recording.attentions}
-    for node in recording.tape.nodes:
+
+    def read(node: Node) -> Sequence[Any]:
         queries = queries_of(graph, maps[node]) if node in maps else None
-        read = node.inputs if queries is None else (queries,)
-        if any(value in states for value in read):
-            states.update(node.outputs)
-    return states
+        return node.inputs if queries is None else (queries,)
+
+    return states.union(*(node.outputs for node, _ in behind(recording.tape.nodes, states, read)))
 
 
 def _projects_tokens(recording: Recording, node: Node | None, value: Value) -> bool:

@@ -22,8 +22,7 @@ from lrptrain.relevance.model.arguments import warn_of_other_texts
 from lrptrain.relevance.model.classes import class_names, explained_class, output_meaning, rival_class
 from lrptrain.relevance.model.precision import HALF, AutocastState, autocast_state
 from lrptrain.relevance.model.preserve import begin_anew, preserved
-from lrptrain.relevance.model.recordable import check_recordable, gives_answers_only
-from lrptrain.relevance.model.train_mode import warn_of_train_mode
+from lrptrain.relevance.model.recordable import check_recordable, gives_answers_only, warn_of_train_mode
 from lrptrain.relevance.output.heads import Head, HeadFunction, as_head
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.propagation.composite import Rules, applied_to, custom_rules, split_composite

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lrptrain.relevance.tape.functions import CAST, ENTRIES
-from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, tensors_in, values_of, version_of
 from lrptrain.relevance.tape.regions import run
 from lrptrain.relevance.tape.tape import Tape
 
@@ -85,9 +85,7 @@ def choose_written(tape: Tape) -> None:
 
 
 def _writes_constant(node: Node) -> bool:
-    values: list[Value] = []
-    map_nested((node.args[1:], node.kwargs), Value, values.append)
-    return isinstance(node.args[0], Value) and not values and not node.kwargs
+    return values_of(node) == [node.args[0]] and not node.kwargs
 
 
 def _choice(node: Node) -> Node:

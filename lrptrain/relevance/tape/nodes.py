@@ -206,6 +206,25 @@ def making(
     return made[::-1]
 
 
+def behind(
+    nodes: Iterable[Node], values: Iterable[Value], read: Callable[[Node], Iterable[Any]] = lambda node: node.inputs
+) -> Iterator[tuple[Node, set[Value]]]:
+    """The operations that read what is made of some values, in order, each with those of what it reads."""
+    moving = set(values)
+    for node in nodes:
+        operands = moving.intersection(read(node))
+        if operands:
+            yield node, operands
+            moving.update(node.outputs)
+
+
+def values_of(node: Node) -> list[Value]:
+    """The recorded values among a call's arguments, each as often as it stands there."""
+    values: list[Value] = []
+    map_nested((node.args, node.kwargs), Value, values.append)
+    return values
+
+
 def operands_of(product: Node) -> tuple[Any, ...]:
     """What a product multiplies."""
     if product.name != "einsum":

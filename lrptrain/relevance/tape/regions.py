@@ -93,15 +93,6 @@ class Graph:
             frontier = frontier.difference(producer.outputs).union(producer.inputs)
         return frontier.pop(), members
 
-    def behind(self, values: Iterable[Value]) -> Iterator[tuple[Node, set[Value]]]:
-        """The operations that read what is made of some values, in order, each with those of its inputs."""
-        moving = set(values)
-        for node in self.tape.nodes:
-            operands = moving.intersection(node.inputs)
-            if operands:
-                yield node, operands
-                moving.update(node.outputs)
-
     def closed(self, members: set[Node], result: Value) -> bool:
         """Whether nothing outside reads what is made inside."""
         inside = {value for node in members for value in node.outputs} - {result}

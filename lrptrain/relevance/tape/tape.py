@@ -256,13 +256,11 @@ class Tape(TorchFunctionMode):
 
     def _with_all_heads(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
         """The arguments of fused attention in which every head of queries has its own head of keys and values."""
-        if not kwargs.get("enable_gqa", False):
-            return (query, key, value, *args), kwargs
-        with self:
-            groups = query.shape[-3] // key.shape[-3]
-            key = key.repeat_interleave(groups, -3)
-            value = value.repeat_interleave(groups, -3)
-        return (query, key, value, *args), {**kwargs, "enable_gqa": False}
+        if kwargs.get("enable_gqa", False):
+            with self:
+                key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
+            kwargs = {**kwargs, "enable_gqa": False}
+        return (query, key, value, *args), kwargs
 
     def _by_kernel(self, kernels: Kernels, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
         """The output of attention that stays fused, recorded as the operations that it stands for; None if it may not.

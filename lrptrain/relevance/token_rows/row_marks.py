@@ -118,7 +118,7 @@ class TokenMarks:
             marks = self._rule(node)
             return [part.expand(value.shape) for part, value in zip(marks, node.outputs, strict=True)]
         except (RuntimeError, IndexError, TypeError, ValueError, AttributeError, KeyError) as error:
-            raise _refusal(node) from error
+            raise refusal(node) from error
 
     def _rule(self, node: Node) -> list[Marks]:
         name = node.name
@@ -145,7 +145,7 @@ class TokenMarks:
             return [self._multiplied(node)]
         if name in BROADCAST:
             return [self._together(node)]
-        raise _refusal(node)
+        raise refusal(node)
 
     def _together(self, node: Node) -> Marks:
         """Entries that are made of an entry of each input."""
@@ -254,7 +254,7 @@ def _scores(graph: Graph, attention: Attention) -> Node:
     """
     product = scores_of(graph, attention)
     if product is None:
-        raise _refusal(attention.product)
+        raise refusal(attention.product)
     return product
 
 
@@ -265,8 +265,8 @@ def _attending(scores: Node) -> tuple[Value | Tensor, str]:
     return (left, first) if output[-2] in first else (right, second)
 
 
-def _refusal(node: Node) -> UnsupportedMethodError:
+def refusal(node: Node, why: str = "is not known to read certain tokens and no others") -> UnsupportedMethodError:
+    """The error for an operation through which no row of tokens goes."""
     return UnsupportedMethodError(
-        f"{node.name} in module '{node.path or '(model)'}' is not known to read certain tokens and no others, so that "
-        "no row of tokens can be followed through it"
+        f"{node.name} in module '{node.path or '(model)'}' {why}, so that no row of tokens can be followed through it"
     )

@@ -29,9 +29,8 @@ from lrptrain.relevance.propagation.propagator import Propagator, at_least_float
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, PRODUCTS, SUMS
 from lrptrain.relevance.tape.nodes import Node, Value, aligned, axis_letters
 from lrptrain.relevance.token_rows.branches import Branches
-from lrptrain.relevance.token_rows.row_marks import TokenMarks
+from lrptrain.relevance.token_rows.row_marks import TokenMarks, refusal
 from lrptrain.relevance.tokens.attentions import Attention
-from lrptrain.relevance.types import UnsupportedMethodError
 
 # The parts of a map, as the product has it: some of its queries, with the numbers that the row is multiplied by.
 MapParts = Iterable[tuple[slice, Tensor]]
@@ -54,9 +53,9 @@ def gated(marks: TokenMarks, propagator: Propagator, node: Node) -> list[Value]:
         return [values[1 - alone[0]]]
     first, second = values
     if first.shape[-1:] != second.shape[-1:]:
-        raise _refusal(node, "weighs tokens by activations, and not by attention that is known")
+        raise refusal(node, "weighs tokens by activations, and not by attention that is known")
     if not marks.of_same_tokens(first, second):
-        raise _refusal(node, "multiplies different tokens")
+        raise refusal(node, "multiplies different tokens")
     return values
 
 
@@ -103,7 +102,7 @@ class RowRules:
         x = node.inputs[0]
         weight = node.argument(1, "weight")
         if len(node.inputs) > 1 or not isinstance(weight, Tensor):
-            raise _refusal(node, "has a weight that depends on the input")
+            raise refusal(node, "has a weight that depends on the input")
         if node.name == "linear":
             if self.marks.of_one_token(x, [len(x.shape) - 1]):
                 return [(x, _even(part.sum(-1, keepdim=True), x, [len(x.shape) - 1]))]
@@ -129,7 +128,7 @@ class RowRules:
         if node in self._numbers:
             return self._attend(node, single_output(relevance))
         if len(node.inputs) > 1:
-            raise _refusal(node, "multiplies activations, and is no attention that is known")
+            raise refusal(node, "multiplies activations, and is no attention that is known")
         part = single_output(relevance)
         left, right, multiply = factors(node)
         value, constant = (left, right) if isinstance(left, Value) else (right, left)
@@ -154,7 +153,7 @@ class RowRules:
         axis = node.argument(1, "dim")
         value = node.inputs[0]
         if not isinstance(axis, int) or not self.marks.of_one_token(value, [axis % len(value.shape)]):
-            raise _refusal(node, "normalises over tokens, and is no attention that is known")
+            raise refusal(node, "normalises over tokens, and is no attention that is known")
         return unchanged(propagator, node, relevance)
 
     # -- Sums and attention --------------------------------------------------------------------------------------------
@@ -171,22 +170,22 @@ class RowRules:
         attention = self.attentions[number]
         parts = self.maps(number)
         if parts is None:
-            raise _refusal(node, "has no residual connection around it, so that its block cannot be left out")
+            raise refusal(node, "has no residual connection around it, so that its block cannot be left out")
         if not isinstance(attention.values, Value):
             return []
         weights, values, output = axis_letters(attention.product, attention.weights)
         features = [axis for axis, letter in enumerate(values) if letter not in weights]
         if not self.marks.of_one_token(attention.values, features):
-            raise _refusal(node, "attends over features, not over tokens")
+            raise refusal(node, "attends over features, not over tokens")
         if not set(weights[:-1]) <= set(output):
-            raise _refusal(node, "adds up several maps")
+            raise refusal(node, "adds up several maps")
         rows = torch.einsum(f"{output}->{weights[:-1]}", part)
         shape = [max(attention.weights.shape[weights.index(x)], 1) for x in weights[:-2] + weights[-1]]
         passed = part.new_zeros(shape)
         for queries, block in parts:
             read = rows[..., queries].to(block.dtype)
             if self.averaged and bool(((block.sum(-1) - 1).abs() > _SUM_TOLERANCE)[read != 0].any()):
-                raise _refusal(node, "has a map whose rows do not sum to 1")
+                raise refusal(node, "has a map whose rows do not sum to 1")
             passed = passed + torch.einsum(f"{weights[:-1]},{weights}->{weights[:-2] + weights[-1]}", read, block)
         return [_at_values(attention.values, passed, weights[:-2] + weights[-1], values)]
 
@@ -225,7 +224,7 @@ def _by_weights(forward: Callable[[Tensor], Tensor], ones: Tensor, part: Tensor)
 def _averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
     if node.kwargs.get("mode") == "bicubic":
-        raise _refusal(node, "has negative weights")
+        raise refusal(node, "has negative weights")
     value = node.inputs[0]
     ones = torch.ones_like(value.tensor, dtype=part.dtype)
     yield value, _by_weights(lambda x: node.call(lambda _: x), ones, part)
@@ -234,15 +233,9 @@ def _averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) ->
 def _mean(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     producer = propagator.producer(node.inputs[0])
     if producer is not None and producer.name == "stack":
-        raise _refusal(node, "adds up what was stacked, which may be states and attention")
+        raise refusal(node, "adds up what was stacked, which may be states and attention")
     return evenly(propagator, node, relevance)
 
 
 def _accumulated(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    raise _refusal(node, "adds tokens where indices say")
-
-
-def _refusal(node: Node, why: str) -> UnsupportedMethodError:
-    return UnsupportedMethodError(
-        f"{node.name} in module '{node.path or '(model)'}' {why}, so that no row of tokens can be followed through it"
-    )
+    raise refusal(node, "adds tokens where indices say")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.functions import CAST, ENTRIES
-from lrptrain.relevance.tape.nodes import Node, Value, making
+from lrptrain.relevance.tape.nodes import Node, Value, behind, making
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.tokens.attentions import Attention, has_constant_queries
 from lrptrain.relevance.tokens.labels import MIXED, NOWHERE, TokenLabels
@@ -178,7 +178,7 @@ class AttentionLayers:
 
     def _adds_learned_tokens(self, attention: Attention) -> bool:
         """Whether the attention's output is added to states that are the same for every input."""
-        for node, operands in self._graph.behind(attention.product.outputs):
+        for node, operands in behind(self.propagator.tape.nodes, attention.product.outputs):
             if node.name == "add" and len(node.inputs) == 2 and len(operands) == 1:
                 return False
             if node.name == "add":
@@ -202,7 +202,7 @@ class AttentionLayers:
         """The first sum of what the attention makes with states that its values are made of."""
         values = [attention.values] if isinstance(attention.values, Value) else []
         read = {*values, *(value for node in making(self.propagator.tape.nodes, values) for value in node.inputs)}
-        for node, operands in self._graph.behind(attention.product.outputs):
+        for node, operands in behind(self.propagator.tape.nodes, attention.product.outputs):
             others = set(node.inputs) - operands
             # A bias of relative positions, say, is added too, but is no state that the values are made of.
             if node.name == "add" and others and others <= read:
@@ -365,7 +365,7 @@ class _Walk:
 
     def _queries(self, attention: Attention) -> Float[Tensor, " length"] | None:
         """The labels of the states to which the attention's output is added: those of the tokens that attend."""
-        for node, operands in self.graph.behind(attention.product.outputs):
+        for node, operands in behind(self.propagator.tape.nodes, attention.product.outputs):
             if node.name == "add" and len(node.inputs) == 2 and len(operands) == 1:
                 (residual,) = set(node.inputs) - operands
                 axis = self.propagator.token_axis(residual, self.length)

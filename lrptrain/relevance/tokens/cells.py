@@ -13,7 +13,7 @@ from lrptrain.relevance.propagation.linear_maps import linear_map, vjp
 from lrptrain.relevance.propagation.operation_rules import choose, shape_back
 from lrptrain.relevance.propagation.propagator import Propagator, unchanged
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, MAXIMA, PRODUCTS
-from lrptrain.relevance.tape.nodes import Node, Value, making, map_nested
+from lrptrain.relevance.tape.nodes import Node, Value, making, values_of
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tokens.flow import FLOW
 from lrptrain.relevance.tokens.geometry import Line, even_line, lines_to, moved_from, tiled
@@ -115,19 +115,13 @@ def _feature_maps(nodes: list[Node], convolution: str, end: Node | None) -> Iter
 
 def attention_product(nodes: list[Node], block: Value | None) -> Node | None:
     """The product of queries and keys: the last one of two activations before the block, or the first one of all."""
-    products = [node for node in nodes if node.name in PRODUCTS and _activations(node) > 1]
+    # Queries and keys may be the very same.
+    products = [node for node in nodes if node.name in PRODUCTS and len(values_of(node)) > 1]
     if block is None:
         return products[0] if products else None
     end = next(i for i, node in enumerate(nodes) if block in node.outputs)
     before = set(nodes[:end])
     return next((node for node in reversed(products) if node in before), None)
-
-
-def _activations(node: Node) -> int:
-    """How many operands are activations; queries and keys may be the very same."""
-    values: list[Value] = []
-    map_nested((node.args, node.kwargs), Value, values.append)
-    return len(values)
 
 
 def _is_read(propagator: Propagator, cells: Value, query: Value) -> bool:
