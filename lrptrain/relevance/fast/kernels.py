@@ -362,11 +362,10 @@ def _is_served_twice(*tensors: Tensor) -> bool:
 
 def _has_kernel(call: KernelCall) -> bool:
     """Whether torch has a fused kernel for the call, of which the memory is linear in the tokens."""
-    choose = getattr(torch, "_fused_sdp_choice", None)
-    if choose is None or call.query.shape[:-2] != call.key.shape[:-2]:
+    if call.query.shape[:-2] != call.key.shape[:-2]:
         return False
-    chosen = choose(call.query, call.key, call.value, call.mask, 0.0, call.is_causal, scale=call.scale)
-    return bool(chosen != _WRITTEN_OUT)
+    arguments = (call.query, call.key, call.value, call.mask, 0.0, call.is_causal)
+    return bool(torch._fused_sdp_choice(*arguments, scale=call.scale) != _WRITTEN_OUT)
 
 
 def _compact(mask: Tensor) -> Tensor:

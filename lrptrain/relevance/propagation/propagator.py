@@ -2,7 +2,7 @@
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Container, Generator, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -227,7 +227,8 @@ class Propagator:
         # Relevance that has arrived at a value, but not yet passed the operation that made it.
         arrived: dict[Value, Tensor] = dict(start)
         rule_of = _RuleFinder(composite)
-        end = 0 if self.tape.root in wanted else self._first_maker(wanted) + 1
+        makers = (i for i, node in enumerate(self.tape.nodes) if not wanted.isdisjoint(node.outputs))
+        end = 0 if self.tape.root in wanted else next(makers, 0) + 1
         for node in reversed(self.tape.nodes[end:]):
             relevance = [arrived.get(value) for value in node.outputs]
             for part in relevance:
@@ -263,14 +264,6 @@ class Propagator:
             part = self._complete(value, arrived.get(value), composite)
             none = torch.zeros_like(at_least_float32(value.tensor)) if part is None else part
             yield value, slice(None), none
-
-    def _first_maker(self, values: Container[Value]) -> int:
-        """The place on the tape of the first operation that makes one of some values; 0 if none does."""
-        for i, node in enumerate(self.tape.nodes):
-            for value in node.outputs:
-                if value in values:
-                    return i
-        return 0
 
     # -- Fused attention ----------------------------------------------------------------------------------------------
 

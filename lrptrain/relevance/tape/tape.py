@@ -343,8 +343,7 @@ class Tape(TorchFunctionMode):
         versions = [0 if tensor.is_inference() else tensor._version for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(inputs)):
             given = without_graph(func, args) if hands_out(func) else args
-            given = without_weights(name, given) if self.frugal and name in WEIGHTED else given
-            result = func(*given, **kwargs)
+            result = func(*self._kept(name, given), **kwargs)
             result = with_ordered_gradient(name, result) if name in NORMS else result
         result = written if name == "setitem" else result
         if name in HASHING and written is None:

@@ -169,7 +169,7 @@ class AttentionLayers:
         for attention in self.attentions:
             if has_constant_queries(self._graph, attention) or self._adds_learned_tokens(attention):
                 raise _refusal(attention, OTHER_TOKENS)
-        walk = _Walk(self.propagator, self._graph, self.attentions, used, self.output, self.length)
+        walk = _Walk(self.propagator, self.attentions, used, self.output, self.length)
         walk.run()
         steps = [part for step in steps for part in _by_streams(step, walk.streams)]
         self._check_order(steps, walk.streams)
@@ -279,7 +279,6 @@ class _Walk:
     """Labels of the tokens between the states before the first used block and the last states."""
 
     propagator: Propagator
-    graph: Graph
     attentions: Sequence[Attention]
     used: Sequence[Attention]
     output: Value
