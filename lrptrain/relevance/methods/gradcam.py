@@ -70,7 +70,7 @@ def own_states(recording: Recording) -> set[Value]:
     A text's tokens that attend to an image stay tokens of the text: their queries are none of the image's.
     """
     graph = Graph(recording.tape)
-    states = set[Value]() if recording.tape.root is None else {recording.tape.root}
+    states = {recording.propagator.root}
     maps = {attention.product: attention for attention in recording.attentions}
 
     def read(node: Node) -> Sequence[Any]:

@@ -173,8 +173,7 @@ def smoothgrad(
 
 
 def _leaf(explanation: Explanation) -> Float[Tensor, "batch ..."]:
-    leaf = explanation.recording.watched.leaf
-    assert leaf is not None
+    leaf = explanation.recording.leaf
     return leaf if explanation.create_graph else leaf.detach()
 
 

@@ -35,8 +35,7 @@ def gradient_at(explanation: Explanation, layer: str) -> tuple[Float[Tensor, "ba
         UnsupportedModelError: If the layer is not called, or the logits do not depend on it.
     """
     recording = explanation.recording
-    leaf = recording.watched.leaf
-    assert leaf is not None
+    leaf = recording.leaf
     with torch.enable_grad(), _heard(recording.model, layer) as outputs:
         answer = answers(explanation, leaf.clone(), torch.arange(len(leaf), device=leaf.device)).sum()
         states = _first(outputs, layer)
@@ -54,8 +53,7 @@ def output_of(explanation: Explanation, layer: str) -> Value:
         UnsupportedModelError: If it is not called, or what it hands on is not on the tape.
     """
     recording = explanation.recording
-    leaf = recording.watched.leaf
-    assert leaf is not None
+    leaf = recording.leaf
     with torch.no_grad(), _heard(recording.model, layer) as outputs:
         answers(explanation, leaf.detach().clone(), torch.arange(len(leaf), device=leaf.device))
         states = _first(outputs, layer)
@@ -75,7 +73,7 @@ def recorded(recording: Recording, layer: str, states: Tensor) -> Value | None:
     meant; of a layer that computes nothing, what it was given.
     """
     made = [(value, node.path) for node in recording.tape.nodes for value in node.outputs]
-    values = [(value, path) for value, path in ((recording.tape.root, ""), *made) if value is not None]
+    values = [(recording.propagator.root, ""), *made]
     alike = [(value, path) for value, path in values if value.shape == states.shape]
     states = states.detach()
     apart = [float((value.tensor.detach() - states).abs().max()) for value, _ in alike]

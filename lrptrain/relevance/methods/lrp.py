@@ -442,8 +442,7 @@ def _of_place(
     recording = explanation.recording
     if embeddings not in get_args(Embeddings):
         raise ValueError(unknown_name("embeddings", embeddings, get_args(Embeddings)))
-    root = recording.tape.root
-    assert root is not None
+    root = recording.propagator.root
     if embeddings != "all" and (len(root.shape) != 3 or layer is not None):
         of = recording.explained.kind if layer is None else f"layer={layer!r}"
         raise UnsupportedMethodError(f"embeddings={embeddings!r} is for the words of a text, not for {of}")

@@ -177,10 +177,9 @@ class Recording:
             batch=None if create_graph else self._shown_with(labels),
         )
         if not create_graph:
-            assert self.watched.leaf is not None
-            check_finite(relevance, self.watched.leaf)
+            check_finite(relevance, self.leaf)
             with called(method):
-                remark(self.model, chosen, relevance, maps, self.watched.leaf.detach(), padding)
+                remark(self.model, chosen, relevance, maps, self.leaf.detach(), padding)
         return relevance
 
     def _shown_with(self, labels: Mapping[str, int]) -> ExplainedBatch:
@@ -227,15 +226,13 @@ class Recording:
             of: The number, as a function of the logits.
             create_graph: Keep the graph, so that a loss on the gradient can be trained.
         """
-        leaf = self.watched.leaf
         logits = self.output.tensor
-        assert leaf is not None
         with torch.enable_grad(), torch.autocast(logits.device.type, enabled=False):
             scale = seed_scale(logits)
             number = scale * of(logits)
             with self.watched.replaying():
                 grad = enterable(torch.autograd.grad)
-                (gradient,) = grad(number, leaf, retain_graph=True, create_graph=create_graph)
+                (gradient,) = grad(number, self.leaf, retain_graph=True, create_graph=create_graph)
             return gradient if scale == 1 else at_least_float32(gradient) / scale
 
     # -- The batch ----------------------------------------------------------------------------------------------------
@@ -260,6 +257,12 @@ class Recording:
     def samples(self) -> int:
         """Number of samples in the batch."""
         return self.output.shape[0]
+
+    @property
+    def leaf(self) -> Tensor:
+        """The explained input for gradients: the image, or the word embeddings."""
+        assert self.watched.leaf is not None
+        return self.watched.leaf
 
     @property
     def is_image(self) -> bool:
@@ -346,8 +349,7 @@ class Recording:
 
     def content_seeds(self, seed: int) -> list[int]:
         """Return one random seed per sample, of its own content, which neighbours and padding do not change."""
-        leaf = self.watched.token_ids if self.watched.token_ids is not None else self.watched.leaf
-        assert leaf is not None
+        leaf = self.leaf if self.watched.token_ids is None else self.watched.token_ids
         samples = list(leaf.detach().cpu())
         if self.padding is not None:
             places = self.explained.at_places(self.padding, True).expand(self.explained.shape)

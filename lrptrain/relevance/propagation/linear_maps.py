@@ -26,6 +26,13 @@ def vjp(
         return list(torch.autograd.grad(results, leaves, cotangents, allow_unused=True, create_graph=keep))
 
 
+def transposed(function: Callable[[Tensor], Tensor], x: Tensor, output: Tensor) -> Tensor:
+    """The same for a function of one tensor that its result depends on."""
+    (back,) = vjp(function, [x], [output])
+    assert back is not None
+    return back
+
+
 Map = tuple[Value, Tensor, Tensor | None, rules.Linear]
 
 
@@ -71,7 +78,7 @@ def transpose_of(node: Node, x: Tensor, forward: rules.Linear) -> rules.Linear:
     """The transpose of `forward` as a map from outputs to inputs."""
     if node.name == "linear":
         return lambda s, w: s @ w
-    return lambda s, w: vjp(lambda leaf: forward(leaf, w), [x], [s])[0]  # type: ignore[return-value]
+    return lambda s, w: transposed(lambda leaf: forward(leaf, w), x, s)
 
 
 def per_axis(number: Any, axes: int) -> list[int]:

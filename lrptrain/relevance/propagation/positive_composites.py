@@ -9,7 +9,7 @@ from torch import Tensor
 from lrptrain.relevance.fast.zplus import zplus as zplus_of_layer
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
-from lrptrain.relevance.propagation.linear_maps import vjp
+from lrptrain.relevance.propagation.linear_maps import transposed, vjp
 from lrptrain.relevance.propagation.operation_rules import (
     Shares,
     by_jacobian,
@@ -154,18 +154,10 @@ def _transposes(node: Node, multiplied: rules.Linear, a: Tensor, b: Tensor) -> t
     """The transposes of a product to its two factors, each with the other factor as its second argument."""
     if node.name != "einsum":
         return (lambda s, y: s @ y.mT), (lambda s, x: x.mT @ s)
-
-    def to_a(s: Tensor, y: Tensor) -> Tensor:
-        (back,) = vjp(lambda x: multiplied(x, y), [a], [s])
-        assert back is not None
-        return back
-
-    def to_b(s: Tensor, x: Tensor) -> Tensor:
-        (back,) = vjp(lambda y: multiplied(x, y), [b], [s])
-        assert back is not None
-        return back
-
-    return to_a, to_b
+    return (
+        lambda s, y: transposed(lambda x: multiplied(x, y), a, s),
+        lambda s, x: transposed(lambda y: multiplied(x, y), b, s),
+    )
 
 
 def _positive(sums: RuleFunction, weighted: RuleFunction, mixing: RuleFunction) -> dict[str, RuleFunction]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from lrptrain.relevance.fast.kernels import FUSED_ATTENTION
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
-from lrptrain.relevance.propagation.linear_maps import linear_map, transpose_of, vjp
+from lrptrain.relevance.propagation.linear_maps import linear_map, transpose_of, transposed, vjp
 from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.propagation.operation_rules import (
     Shares,
@@ -235,9 +235,7 @@ def _through_attention(propagator: Propagator, node: Node, relevance: OutputRele
 def _through_fixed(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
     for value in only_input(node):
-        (passed,) = vjp(_fixed_map(propagator, node), [value.tensor.to(part.dtype)], [part])
-        assert passed is not None
-        yield value, passed
+        yield value, transposed(_fixed_map(propagator, node), value.tensor.to(part.dtype), part)
 
 
 def _through_slope(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:

@@ -67,8 +67,7 @@ class TokenMarks:
         self._attentions = attentions
         graph = Graph(propagator.tape)
         self._scores = {node: _scores(graph, attention) for node, attention in attentions.items()}
-        root = propagator.tape.root
-        assert root is not None
+        root = propagator.root
         self._marks: dict[Value, Marks] = {root: _of_places(root)}
         for node in self._needed(nodes):
             for value, marks in zip(node.outputs, self._of_outputs(node), strict=True):

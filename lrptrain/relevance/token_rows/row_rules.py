@@ -23,7 +23,7 @@ from torch import Tensor
 
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance
-from lrptrain.relevance.propagation.linear_maps import convolution_options, factors, vjp
+from lrptrain.relevance.propagation.linear_maps import convolution_options, factors, transposed
 from lrptrain.relevance.propagation.operation_rules import carriers, evenly, passing_rules, shape_back, single_output
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32, unchanged
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, PRODUCTS, SUMS
@@ -216,9 +216,7 @@ def _by_weights(forward: Callable[[Tensor], Tensor], ones: Tensor, part: Tensor)
     """A row through a linear map with weights that are not negative: to what is read, by its weight."""
     with torch.no_grad():
         read = forward(ones)
-    (back,) = vjp(forward, [ones], [rules.safe_divide(part, read)])
-    assert back is not None
-    return back
+    return transposed(forward, ones, rules.safe_divide(part, read))
 
 
 def _averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:

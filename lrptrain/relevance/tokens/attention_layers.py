@@ -321,9 +321,9 @@ class _Walk:
         """The latest states from which all of it comes; of a text, the embeddings, if more is mixed before."""
         targets = [self.output, *(value for attention in self.used for value in attention.product.inputs)]
         latest = next(bottlenecks(self.propagator, targets, self.length), None)
-        root = self.propagator.tape.root
+        root = self.propagator.root
         # The patches of an image are cut by convolutions, and those may well mix what is no token yet.
-        is_text = root is not None and self.propagator.token_axis(root, self.length) is not None
+        is_text = self.propagator.token_axis(root, self.length) is not None
         if is_text and len(self.used) == len(self.attentions) and (latest is None or not self._is_local(latest)):
             return root
         return latest
@@ -332,8 +332,8 @@ class _Walk:
         """Whether states of a text come from their own token and at most two neighbours on each side (trigrams)."""
         leaf = self.propagator.tape.leaf
         axis = self.propagator.token_axis(states, self.length)
-        if states is self.propagator.tape.root or states.edge is None or leaf is None or axis is None:
-            return states is self.propagator.tape.root
+        if states is self.propagator.root or states.edge is None or leaf is None or axis is None:
+            return states is self.propagator.root
         # A sum of features would have no slope behind a norm.
         slope = torch.arange(states.shape.numel(), device=leaf.device).view(states.shape).sin().to(states.tensor.dtype)
         for token in (self.length // 2, self.length - 1):

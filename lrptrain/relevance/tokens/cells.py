@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import linear_map, vjp
-from lrptrain.relevance.propagation.operation_rules import choose, shape_back
+from lrptrain.relevance.propagation.operation_rules import choose, shape_back, single_output
 from lrptrain.relevance.propagation.propagator import Propagator, unchanged
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, MAXIMA, PRODUCTS
 from lrptrain.relevance.tape.nodes import Node, Value, making, values_of
@@ -68,8 +68,7 @@ def find_cells(propagator: Propagator, block: Value | None = None) -> Cells | No
         None if the model reads its input by none of these.
     """
     nodes = propagator.tape.nodes
-    root = propagator.tape.root
-    assert root is not None
+    root = propagator.root
     first = next((node for node in nodes if node.name in DENSE | PRODUCTS), None)
     if first is None:
         return None
@@ -132,7 +131,7 @@ def _is_read(propagator: Propagator, cells: Value, query: Value) -> bool:
 def _is_passed(propagator: Propagator, cells: Value, query: Value) -> bool:
     """Whether no way from the queries to the input goes around a feature map, as it does around a side branch."""
     nodes = [node for node in propagator.tape.nodes if cells not in node.outputs]
-    root = propagator.tape.root
+    root = propagator.root
     return root is cells or (root is not query and all(root not in node.inputs for node in making(nodes, [query])))
 
 
@@ -224,16 +223,14 @@ def _same_shape(propagator: Propagator, node: Node, relevance: OutputRelevance) 
 
 def _numerator(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A quotient belongs to the token that is divided, whatever it is divided by."""
-    (part,) = relevance
+    part = single_output(relevance)
     value = node.argument(0, "input")
-    assert part is not None
     return [shape_back(value, part)] if isinstance(value, Value) else []
 
 
 def _stays(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A token that a constant overwrites, as padding, keeps its place."""
-    (part,) = relevance
-    assert part is not None
+    part = single_output(relevance)
     if len(node.inputs) > 1:
         return choose(propagator, node, relevance) if node.name == "where" else []
     return [shape_back(node.inputs[0], part)]
@@ -247,8 +244,7 @@ def _product(part: Float[Tensor, "*tokens given"], shares: Float[Tensor, "given 
 
 def _weighted(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A product with a constant comes from what it weighs, by the size of the weights: exact if it only reorders."""
-    (part,) = relevance
-    assert part is not None
+    part = single_output(relevance)
     value, weight, _, forward = linear_map(node)  # two activations raise: attention mixes tokens
     if node.name == "linear" and weight.ndim == 2:  # shares are the same for all tokens
         size = weight.detach().abs().to(part.dtype)

@@ -6,7 +6,14 @@ from torch import Tensor
 
 from lrptrain.relevance.advice import REACH_INPUT, other_methods
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance
-from lrptrain.relevance.propagation.operation_rules import evenly, multiply, passing_rules, shape_back, to_the_winner
+from lrptrain.relevance.propagation.operation_rules import (
+    evenly,
+    multiply,
+    passing_rules,
+    shape_back,
+    single_output,
+    to_the_winner,
+)
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.tape.functions import AVERAGES, MIXTURES, SUMS
 from lrptrain.relevance.tape.nodes import Node, Value, operands_of
@@ -15,16 +22,14 @@ from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelErr
 
 def _to_features(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A linear layer mixes the features of a token: each gets the same."""
-    (part,) = relevance
-    assert part is not None
+    part = single_output(relevance)
     x = node.inputs[0].tensor
     yield node.inputs[0], (part.sum(-1, keepdim=True) / x.shape[-1]).expand(x.shape)
 
 
 def _shared(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A sum of activations comes from each of them alike; constants come from nowhere."""
-    (part,) = relevance
-    assert part is not None
+    part = single_output(relevance)
     operands = (node.argument(0, "input"), node.argument(1, "other"))
     values = [operand for operand in operands if isinstance(operand, Value)]
     return [shape_back(value, part / len(values)) for value in values]
@@ -32,8 +37,7 @@ def _shared(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
 
 def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Attention pooling: the attention weights say where the values come from."""
-    (part,) = relevance
-    assert part is not None
+    part = single_output(relevance)
     attention, values = operands_of(node)
     if not isinstance(values, Value):
         return _to_features(propagator, node, relevance)
@@ -80,8 +84,7 @@ def _weights_of_tokens(node: Node) -> Tensor | None:
 
 def _weigh_tokens(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Such a weight says how much is read from a token; of another constant, that nothing is where it is 0."""
-    (part,) = relevance
-    assert part is not None
+    part = single_output(relevance)
     weight = _weights_of_tokens(node)
     operands = (node.argument(0, "input"), node.argument(1, "other"))
     constant = next((operand for operand in operands if isinstance(operand, Tensor)), None)

@@ -13,8 +13,7 @@ from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
 
 def token_states(propagator: Propagator, length: int) -> Iterator[Value]:
     """All recorded values of shape `[batch, length, width]` or `[length, batch, width]`, first to last."""
-    assert propagator.tape.root is not None
-    candidates = [propagator.tape.root, *(value for node in propagator.tape.nodes for value in node.outputs)]
+    candidates = [propagator.root, *(value for node in propagator.tape.nodes for value in node.outputs)]
     return (value for value in candidates if propagator.token_axis(value, length) is not None)
 
 
