@@ -15,7 +15,7 @@ from lrptrain.extras import require
 from lrptrain.relevance import record
 from lrptrain.relevance.output.outputs import read_logits
 from lrptrain.relevance.passes.recording import Inputs, Recording, Target
-from lrptrain.relevance.passes.rerun import number_of_tokens, rerun, without
+from lrptrain.relevance.passes.rerun import rerun, without
 from lrptrain.relevance.propagation.propagator import at_least_float32
 
 Reference = Literal["gradient", "leave_one_out"]
@@ -70,7 +70,7 @@ def _without_gradient(x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _leave_one_out(recording: Recording, inputs: Inputs) -> Float[Tensor, "batch tokens"]:
-    tokens = number_of_tokens(recording)
+    tokens = recording.explained.tokens
     usable = content_of_map(inputs, tokens)
     index = torch.arange(tokens, device=usable.device)
     sample = torch.arange(len(usable), device=usable.device)

@@ -17,8 +17,7 @@ from lrptrain.relevance.model.arguments import as_arguments, as_batch_of_one, te
 from lrptrain.relevance.model.one_sample import OfOneSample, bare_arguments
 from lrptrain.relevance.model.precision import autocast_state
 from lrptrain.relevance.model.preserve import preserved, unwrap
-from lrptrain.relevance.model.recordable import gives_answers_only
-from lrptrain.relevance.model.train_mode import warn_of_train_mode
+from lrptrain.relevance.model.recordable import gives_answers_only, warn_of_train_mode
 from lrptrain.relevance.output.heads import Head, as_head
 from lrptrain.relevance.output.logit_view import LogitView, one_logit_as
 from lrptrain.relevance.output.outputs import has_one_logit, is_sigmoid, logits_of, read_logits

@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lrptrain.relevance.fast.kernels import KernelAttention
 from lrptrain.relevance.propagation.composite import Composite
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.tape.functions import enterable
@@ -66,25 +65,16 @@ class Explanation:
             UnsupportedModelError: If the gradient at a value is computed inside of a custom autograd function, or there
                 is none at any value.
         """
-        places = [self._place(value) for value in values]
-        gradients = self._gradient(places)
-        _check_arrived(gradients)
-        filled = [torch.zeros_like(x.tensor) if g is None else g for x, g in zip(places, gradients, strict=True)]
-        return [self._inside(value, gradient) for value, gradient in zip(values, filled, strict=True)]
-
-    def _place(self, value: Value) -> Value:
-        """Where the gradient that belongs to a value is taken: for one inside of fused attention, at its output."""
-        attention = self._attention_of(value)
-        return value if attention is None else attention.output
-
-    def _inside(self, value: Value, gradient: Tensor) -> Tensor:
-        """The gradient at a value, of that at its place."""
-        attention = self._attention_of(value)
-        return gradient if attention is None else attention.gradient_at(value, gradient)
-
-    def _attention_of(self, value: Value) -> KernelAttention | None:
         kernels = self.recording.watched.kernels
-        return None if kernels is None else kernels.holding(value)
+        # Of a value inside of fused attention, the gradient is made of that at the attention's output.
+        fused = [None if kernels is None else kernels.holding(value) for value in values]
+        places = [value if around is None else around.output for value, around in zip(values, fused, strict=True)]
+        gradients = self._gradient(places)
+        if gradients and all(gradient is None for gradient in gradients):  # a map of zeros: nothing would matter
+            raise UnsupportedModelError(NO_GRADIENT)
+        filled = [torch.zeros_like(x.tensor) if g is None else g for x, g in zip(places, gradients, strict=True)]
+        inside = zip(values, fused, filled, strict=True)
+        return [g if around is None else around.gradient_at(value, g) for value, around, g in inside]
 
     def _gradient(self, values: Sequence[Value]) -> list[Tensor | None]:
         """Gradients of the explained logits; None where the graph does not lead."""
@@ -145,16 +135,6 @@ class Explanation:
         first, second = (propagator.propagate({output: x}, composite, keep) for x in (of_target, of_other))
         propagator.check_order(output)
         return [first[value] - second[value] for value in keep]
-
-
-def _check_arrived(gradients: Sequence[Tensor | None]) -> None:
-    """Raise where no gradient arrives anywhere: a map of zeros would say that nothing matters.
-
-    Raises:
-        UnsupportedModelError: If it is so.
-    """
-    if gradients and all(gradient is None for gradient in gradients):
-        raise UnsupportedModelError(NO_GRADIENT)
 
 
 NO_GRADIENT = (

@@ -10,7 +10,7 @@ one that cannot tell (a lambda, or a target that compares samples) these methods
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -28,6 +28,9 @@ LOGITS = ("logits", "pred_logits", "out")
 class Target(ABC):
     """A function of a model's output that names what it needs and refuses what it cannot read."""
 
+    # Fields that may hold a number for each sample.
+    _per_sample: ClassVar[tuple[str, ...]] = ()
+
     @abstractmethod
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
         """Return the number that is explained, one per sample.
@@ -38,7 +41,8 @@ class Target(ABC):
 
     def of_rows(self, rows: Int[Tensor, " rows"]) -> Self | None:
         """Return the target of some samples, or None if it needs the whole batch."""
-        return self
+        own = {name: _some(getattr(self, name), rows) for name in self._per_sample}
+        return replace(self, **own) if own else self  # type: ignore[type-var]
 
     def _tensor(self, output: Any, axes: str, *names: str) -> Tensor:
         """The output, or its first field of these names, with the axes that the target needs."""
@@ -62,6 +66,14 @@ class Target(ABC):
                 f"{type(self).__name__}: {what} {chosen.tolist()!r} is out of range for {size} (0 to {size - 1})"
             )
         return chosen.long().expand(samples)
+
+    def _read(self, logits: Float[Tensor, "batch ..."], *fields: str) -> Tensor:
+        """The entries at the indices that some fields hold, of the axes behind the samples in order."""
+        indices = [
+            self._index(getattr(self, field), size, field, len(logits), logits.device)
+            for field, size in zip(fields, logits.shape[1:], strict=False)
+        ]
+        return _entries(logits, *indices)
 
 
 def _some(index: Any, rows: Int[Tensor, " rows"]) -> Any:
@@ -117,16 +129,13 @@ class ClassifierOutputTarget(Target):
         category: The class, or one per sample.
     """
 
+    _per_sample = ("category",)
+
     category: Index
 
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
         """Return the logit of the class."""
-        logits = self._tensor(output, "batch classes", "logits")
-        return _entries(logits, self._index(self.category, logits.shape[1], "category", len(logits), logits.device))
-
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
-        """Return the target of some samples."""
-        return replace(self, category=_some(self.category, rows))
+        return self._read(self._tensor(output, "batch classes", "logits"), "category")
 
 
 @dataclass(frozen=True)
@@ -159,6 +168,8 @@ class BinaryClassifierOutputTarget(Target):
         category: 1: the logit itself; 0: its negative, the logit of the other class. Or one per sample.
     """
 
+    _per_sample = ("category",)
+
     category: Index = 1
 
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
@@ -166,10 +177,6 @@ class BinaryClassifierOutputTarget(Target):
         logit = _single(self, output)
         category = self._index(self.category, 2, "category", len(logit), logit.device)
         return logit * (2 * category - 1).to(logit.dtype)
-
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
-        """Return the target of some samples."""
-        return replace(self, category=_some(self.category, rows))
 
 
 @dataclass(frozen=True)
@@ -200,19 +207,15 @@ class TokenTarget(Target):
         category: The class (a word of the vocabulary, for a language model), or one per sample.
     """
 
+    _per_sample = ("token", "category")
+
     token: Index
     category: Index
 
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
         """Return the token's logit."""
         logits = self._tensor(output, "batch tokens classes", "logits", "prediction_logits")
-        samples, tokens, classes = logits.shape
-        token = self._index(self.token, tokens, "token", samples, logits.device)
-        return _entries(logits, token, self._index(self.category, classes, "category", samples, logits.device))
-
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
-        """Return the target of some samples."""
-        return replace(self, token=_some(self.token, rows), category=_some(self.category, rows))
+        return self._read(logits, "token", "category")
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,6 +226,8 @@ class NextTokenTarget(Target):
         category: The word's number in the vocabulary, or one per sample.
         attention_mask: 1 at the tokens of a text, 0 at its padding on either side; None for texts of one length.
     """
+
+    _per_sample = ("category", "attention_mask")
 
     category: Index
     attention_mask: Int[Tensor, "batch tokens"] | None = None
@@ -242,10 +247,6 @@ class NextTokenTarget(Target):
             last = (mask.long() * torch.arange(tokens, device=mask.device)).argmax(1)
         return TokenTarget(last, self.category)(output)
 
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
-        """Return the target of some samples."""
-        return replace(self, category=_some(self.category, rows), attention_mask=_some(self.attention_mask, rows))
-
 
 @dataclass(frozen=True)
 class SpanTarget(Target):
@@ -256,6 +257,8 @@ class SpanTarget(Target):
         end: Position of its last token, or one per sample.
     """
 
+    _per_sample = ("start", "end")
+
     start: Index
     end: Index
 
@@ -263,19 +266,8 @@ class SpanTarget(Target):
         """Return the sum of the two logits."""
         if isinstance(output, Tensor):
             raise ValueError(f"SpanTarget needs start_logits and end_logits; the model returned {described(output)}")
-        ends = [
-            (self._tensor(output, "batch tokens", f"{name}_logits"), name, index)
-            for name, index in (("start", self.start), ("end", self.end))
-        ]
-        first, last = (
-            _entries(logits, self._index(index, logits.shape[1], name, len(logits), logits.device))
-            for logits, name, index in ends
-        )
-        return first + last
-
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
-        """Return the target of some samples."""
-        return replace(self, start=_some(self.start, rows), end=_some(self.end, rows))
+        start, end = (self._tensor(output, "batch tokens", f"{name}_logits") for name in ("start", "end"))
+        return self._read(start, "start") + self._read(end, "end")
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +286,7 @@ class SemanticSegmentationTarget(Target):
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
         """Return the mean logit over the region."""
         logits = self._tensor(output, "batch classes height width", "logits", "out")
-        samples, classes, *size = logits.shape
+        samples, _, *size = logits.shape
         mask = torch.as_tensor(self.mask, device=logits.device) != 0
         if list(mask.shape) not in (size, [samples, *size]):
             raise ValueError(
@@ -305,7 +297,7 @@ class SemanticSegmentationTarget(Target):
         pixels = inside.flatten(1).sum(1)
         if (pixels == 0).any():
             raise ValueError("SemanticSegmentationTarget: mask is empty in some sample; there is no pixel to explain")
-        maps = _entries(logits, self._index(self.category, classes, "category", samples, logits.device))
+        maps = self._read(logits, "category")
         return torch.where(inside, maps, 0.0).flatten(1).sum(1) / pixels
 
     def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
@@ -323,21 +315,18 @@ class QueryTarget(Target):
         query: Which box, or one per sample; None for the box with the largest logit of the class.
     """
 
+    _per_sample = ("category", "query")
+
     category: Index
     query: Index | None = None
 
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
         """Return the box's logit."""
         logits = self._tensor(output, "batch queries classes", "logits", "pred_logits")
-        samples, queries, classes = logits.shape
-        category = self._index(self.category, classes, "category", samples, logits.device)
+        by_class = logits.transpose(1, 2)
         if self.query is not None:
-            return _entries(logits, self._index(self.query, queries, "query", samples, logits.device), category)
-        return _entries(logits.transpose(1, 2), category).amax(1)
-
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
-        """Return the target of some samples."""
-        return replace(self, category=_some(self.category, rows), query=_some(self.query, rows))
+            return self._read(by_class, "category", "query")
+        return self._read(by_class, "category").amax(1)
 
 
 @dataclass(frozen=True)
@@ -363,9 +352,9 @@ class ImageTextSimilarityTarget(Target):
         if self.text is not None and self.image is not None:
             raise ValueError("ImageTextSimilarityTarget takes text= or image=; one pair of all is target=lambda ...")
         if self.text is not None:
-            return _entries(logits, self._index(self.text, texts, "text", images, logits.device))
+            return self._read(logits, "text")
         if self.image is not None:
-            return _entries(logits.t(), self._index(self.image, images, "image", texts, logits.device))
+            return self._read(logits.t(), "image")
         if images != texts:
             raise ValueError(
                 f"ImageTextSimilarityTarget pairs images with texts, and there are {images} and {texts}; give text= or "

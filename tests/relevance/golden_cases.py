@@ -93,8 +93,10 @@ def computed(case: Case, name: str, stabiliser: float = 0.0) -> Tensor:
     return torch.stack(found, 1) if field == "attention" else found
 
 
-def relative_error(found: Tensor, expected: Tensor) -> Tensor:
+def relative_error(found: Tensor | None, expected: Tensor | None) -> Tensor:
     """Relative L2 error of every sample; the absolute one where 0 is expected."""
+    assert found is not None
+    assert expected is not None
     found, expected = found.detach().double().flatten(1), expected.double().flatten(1)
     size = expected.norm(dim=1)
     return (found - expected).norm(dim=1) / torch.where(size > 0, size, 1.0)

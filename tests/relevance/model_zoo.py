@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from lrptrain.relevance.tape.tape import void
-
 IMAGE: dict[str, Any] = {"num_classes": 5, "embed_dim": 32, "depth": 2, "num_heads": 4, "patch_size": 8}
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 TEXT = {"vocab_size": 100, "max_position_embeddings": 40, "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3}
@@ -78,8 +76,8 @@ class Float64(TorchFunctionMode):
 def in_float64(model: nn.Module) -> nn.Module:
     """Let the model compute in float64 throughout when it is given float64."""
     mode = Float64()
-    model.register_forward_pre_hook(lambda *_: void(mode.__enter__()))
-    model.register_forward_hook(lambda *_: void(mode.__exit__(None, None, None)), always_call=True)
+    model.register_forward_pre_hook(lambda *_: (mode.__enter__(), None)[1])
+    model.register_forward_hook(lambda *_: (mode.__exit__(None, None, None), None)[1], always_call=True)
     return model
 
 

@@ -15,8 +15,12 @@ import lrptrain
 RELEVANCE = ("transformer_attribution", "lrp", "generic_attention", "input_x_gradient")
 
 
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
 def patches(samples: int = 3) -> Tensor:
-    return torch.randn(samples, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return random(samples, 3, 16, 16, seed=1)
 
 
 class Small(nn.Module):

@@ -60,6 +60,7 @@ def test_targets_that_are_taken(target: Any, classes: list[int]):
         ({1}, "must be an integer.*not set"),
         (object(), "must be an integer.*not object"),
         (3, "out of range for 3 classes"),
+        (-1, "out of range for 3 classes"),
         (10**30, "must be an integer.*not int"),
         ([0, 1, 2], r"one integer per sample \(shape \[2\]\).*shape \[3\]"),
     ],

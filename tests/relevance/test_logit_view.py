@@ -5,17 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import tiny_vit
+from small_models import patches, tiny_vit
 from torch import Tensor, nn
 
 import lrptrain
 from lrptrain.relevance.output.logit_view import LogitView, active_view, one_logit_as
 
 TARGET = torch.tensor([0, 1, 0])
-
-
-def images() -> Tensor:
-    return torch.randn(3, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
 def one_logit() -> Any:
@@ -56,9 +52,9 @@ POST_NORM = {"atb_ff_res_ln_norm", "attn_res_ln_norm"}
 def test_maps_are_those_of_a_layer_with_two_outputs(method):
     """Of each class, by each method: some tell weights for from weights against a logit."""
     model = one_logit()
-    expected = lrptrain.attribute(two_logits(model), images(), TARGET, method)
+    expected = lrptrain.attribute(two_logits(model), patches(), TARGET, method)
     with one_logit_as(LogitView()):
-        relevance = lrptrain.attribute(model, images(), TARGET, method)
+        relevance = lrptrain.attribute(model, patches(), TARGET, method)
     scale = expected.scores.abs().max()
     torch.testing.assert_close(relevance.scores / scale, expected.scores / scale, rtol=0, atol=1e-12)
     torch.testing.assert_close(relevance.logits, expected.logits, rtol=1e-13, atol=0)
@@ -78,9 +74,9 @@ def test_maps_are_those_of_a_layer_with_two_outputs(method):
 )
 def test_what_follows_the_last_layer_belongs_to_it(function, slope, offset):
     model = one_logit()
-    expected = lrptrain.attribute(two_logits(model, slope, offset), images(), TARGET, "lrp").scores
+    expected = lrptrain.attribute(two_logits(model, slope, offset), patches(), TARGET, "lrp").scores
     with one_logit_as(LogitView()):
-        scores = lrptrain.attribute(Around(model, function), images(), TARGET, "lrp").scores
+        scores = lrptrain.attribute(Around(model, function), patches(), TARGET, "lrp").scores
     torch.testing.assert_close(scores / expected.abs().max(), expected / expected.abs().max(), rtol=0, atol=1e-6)
 
 
@@ -95,9 +91,9 @@ def test_what_is_no_multiple_is_left_behind_the_layer(function):
     def both(image):
         return torch.cat([-model(image), model(image)], 1) / 2
 
-    expected = lrptrain.attribute(Around(nn.Identity(), both), images(), TARGET, "input_x_gradient")
+    expected = lrptrain.attribute(Around(nn.Identity(), both), patches(), TARGET, "input_x_gradient")
     with one_logit_as(LogitView()):
-        relevance = lrptrain.attribute(model, images(), TARGET, "input_x_gradient")
+        relevance = lrptrain.attribute(model, patches(), TARGET, "input_x_gradient")
     torch.testing.assert_close(relevance.scores, expected.scores, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(relevance.logits, expected.logits, rtol=1e-13, atol=0)
 
@@ -108,17 +104,20 @@ def test_what_is_no_multiple_is_left_behind_the_layer(function):
 def test_a_probability_is_not_read_as_a_logit(function):
     model = Around(one_logit(), function)
     with one_logit_as(LogitView()), pytest.raises(lrptrain.UnsupportedModelError, match="sigmoid of a logit"):
-        lrptrain.attribute(model, images(), TARGET)
-    assert lrptrain.attribute(model, images()).logits.shape == (3, 1)  # a number is a number where nobody reads classes
+        lrptrain.attribute(model, patches(), TARGET)
+    assert lrptrain.attribute(model, patches()).logits.shape == (
+        3,
+        1,
+    )  # a number is a number where nobody reads classes
 
 
 def test_offsets_move_the_boundary():
     model = one_logit()
     with one_logit_as(LogitView((-2.0, 2.0), (6.0, -6.0))):  # 4 (z - 3) is the logit
-        recording = lrptrain.record(model, images())
-        torch.testing.assert_close(recording.logits.softmax(1)[:, 1:], (4 * (model(images()) - 3)).sigmoid())
+        recording = lrptrain.record(model, patches())
+        torch.testing.assert_close(recording.logits.softmax(1)[:, 1:], (4 * (model(patches()) - 3)).sigmoid())
         scores = recording.attribute(1, "attnlrp").scores
-    expected = lrptrain.attribute(two_logits(model, 2.0, -6.0), images(), 1, "attnlrp").scores
+    expected = lrptrain.attribute(two_logits(model, 2.0, -6.0), patches(), 1, "attnlrp").scores
     torch.testing.assert_close(scores, expected, rtol=1e-10, atol=1e-12)
 
 
@@ -128,7 +127,7 @@ def test_gradients_of_a_loss_on_maps_reach_the_last_layer():
     model = one_logit()
     for net, view in ((model, LogitView()), (two_logits(model), None)):
         with one_logit_as(view):
-            scores = lrptrain.attribute(net, images(), TARGET, "attnlrp", create_graph=True).scores
+            scores = lrptrain.attribute(net, patches(), TARGET, "attnlrp", create_graph=True).scores
         gradients.append(torch.autograd.grad(scores.square().sum(), [net.head.weight, net.patch_embed.proj.weight]))
     (of_one, early), (of_two, expected_early) = gradients
     torch.testing.assert_close(early, expected_early, rtol=1e-9, atol=1e-12)
@@ -137,13 +136,13 @@ def test_gradients_of_a_loss_on_maps_reach_the_last_layer():
 
 def test_several_logits_and_functions_are_read_as_they_are():
     model = tiny_vit().double().eval()
-    plain = lrptrain.attribute(model, images(), 1)
-    logit = lrptrain.attribute(one_logit(), images())
+    plain = lrptrain.attribute(model, patches(), 1)
+    logit = lrptrain.attribute(one_logit(), patches())
     with one_logit_as(LogitView()):
-        assert torch.equal(lrptrain.attribute(model, images(), 1).logits, plain.logits)
-        of_function = lrptrain.attribute(one_logit(), images(), target=lambda output: output[:, 0])
+        assert torch.equal(lrptrain.attribute(model, patches(), 1).logits, plain.logits)
+        of_function = lrptrain.attribute(one_logit(), patches(), target=lambda output: output[:, 0])
         with one_logit_as(None):
-            assert lrptrain.record(one_logit(), images()).logits.shape == (3, 1)
+            assert lrptrain.record(one_logit(), patches()).logits.shape == (3, 1)
     assert torch.equal(of_function.scores, logit.scores)
     assert active_view() is None
 
@@ -159,31 +158,31 @@ def test_a_column_of_several_is_read_as_if_the_model_had_no_other(method):
         single.head.weight.copy_(several.head.weight[2:3])
         single.head.bias.copy_(several.head.bias[2:3])
     with one_logit_as(LogitView()):
-        expected = lrptrain.attribute(single, images(), TARGET, method)
+        expected = lrptrain.attribute(single, patches(), TARGET, method)
     with one_logit_as(LogitView(column=2)):
-        relevance = lrptrain.attribute(several, images(), TARGET, method)
+        relevance = lrptrain.attribute(several, patches(), TARGET, method)
     scale = expected.scores.abs().max()
     torch.testing.assert_close(relevance.scores / scale, expected.scores / scale, rtol=0, atol=1e-12)
     torch.testing.assert_close(relevance.logits, expected.logits, rtol=1e-12, atol=1e-14)
     if method == "attnlrp":  # of what has the label: half of the engine's own map of that logit
-        plain = lrptrain.attribute(several, images(), 2, method).scores
+        plain = lrptrain.attribute(several, patches(), 2, method).scores
         torch.testing.assert_close(relevance.scores[1], plain[1] / 2, rtol=1e-9, atol=1e-12)
 
 
 def test_a_view_that_needs_other_logits_refuses():
     with one_logit_as(LogitView(column=3)), pytest.raises(lrptrain.UnsupportedModelError, match="more than 3 labels"):
-        lrptrain.record(tiny_vit().double().eval(), images()).logits  # noqa: B018
+        lrptrain.record(tiny_vit().double().eval(), patches()).logits  # noqa: B018
     with one_logit_as(LogitView(required=True)), pytest.raises(ValueError, match="reads one number per sample"):
-        lrptrain.attribute(tiny_vit().double().eval(), images())
+        lrptrain.attribute(tiny_vit().double().eval(), patches())
 
 
 @pytest.mark.parametrize("method", ["lrp", "partial_lrp", "transformer_attribution", "attnlrp", "input_x_gradient"])
 def test_the_target_of_a_binary_classifier_explains_either_class(method):
     """Of each class the map of a model with the logits -z and z, also by rules that tell the signs of weights apart."""
     model = one_logit()
-    expected = lrptrain.attribute(two_logits(model, slope=1.0), images(), TARGET, method)
+    expected = lrptrain.attribute(two_logits(model, slope=1.0), patches(), TARGET, method)
     relevance = lrptrain.attribute(
-        model, images(), lrptrain.targets.BinaryClassifierOutputTarget(TARGET.tolist()), method
+        model, patches(), lrptrain.targets.BinaryClassifierOutputTarget(TARGET.tolist()), method
     )
     scale = expected.scores.abs().max()
     torch.testing.assert_close(relevance.scores / scale, expected.scores / scale, rtol=0, atol=1e-12)

@@ -173,12 +173,6 @@ def test_a_traced_graph_of_fx_is_the_model():
     same(torch.fx.symbolic_trace(Small()), Small(), patches())
 
 
-def test_a_compiled_module_inside_is_the_module():
-    model = Small()
-    model.qkv = torch.compile(model.qkv, backend="aot_eager")
-    same(model, Small(), patches())
-
-
 aten = torch.ops.aten
 MEAN = torch.ones(16).double()
 
@@ -279,8 +273,6 @@ def test_images_one_by_one_are_those_of_the_batch(name):
     for composite in ("alpha_beta", "chefer", "split_alpha_beta", None):
         method, options = ("attnlrp", {}) if composite is None else ("lrp", {"composite": composite})
         one, other = (lrptrain.attribute(model, patches(), 1, method, **options).input for model in models)
-        assert one is not None
-        assert other is not None
         assert relative_error(one, other).max() < 1e-9, composite
 
 

@@ -13,7 +13,11 @@ from lrptrain.relevance.registry import differentiable, get_method
 
 # Norm-based forms that do not exist for blocks of this order.
 MISSING = {"vit": ("attn_res_ln_norm", "atb_ff_res_ln_norm"), "bert": ("atb_norm",)}
-TRAINABLE = [(name, method) for name in MISSING for method in differentiable() if method not in MISSING[name]]
+TRAINABLE: list[tuple[str, str, dict[str, Any]]] = [
+    *((name, method, {}) for name in MISSING for method in differentiable() if method not in MISSING[name]),
+    ("vit", "atb_ff_res_norm", {"project": True}),
+    ("bert", "atb_ff_res_ln_norm", {"project": True}),
+]
 
 
 def recorded(name: str = "vit") -> tuple[nn.Module, Any, lrptrain.Recording]:
@@ -77,8 +81,8 @@ def test_the_target_and_the_other_must_differ():
         recorded()[2].attribute(0, other=9)
 
 
-@pytest.mark.parametrize(("name", "method"), TRAINABLE)
-def test_the_gradient_of_a_map_is_its_rate_of_change(name, method):
+@pytest.mark.parametrize(("name", "method", "options"), TRAINABLE)
+def test_the_gradient_of_a_map_is_its_rate_of_change(name, method, options):
     """Along one random direction of all parameters, by central differences."""
     model, inputs = KINDS[name].build(True), KINDS[name].inputs()
     generator = torch.Generator().manual_seed(3)
@@ -86,7 +90,8 @@ def test_the_gradient_of_a_map_is_its_rate_of_change(name, method):
     directions = [torch.randn(p.shape, generator=generator, dtype=p.dtype) for p in parameters]
 
     def loss(create_graph: bool = False) -> torch.Tensor:
-        scores = lrptrain.attribute(model, inputs, [0, 3, 4], method, create_graph=create_graph).scores
+        found = lrptrain.attribute(model, inputs, [0, 3, 4], method, create_graph=create_graph, **options)
+        scores = found.scores
         weights = torch.linspace(-1, 2, scores.shape[1], dtype=scores.dtype)
         return (scores * weights).sum()
 

@@ -56,23 +56,6 @@ def test_a_name_is_given_once():
         assert get_method("pixels_as_they_are", {}).class_specific
 
 
-def test_a_method_may_propagate_by_the_composite_of_the_call():
-    from lrptrain.relevance.propagation.signed_composites import epsilon_composite
-
-    def relevance_of_the_image(explanation) -> RelevanceMaps:
-        root = explanation.recording.tape.root
-        (relevance,) = explanation.relevance(epsilon_composite(0.0), [root], of_logit=True)
-        of_patches = relevance.sum(1).unflatten(1, (4, 4)).unflatten(3, (4, 4)).sum((2, 4))
-        return RelevanceMaps(of_patches.flatten(1))
-
-    with lrptrain.register_method(relevance_of_the_image, class_specific=True, signed=True, uses_rules=True):
-        plain, flat = (
-            lrptrain.attribute(Small(), patches(), 1, "relevance_of_the_image", composite=composite).scores
-            for composite in (None, {"linear": lrptrain.rules.flat()})
-        )
-    assert not torch.allclose(plain, flat)
-
-
 def scores_of(*shape: int):
     """A method that returns so many scores."""
 

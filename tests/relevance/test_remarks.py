@@ -12,7 +12,6 @@ from torch import Tensor, nn
 import lrptrain
 from lrptrain import RelevanceWarning
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.shown.remarks import LARGEST_FACTOR
 
 SHARED = ("attnlrp", "epsilon_lrp")
 
@@ -181,10 +180,6 @@ class Words(nn.Module):
 def test_nothing_is_said_of_a_text_that_is_all_padding():
     inputs = {"input_ids": torch.arange(8).view(2, 4), "attention_mask": torch.tensor([[1, 1, 1, 0], [0, 0, 0, 0]])}
     assert said(Words(), inputs, "attnlrp") == []  # type: ignore[arg-type]
-
-
-def test_the_bound_is_a_thousand():
-    assert LARGEST_FACTOR == 1000
 
 
 class Reattention(nn.Module):

@@ -8,7 +8,7 @@ from torch import Tensor
 from lrptrain.relevance.decomposition.linearised import chain, is_norm
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.tape.functions import CAST, ENTRIES
-from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels
+from lrptrain.relevance.tape.nodes import Node, Value, axis_letters, behind
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.types import UnsupportedMethodError
 
@@ -123,10 +123,10 @@ def _product(graph: Graph, value: Value) -> tuple[Value, Node]:
 
 
 def _weighs_by(node: Node, value: Value) -> bool:
-    if node.name == "einsum":
-        inside, outside = einsum_labels(node, value)
-        return inside[-1:] not in outside
-    return node.name in ("matmul", "bmm") and node.argument(0, "input") is value
+    if node.name not in ("einsum", "matmul", "bmm"):
+        return False
+    inside, _, outside = axis_letters(node, value)
+    return inside[-1:] not in outside
 
 
 def _attention_output(recording: Recording, graph: Graph, product: Node) -> Value:
@@ -163,7 +163,7 @@ def _treats_tokens_alike(node: Node, value: Value) -> bool:
 def _residual_sum(graph: Graph, attention: Value, product: Node) -> tuple[Value, Value, Value]:
     """The first sum of something from the attention's output and something else: (this, that, sum)."""
     # Follow the attention's output until it meets something that does not come from it: the residual connection.
-    for node, operands in graph.behind([attention]):
+    for node, operands in behind(graph.tape.nodes, [attention]):
         if node.name == "add" and len(node.inputs) == 2 and len(operands) == 1:
             (other,) = set(node.inputs) - operands
             return operands.pop(), other, node.outputs[0]
@@ -179,7 +179,7 @@ def _no_residual(product: Node) -> UnsupportedMethodError:
 
 def _feed_forward_sum(graph: Graph, base: Value) -> Node | None:
     """The sum of `base` and something that comes from it."""
-    for node, operands in graph.behind([base]):
+    for node, operands in behind(graph.tape.nodes, [base]):
         if node.name == "add" and base in operands and len(operands) == len(node.inputs) == 2:
             return node
     return None

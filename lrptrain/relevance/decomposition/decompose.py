@@ -55,8 +55,7 @@ def decompose(
     """
     if form not in (None, "atb", *FORMS):
         raise UnsupportedMethodError(unknown_name("form", form, ("atb", *FORMS)))
-    recorded = record(model, inputs, layout=layout)
-    recording = recorded
+    recording = record(model, inputs, layout=layout)
     norms: dict[str, list[Tensor]] = {}
     ratios: dict[str, list[Tensor]] = {}
     with torch.inference_mode(False), torch.no_grad(), torch.autocast(recording.logits.device.type, enabled=False):
@@ -73,7 +72,7 @@ def decompose(
     return Decomposition(
         {name: torch.stack(maps) * content[:, :, None] * content[:, None] for name, maps in norms.items()},
         {name: torch.stack(rows) * content for name, rows in ratios.items()},
-        recorded.logits,
+        recording.logits,
     )
 
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.tape.functions import COPIES, DENSE, ELEMENTWISE, ENTRIES, NORMALISATIONS, PRODUCTS, is_in_place
-from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in
+from lrptrain.relevance.tape.nodes import Node, Value, behind, making, map_nested, tensors_in, values_of
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import UnsupportedMethodError
 
@@ -55,20 +55,11 @@ def chain(tape: Tape, sources: Iterable[Value], targets: Iterable[Value]) -> lis
         UnsupportedMethodError: If one of them cannot pass contributions.
     """
     # Backwards from the targets to what they need, up to the sources; then forwards, keeping what comes from a source.
-    moving = set(sources)
-    needed = set(targets)
-    nodes = list[Node]()
-    for node in reversed(tape.nodes):
-        if needed.intersection(node.outputs) and not moving.intersection(node.outputs):
-            needed.update(node.inputs)
-            nodes.append(node)
-    links = []
-    for node in reversed(nodes):
-        if moving.intersection(node.inputs):
-            link = Link(node, tuple(value for value in node.inputs if value in moving))
-            _check(link)
-            links.append(link)
-            moving.update(node.outputs)
+    sources = set(sources)
+    nodes = making([node for node in tape.nodes if sources.isdisjoint(node.outputs)], targets)
+    links = [Link(node, tuple(x for x in node.inputs if x in moving)) for node, moving in behind(nodes, sources)]
+    for link in links:
+        _check(link)
     return links
 
 
@@ -120,20 +111,13 @@ def secant(function: Callable[[Tensor], Tensor], u: Float[Tensor, "..."], y: Flo
 
 def _check(link: Link) -> None:
     node, moving = link
-    operands = [x for x in tensors_of(node) if x in moving]
+    operands = [x for x in values_of(node) if x in moving]
     if node.name in _MULTIPLYING and len(operands) > 1:
         raise _refusal(node, "multiplies two values that both come from the tokens (a gate?)")
     if node.name == "div" and node.argument(1, "other") in moving:
         raise _refusal(node, "divides by a value that comes from the tokens")
     if not (is_norm(node) or node.name in _AFFINE | _NONLINEAR):
         raise _refusal(node, "is neither linear nor elementwise nor a normalisation")
-
-
-def tensors_of(node: Node) -> list[Value]:
-    """The recorded values among a call's arguments, each as often as it stands there."""
-    values: list[Value] = []
-    map_nested((node.args, node.kwargs), Value, values.append)
-    return values
 
 
 def is_norm(node: Node) -> bool:
@@ -165,9 +149,7 @@ def _linear_part(link: Link) -> Callable[[Values], list[Tensor]]:
     if node.name == "linear":
         weight = node.argument(1, "weight").to(at_least_float32(source.tensor).dtype)
         return lambda values: [F.linear(values[source], weight)]
-    if node.name not in _WITH_OFFSET or (
-        node.name in ("add", "sub") and len(link.moving) == len(tensors_of(node)) == 2
-    ):
+    if node.name not in _WITH_OFFSET or (node.name in ("add", "sub") and len(link.moving) == len(values_of(node)) == 2):
         return lambda values: _call(node, {value: values[value] for value in link.moving})
     offset = _at_zero(link)
     return lambda values: [

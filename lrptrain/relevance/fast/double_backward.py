@@ -59,15 +59,17 @@ def attend(query: PerQuery, key: PerKey, value: PerKey, scoring: Scoring) -> Per
     return result
 
 
-def row_of_positive_map(
+def row_of_map(
     query: PerQuery,
     key: PerKey,
     value: PerKey,
     gradient: PerQuery,
     row: Float[Tensor, "batch queries"],
     scoring: Scoring,
+    *,
+    positive: bool,
 ) -> Float[Tensor, "batch keys"]:
-    """Return a row times the mean over heads of the positive part of the map times its gradient.
+    """Return a row times the mean over heads of the map times its gradient, or of the positive part of that.
 
     Args:
         query: The queries.
@@ -76,21 +78,9 @@ def row_of_positive_map(
         gradient: The gradient at the attention's output; that at the map is its product with the values.
         row: The row.
         scoring: How queries and keys become scores.
+        positive: Whether only the positive part counts.
     """
-    result: Tensor = _RowOfMap.apply(query, key, value, gradient, row, scoring, True)
-    return result
-
-
-def row_of_map(
-    query: PerQuery,
-    key: PerKey,
-    value: PerKey,
-    gradient: PerQuery,
-    row: Float[Tensor, "batch queries"],
-    scoring: Scoring,
-) -> Float[Tensor, "batch keys"]:
-    """Return what `row_of_positive_map` does, of both signs."""
-    result: Tensor = _RowOfMap.apply(query, key, value, gradient, row, scoring, False)
+    result: Tensor = _RowOfMap.apply(query, key, value, gradient, row, scoring, positive)
     return result
 
 
@@ -321,7 +311,7 @@ def _written_out(
 def _row_written_out(
     tensors: tuple[Tensor, ...], of_passed: Tensor, scoring: Scoring, is_positive: bool, needed: tuple[bool, ...]
 ) -> list[Tensor | None]:
-    """The gradient of `row_of_positive_map` or `row_of_map`, with a graph of torch's own."""
+    """The gradient of `row_of_map`, with a graph of torch's own."""
 
     def number(query: Tensor, key: Tensor, value: Tensor, gradient: Tensor, row: Tensor) -> Tensor:
         weighted = _map_with_graph(query, key, scoring) * (gradient @ value.mT)

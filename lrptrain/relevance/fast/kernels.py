@@ -193,9 +193,10 @@ class KernelAttention:
         """The map of some queries, `[..., rows, keys]`."""
         return self._made(rows, dtype)[self.block]
 
-    def weighed(self, dtype: torch.dtype) -> Tensor:
-        """The numbers of the values that the map weighs."""
-        return _numbers(self.operands[2], dtype)
+    def weighted_gradient(self, gradient: Tensor, rows: slice, weights: Tensor) -> Tensor:
+        """The gradient at the map of some queries times weights: that at the output, o = p v, times v^T."""
+        of_map = gradient[..., rows, :].to(weights.dtype) @ _numbers(self.operands[2], weights.dtype).mT
+        return of_map.mul_(weights)
 
     def of_queries(self, rows: slice, dtype: torch.dtype) -> "QueryRows":
         """The operations on some queries alone, with their results, in the given precision."""
@@ -361,11 +362,10 @@ def _is_served_twice(*tensors: Tensor) -> bool:
 
 def _has_kernel(call: KernelCall) -> bool:
     """Whether torch has a fused kernel for the call, of which the memory is linear in the tokens."""
-    choose = getattr(torch, "_fused_sdp_choice", None)
-    if choose is None or call.query.shape[:-2] != call.key.shape[:-2]:
+    if call.query.shape[:-2] != call.key.shape[:-2]:
         return False
-    chosen = choose(call.query, call.key, call.value, call.mask, 0.0, call.is_causal, scale=call.scale)
-    return bool(chosen != _WRITTEN_OUT)
+    arguments = (call.query, call.key, call.value, call.mask, 0.0, call.is_causal)
+    return bool(torch._fused_sdp_choice(*arguments, scale=call.scale) != _WRITTEN_OUT)
 
 
 def _compact(mask: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.fast.double_backward import row_of_map, row_of_positive_map
+from lrptrain.relevance.fast.double_backward import row_of_map
 from lrptrain.relevance.fast.kernels import KernelAttention, Kernels
 from lrptrain.relevance.methods.stages import Stages, as_it_is, layers_or_stages, with_gradient
 from lrptrain.relevance.passes.recording import Recording
@@ -200,7 +200,7 @@ def _rolled_out_twice(
     gradients = explanation.gradient([attention.output for attention in order])
     for attention, gradient in zip(order, gradients, strict=True):
         query, key, value = _numbers_of(explanation, attention)
-        row = row + row_of_positive_map(query, key, value, gradient, row, attention.call.scoring)
+        row = row + row_of_map(query, key, value, gradient, row, attention.call.scoring, positive=True)
     return {layers[-1].queries: row}
 
 
@@ -236,12 +236,12 @@ def positive_part(
     Args:
         recording: The forward pass.
         attention: The attention.
-        gradient: The gradient at its output, o = p v, so that the one at the map p is its product with v^T.
+        gradient: The gradient at its output.
         queries: Which queries.
         weights: What the gradient at their rows of the map is multiplied by, in the shape of the map.
     """
-    of_map = gradient[..., queries, :].to(weights.dtype) @ attention.weighed(weights.dtype).mT
-    return recording.per_head(attention.block, of_map.mul_(weights).clamp_(min=0)).mean(1)
+    product = attention.weighted_gradient(gradient, queries, weights)
+    return recording.per_head(attention.block, product.clamp_(min=0)).mean(1)
 
 
 def mean_maps(recording: Recording, layer: AttentionLayer) -> list[Float[Tensor, "batch length length"]]:
@@ -376,7 +376,7 @@ def attention_x_gradient(explanation: Explanation, block: int = -1) -> Relevance
         (gradient,) = explanation.gradient([attention.output])
         query, key, value = _numbers_of(explanation, attention)
         pooling = recording.pooling.to(query.dtype)
-        row = row_of_map(query, key, value, gradient, pooling, attention.call.scoring)
+        row = row_of_map(query, key, value, gradient, pooling, attention.call.scoring, positive=False)
         return RelevanceMaps(recording.content_of(row, layers[0].keys))
     gradients = explanation.attention_gradient([attention.parts[0] for attention in layers[0].maps])
     maps = [

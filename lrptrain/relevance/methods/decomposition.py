@@ -1,13 +1,24 @@
 """Norm-based methods: how much of every token's new state comes from which token, rolled out over the blocks.
 
-The forms differ in how far a block is followed; `lrptrain.decompose` says which is which, and gives the maps of every
-block. All take the same options:
+The forms differ in how far a block is followed; `lrptrain.decompose` gives the maps of every block:
+
+attention_norm: The parts of the attention, || sum_h alpha_ij f^h(x_j) ||. They lack the residual: rolled out, rows are
+    scaled to 1 and averaged with the identity, as in Abnar & Zuidema 2020. The other forms are rolled out without it.
+attn_res_ln_norm: Attention, residual and norm of a post-LN block; "Atb" of Kobayashi et al. 2024.
+atb_norm: Norm, attention and residual of a pre-LN block ("Atb").
+atb_ff_norm: Atb, then the feed-forward block ("AtbFf"), which every part passes.
+atb_ff_res_norm: Atb, the feed-forward block and its residual ("AtbFfRes").
+atb_ff_res_ln_norm: Atb, the feed-forward block, its residual and norm: a post-LN block ("AtbFfResLn").
+
+All take the same options:
 
 start_layer: First block of the roll-out; negative numbers count from the end.
 block: This block's own map, instead of the roll-out over all blocks.
 project: Class-specific and signed: in the last block, contributions are not measured by their norm but projected on the
     classifier's row for the target, seen through what lies between; earlier blocks are rolled out.
 """
+
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -17,15 +28,19 @@ from lrptrain.relevance.decomposition.blocks import Block, transformer_blocks
 from lrptrain.relevance.decomposition.contributions import Contributions
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.attention import pooled_row
-from lrptrain.relevance.registry import RelevanceMaps, method
+from lrptrain.relevance.registry import RelevanceMaps, register_method
+from lrptrain.relevance.tokens.attention_layers import check_block
 
-KOBAYASHI_2020 = "Kobayashi et al. 2020"
-KOBAYASHI_2021 = "Kobayashi et al. 2021"
-KOBAYASHI_2024 = "Kobayashi et al. 2024"
+# The papers of Kobayashi et al. that the forms come from.
+_YEARS = {
+    "attention_norm": 2020,
+    "attn_res_ln_norm": 2021,
+    **dict.fromkeys(("atb_norm", "atb_ff_norm", "atb_ff_res_norm", "atb_ff_res_ln_norm"), 2024),
+}
 
 
 def _decomposed(
-    explanation: Explanation, form: str, start_layer: int, block: int | None, project: bool
+    form: str, explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
 ) -> RelevanceMaps:
     recording = explanation.recording
     blocks = transformer_blocks(recording)
@@ -33,7 +48,7 @@ def _decomposed(
     if block is not None:
         if project or start_layer:
             raise ValueError("block=... asks for one block's own map; leave out start_layer and project")
-        _in_range(block, len(blocks))
+        check_block(block, len(blocks))
         used = [blocks[block]]
     else:
         used = blocks[-len(recording.attention_layers.layers(start_layer)) :]
@@ -48,11 +63,6 @@ def _decomposed(
         (norms,) = Contributions(recording, used_block).norms([used_block.site(form)])
         row = _rolled(row, norms, identity=form == "attention_norm" and block is None)
     return RelevanceMaps(recording.layout.content(row))
-
-
-def _in_range(block: int, blocks: int) -> None:
-    if not -blocks <= block < blocks:
-        raise ValueError(f"block={block} is out of range for a model of {blocks} blocks")
 
 
 def _rolled(
@@ -80,53 +90,11 @@ def _projected(explanation: Explanation, block: Block, form: str) -> Float[Tenso
     return contributions.shares(explanation, block.site(form), block.stream, residual=True)
 
 
-@method(class_specific=False, signed=False, source=KOBAYASHI_2020)
-def attention_norm(
-    explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
-) -> RelevanceMaps:
-    """The attention's parts (Kobayashi et al. 2020): || sum_h alpha_ij f^h(x_j) ||.
-
-    They lack the residual: rolled out, rows are scaled to 1 and averaged with the identity, as in Abnar & Zuidema 2020.
-    The forms that have the residual inside are rolled out without it.
-    """
-    return _decomposed(explanation, "attention_norm", start_layer, block, project)
-
-
-@method(class_specific=False, signed=False, source=KOBAYASHI_2021)
-def attn_res_ln_norm(
-    explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
-) -> RelevanceMaps:
-    """Attention, residual and norm of a post-LN block (Kobayashi et al. 2021); "Atb" of Kobayashi et al. 2024."""
-    return _decomposed(explanation, "attn_res_ln_norm", start_layer, block, project)
-
-
-@method(class_specific=False, signed=False, source=KOBAYASHI_2024)
-def atb_norm(
-    explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
-) -> RelevanceMaps:
-    """Norm, attention and residual of a pre-LN block ("Atb"; Kobayashi et al. 2024)."""
-    return _decomposed(explanation, "atb_norm", start_layer, block, project)
-
-
-@method(class_specific=False, signed=False, source=KOBAYASHI_2024)
-def atb_ff_norm(
-    explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
-) -> RelevanceMaps:
-    """Atb, then the feed-forward block ("AtbFf"; Kobayashi et al. 2024), which every part passes."""
-    return _decomposed(explanation, "atb_ff_norm", start_layer, block, project)
-
-
-@method(class_specific=False, signed=False, source=KOBAYASHI_2024)
-def atb_ff_res_norm(
-    explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
-) -> RelevanceMaps:
-    """Atb, the feed-forward block and its residual ("AtbFfRes"; Kobayashi et al. 2024)."""
-    return _decomposed(explanation, "atb_ff_res_norm", start_layer, block, project)
-
-
-@method(class_specific=False, signed=False, source=KOBAYASHI_2024)
-def atb_ff_res_ln_norm(
-    explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
-) -> RelevanceMaps:
-    """Atb, the feed-forward block, its residual and norm: a post-LN block ("AtbFfResLn"; Kobayashi et al. 2024)."""
-    return _decomposed(explanation, "atb_ff_res_ln_norm", start_layer, block, project)
+for _form, _year in _YEARS.items():
+    register_method(
+        partial(_decomposed, _form),
+        name=_form,
+        class_specific=False,
+        signed=False,
+        source=f"Kobayashi et al. {_year}",
+    )

@@ -1,5 +1,8 @@
 """Grad-CAM on the tokens that the last block's attention reads."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -8,7 +11,7 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, behind
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.tokens.attentions import queries_of
 from lrptrain.relevance.types import UnsupportedMethodError
@@ -44,12 +47,11 @@ def attention_input(recording: Recording) -> Value:
             "gradcam does not know which of the two streams, the encoder's or the decoder's, to take; "
             "generic_attention and attnlrp serve both"
         )
-    producers = {output: node for node in recording.tape.nodes for output in node.outputs}
     stream = own_states(recording)
     frontier: list[Value] = [recording.blocks[-1]]
     seen = set(frontier)
     while frontier:
-        node = producers.get(frontier.pop(0))
+        node = recording.propagator.producer(frontier.pop(0))
         for value in node.inputs if node is not None else ():
             if value in stream and _projects_tokens(recording, node, value):
                 return value
@@ -68,14 +70,14 @@ def own_states(recording: Recording) -> set[Value]:
     A text's tokens that attend to an image stay tokens of the text: their queries are none of the image's.
     """
     graph = Graph(recording.tape)
-    states = set[Value]() if recording.tape.root is None else {recording.tape.root}
+    states = {recording.propagator.root}
     maps = {attention.product: attention for attention in recording.attentions}
-    for node in recording.tape.nodes:
+
+    def read(node: Node) -> Sequence[Any]:
         queries = queries_of(graph, maps[node]) if node in maps else None
-        read = node.inputs if queries is None else (queries,)
-        if any(value in states for value in read):
-            states.update(node.outputs)
-    return states
+        return node.inputs if queries is None else (queries,)
+
+    return states.union(*(node.outputs for node, _ in behind(recording.tape.nodes, states, read)))
 
 
 def _projects_tokens(recording: Recording, node: Node | None, value: Value) -> bool:

@@ -9,8 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.methods.input_maps import input_maps
-from lrptrain.relevance.methods.layers import gradient_at, layer_maps, recorded
+from lrptrain.relevance.methods.layers import gradient_at, input_maps, layer_maps, recorded
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.passes.rerun import answers, in_parts, input_gradient
 from lrptrain.relevance.propagation.propagator import at_least_float32
@@ -174,8 +173,7 @@ def smoothgrad(
 
 
 def _leaf(explanation: Explanation) -> Float[Tensor, "batch ..."]:
-    leaf = explanation.recording.watched.leaf
-    assert leaf is not None
+    leaf = explanation.recording.leaf
     return leaf if explanation.create_graph else leaf.detach()
 
 

@@ -1,4 +1,4 @@
-"""Relevance at a layer of a model, in place of its input."""
+"""Relevance of the input's numbers, or at a layer of the model in their place, as relevance per token."""
 
 import math
 from collections.abc import Iterator
@@ -22,6 +22,11 @@ SAME = 1e-3
 _FEATURES_FIRST = (nn.Conv1d, nn.BatchNorm1d, nn.ConvTranspose1d)
 
 
+def input_maps(recording: Recording, relevance: Float[Tensor, "batch ..."]) -> RelevanceMaps:
+    """Sum relevance over the places and features of every token; see `ExplainedInput` for each kind of input."""
+    return RelevanceMaps(recording.explained.scores(relevance), recording.explained.map(relevance))
+
+
 def gradient_at(explanation: Explanation, layer: str) -> tuple[Float[Tensor, "batch ..."], Float[Tensor, "batch ..."]]:
     """Return what a layer hands on, and the gradient of the explained logits at it, by another run of the model.
 
@@ -30,8 +35,7 @@ def gradient_at(explanation: Explanation, layer: str) -> tuple[Float[Tensor, "ba
         UnsupportedModelError: If the layer is not called, or the logits do not depend on it.
     """
     recording = explanation.recording
-    leaf = recording.watched.leaf
-    assert leaf is not None
+    leaf = recording.leaf
     with torch.enable_grad(), _heard(recording.model, layer) as outputs:
         answer = answers(explanation, leaf.clone(), torch.arange(len(leaf), device=leaf.device)).sum()
         states = _first(outputs, layer)
@@ -49,8 +53,7 @@ def output_of(explanation: Explanation, layer: str) -> Value:
         UnsupportedModelError: If it is not called, or what it hands on is not on the tape.
     """
     recording = explanation.recording
-    leaf = recording.watched.leaf
-    assert leaf is not None
+    leaf = recording.leaf
     with torch.no_grad(), _heard(recording.model, layer) as outputs:
         answers(explanation, leaf.detach().clone(), torch.arange(len(leaf), device=leaf.device))
         states = _first(outputs, layer)
@@ -70,7 +73,7 @@ def recorded(recording: Recording, layer: str, states: Tensor) -> Value | None:
     meant; of a layer that computes nothing, what it was given.
     """
     made = [(value, node.path) for node in recording.tape.nodes for value in node.outputs]
-    values = [(value, path) for value, path in ((recording.tape.root, ""), *made) if value is not None]
+    values = [(recording.propagator.root, ""), *made]
     alike = [(value, path) for value, path in values if value.shape == states.shape]
     states = states.detach()
     apart = [float((value.tensor.detach() - states).abs().max()) for value, _ in alike]

@@ -22,13 +22,12 @@ from lrptrain.relevance.methods.attention import (
     rolled_out_in_parts,
     weighted_maps,
 )
-from lrptrain.relevance.methods.input_maps import input_maps
-from lrptrain.relevance.methods.layers import layer_maps, output_of
+from lrptrain.relevance.methods.layers import input_maps, layer_maps, output_of
 from lrptrain.relevance.methods.stages import Stages, layers_or_stages, positive, with_relevance
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.propagation.composite import Composite
 from lrptrain.relevance.propagation.conservative_composites import CP, CP_GRADIENT_FORM
-from lrptrain.relevance.propagation.named_rules import PatchRule, check_alpha_beta, first_rule
+from lrptrain.relevance.propagation.named_rules import PatchRule, check_alpha_beta, check_not_negative, first_rule
 from lrptrain.relevance.propagation.pixels import Bound
 from lrptrain.relevance.propagation.positive_composites import (
     CHEFER,
@@ -49,11 +48,11 @@ Embeddings = Literal["all", "token", "position"]
 
 
 def _chefer(stabiliser: float) -> Composite:
-    return chefer_composite(_not_negative("stabiliser", stabiliser)) if stabiliser else CHEFER
+    return chefer_composite(check_not_negative("stabiliser", stabiliser)) if stabiliser else CHEFER
 
 
 def _split_alpha_beta(stabiliser: float) -> Composite:
-    return split_alpha_beta_composite(_not_negative("stabiliser", stabiliser)) if stabiliser else SPLIT_ALPHA_BETA
+    return split_alpha_beta_composite(check_not_negative("stabiliser", stabiliser)) if stabiliser else SPLIT_ALPHA_BETA
 
 
 def _row_weights(weights: Float[Tensor, "batch length"], pooling: Tensor) -> Float[Tensor, "batch length"]:
@@ -297,7 +296,7 @@ def epsilon_lrp(
         embeddings: As of `attnlrp`.
         layer: As of `attnlrp`.
     """
-    return _of_logit(explanation, epsilon_composite(_not_negative("epsilon", epsilon)), embeddings, layer)
+    return _of_logit(explanation, epsilon_composite(check_not_negative("epsilon", epsilon)), embeddings, layer)
 
 
 @method(
@@ -319,7 +318,9 @@ def gamma_lrp(
         embeddings: As of `attnlrp`.
         layer: As of `attnlrp`.
     """
-    return _of_logit(explanation, attnlrp_composite(_not_negative("gamma", gamma), name="gamma"), embeddings, layer)
+    return _of_logit(
+        explanation, attnlrp_composite(check_not_negative("gamma", gamma), name="gamma"), embeddings, layer
+    )
 
 
 @method(
@@ -441,8 +442,7 @@ def _of_place(
     recording = explanation.recording
     if embeddings not in get_args(Embeddings):
         raise ValueError(unknown_name("embeddings", embeddings, get_args(Embeddings)))
-    root = recording.tape.root
-    assert root is not None
+    root = recording.propagator.root
     if embeddings != "all" and (len(root.shape) != 3 or layer is not None):
         of = recording.explained.kind if layer is None else f"layer={layer!r}"
         raise UnsupportedMethodError(f"embeddings={embeddings!r} is for the words of a text, not for {of}")
@@ -455,9 +455,3 @@ def _of_place(
         return input_maps(recording, first - second)
     (arrived,) = relevance([root if embeddings == "token" else everything])
     return input_maps(recording, arrived)
-
-
-def _not_negative(name: str, number: float) -> float:
-    if not number >= 0:
-        raise ValueError(f"{name} must not be negative, got {number}")
-    return number

@@ -1,4 +1,4 @@
-"""Methods that take tokens away and look at what the model answers."""
+"""Methods that take tokens away and look at what the model answers, and the one that does not look."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.passes.recording import Recording
-from lrptrain.relevance.passes.rerun import answers_without, number_of_tokens
+from lrptrain.relevance.passes.rerun import answers_without
 from lrptrain.relevance.registry import RelevanceMaps, method
 
 
@@ -71,7 +71,7 @@ def leave_one_out(
 def _groups(recording: Recording, window: int) -> Int[Tensor, " tokens"]:
     """Which tokens are taken away together: every token's number of its group."""
     device = recording.logits.device
-    tokens = number_of_tokens(recording)
+    tokens = recording.explained.tokens
     grid = recording.grid
     if grid is None:
         return torch.arange(tokens, device=device) // window
@@ -80,3 +80,17 @@ def _groups(recording: Recording, window: int) -> Int[Tensor, " tokens"]:
         of_axis = torch.arange(size, device=device) // window
         group = group * (int(of_axis.max()) + 1) + of_axis.view([-1 if i == axis else 1 for i in range(len(grid))])
     return group.flatten()
+
+
+@method(class_specific=False, signed=False, differentiable=False, needs="answers", source="-")
+def random(explanation: Explanation, seed: int = 0) -> RelevanceMaps:
+    """Uniform random scores, the control that every comparison needs.
+
+    A sample's own content seeds them, so that batching does not change its map.
+    """
+    recording = explanation.recording
+    mask = recording.content_mask(recording.explained.tokens).cpu()
+    scores = torch.zeros(mask.shape)
+    for row, content, sample_seed in zip(scores, mask, recording.content_seeds(seed), strict=True):
+        row[content] = torch.rand(int(content.sum()), generator=torch.Generator().manual_seed(sample_seed))
+    return RelevanceMaps(scores.to(recording.logits.device))

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.passes.rerun import answers_without, number_of_tokens
+from lrptrain.relevance.passes.rerun import answers_without
 from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.types import UnsupportedMethodError
 
@@ -140,7 +140,7 @@ def _fitted(
 ) -> RelevanceMaps:
     """Fit one surrogate per sample, on its content tokens."""
     recording = explanation.recording
-    content = recording.content_mask(number_of_tokens(recording))
+    content = recording.content_mask(recording.explained.tokens)
     scores = torch.zeros(content.shape, dtype=torch.float64)
     for row, (tokens, start) in enumerate(zip(content, recording.content_seeds(seed), strict=True)):
         torch.default_generator.manual_seed(start)  # captum draws from it; the engine restores the caller's state

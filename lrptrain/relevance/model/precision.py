@@ -95,21 +95,17 @@ def model_in_float32(model: nn.Module, *, keep_graph: bool) -> nn.Module:
     try:
         copied = deepcopy(model, memo)
     except Exception as error:
-        raise UnsupportedModelError(
-            "the model has weights in half precision, in which the method's rounding is amplified, and no float32 copy "
-            f"of it can be made ({type(error).__name__}: {_first_line(error)}); call model.float() before, or take "
-            "attnlrp, which bears half precision"
-        ) from error
+        raise no_run_in_float32(error, "no float32 copy of it can be made") from error
     share_notices(copied, model)
     return copied
 
 
-def no_run_in_float32(error: Exception) -> UnsupportedModelError:
-    """The error for a model of which the float32 copy does not run."""
+def no_run_in_float32(error: Exception, why: str = "its float32 copy does not run") -> UnsupportedModelError:
+    """The error for a model of which the float32 copy does not run, or is none."""
     return UnsupportedModelError(
-        "the model has weights in half precision, in which the method's rounding is amplified, and its float32 copy "
-        f"does not run ({type(error).__name__}: {_first_line(error)}); call model.float() before, or take attnlrp, "
-        "which bears half precision"
+        f"the model has weights in half precision, in which the method's rounding is amplified, and {why} "
+        f"({type(error).__name__}: {_first_line(error)}); call model.float() before, or take attnlrp, which bears half "
+        "precision"
     )
 
 

@@ -1,10 +1,13 @@
-"""Which models cannot be recorded, as far as their modules say so before anything runs."""
+"""What the modules of a model say before anything runs: that it cannot be recorded, or is in train mode."""
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from lrptrain.relevance.fast.walk import modules_of, named_modules_of, once_per_class, once_per_walk
+from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.types import UnsupportedModelError
 
 # The modules of torch that compute with packed integers.
@@ -82,3 +85,26 @@ def _is_quantised(module: nn.Module) -> bool:
 def _is_packed(weight: Tensor) -> bool:
     """Whether a tensor subclass keeps the numbers in tensors of its own, quantised ones; a shard is plain numbers."""
     return is_traceable_wrapper_subclass(weight) and type(weight).__name__ != "DTensor"
+
+
+# -- Train mode: a map is one draw of many, or depends on its batch ----------------------------------------------------
+
+
+def warn_of_train_mode(model: nn.Module) -> None:
+    """Say once per model that it is in train mode, if that changes what it computes."""
+    if True not in [module.training for module in modules_of(model)]:
+        return
+    active = [(name, module) for name, module in named_modules_of(model) if module.training and _is_active(module)]
+    if not active:
+        return
+    name, module = active[0]
+    warn_once(
+        model,
+        "train mode",
+        f"the model is in train mode: its {type(module).__name__} '{name}' (one of {len(active)}) is active, so that "
+        "the map is that of one frozen draw of dropout, or of the batch's own statistics; call model.eval() before",
+    )
+
+
+def _is_active(module: nn.Module) -> bool:
+    return isinstance(module, _BatchNorm) or (isinstance(module, _DropoutNd) and module.p > 0)

@@ -26,11 +26,10 @@ from lrptrain.relevance.output.logit_view import LogitView
 from lrptrain.relevance.output.outputs import applied_view
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.passes.recording import Inputs, Recording, explained_input, run_on_tape, run_plainly
-from lrptrain.relevance.tape.assignments import choose_written
 from lrptrain.relevance.tape.batch_norms import merge_batch_norms
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
 from lrptrain.relevance.tape.complex_maps import make_real
-from lrptrain.relevance.tape.folding import fold_constants
+from lrptrain.relevance.tape.folding import choose_written, fold_constants
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.softmaxes import join_softmaxes
 from lrptrain.relevance.tape.tape import Tape

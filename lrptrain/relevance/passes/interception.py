@@ -169,30 +169,25 @@ def intercepted(
         listener.leave()
 
 
+@dataclass(eq=False)
 class _Listener:
     """Stands in the place of a model's forward; the calls of other threads go by."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        samples: int,
-        record: bool,
-        change: Change | None = None,
-        keeps_maps: bool = True,
-        explain: str | None = None,
-    ) -> None:
-        self.model = model
-        self.explain = explain
-        self.samples = samples
-        self.record = record
-        self.change = change
+    model: nn.Module
+    samples: int
+    record: bool
+    change: Change | None
+    keeps_maps: bool
+    explain: str | None
+
+    def __post_init__(self) -> None:
         # A block that is computed again could not tell which attention was written out, as that of learned queries is.
-        self.keeps_maps = keeps_maps or checkpoints(model)
+        self.keeps_maps = self.keeps_maps or checkpoints(self.model)
         self.calls: list[InterceptedForward] = []
         self.listens = True
         self.thread = threading.get_ident()
-        self.beneath = vars(model).get("forward")  # of the instance: a patch, or another thread's listener
-        self.forward = model.forward
+        self.beneath = vars(self.model).get("forward")  # of the instance: a patch, or another thread's listener
+        self.forward = self.model.forward
         # Where two listen, such as guidance and group DRO, the one on top learns names from the model's own forward.
         self.signed: Callable[..., Any] = self.beneath.signed if isinstance(self.beneath, _Listener) else self.forward
 
@@ -239,11 +234,7 @@ class _Listener:
         try:
             # The arguments are those of the caller: a graph that leads into the input goes on through the tape.
             tape, of_batch = forward_on_tape(
-                self.model,
-                run,
-                arguments[name],
-                others=others,
-                keeps_maps=self.keeps_maps,
+                self.model, run, arguments[name], others=others, keeps_maps=self.keeps_maps
             )
         except Exception as error:
             return None, None, error.with_traceback(None)  # its frames hold the graph

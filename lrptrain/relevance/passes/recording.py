@@ -22,8 +22,7 @@ from lrptrain.relevance.model.arguments import warn_of_other_texts
 from lrptrain.relevance.model.classes import class_names, explained_class, output_meaning, rival_class
 from lrptrain.relevance.model.precision import HALF, AutocastState, autocast_state
 from lrptrain.relevance.model.preserve import begin_anew, preserved
-from lrptrain.relevance.model.recordable import check_recordable, gives_answers_only
-from lrptrain.relevance.model.train_mode import warn_of_train_mode
+from lrptrain.relevance.model.recordable import check_recordable, gives_answers_only, warn_of_train_mode
 from lrptrain.relevance.output.heads import Head, HeadFunction, as_head
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.propagation.composite import Rules, applied_to, custom_rules, split_composite
@@ -46,18 +45,13 @@ from lrptrain.relevance.tokens.inputs import ExplainedInput, untold_input, with_
 from lrptrain.relevance.tokens.inputs import explained_input as kind_of_input
 from lrptrain.relevance.tokens.layout import input_layout, joints, reads_sequence, token_states
 from lrptrain.relevance.tokens.token_walk import between, last_unmixed
-from lrptrain.relevance.types import (
-    Relevance,
-    TokenLayout,
-    UnsupportedMethodError,
-    UnsupportedModelError,
-    unknown_name,
-)
+from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedMethodError, UnsupportedModelError, unknown_name
 
 if TYPE_CHECKING:
     from lrptrain.relevance.passes.forward_pass import ForwardPass
 
 T = TypeVar("T")
+Pass = TypeVar("Pass", Tape, PlainPass)
 Inputs = Tensor | Mapping[str, Any]
 Target = int | str | Sequence[int | str | tuple[int, ...]] | Int[Tensor, " batch"] | HeadFunction | None
 Blocks = list[Float[Tensor, "batch heads length length"]]
@@ -183,10 +177,9 @@ class Recording:
             batch=None if create_graph else self._shown_with(labels),
         )
         if not create_graph:
-            assert self.watched.leaf is not None
-            check_finite(relevance, self.watched.leaf)
+            check_finite(relevance, self.leaf)
             with called(method):
-                remark(self.model, chosen, relevance, maps, self.watched.leaf.detach(), padding)
+                remark(self.model, chosen, relevance, maps, self.leaf.detach(), padding)
         return relevance
 
     def _shown_with(self, labels: Mapping[str, int]) -> ExplainedBatch:
@@ -233,15 +226,13 @@ class Recording:
             of: The number, as a function of the logits.
             create_graph: Keep the graph, so that a loss on the gradient can be trained.
         """
-        leaf = self.watched.leaf
         logits = self.output.tensor
-        assert leaf is not None
         with torch.enable_grad(), torch.autocast(logits.device.type, enabled=False):
             scale = seed_scale(logits)
             number = scale * of(logits)
             with self.watched.replaying():
                 grad = enterable(torch.autograd.grad)
-                (gradient,) = grad(number, leaf, retain_graph=True, create_graph=create_graph)
+                (gradient,) = grad(number, self.leaf, retain_graph=True, create_graph=create_graph)
             return gradient if scale == 1 else at_least_float32(gradient) / scale
 
     # -- The batch ----------------------------------------------------------------------------------------------------
@@ -266,6 +257,12 @@ class Recording:
     def samples(self) -> int:
         """Number of samples in the batch."""
         return self.output.shape[0]
+
+    @property
+    def leaf(self) -> Tensor:
+        """The explained input for gradients: the image, or the word embeddings."""
+        assert self.watched.leaf is not None
+        return self.watched.leaf
 
     @property
     def is_image(self) -> bool:
@@ -352,8 +349,7 @@ class Recording:
 
     def content_seeds(self, seed: int) -> list[int]:
         """Return one random seed per sample, of its own content, which neighbours and padding do not change."""
-        leaf = self.watched.token_ids if self.watched.token_ids is not None else self.watched.leaf
-        assert leaf is not None
+        leaf = self.leaf if self.watched.token_ids is None else self.watched.token_ids
         samples = list(leaf.detach().cpu())
         if self.padding is not None:
             places = self.explained.at_places(self.padding, True).expand(self.explained.shape)
@@ -511,19 +507,12 @@ def run_on_tape(
         ValueError: If there is no argument of the name `explain`.
         UnsupportedModelError: If no input can be explained.
     """
-    name, explained = explained_input(inputs, explain)
-    copies = map_nested(dict(inputs), Tensor, Tensor.clone) if isinstance(inputs, Mapping) else explained
-    watched = explained.detach() if explained.is_floating_point() else explained
 
-    def forward(tensor: Tensor) -> Any:
-        return model(**{**copies, name: tensor}) if isinstance(copies, dict) else model(tensor)
+    def run(forward: Callable[[Tensor], Any], explained: Tensor, others: Mapping[str, Any]) -> tuple[Tape, Any]:
+        watched = explained.detach() if explained.is_floating_point() else explained
+        return forward_on_tape(model, forward, watched, frugal, others, keeps_maps)
 
-    others = {key: x for key, x in copies.items() if key != name} if isinstance(copies, dict) else {}
-    tape, output = forward_on_tape(model, forward, watched, frugal, others, keeps_maps)
-    if explain is None:
-        texts = [key for key, x in others.items() if isinstance(x, Tensor) and tape.text.reads_as_text(x)]
-        warn_of_other_texts(model, name, texts)
-    return tape, output
+    return _run_on_clones(model, inputs, explain, run)
 
 
 def run_plainly(model: nn.Module, inputs: Inputs, explain: str | None = None) -> tuple[PlainPass, Any]:
@@ -532,21 +521,34 @@ def run_plainly(model: nn.Module, inputs: Inputs, explain: str | None = None) ->
     Raises:
         NeedsTape: If the model does what only a tape can follow, or refuse by name.
     """
+
+    def run(forward: Callable[[Tensor], Any], explained: Tensor, others: Mapping[str, Any]) -> tuple[PlainPass, Any]:
+        is_text = not explained.is_floating_point()
+        copied = explained.clone()
+        plain = PlainPass(copied if is_text else None, others=tuple(tensors_in(others)))
+        plain.only_answers = gives_answers_only(model)
+        given = copied if is_text else plain.watch(copied)
+        with plain.recording():
+            return plain, forward(given)
+
+    return _run_on_clones(model, inputs, explain, run)
+
+
+def _run_on_clones(
+    model: nn.Module, inputs: Inputs, explain: str | None, run: Callable[..., tuple[Pass, Any]]
+) -> tuple[Pass, Any]:
     name, explained = explained_input(inputs, explain)
-    copies = (
-        map_nested(dict(inputs), Tensor, Tensor.clone) if isinstance(inputs, Mapping) else {name: explained.clone()}
-    )
-    others = {key: x for key, x in copies.items() if key != name}
-    is_text = not explained.is_floating_point()
-    plain = PlainPass(copies[name] if is_text else None, others=tuple(tensors_in(others)))
-    plain.only_answers = gives_answers_only(model)
-    given = copies[name] if is_text else plain.watch(copies[name])
-    with plain.recording():
-        output = model(**others | {name: given}) if isinstance(inputs, Mapping) else model(given)
+    by_name = {} if isinstance(inputs, Tensor) else {key: x for key, x in inputs.items() if key != name}
+    others = map_nested(by_name, Tensor, Tensor.clone)
+
+    def forward(tensor: Tensor) -> Any:
+        return model(tensor) if isinstance(inputs, Tensor) else model(**{**others, name: tensor})
+
+    passed, output = run(forward, explained, others)
     if explain is None:
-        texts = [key for key, x in others.items() if isinstance(x, Tensor) and plain.reads_as_text(x)]
-        warn_of_other_texts(model, name, texts)
-    return plain, output
+        reads = passed.text.reads_as_text if isinstance(passed, Tape) else passed.reads_as_text
+        warn_of_other_texts(model, name, [key for key, x in others.items() if isinstance(x, Tensor) and reads(x)])
+    return passed, output
 
 
 def forward_on_tape(

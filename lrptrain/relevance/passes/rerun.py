@@ -56,8 +56,7 @@ def rerun(
         others[mask] = attention_mask
     with ExitStack() as stack:
         stack.enter_context(eager())
-        for kind, dtype, enabled in recording.autocast.devices:
-            stack.enter_context(torch.autocast(kind, dtype, enabled))
+        stack.enter_context(recording.autocast.restored())
         unchanged = tuple(tensors_in(others))
         tables = tuple(_of_rows_looked_up(table, rows) for table in recording.watched.tables)
         stack.enter_context(Lookups(replacement if text else None, values, unchanged, tables))
@@ -72,9 +71,8 @@ def _begin(recording: Recording) -> None:
     lost = [each for each in begin_anew(recording.model) if each.seen]
     if lost and recording.keeps_answer is None:
         recording.keeps_answer = True
-        assert recording.watched.leaf is not None
         with torch.no_grad():
-            again = recording.head.read(rerun(recording, recording.watched.leaf.detach()), recording.samples)
+            again = recording.head.read(rerun(recording, recording.leaf.detach()), recording.samples)
         first = recording.logits
         recording.keeps_answer = torch.allclose(again, first, rtol=0.0, atol=1e-4 * max(1.0, float(first.abs().max())))
     if lost and not recording.keeps_answer:
@@ -149,9 +147,8 @@ def _answers_of_whole_batches(
 ) -> Float[Tensor, " rows"]:
     """The same for a target that cannot be asked for some samples: the others of the batch are there as they were."""
     recording = explanation.recording
-    assert recording.watched.leaf is not None
     everyone = torch.arange(recording.samples, device=rows.device)
-    original = recording.watched.leaf.detach().to(values.dtype)
+    original = recording.leaf.detach().to(values.dtype)
     # rows 0 0 1 are the batches (0, 1) and (0, the second sample as it was): earlier counts the same sample before it.
     earlier = (rows[:, None] == rows).tril(-1).sum(1)
     parts = []
@@ -212,11 +209,6 @@ def in_parts(samples: int, copies: int, at_once: int, device: torch.device) -> I
 # -- Without some tokens -----------------------------------------------------------------------------------------------
 
 
-def number_of_tokens(recording: Recording) -> int:
-    """Patches of an image, positions of a text: what can be taken away."""
-    return recording.explained.tokens
-
-
 def answers_without(
     explanation: Explanation,
     present: Bool[Tensor, "rows tokens"],
@@ -232,8 +224,7 @@ def answers_without(
     it. The one token that a classifier reads stays in the mask, since some models let what is masked read nothing; and
     a text of which nothing is left does (a softmax over nothing does not exist).
     """
-    leaf = explanation.recording.watched.leaf
-    assert leaf is not None
+    leaf = explanation.recording.leaf
     original = leaf if explanation.create_graph else leaf.detach()
     values, mask = without(explanation.recording, original, present, rows, baseline)
     return answers(explanation, values, rows, mask, probability=probability)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import OutputRelevance
-from lrptrain.relevance.tape.nodes import Node, Value, einsum_operands, tensors_in, unsupported
+from lrptrain.relevance.tape.nodes import Node, Value, equation_of, operands_of, tensors_in, unsupported
 
 
 def vjp(
@@ -24,6 +24,13 @@ def vjp(
         leaves = [x.detach().requires_grad_() for x in inputs]
         results = [y for y, part in zip(tensors_in(function(*leaves)), outputs, strict=True) if part is not None]
         return list(torch.autograd.grad(results, leaves, cotangents, allow_unused=True, create_graph=keep))
+
+
+def transposed(function: Callable[[Tensor], Tensor], x: Tensor, output: Tensor) -> Tensor:
+    """The same for a function of one tensor that its result depends on."""
+    (back,) = vjp(function, [x], [output])
+    assert back is not None
+    return back
 
 
 Map = tuple[Value, Tensor, Tensor | None, rules.Linear]
@@ -43,10 +50,9 @@ def linear_map(node: Node) -> Map:
 
 def factors(node: Node) -> tuple[Any, Any, Callable[..., Tensor]]:
     """The two operands of a product, and the product as a function of them."""
-    if node.name == "einsum":
-        equation, left, right = einsum_operands(node)
-        return left, right, partial(torch.einsum, equation)
-    return node.argument(0, "input"), node.argument(1, "mat2", node.kwargs.get("other")), torch.matmul
+    multiply = partial(torch.einsum, equation_of(node)) if node.name == "einsum" else torch.matmul
+    left, right = operands_of(node)
+    return left, right, multiply
 
 
 def _dense(node: Node) -> Map:
@@ -72,7 +78,7 @@ def transpose_of(node: Node, x: Tensor, forward: rules.Linear) -> rules.Linear:
     """The transpose of `forward` as a map from outputs to inputs."""
     if node.name == "linear":
         return lambda s, w: s @ w
-    return lambda s, w: vjp(lambda leaf: forward(leaf, w), [x], [s])[0]  # type: ignore[return-value]
+    return lambda s, w: transposed(lambda leaf: forward(leaf, w), x, s)
 
 
 def per_axis(number: Any, axes: int) -> list[int]:

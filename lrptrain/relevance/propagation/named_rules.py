@@ -9,23 +9,16 @@ from functools import partial
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, Rule, RuleFunction
-from lrptrain.relevance.propagation.linear_maps import linear_map, transpose_of
-from lrptrain.relevance.propagation.operation_rules import by_jacobian, multiply, product, single_output
+from lrptrain.relevance.propagation.operation_rules import by_jacobian, multiply, product, weighted_call
 from lrptrain.relevance.propagation.pixels import Bound
 from lrptrain.relevance.propagation.positive_composites import alpha_beta_rule, zbox_rule
 from lrptrain.relevance.propagation.propagator import Propagator, unchanged
-from lrptrain.relevance.propagation.signed_composites import (
-    fixed_rule,
-    signed_linear_rule,
-    softmax_rule,
-    sum_rule,
-)
-from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, NORMALISATIONS, PRODUCTS
-from lrptrain.relevance.tape.nodes import Node, Value, unsupported
+from lrptrain.relevance.propagation.signed_composites import fixed_rule, signed_linear_rule, softmax_rule, sum_rule
+from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, NORMALISATIONS, PRODUCTS, SUMS
+from lrptrain.relevance.tape.nodes import Node, unsupported
 from lrptrain.relevance.types import unknown_name
 
 # Operations with a weight; a product of two activations among them is halved between the two.
@@ -41,7 +34,7 @@ def epsilon(epsilon: float = 1e-6) -> Rule:
     Args:
         epsilon: Added to the size of every denominator; not negative.
     """
-    _check_not_negative("epsilon", epsilon)
+    check_not_negative("epsilon", epsilon)
     return Rule("epsilon", partial(_epsilon, stabiliser=epsilon), WEIGHTED_OPERATIONS)
 
 
@@ -51,7 +44,7 @@ def gamma(gamma: float = 0.25) -> Rule:
     Args:
         gamma: How much they are favoured; not negative. 0 is the epsilon rule with epsilon = 0.
     """
-    _check_not_negative("gamma", gamma)
+    check_not_negative("gamma", gamma)
     return _weighted("gamma", partial(signed_linear_rule, stabiliser=0.0, gain=gamma))
 
 
@@ -81,7 +74,7 @@ def alpha_beta(alpha: float = 2.0, beta: float = 1.0, bias: bool = False) -> Rul
 
 def check_alpha_beta(alpha: float, beta: float) -> None:
     """Raise if the weights do not conserve relevance."""
-    _check_not_negative("beta", beta)
+    check_not_negative("beta", beta)
     if not abs(alpha - beta - 1) <= 1e-9:
         raise ValueError(f"alpha - beta must be 1, so that relevance is conserved; got {alpha} - {beta}")
 
@@ -168,29 +161,17 @@ def _of_weight(
 
 
 def _epsilon(propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float) -> InputRelevance:
-    weighted = partial(signed_linear_rule, stabiliser=stabiliser, gain=0.0)
-    if node.name in PRODUCTS:
-        return product(propagator, node, relevance, constant=weighted)
-    if node.name in DENSE:
-        return weighted(propagator, node, relevance)
-    if node.name in ("add", "sub", "rsub"):
+    if node.name in WEIGHTED_OPERATIONS:
+        weighted = partial(signed_linear_rule, stabiliser=stabiliser, gain=0.0)
+        return _of_weight(propagator, node, relevance, name="epsilon", weighted=weighted)
+    if node.name in SUMS:
         return sum_rule(propagator, node, relevance, stabiliser=stabiliser)
     return by_jacobian(propagator, node, relevance, stabiliser=stabiliser)
 
 
-def _operands(
-    node: Node, relevance: OutputRelevance
-) -> tuple[Tensor, Value, Tensor, Tensor, rules.Linear, rules.Linear]:
-    """Return (R, input, its numbers, weight, linear map, its transpose), in the precision of R."""
-    part = single_output(relevance)
-    value, weight, _, forward = linear_map(node)
-    x = value.tensor.to(part.dtype)
-    return part, value, x, weight.to(part.dtype), forward, transpose_of(node, x, forward)
-
-
 def _by_weights(propagator: Propagator, node: Node, relevance: OutputRelevance, *, power: int) -> InputRelevance:
     """Split relevance by |w|^power, whatever the input: 2 for the w^2 rule, 0 for the flat rule."""
-    part, value, x, weight, forward, transpose = _operands(node, relevance)
+    part, value, x, weight, _, forward, transpose = weighted_call(node, relevance)
     weight = weight.square() if power else torch.ones_like(weight)
     ones = torch.ones_like(x)
     yield value, transpose(rules.safe_divide(part, forward(ones, weight)), weight)
@@ -204,6 +185,8 @@ def _uniform(
     return product(propagator, node, relevance, constant=constant)
 
 
-def _check_not_negative(name: str, number: float) -> None:
+def check_not_negative(name: str, number: float) -> float:
+    """Return a number; raise if it is negative, or none at all."""
     if not number >= 0:
         raise ValueError(f"{name} must not be negative, got {number}")
+    return number

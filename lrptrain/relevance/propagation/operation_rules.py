@@ -1,20 +1,38 @@
 """Rules per operation that the composites share: entries, products, choices, maxima; and how a rule reads its node."""
 
 import math
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, RuleFunction
-from lrptrain.relevance.propagation.linear_maps import factors, vjp
+from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES, RESHAPES, TRANSPOSITIONS
-from lrptrain.relevance.tape.nodes import Node, Value, numbers_in, order_of_axes, unsupported
+from lrptrain.relevance.tape.functions import (
+    ALONG,
+    CAST,
+    DENSE,
+    ENTRIES,
+    INVERSES,
+    MAXIMA,
+    PRODUCTS,
+    PUTS,
+    RESHAPES,
+    SUMS,
+    TRANSPOSITIONS,
+    WRITTEN,
+)
+from lrptrain.relevance.tape.nodes import Node, Value, named_axes, numbers_in, operands_of, order_of_axes, unsupported
 from lrptrain.relevance.tape.sample_axes import crosses_samples
 from lrptrain.relevance.tape.softmaxes import divides_exponentials
 from lrptrain.relevance.tape.writes import indexed_write
+
+# What each of the two factors of a product gets.
+Shares = Sequence[Tensor | None]
 
 # -- How a rule reads its node ----------------------------------------------------------------------------------------
 
@@ -35,6 +53,26 @@ def resolve(operand: Value | Tensor | float, like: Tensor) -> Tensor:
 def shape_back(value: Value, share: Tensor) -> tuple[Value, Tensor]:
     """Undo broadcasting: every entry of the value gets the sum of its copies."""
     return value, share.sum_to_size(value.shape)
+
+
+class Weighted(NamedTuple):
+    """An operation with a constant weight, in the precision of the relevance that arrives."""
+
+    part: Tensor
+    value: Value
+    x: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    forward: rules.Linear
+    transpose: rules.Linear
+
+
+def weighted_call(node: Node, relevance: OutputRelevance) -> Weighted:
+    """Read such an operation; see `linear_map` for errors."""
+    part = single_output(relevance)
+    value, weight, bias, forward = linear_map(node)
+    x = value.tensor.to(part.dtype)
+    return Weighted(part, value, x, weight.to(part.dtype), bias, forward, transpose_of(node, x, forward))
 
 
 def sum_operands(node: Node, like: Tensor) -> list[tuple[Value | Tensor | float, Tensor]]:
@@ -60,11 +98,7 @@ def reduced_axes(propagator: Propagator, node: Node) -> list[int]:
     Raises:
         UnsupportedOperationError: If the samples of the batch are among them.
     """
-    # x.mean(1), x.mean(dim=(1, 2)), torch.mean(x, axis=1) and x.mean() alike.
-    dims = node.argument(1, "dim", node.kwargs.get("axis"))
-    x = node.inputs[0].tensor
-    dims = [dims] if isinstance(dims, int) else dims
-    axes = sorted(d % x.ndim for d in (dims if dims is not None else range(x.ndim)))
+    axes = named_axes(node)
     at = propagator.axis(node.inputs[0])
     if propagator.samples > 1 and at.axis in axes and at.only is None:
         raise unsupported(node.name, node.path, "averages over the samples of a batch")
@@ -247,24 +281,42 @@ def choose(propagator: Propagator, node: Node, relevance: OutputRelevance) -> In
     return [shape_back(v, torch.where(chosen, part, 0.0)) for v, chosen in operands if isinstance(v, Value)]
 
 
+def halves(
+    propagator: Propagator,
+    node: Node,
+    part: Tensor,
+    a: Tensor,
+    b: Tensor,
+    multiply: rules.Linear,
+    stabiliser: float = 0.0,
+) -> Shares:
+    """Half of relevance goes by each factor of a product."""
+    if node.name == "einsum":  # with the transposes by differentiation
+        back = vjp(multiply, [a, b], [rules.safe_divide(part, multiply(a, b), stabiliser)])
+        return [None if s is None else x * s / 2 for x, s in zip((a, b), back, strict=True)]
+    z = node.outputs[0].tensor
+    z = z if z.dtype == part.dtype else a @ b
+    if stabiliser:
+        stabiliser *= math.prod(_factor(propagator, value) for value in operands_of(node))
+    return rules.halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s, stabiliser)
+
+
 def product(
-    propagator: Propagator, node: Node, relevance: OutputRelevance, *, constant: RuleFunction, stabiliser: float = 0.0
+    propagator: Propagator,
+    node: Node,
+    relevance: OutputRelevance,
+    *,
+    constant: RuleFunction,
+    shared: Callable[..., Shares] = halves,
 ) -> InputRelevance:
-    """Matrix products of two activations; one with a constant is a linear layer."""
-    left, right, _ = factors(node)
+    """Matrix products of two activations, of which `shared` says what each gets; one with a constant is a layer."""
+    left, right, multiply = factors(node)
     if not (isinstance(left, Value) and isinstance(right, Value)):
         return constant(propagator, node, relevance)
     check_samples(propagator, node)
     part = single_output(relevance)
-    if node.name == "einsum":
-        return _einsum(node, part, stabiliser)
-    a = left.tensor.to(part.dtype)
-    b = right.tensor.to(part.dtype)
-    z = node.outputs[0].tensor
-    z = z if z.dtype == part.dtype else a @ b
-    stabiliser *= _factor(propagator, left) * _factor(propagator, right) if stabiliser else 1.0
-    shares = rules.halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s, stabiliser)
-    return [shape_back(left, shares[0]), shape_back(right, shares[1])]
+    shares = shared(propagator, node, part, left.tensor.to(part.dtype), right.tensor.to(part.dtype), multiply)
+    return [shape_back(value, x) for value, x in zip((left, right), shares, strict=True) if x is not None]
 
 
 def _factor(propagator: Propagator, value: Value) -> float:
@@ -275,15 +327,6 @@ def _factor(propagator: Propagator, value: Value) -> float:
     constant = node.argument(1, "other")
     constant = float(constant) if isinstance(constant, (int, float)) else 1.0
     return constant if node.name == "mul" else 1 / constant
-
-
-def _einsum(node: Node, part: Tensor, stabiliser: float) -> InputRelevance:
-    """The same rule, with the transposes by differentiation."""
-    left, right, multiply = factors(node)
-    a = left.tensor.to(part.dtype)
-    b = right.tensor.to(part.dtype)
-    back = vjp(multiply, [a, b], [rules.safe_divide(part, multiply(a, b), stabiliser)])
-    return [(v, x * s / 2) for v, x, s in zip((left, right), (a, b), back, strict=True) if s is not None]
 
 
 def to_the_winner(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -305,6 +348,32 @@ def to_the_largest(propagator: Propagator, node: Node, relevance: OutputRelevanc
     if any(other.name == "softmax" and set(node.inputs) & set(other.inputs) for other in propagator.tape.nodes):
         raise unsupported(node.name, node.path, "merges parts of one attention")
     return to_the_winner(propagator, node, relevance)
+
+
+def passing_rules(accumulated: RuleFunction) -> dict[str, RuleFunction]:
+    """The rules that all composites have: where entries go, whatever their values; `accumulated` adds them up."""
+    return {
+        **dict.fromkeys(ENTRIES, entries),
+        **dict.fromkeys(WRITTEN, written),
+        **dict.fromkeys(PUTS, partial(put, accumulated=accumulated)),
+        **dict.fromkeys(MAXIMA, to_the_winner),
+        "mul": multiply,
+        "div": divide,
+        "masked_fill": masked,
+        "where": choose,
+    }
+
+
+def lrp_rules(sums: RuleFunction, weighted: RuleFunction, accumulated: RuleFunction) -> dict[str, RuleFunction]:
+    """What the composites of layer-wise relevance propagation share beside these."""
+    return {
+        **passing_rules(accumulated),
+        **dict.fromkeys(DENSE, weighted),
+        **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
+        **dict.fromkeys(SUMS, sums),
+        "nan_to_num": finite,
+        "logsumexp": to_the_largest,
+    }
 
 
 def repeat_values(node: Node, *inputs: Tensor) -> tuple[Tensor, ...]:

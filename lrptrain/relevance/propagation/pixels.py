@@ -63,8 +63,7 @@ def bound(propagator: Propagator, node: Node, value: Value, given: Bound, extrem
         convolution = node.name.startswith("conv")
         axis = 1 + len(value.shape) - node.argument(1, "weight").ndim if convolution else None
         return _bound(propagator, value, given, extreme, axis)
-    root = propagator.tape.root
-    assert root is not None
+    root = propagator.root
     axis = 1 if len(root.shape) == 4 or root.shape[1] <= root.shape[2] else 2  # videos: frames first, or channels
     of_image = _bound(propagator, root, given, extreme, axis).expand(root.shape)
     # A factor below 0 turns the upper bound into the lower one: both are asked for, and the caller sorts them.

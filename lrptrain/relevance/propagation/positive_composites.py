@@ -9,45 +9,25 @@ from torch import Tensor
 from lrptrain.relevance.fast.zplus import zplus as zplus_of_layer
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
-from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
+from lrptrain.relevance.propagation.linear_maps import transposed, vjp
 from lrptrain.relevance.propagation.operation_rules import (
+    Shares,
     by_jacobian,
-    check_samples,
-    choose,
-    divide,
-    entries,
-    finite,
-    masked,
-    multiply,
+    halves,
+    lrp_rules,
     product,
-    put,
     reduced_axes,
     repeat_values,
     selected,
     shape_back,
     single_output,
     sum_operands,
-    to_the_largest,
-    to_the_winner,
-    written,
+    weighted_call,
 )
 from lrptrain.relevance.propagation.pixels import Bound, bounds, with_first_rule
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import (
-    ALONG,
-    AVERAGES,
-    DENSE,
-    ENTRIES,
-    MAXIMA,
-    MIXTURES,
-    PRODUCTS,
-    PUTS,
-    SIZES,
-    WRITTEN,
-)
+from lrptrain.relevance.tape.functions import ALONG, AVERAGES, MIXTURES, PRODUCTS, SIZES
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested, unsupported
-
-_MEANS = AVERAGES | {"mean", "sum"}
 
 
 def add(
@@ -67,16 +47,12 @@ def affine(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, zplus: bool, stabiliser: float
 ) -> InputRelevance:
     """Linear layers and convolutions; the patch embedding takes the z^B rule with the image's own bounds."""
-    part = single_output(relevance)
-    value, weight, bias, forward = linear_map(node)
-    x = value.tensor.to(part.dtype)
-    weight = weight.to(part.dtype)
+    part, value, x, weight, bias, forward, transpose = weighted_call(node, relevance)
     if zplus and node.name == "linear" and not (stabiliser or torch.is_grad_enabled()):
         y = node.outputs[0].tensor
         output = (y, bias) if y.dtype == part.dtype else (forward(x, weight), None)
         yield value, zplus_of_layer(part, x, weight, *output)
         return
-    transpose = transpose_of(node, x, forward)
     if node in propagator.patch_embedding:  # of images, or of a single one without an axis of samples
         low = x.amin((-3, -2, -1), keepdim=True)
         high = x.amax((-3, -2, -1), keepdim=True)
@@ -127,16 +103,12 @@ def alpha_beta_rule(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, alpha: float, beta: float, bias: bool = False
 ) -> InputRelevance:
     """Linear layers and convolutions by the alpha-beta rule; the bias takes its share, or none."""
-    part = single_output(relevance)
-    value, weight, constant, forward = linear_map(node)
-    x = value.tensor.to(part.dtype)
-    weight = weight.to(part.dtype)
+    part, value, x, weight, constant, forward, transpose = weighted_call(node, relevance)
     y = node.outputs[0].tensor
     zplus = alpha == 1 and not beta and y.dtype == part.dtype
     if zplus and node.name == "linear" and not torch.is_grad_enabled():
         yield value, zplus_of_layer(part, x, weight, y, constant, takes=bias)
         return
-    transpose = transpose_of(node, x, forward)
     share_of_bias = constant.to(part.dtype) if bias and constant is not None else None
     yield value, rules.alpha_beta(part, x, weight, alpha, beta, forward, transpose, share_of_bias)
 
@@ -145,12 +117,9 @@ def zbox_rule(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, low: Bound, high: Bound
 ) -> InputRelevance:
     """The z^B rule for a layer that reads a bounded input."""
-    part = single_output(relevance)
-    value, weight, _, forward = linear_map(node)
-    x = value.tensor.to(part.dtype)
+    part, value, x, weight, _, forward, transpose = weighted_call(node, relevance)
     lowest, highest = (end.to(part.dtype) for end in bounds(propagator, node, value, low, high))
-    transpose = transpose_of(node, x, forward)
-    yield value, rules.zbox(part, x, lowest, highest, weight.to(part.dtype), forward, transpose)
+    yield value, rules.zbox(part, x, lowest, highest, weight, forward, transpose)
 
 
 def _by_size(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -167,64 +136,33 @@ def _by_size(propagator: Propagator, node: Node, relevance: OutputRelevance) -> 
     return [shape_back(value, share) for (value, _), share in pairs if isinstance(value, Value)]
 
 
-def _product_by_sign(
-    propagator: Propagator, node: Node, relevance: OutputRelevance, *, alpha: float, beta: float, constant: RuleFunction
-) -> InputRelevance:
-    """Matrix products of two activations; one with a constant is a linear layer."""
-    left, right, multiplied = factors(node)
-    if not (isinstance(left, Value) and isinstance(right, Value)):
-        return constant(propagator, node, relevance)
-    check_samples(propagator, node)
-    part = single_output(relevance)
-    a = left.tensor.to(part.dtype)
-    b = right.tensor.to(part.dtype)
-    product = (multiplied, *_transposes(node, multiplied, a, b))
-    shares = rules.alpha_beta_of_product(part, a, b, alpha, beta, product)
-    return [shape_back(left, shares[0]), shape_back(right, shares[1])]
+def _by_sign(
+    propagator: Propagator,
+    node: Node,
+    part: Tensor,
+    a: Tensor,
+    b: Tensor,
+    multiply: rules.Linear,
+    *,
+    alpha: float,
+    beta: float,
+) -> Shares:
+    return rules.alpha_beta_of_product(part, a, b, alpha, beta, (multiply, *_transposes(node, multiply, a, b)))
 
 
 def _transposes(node: Node, multiplied: rules.Linear, a: Tensor, b: Tensor) -> tuple[rules.Linear, rules.Linear]:
     """The transposes of a product to its two factors, each with the other factor as its second argument."""
     if node.name != "einsum":
         return (lambda s, y: s @ y.mT), (lambda s, x: x.mT @ s)
-
-    def to_a(s: Tensor, y: Tensor) -> Tensor:
-        (back,) = vjp(lambda x: multiplied(x, y), [a], [s])
-        assert back is not None
-        return back
-
-    def to_b(s: Tensor, x: Tensor) -> Tensor:
-        (back,) = vjp(lambda y: multiplied(x, y), [b], [s])
-        assert back is not None
-        return back
-
-    return to_a, to_b
-
-
-def _composite(name: str, sums: RuleFunction, weighted: RuleFunction) -> Composite:
-    """Return what the composites of layer-wise relevance propagation share."""
-    return Composite(
-        {
-            **dict.fromkeys(ENTRIES, entries),
-            **dict.fromkeys(WRITTEN, written),
-            **dict.fromkeys(PUTS, partial(put, accumulated=mixed)),
-            **dict.fromkeys(DENSE, weighted),
-            **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
-            "add": sums,
-            "sub": sums,
-            "rsub": sums,
-            "mul": multiply,
-            "div": divide,
-            "masked_fill": masked,
-            "nan_to_num": finite,
-            "where": choose,
-            **dict.fromkeys(MAXIMA, to_the_winner),
-            "logsumexp": to_the_largest,
-            **dict.fromkeys(_MEANS | MIXTURES, mixed),
-            **dict.fromkeys(SIZES, by_jacobian),
-        },
-        name=name,
+    return (
+        lambda s, y: transposed(lambda x: multiplied(x, y), a, s),
+        lambda s, x: transposed(lambda y: multiplied(x, y), b, s),
     )
+
+
+def _positive(sums: RuleFunction, weighted: RuleFunction, mixing: RuleFunction) -> dict[str, RuleFunction]:
+    means = dict.fromkeys(AVERAGES | MIXTURES | {"mean", "sum"}, mixing)
+    return {**lrp_rules(sums, weighted, mixing), **means, **dict.fromkeys(SIZES, by_jacobian)}
 
 
 def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunction | None = None) -> Composite:
@@ -238,18 +176,11 @@ def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunct
     """
     weighted = partial(alpha_beta_rule, alpha=alpha, beta=beta, bias=bias)
     dense = weighted if first is None else with_first_rule(weighted, first)
-    by_size = partial(mixed, of_size=True)
-    by_sign = partial(_product_by_sign, alpha=alpha, beta=beta, constant=dense)
-    return Composite(
-        {
-            **_composite("alpha_beta", _by_size, dense).type_map,
-            **dict.fromkeys(PRODUCTS, by_sign),
-            **dict.fromkeys(_MEANS | MIXTURES, by_size),
-            **dict.fromkeys(PUTS, partial(put, accumulated=by_size)),
-        },
-        name="alpha_beta",
-        by_queries=True,
+    by_name = _positive(_by_size, dense, partial(mixed, of_size=True))
+    by_name.update(
+        dict.fromkeys(PRODUCTS, partial(product, constant=dense, shared=partial(_by_sign, alpha=alpha, beta=beta)))
     )
+    return Composite(by_name, name="alpha_beta", by_queries=True)
 
 
 def chefer_composite(stabiliser: float = 0.0) -> Composite:
@@ -273,12 +204,12 @@ def split_alpha_beta_composite(stabiliser: float = 0.0) -> Composite:
 
 def _stabilised(name: str, stabiliser: float, *, normalised: bool, zplus: bool) -> Composite:
     weighted = partial(affine, zplus=zplus, stabiliser=stabiliser)
-    plain = _composite(name, partial(add, normalised=normalised, stabiliser=stabiliser), weighted).type_map
+    plain = _positive(partial(add, normalised=normalised, stabiliser=stabiliser), weighted, mixed)
     if not stabiliser:
         # Sums are rescaled over a whole sample. The one in an attention adds a mask that only blocks, which takes no
         # share of relevance, so that there is nothing to rescale.
         return Composite(plain, name=name, by_queries=True)
-    products = partial(product, constant=weighted, stabiliser=stabiliser)
+    products = partial(product, constant=weighted, shared=partial(halves, stabiliser=stabiliser))
     picked = partial(selected, stabiliser=stabiliser)
     stabilised = {**dict.fromkeys(PRODUCTS, products), **dict.fromkeys(("getitem", "select", "index_select"), picked)}
     stabilised["softmax"] = partial(_scores, stabiliser=stabiliser)

@@ -2,7 +2,7 @@
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Container, Generator, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -50,8 +50,7 @@ class Propagator:
     @cached_property
     def axes(self) -> Axes:
         """The sample axis of every recorded value."""
-        root = self.tape.root
-        assert root is not None
+        root = self.root
         values = dict.fromkeys((root, *(value for node in self.tape.nodes for value in node.outputs)))
         found = self.once_per_structure(
             ("axes", self.samples), lambda: [*sample_axes(self.tape.nodes, root, self.samples).values()]
@@ -67,8 +66,7 @@ class Propagator:
     @cached_property
     def structure(self) -> Hashable | None:
         """What tells the operations of this tape from those of others; None where their numbers decide."""
-        assert self.tape.root is not None
-        return structure_of(self.tape.nodes, self.tape.root)
+        return structure_of(self.tape.nodes, self.root)
 
     @cached_property
     def patch_embedding(self) -> set[Node]:
@@ -85,8 +83,7 @@ class Propagator:
     @cached_property
     def pixels(self) -> tuple[list[Node], set[Value]]:
         """The operations that only move, scale or shift the pixels of an image, and all values that hold pixels."""
-        root = self.tape.root
-        assert root is not None
+        root = self.root
         nodes: list[Node] = []
         copies = {root} if len(root.shape) >= 4 else set[Value]()
         for node in self.tape.nodes if copies else ():
@@ -104,6 +101,12 @@ class Propagator:
             if node.name == "softmax" or (node.inputs and values.issuperset(node.inputs)):
                 values.update(node.outputs)
         return values
+
+    @property
+    def root(self) -> Value:
+        """The explained input, the image or the word embeddings."""
+        assert self.tape.root is not None
+        return self.tape.root
 
     def producer(self, value: Value) -> Node | None:
         """The operation that made a value; None for the input."""
@@ -227,7 +230,8 @@ class Propagator:
         # Relevance that has arrived at a value, but not yet passed the operation that made it.
         arrived: dict[Value, Tensor] = dict(start)
         rule_of = _RuleFinder(composite)
-        end = 0 if self.tape.root in wanted else self._first_maker(wanted) + 1
+        makers = (i for i, node in enumerate(self.tape.nodes) if not wanted.isdisjoint(node.outputs))
+        end = 0 if self.tape.root in wanted else next(makers, 0) + 1
         for node in reversed(self.tape.nodes[end:]):
             relevance = [arrived.get(value) for value in node.outputs]
             for part in relevance:
@@ -263,14 +267,6 @@ class Propagator:
             part = self._complete(value, arrived.get(value), composite)
             none = torch.zeros_like(at_least_float32(value.tensor)) if part is None else part
             yield value, slice(None), none
-
-    def _first_maker(self, values: Container[Value]) -> int:
-        """The place on the tape of the first operation that makes one of some values; 0 if none does."""
-        for i, node in enumerate(self.tape.nodes):
-            for value in node.outputs:
-                if value in values:
-                    return i
-        return 0
 
     # -- Fused attention ----------------------------------------------------------------------------------------------
 

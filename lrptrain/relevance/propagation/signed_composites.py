@@ -12,20 +12,18 @@ from torch import Tensor
 from lrptrain.relevance.fast.kernels import FUSED_ATTENTION
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
-from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
+from lrptrain.relevance.propagation.linear_maps import linear_map, transpose_of, transposed, vjp
 from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.propagation.operation_rules import (
+    Shares,
     by_jacobian,
     carriers,
     check_samples,
-    choose,
-    divide,
     entries,
     finite,
-    masked,
-    multiply,
+    lrp_rules,
+    passing_rules,
     product,
-    put,
     quotient,
     reduced_axes,
     resolve,
@@ -33,9 +31,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     single_output,
     sum_factors,
     sum_operands,
-    to_the_largest,
-    to_the_winner,
-    written,
+    weighted_call,
 )
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
 from lrptrain.relevance.tape.functions import (
@@ -44,14 +40,11 @@ from lrptrain.relevance.tape.functions import (
     COPIES,
     DENSE,
     ELEMENTWISE,
-    ENTRIES,
-    MAXIMA,
     MIXTURES,
     NORMALISATIONS,
     PRODUCTS,
-    PUTS,
     SIZES,
-    WRITTEN,
+    SUMS,
 )
 from lrptrain.relevance.tape.nodes import Node, Value
 
@@ -64,12 +57,8 @@ def signed_linear_rule(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float, gain: float
 ) -> InputRelevance:
     """The epsilon rule, or the gamma rule for a positive gain."""
-    part = single_output(relevance)
-    value, weight, _, forward = linear_map(node)
-    x = value.tensor.to(part.dtype)
-    weight = weight.to(part.dtype)
+    part, value, x, weight, _, forward, transpose = weighted_call(node, relevance)
     y = _output(node, part)
-    transpose = transpose_of(node, x, forward)
     if gain:
         yield value, rules.gamma(part, x, weight, y, gain, forward, transpose)
     else:
@@ -124,26 +113,10 @@ def fixed_rule(
 
 def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
     weighted = partial(signed_linear_rule, stabiliser=stabiliser, gain=gain)
-    sums = partial(sum_rule, stabiliser=stabiliser)
-    averages = partial(fixed_rule, stabiliser=stabiliser)
     by_share = partial(by_jacobian, stabiliser=stabiliser)
     return {
-        **dict.fromkeys(ENTRIES, entries),
-        **dict.fromkeys(WRITTEN, written),
-        **dict.fromkeys(PUTS, partial(put, accumulated=by_share)),
-        **dict.fromkeys(DENSE, weighted),
-        **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
-        "add": sums,
-        "sub": sums,
-        "rsub": sums,
-        "mul": multiply,
-        "div": divide,
-        "masked_fill": masked,
-        "nan_to_num": finite,
-        "where": choose,
-        **dict.fromkeys(("mean", "sum", *AVERAGES), averages),
-        **dict.fromkeys(MAXIMA, to_the_winner),
-        "logsumexp": to_the_largest,
+        **lrp_rules(partial(sum_rule, stabiliser=stabiliser), weighted, by_share),
+        **dict.fromkeys(AVERAGES | {"mean", "sum"}, partial(fixed_rule, stabiliser=stabiliser)),
         **dict.fromkeys(MIXTURES | SIZES | {"linear_map"}, by_share),
     }
 
@@ -193,19 +166,13 @@ def _through_weight(propagator: Propagator, node: Node, relevance: OutputRelevan
         yield value, transpose_of(node, value.tensor.to(part.dtype), forward)(part, weight.to(part.dtype))
 
 
-def _through_product(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    left, right, multiplied = factors(node)
-    if not (isinstance(left, Value) and isinstance(right, Value)):
-        return _through_weight(propagator, node, relevance)
-    check_samples(propagator, node)
-    part = single_output(relevance)
-    a = left.tensor.to(part.dtype)
-    b = right.tensor.to(part.dtype)
+def _half_gradients(
+    propagator: Propagator, node: Node, part: Tensor, a: Tensor, b: Tensor, multiply: rules.Linear
+) -> Shares:
     if node.name == "einsum":
-        back = vjp(multiplied, [a, b], [part / 2])
-        return [(value, gradient) for value, gradient in zip((left, right), back, strict=True) if gradient is not None]
+        return vjp(multiply, [a, b], [part / 2])
     # In place: a product needs its own result for no gradient.
-    return [shape_back(left, (part @ b.mT).div_(2)), shape_back(right, (a.mT @ part).div_(2))]
+    return (part @ b.mT).div_(2), (a.mT @ part).div_(2)
 
 
 def _through_sum(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -268,9 +235,7 @@ def _through_attention(propagator: Propagator, node: Node, relevance: OutputRele
 def _through_fixed(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
     for value in only_input(node):
-        (passed,) = vjp(_fixed_map(propagator, node), [value.tensor.to(part.dtype)], [part])
-        assert passed is not None
-        yield value, passed
+        yield value, transposed(_fixed_map(propagator, node), value.tensor.to(part.dtype), part)
 
 
 def _through_slope(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -310,23 +275,16 @@ def in_gradient_form(explicit: Mapping[str, RuleFunction], without_division: Map
 GRADIENT_FORM = in_gradient_form(
     attnlrp_composite().type_map,
     {
-        **dict.fromkeys(ENTRIES, entries),
-        **dict.fromkeys(WRITTEN, written),
-        **dict.fromkeys(PUTS, partial(put, accumulated=entries)),
+        **passing_rules(entries),
         **dict.fromkeys(DENSE, _through_weight),
-        **dict.fromkeys(PRODUCTS, _through_product),
+        **dict.fromkeys(PRODUCTS, partial(product, constant=_through_weight, shared=_half_gradients)),
         **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
-        **dict.fromkeys(MAXIMA, to_the_winner),
         **dict.fromkeys(MIXTURES, entries),
         **dict.fromkeys(ALONG | {"linear_map"}, _through_axis),
-        "add": _through_sum,
-        "sub": _through_sum,
-        "rsub": _through_sum,
+        **dict.fromkeys(SUMS, _through_sum),
         "mul": _through_multiplication,
         "div": _through_division,
-        "masked_fill": masked,
         "nan_to_num": finite,
-        "where": choose,
         "softmax": _through_softmax,
         "log_softmax": entries,
         FUSED_ATTENTION: _through_attention,

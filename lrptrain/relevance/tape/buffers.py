@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import TensorWeakRef
 
-from lrptrain.relevance.tape.nodes import version_of
+from lrptrain.relevance.tape.nodes import same_numbers, version_of
 
 # What allots memory without numbers of its own.
 _EMPTY = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
@@ -64,7 +64,7 @@ class Buffers:
         contents = self._known(buffer)
         if contents is None or contents.version != version_of(buffer):
             return False
-        return not _same(buffer.detach(), contents.numbers)
+        return not same_numbers(buffer.detach(), contents.numbers)
 
     def _known(self, buffer: Tensor) -> _Contents | None:
         contents = self.contents.get(id(buffer))
@@ -76,7 +76,3 @@ class Buffers:
 
 def _whole(tensor: Tensor) -> Tensor:
     return tensor if tensor._base is None else tensor._base
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    return bool(((one == other) | (one.isnan() & other.isnan())).all())

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.relevance.tape.flex import explicit_flex_attention
-from lrptrain.relevance.tape.nodes import written_out
+from lrptrain.relevance.tape.nodes import aligned, written_out
 
 
 def explicit_attention(
@@ -186,10 +186,10 @@ def explicit_einsum(equation: str, *operands: Any) -> Any:
             result = torch.einsum(f"{mine},{theirs}->{kept}", result, other)
         else:
             parts = (_summed(result, mine, later), _summed(other, theirs, later))
-            first, second = (_aligned(x, axes, kept) for x, axes in parts)
+            first, second = (aligned(x, axes, kept) for x, axes in parts)
             result = first * second
         mine = kept
-    return _aligned(*_summed(result, mine, set(output)), output)
+    return aligned(*_summed(result, mine, set(output)), output)
 
 
 def _diagonal(x: Tensor, labels: str) -> tuple[Tensor, str]:
@@ -207,15 +207,6 @@ def _summed(x: Tensor, labels: str, kept: set[str]) -> tuple[Tensor, str]:
     """Sum over the axes of labels that are not kept."""
     axes = [axis for axis, label in enumerate(labels) if label not in kept]
     return x.sum(axes) if axes else x, "".join(label for label in labels if label in kept)
-
-
-def _aligned(x: Tensor, labels: str, order: str) -> Tensor:
-    """Bring axes into an order of labels; those that it has not are of size 1."""
-    places = [labels.index(label) for label in order if label in labels]
-    x = x if places == sorted(places) else x.permute(places)
-    for axis, label in enumerate(order):
-        x = x if label in labels else x.unsqueeze(axis)
-    return x
 
 
 # -- Recurrent layers -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Entries that a model picks of constants which it has put next to its activations: the class token, say."""
+"""Constants: entries that a model picks of those next to its activations (a class token), or writes into them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lrptrain.relevance.tape.functions import CAST, ENTRIES
-from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, tensors_in, values_of, version_of
 from lrptrain.relevance.tape.regions import run
 from lrptrain.relevance.tape.tape import Tape
 
@@ -74,3 +74,27 @@ def _keeps_entries(node: Node) -> bool:
     if len(node.inputs) != 1 or ("dropout" in node.name and not is_idle(node)):
         return False
     return node.name in _KEEPING
+
+
+# -- Constants that are written ---------------------------------------------------------------------------------------
+
+
+def choose_written(tape: Tape) -> None:
+    """Replace every `x[index] = constant` by `where(index, constant, x)`, which relevance can pass."""
+    tape.nodes = [_choice(node) if node.name == "setitem" and _writes_constant(node) else node for node in tape.nodes]
+
+
+def _writes_constant(node: Node) -> bool:
+    return values_of(node) == [node.args[0]] and not node.kwargs
+
+
+def _choice(node: Node) -> Node:
+    target, index, written = node.args
+    output = node.outputs[0].tensor
+    is_written = torch.zeros(output.shape, dtype=torch.bool, device=output.device)
+    is_written[index] = True
+    constant = torch.zeros_like(output)
+    constant[index] = written
+    args = (is_written, constant, target)
+    constants = tuple((tensor, version_of(tensor)) for tensor in args[:2])
+    return replace(node, name="where", function=torch.where, args=args, constants=constants)

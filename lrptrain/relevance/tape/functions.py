@@ -104,6 +104,7 @@ CHOOSING: dict[str, tuple[int, str]] = {"topk": (2, "dim"), "sort": (1, "dim")}
 # The output's entries are copies of one of two inputs' entries: of what was there, or of what was written over it.
 WRITTEN = frozenset({"setitem", "scatter", "index_copy"})
 # So they do, or add to what was there if they are told to accumulate.
+SUMS = frozenset({"add", "sub", "rsub"})
 PUTS = frozenset({"put", "index_put"})
 # They add entries to others where indices say.
 ADDING = frozenset({"index_add", "scatter_add"})

@@ -1,5 +1,6 @@
 """What a tape holds: the recorded calls, the tensors between them, and how their arguments are read."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -178,19 +179,92 @@ def version_of(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def einsum_operands(node: Node) -> tuple[str, Any, Any]:
-    """The equation and the two operands of a recorded `torch.einsum`.
+def same_numbers(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same numbers, or none at the same places."""
+    return bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def named_axes(node: Node, position: int = 1) -> list[int]:
+    """The axes that an operation names by its argument at a position; all of them if it names none."""
+    # x.mean(1), x.mean(dim=(1, 2)), torch.mean(x, axis=1) and x.mean() alike.
+    ndim = len(node.inputs[0].shape)
+    dims = node.argument(position, "dim", node.kwargs.get("axis"))
+    return sorted(d % ndim for d in ([dims] if isinstance(dims, int) else dims or range(ndim)))
+
+
+def making(
+    nodes: Sequence[Node], values: Iterable[Value], read: Callable[[Node], Iterable[Value]] = lambda node: node.inputs
+) -> list[Node]:
+    """The operations that some values come from, in order; `read` says by which of its inputs each of them does."""
+    needed = set(values)
+    made = []
+    # From the last operation to the first, so that every reader of a value is seen before the value's producer.
+    for node in reversed(nodes):
+        if needed.intersection(node.outputs):
+            needed.update(read(node))
+            made.append(node)
+    return made[::-1]
+
+
+def behind(
+    nodes: Iterable[Node], values: Iterable[Value], read: Callable[[Node], Iterable[Any]] = lambda node: node.inputs
+) -> Iterator[tuple[Node, set[Value]]]:
+    """The operations that read what is made of some values, in order, each with those of what it reads."""
+    moving = set(values)
+    for node in nodes:
+        operands = moving.intersection(read(node))
+        if operands:
+            yield node, operands
+            moving.update(node.outputs)
+
+
+def values_of(node: Node) -> list[Value]:
+    """The recorded values among a call's arguments, each as often as it stands there."""
+    values: list[Value] = []
+    map_nested((node.args, node.kwargs), Value, values.append)
+    return values
+
+
+def operands_of(product: Node) -> tuple[Any, ...]:
+    """What a product multiplies."""
+    if product.name != "einsum":
+        return product.argument(0, "input"), product.argument(1, "mat2", product.kwargs.get("other"))
+    operands = product.args[1:]
+    nested = len(operands) == 1 and isinstance(operands[0], (tuple, list))
+    return tuple(operands[0]) if nested else operands
+
+
+def equation_of(product: Node) -> str:
+    """A letter for every axis of the first factor, of the second one and of the product: "bhij,bhjd->bhid".
 
     Raises:
         UnsupportedOperationError: If it has not exactly two operands, or the equation is not given as a string.
     """
-    equation = node.args[0]
-    operands = node.args[1:]
-    if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
-        operands = tuple(operands[0])
+    operands = operands_of(product)
+    equation = product.args[0] if product.name == "einsum" else ""
     if not isinstance(equation, str) or len(operands) != 2:
-        raise unsupported(node.name, node.path, "is not a product of two operands by an equation")
-    return written_out(equation.replace(" ", ""), [len(operand.shape) for operand in operands]), *operands
+        raise unsupported(product.name, product.path, "is not a product of two operands by an equation")
+    ndims = [len(operand.shape) for operand in operands]
+    if equation:
+        return written_out(equation.replace(" ", ""), ndims)
+    leading = "abcdefgh"[: max(ndims) - 2]
+    first, second = (leading[len(leading) + 2 - ndim :] for ndim in ndims)
+    return f"{first}xy,{second}yz->{leading}xz"
+
+
+def aligned(x: Tensor, letters: str, order: str) -> Tensor:
+    """Bring axes into an order of letters; those that it has not are of size 1."""
+    places = [letters.index(letter) for letter in order if letter in letters]
+    x = x if places == sorted(places) else x.permute(places)
+    for axis, letter in enumerate(order):
+        x = x if letter in letters else x.unsqueeze(axis)
+    return x
+
+
+def axis_letters(product: Node, factor: object) -> tuple[str, str, str]:
+    """The letters of the axes of a factor, of the other one and of the product."""
+    left, right, output = re.split(",|->", equation_of(product))
+    return (left, right, output) if operands_of(product)[0] is factor else (right, left, output)
 
 
 def written_out(equation: str, ndims: list[int]) -> str:
@@ -207,14 +281,6 @@ def written_out(equation: str, ndims: list[int]) -> str:
     aligned = [letters[len(letters) - count :] for count in hidden]
     parts = [part.replace("...", axes) for part, axes in zip(parts, aligned, strict=True)]
     return f"{','.join(parts)}->{output.replace('...', letters)}"
-
-
-def einsum_labels(node: Node, value: Value) -> tuple[str, str]:
-    """The labels of `value`'s axes and of the output's axes."""
-    equation, first, _ = einsum_operands(node)
-    operands, _, output = equation.partition("->")
-    left, _, right = operands.partition(",")
-    return (left if first is value else right), output
 
 
 _NUMBERS = frozenset({int, float, bool, str, type(None)})

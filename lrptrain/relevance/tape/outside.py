@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.tape.functions import FUNCTIONS
-from lrptrain.relevance.tape.nodes import version_of
+from lrptrain.relevance.tape.nodes import same_numbers, version_of
 
 # What hands the numbers of a tensor out: numpy, DLPack, lists. A single number (`item`) is for control flow.
 EXPORTS = frozenset({"numpy", "array", "dlpack", "tolist"})
@@ -75,7 +75,7 @@ class Outside:
 
     def written(self) -> bool:
         """Whether somebody has written into memory that was shared, which no version tells."""
-        return any(version_of(x) == version and not _equal(x, before) for x, version, before in self._shared)
+        return any(version_of(x) == version and not same_numbers(x, before) for x, version, before in self._shared)
 
 
 def _kinds(kind: type) -> Iterator[type]:
@@ -83,7 +83,3 @@ def _kinds(kind: type) -> Iterator[type]:
     derived: type
     for derived in kind.__subclasses__():
         yield from _kinds(derived)
-
-
-def _equal(one: Tensor, other: Tensor) -> bool:
-    return bool(((one == other) | (one.isnan() & other.isnan())).all())

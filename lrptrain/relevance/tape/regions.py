@@ -1,6 +1,6 @@
 """Several operations of a tape as one function of the value that they all come from."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -66,6 +66,18 @@ class Graph:
         at = self._position.get(value)
         return None if at is None else self.tape.nodes[at]
 
+    def makers(self, value: Value, read: Callable[[Node], Iterable[Value]]) -> Iterator[Node]:
+        """The operations that a value comes from, beginning at the last; `read` says by which inputs of each."""
+        pending = [value]
+        seen = set(pending)
+        while pending:
+            node = self.producer(pending.pop())
+            if node is not None:
+                yield node
+                new = [each for each in read(node) if each not in seen]
+                pending += new
+                seen.update(new)
+
     def between(self, end: Node, allowed: Container[str]) -> tuple[Value, set[Node]] | None:
         """The nearest value from which all operands of `end` come by allowed operations, and these operations."""
         # Replace the latest value of the frontier by the inputs of its producer until one value is left:
@@ -80,15 +92,6 @@ class Graph:
             members.add(producer)
             frontier = frontier.difference(producer.outputs).union(producer.inputs)
         return frontier.pop(), members
-
-    def behind(self, values: Iterable[Value]) -> Iterator[tuple[Node, set[Value]]]:
-        """The operations that read what is made of some values, in order, each with those of its inputs."""
-        moving = set(values)
-        for node in self.tape.nodes:
-            operands = moving.intersection(node.inputs)
-            if operands:
-                yield node, operands
-                moving.update(node.outputs)
 
     def closed(self, members: set[Node], result: Value) -> bool:
         """Whether nothing outside reads what is made inside."""

@@ -21,7 +21,7 @@ from lrptrain.relevance.tape.functions import (
     SIZES,
     WRITTEN,
 )
-from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels, map_nested, numbers_in, tensors_in
+from lrptrain.relevance.tape.nodes import Node, Value, axis_letters, map_nested, named_axes, numbers_in, tensors_in
 from lrptrain.relevance.tape.writes import indexed_write
 from lrptrain.relevance.types import UnsupportedModelError
 
@@ -159,12 +159,12 @@ def _axis(node: Node, source: Value, output: Value, at: SampleAxis) -> int | Non
     if node.name == "fold" or (node.name == "unfold" and after < before):  # of images, samples first
         return at.axis
     if node.name == "einsum":
-        inside, outside = einsum_labels(node, source)
+        inside, _, outside = axis_letters(node, source)
         return outside.find(inside[at.axis])
     if node.name == "unfold" and after < before:  # F.unfold: patches behind the channels; Tensor.unfold adds an axis
         return at.axis
     if node.name in _REDUCTIONS and after < before:
-        return _reduced(node, at.axis, before)
+        return _reduced(node, at.axis)
     if node.name in ENTRIES:
         by_strides = _by_strides(node, source, output, at.axis)
         if by_strides is not None:
@@ -215,7 +215,7 @@ def crosses_samples(node: Node, axes: Axes, samples: int) -> bool:
         return False
     placed = list(_placed(node.inputs, axes))
     if node.name == "einsum":
-        return len({einsum_labels(node, value)[0][at.axis] for value, at in placed}) > 1
+        return len({axis_letters(node, value)[0][at.axis] for value, at in placed}) > 1
     return any(at.axis >= len(value.shape) - 2 for value, at in placed)
 
 
@@ -332,11 +332,9 @@ def _placed(inputs: Sequence[Value], axes: Axes) -> Iterable[tuple[Value, Sample
     return ((value, at) for value in inputs if (at := axes.get(value)) is not None)
 
 
-def _reduced(node: Node, axis: int, ndim: int) -> int:
+def _reduced(node: Node, axis: int) -> int:
     # The order of a norm comes before its axes.
-    position = 2 if node.name in SIZES - {"std"} else 1
-    dims = node.argument(position, "dim", node.kwargs.get("axis"))
-    removed = [d % ndim for d in ([dims] if isinstance(dims, int) else dims or range(ndim))]
+    removed = named_axes(node, 2 if node.name in SIZES - {"std"} else 1)
     return axis - sum(d < axis for d in removed) if axis not in removed else -1
 
 

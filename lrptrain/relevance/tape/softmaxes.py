@@ -80,15 +80,7 @@ def _as_node(graph: Graph, end: Node, softmax: _Softmax) -> Node:
 
 def _inside(graph: Graph, end: Node, source: Value) -> set[Node]:
     """The operations between a value and what `end` makes of it."""
-    members = {end}
-    pending = list(end.inputs)
-    while pending:
-        value = pending.pop()
-        node = None if value is source else graph.producer(value)
-        if node is not None and node not in members:
-            members.add(node)
-            pending.extend(node.inputs)
-    return members
+    return set(graph.makers(end.outputs[0], lambda node: (value for value in node.inputs if value is not source)))
 
 
 def _written_out(graph: Graph, end: Node) -> _Softmax | None:

@@ -49,20 +49,13 @@ from lrptrain.relevance.tape.functions import (
     without_weights,
 )
 from lrptrain.relevance.tape.graph_places import GraphPlaces
-from lrptrain.relevance.tape.lookup import (
-    READING_ROWS,
-    Lookup,
-    Order,
-    Table,
-    as_lookup,
-    embedded_in,
-    lookup_arguments,
-)
+from lrptrain.relevance.tape.lookup import READING_ROWS, Lookup, Order, Table, as_lookup, embedded_in, lookup_arguments
 from lrptrain.relevance.tape.nodes import (
     Node,
     Value,
     collect_tensors,
     is_idle,
+    making,
     map_nested,
     numbers_in,
     shares_memory,
@@ -205,14 +198,7 @@ class Tape(TorchFunctionMode):
 
     def keep_only(self, output: Value) -> None:
         """Forget the operations that `output` does not come from."""
-        # From the last operation to the first, so that every reader of a value is seen before the value's producer.
-        needed = {output}
-        nodes: list[Node] = []
-        for node in reversed(self.nodes):
-            if needed.intersection(node.outputs):
-                needed.update(node.inputs)
-                nodes.append(node)
-        self.nodes = nodes[::-1]
+        self.nodes = making(self.nodes, [output])
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -270,13 +256,11 @@ class Tape(TorchFunctionMode):
 
     def _with_all_heads(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
         """The arguments of fused attention in which every head of queries has its own head of keys and values."""
-        if not kwargs.get("enable_gqa", False):
-            return (query, key, value, *args), kwargs
-        with self:
-            groups = query.shape[-3] // key.shape[-3]
-            key = key.repeat_interleave(groups, -3)
-            value = value.repeat_interleave(groups, -3)
-        return (query, key, value, *args), {**kwargs, "enable_gqa": False}
+        if kwargs.get("enable_gqa", False):
+            with self:
+                key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
+            kwargs = {**kwargs, "enable_gqa": False}
+        return (query, key, value, *args), kwargs
 
     def _by_kernel(self, kernels: Kernels, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
         """The output of attention that stays fused, recorded as the operations that it stands for; None if it may not.
@@ -359,8 +343,7 @@ class Tape(TorchFunctionMode):
         versions = [0 if tensor.is_inference() else tensor._version for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(inputs)):
             given = without_graph(func, args) if hands_out(func) else args
-            given = without_weights(name, given) if self.frugal and name in WEIGHTED else given
-            result = func(*given, **kwargs)
+            result = func(*self._kept(name, given), **kwargs)
             result = with_ordered_gradient(name, result) if name in NORMS else result
         result = written if name == "setitem" else result
         if name in HASHING and written is None:
@@ -809,7 +792,3 @@ def _repeat_the_choice(node: Node, result: Any) -> None:
 def _repeatable(node: Node) -> bool:
     """Whether the call's constants are the model's own weights: others may be overwritten before it is repeated."""
     return all(isinstance(x, nn.Parameter) for x in tensors_in((node.args, node.kwargs)))
-
-
-def void(_: Any) -> None:
-    """Drop a result: a hook that returns something replaces the module's output."""

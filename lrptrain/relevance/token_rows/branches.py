@@ -7,11 +7,10 @@ from functools import reduce
 from math import prod
 from operator import or_
 
+from lrptrain.relevance.tape.functions import SUMS
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tokens.attentions import Attention
 from lrptrain.relevance.types import UnsupportedMethodError
-
-SUMS = frozenset({"add", "sub", "rsub"})
 
 
 @dataclass(frozen=True)

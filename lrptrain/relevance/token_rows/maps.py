@@ -42,10 +42,8 @@ def weighted(
         yield slice(None), as_weighing(attention, weights(product))
         return
     precision = at_least_float32(gradient).dtype
-    values = fused.weighed(precision)
     for queries in fused.slices():
-        of_map = gradient[..., queries, :].to(precision) @ values.mT
-        yield queries, weights(of_map.mul_(fused.probabilities(queries, precision)))
+        yield queries, weights(fused.weighted_gradient(gradient, queries, fused.probabilities(queries, precision)))
 
 
 def place_of_gradient(tape: Tape, attention: Attention) -> Value:

@@ -25,10 +25,19 @@ from lrptrain.relevance.tape.functions import (
     PUTS,
     WRITTEN,
 )
-from lrptrain.relevance.tape.nodes import Node, Value, einsum_operands, tensors_in
+from lrptrain.relevance.tape.nodes import (
+    Node,
+    Value,
+    aligned,
+    axis_letters,
+    making,
+    named_axes,
+    operands_of,
+    tensors_in,
+)
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.tokens.attentions import Attention, scores_of
-from lrptrain.relevance.tokens.labels import BROADCAST, REDUCTIONS, compact, moved, named_axes, written_over
+from lrptrain.relevance.tokens.labels import BROADCAST, REDUCTIONS, compact, moved, without, written_over
 from lrptrain.relevance.types import UnsupportedMethodError
 
 # Marks that differ by less are of one token. They are means of numbers about 1: rounding makes a smaller difference,
@@ -58,8 +67,7 @@ class TokenMarks:
         self._attentions = attentions
         graph = Graph(propagator.tape)
         self._scores = {node: _scores(graph, attention) for node, attention in attentions.items()}
-        root = propagator.tape.root
-        assert root is not None
+        root = propagator.root
         self._marks: dict[Value, Marks] = {root: _of_places(root)}
         for node in self._needed(nodes):
             for value, marks in zip(node.outputs, self._of_outputs(node), strict=True):
@@ -94,16 +102,13 @@ class TokenMarks:
 
     def _needed(self, nodes: Iterable[Node]) -> list[Node]:
         """The operations of which the marks are needed: also those that make queries."""
-        needed = {value for node in nodes for value in node.outputs}
-        chosen: list[Node] = []
-        for node in reversed(self._propagator.tape.nodes):
-            if not needed.intersection(node.outputs):
-                continue
+
+        def read(node: Node) -> Iterable[Value]:
             attention = self._attentions.get(node)
             read = node.inputs if attention is None else (attention.values, _attending(self._scores[node])[0])
-            needed.update(value for value in read if isinstance(value, Value))
-            chosen.append(node)
-        return chosen[::-1]
+            return (value for value in read if isinstance(value, Value))
+
+        return making(self._propagator.tape.nodes, [value for node in nodes for value in node.outputs], read)
 
     # -- What an operation makes of marks ------------------------------------------------------------------------------
 
@@ -112,7 +117,7 @@ class TokenMarks:
             marks = self._rule(node)
             return [part.expand(value.shape) for part, value in zip(marks, node.outputs, strict=True)]
         except (RuntimeError, IndexError, TypeError, ValueError, AttributeError, KeyError) as error:
-            raise _refusal(node) from error
+            raise refusal(node) from error
 
     def _rule(self, node: Node) -> list[Marks]:
         name = node.name
@@ -139,7 +144,7 @@ class TokenMarks:
             return [self._multiplied(node)]
         if name in BROADCAST:
             return [self._together(node)]
-        raise _refusal(node)
+        raise refusal(node)
 
     def _together(self, node: Node) -> Marks:
         """Entries that are made of an entry of each input."""
@@ -150,7 +155,7 @@ class TokenMarks:
         axes = named_axes(node, REDUCTIONS[node.name])
         x = self._marks[node.inputs[0]].mean(axes, keepdim=True)
         keeps_axes = all(len(value.shape) == x.ndim for value in node.outputs)
-        return [x if keeps_axes else _without(x, axes)] * len(node.outputs)
+        return [x if keeps_axes else without(x, axes)] * len(node.outputs)
 
     def _convolved(self, node: Node) -> Marks:
         """Every entry is a mean over its kernel, of the channels of its group."""
@@ -183,13 +188,11 @@ class TokenMarks:
         scores = self._scores[node]
         queries, letters = _attending(scores)
         marks = self._marks[queries] if isinstance(queries, Value) else self._of_learned(queries)
-        rows = _reduced_to(marks, letters, "".join(x for x in product_letters(scores)[2][:-1] if x in letters))
-        rows = rows[tuple(slice(None) if x in letters else None for x in product_letters(scores)[2][:-1])]
+        rows = _placed(marks, letters, axis_letters(scores, queries)[2][:-1])
         # On its way to the product the map may have been given another shape, not another order.
         rows = rows.expand(scores.outputs[0].shape[:-1]).reshape(attention.weights.shape[:-1])
-        weights, _, output = product_letters(node)
-        placed = _reduced_to(rows, weights[:-1], "".join(x for x in output if x in weights[:-1]))
-        return placed[tuple(slice(None) if x in weights[:-1] else None for x in output)]
+        weights, _, output = axis_letters(node, attention.weights)
+        return _placed(rows, weights[:-1], output)
 
     def _of_learned(self, queries: Tensor) -> Marks:
         """Learned queries are no tokens of the input, but each is one."""
@@ -235,16 +238,11 @@ def _differ(marks: Marks, others: Marks) -> bool:
     return bool(((marks - others).abs_() > TOLERANCE).any())
 
 
-def _without(marks: Marks, axes: Sequence[int]) -> Marks:
-    return marks[tuple(0 if axis in axes else slice(None) for axis in range(marks.ndim))]
-
-
-def _reduced_to(x: Tensor, letters: str, remaining: str) -> Tensor:
-    """The mean over the axes whose letters do not remain, with the others in the order that is named."""
-    left = [letter for letter in letters if letter in remaining]
-    others = [axis for axis, letter in enumerate(letters) if letter not in remaining]
+def _placed(x: Tensor, letters: str, output: str) -> Tensor:
+    """The mean over the axes whose letters are not in the output, the others at their places there."""
+    others = [axis for axis, letter in enumerate(letters) if letter not in output]
     mean = x.mean(others) if others else x
-    return mean.permute([left.index(letter) for letter in remaining])
+    return aligned(mean, "".join(letter for letter in letters if letter in output), output)
 
 
 def _scores(graph: Graph, attention: Attention) -> Node:
@@ -255,36 +253,19 @@ def _scores(graph: Graph, attention: Attention) -> Node:
     """
     product = scores_of(graph, attention)
     if product is None:
-        raise _refusal(attention.product)
+        raise refusal(attention.product)
     return product
 
 
 def _attending(scores: Node) -> tuple[Value | Tensor, str]:
     """The factor of the scores that their rows are made of, and the letters of its axes."""
-    left, right, _ = factors(scores)
-    first, second, output = product_letters(scores)
+    left, right = operands_of(scores)
+    first, second, output = axis_letters(scores, left)
     return (left, first) if output[-2] in first else (right, second)
 
 
-def product_letters(node: Node) -> tuple[str, str, str]:
-    """A letter for every axis of the first factor, of the second one and of the product: "bhij", "bhjd", "bhid"."""
-    if node.name == "einsum":
-        equation, _, _ = einsum_operands(node)
-        inputs, _, output = equation.partition("->")
-        first, _, second = inputs.partition(",")
-        return first, second, output
-    left = node.argument(0, "input")
-    right = node.argument(1, "mat2", node.kwargs.get("other"))
-    letters = "abcdefgh"
-    before = max(len(left.shape), len(right.shape)) - 2
-    leading = letters[:before]
-    first = leading[before + 2 - len(left.shape) :] + "xy"
-    second = leading[before + 2 - len(right.shape) :] + "yz"
-    return first, second, leading + "xz"
-
-
-def _refusal(node: Node) -> UnsupportedMethodError:
+def refusal(node: Node, why: str = "is not known to read certain tokens and no others") -> UnsupportedMethodError:
+    """The error for an operation through which no row of tokens goes."""
     return UnsupportedMethodError(
-        f"{node.name} in module '{node.path or '(model)'}' is not known to read certain tokens and no others, so that "
-        "no row of tokens can be followed through it"
+        f"{node.name} in module '{node.path or '(model)'}' {why}, so that no row of tokens can be followed through it"
     )

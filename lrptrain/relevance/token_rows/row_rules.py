@@ -23,27 +23,14 @@ from torch import Tensor
 
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance
-from lrptrain.relevance.propagation.linear_maps import convolution_options, factors, vjp
-from lrptrain.relevance.propagation.operation_rules import (
-    carriers,
-    choose,
-    divide,
-    entries,
-    evenly,
-    masked,
-    put,
-    shape_back,
-    single_output,
-    to_the_winner,
-    written,
-)
+from lrptrain.relevance.propagation.linear_maps import convolution_options, factors, transposed
+from lrptrain.relevance.propagation.operation_rules import carriers, evenly, passing_rules, shape_back, single_output
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32, unchanged
-from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ENTRIES, MAXIMA, PRODUCTS, PUTS, WRITTEN
-from lrptrain.relevance.tape.nodes import Node, Value
-from lrptrain.relevance.token_rows.branches import SUMS, Branches
-from lrptrain.relevance.token_rows.row_marks import TokenMarks, product_letters
+from lrptrain.relevance.tape.functions import AVERAGES, DENSE, PRODUCTS, SUMS
+from lrptrain.relevance.tape.nodes import Node, Value, aligned, axis_letters
+from lrptrain.relevance.token_rows.branches import Branches
+from lrptrain.relevance.token_rows.row_marks import TokenMarks, refusal
 from lrptrain.relevance.tokens.attentions import Attention
-from lrptrain.relevance.types import UnsupportedMethodError
 
 # The parts of a map, as the product has it: some of its queries, with the numbers that the row is multiplied by.
 MapParts = Iterable[tuple[slice, Tensor]]
@@ -66,9 +53,9 @@ def gated(marks: TokenMarks, propagator: Propagator, node: Node) -> list[Value]:
         return [values[1 - alone[0]]]
     first, second = values
     if first.shape[-1:] != second.shape[-1:]:
-        raise _refusal(node, "weighs tokens by activations, and not by attention that is known")
+        raise refusal(node, "weighs tokens by activations, and not by attention that is known")
     if not marks.of_same_tokens(first, second):
-        raise _refusal(node, "multiplies different tokens")
+        raise refusal(node, "multiplies different tokens")
     return values
 
 
@@ -95,27 +82,18 @@ class RowRules:
 
     def composite(self) -> Composite:
         """The rules as a composite."""
-        return Composite(
-            {
-                **dict.fromkeys(ENTRIES, entries),
-                **dict.fromkeys(WRITTEN, written),
-                **dict.fromkeys(PUTS - {"put"}, _put),
-                **dict.fromkeys(DENSE, self._dense),
-                **dict.fromkeys(PRODUCTS, self._product),
-                **dict.fromkeys(SUMS, self._sum),
-                **dict.fromkeys(AVERAGES | {"interpolate", "upsample", "fold"}, _averaged),
-                **dict.fromkeys(MAXIMA, to_the_winner),
-                "mean": _mean,
-                "sum": _mean,
-                "mul": self._multiply,
-                "div": divide,
-                "masked_fill": masked,
-                "where": choose,
-                "softmax": self._normalized,
-            },
-            name="rows",
-            replaceable=False,
-        )
+        by_name = {
+            **passing_rules(_accumulated),
+            **dict.fromkeys(DENSE, self._dense),
+            **dict.fromkeys(PRODUCTS, self._product),
+            **dict.fromkeys(SUMS, self._sum),
+            **dict.fromkeys(AVERAGES | {"interpolate", "upsample", "fold"}, _averaged),
+            **dict.fromkeys(("mean", "sum"), _mean),
+            "mul": self._multiply,
+            "softmax": self._normalized,
+        }
+        del by_name["put"]
+        return Composite(by_name, name="rows", replaceable=False)
 
     # -- Operations of one token, or of several -----------------------------------------------------------------------
 
@@ -124,7 +102,7 @@ class RowRules:
         x = node.inputs[0]
         weight = node.argument(1, "weight")
         if len(node.inputs) > 1 or not isinstance(weight, Tensor):
-            raise _refusal(node, "has a weight that depends on the input")
+            raise refusal(node, "has a weight that depends on the input")
         if node.name == "linear":
             if self.marks.of_one_token(x, [len(x.shape) - 1]):
                 return [(x, _even(part.sum(-1, keepdim=True), x, [len(x.shape) - 1]))]
@@ -150,13 +128,12 @@ class RowRules:
         if node in self._numbers:
             return self._attend(node, single_output(relevance))
         if len(node.inputs) > 1:
-            raise _refusal(node, "multiplies activations, and is no attention that is known")
+            raise refusal(node, "multiplies activations, and is no attention that is known")
         part = single_output(relevance)
         left, right, multiply = factors(node)
-        letters = dict(zip((left, right), product_letters(node), strict=False))
         value, constant = (left, right) if isinstance(left, Value) else (right, left)
-        summed = [i for i, letter in enumerate(letters[value]) if letter in letters[constant]]
-        summed = [i for i in summed if letters[value][i] not in product_letters(node)[2]]
+        letters, others, output = axis_letters(node, value)
+        summed = [i for i, letter in enumerate(letters) if letter in others and letter not in output]
         weight = at_least_float32(constant).abs().to(part.dtype)
         if self.marks.of_one_token(value, summed):
             weight = torch.ones_like(weight)
@@ -176,7 +153,7 @@ class RowRules:
         axis = node.argument(1, "dim")
         value = node.inputs[0]
         if not isinstance(axis, int) or not self.marks.of_one_token(value, [axis % len(value.shape)]):
-            raise _refusal(node, "normalises over tokens, and is no attention that is known")
+            raise refusal(node, "normalises over tokens, and is no attention that is known")
         return unchanged(propagator, node, relevance)
 
     # -- Sums and attention --------------------------------------------------------------------------------------------
@@ -193,22 +170,22 @@ class RowRules:
         attention = self.attentions[number]
         parts = self.maps(number)
         if parts is None:
-            raise _refusal(node, "has no residual connection around it, so that its block cannot be left out")
+            raise refusal(node, "has no residual connection around it, so that its block cannot be left out")
         if not isinstance(attention.values, Value):
             return []
-        weights, values, output = _weighing(attention)
+        weights, values, output = axis_letters(attention.product, attention.weights)
         features = [axis for axis, letter in enumerate(values) if letter not in weights]
         if not self.marks.of_one_token(attention.values, features):
-            raise _refusal(node, "attends over features, not over tokens")
+            raise refusal(node, "attends over features, not over tokens")
         if not set(weights[:-1]) <= set(output):
-            raise _refusal(node, "adds up several maps")
+            raise refusal(node, "adds up several maps")
         rows = torch.einsum(f"{output}->{weights[:-1]}", part)
         shape = [max(attention.weights.shape[weights.index(x)], 1) for x in weights[:-2] + weights[-1]]
         passed = part.new_zeros(shape)
         for queries, block in parts:
             read = rows[..., queries].to(block.dtype)
             if self.averaged and bool(((block.sum(-1) - 1).abs() > _SUM_TOLERANCE)[read != 0].any()):
-                raise _refusal(node, "has a map whose rows do not sum to 1")
+                raise refusal(node, "has a map whose rows do not sum to 1")
             passed = passed + torch.einsum(f"{weights[:-1]},{weights}->{weights[:-2] + weights[-1]}", read, block)
         return [_at_values(attention.values, passed, weights[:-2] + weights[-1], values)]
 
@@ -217,7 +194,7 @@ def _at_values(value: Value, passed: Tensor, letters: str, values: str) -> tuple
     """What arrives at the values: the same for each of a token's features."""
     remaining = "".join(letter for letter in values if letter in letters)
     summed = torch.einsum(f"{letters}->{remaining}", passed)
-    placed = summed[tuple(slice(None) if letter in remaining else None for letter in values)]
+    placed = aligned(summed, remaining, values)
     size = 1
     for axis, letter in enumerate(values):
         if letter not in remaining:
@@ -225,13 +202,6 @@ def _at_values(value: Value, passed: Tensor, letters: str, values: str) -> tuple
         elif value.shape[axis] < placed.shape[axis]:  # one for several heads
             placed = placed.sum(axis, keepdim=True)
     return value, (placed / size).expand(value.shape)
-
-
-def _weighing(attention: Attention) -> tuple[str, str, str]:
-    """The letters of the axes of the map, of the values and of the output, in the product of an attention."""
-    first, second, output = product_letters(attention.product)
-    left, _, _ = factors(attention.product)
-    return (first, second, output) if left is attention.weights else (second, first, output)
 
 
 def _even(row: Tensor, value: Value, axes: Sequence[int]) -> Tensor:
@@ -246,15 +216,13 @@ def _by_weights(forward: Callable[[Tensor], Tensor], ones: Tensor, part: Tensor)
     """A row through a linear map with weights that are not negative: to what is read, by its weight."""
     with torch.no_grad():
         read = forward(ones)
-    (back,) = vjp(forward, [ones], [rules.safe_divide(part, read)])
-    assert back is not None
-    return back
+    return transposed(forward, ones, rules.safe_divide(part, read))
 
 
 def _averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
     if node.kwargs.get("mode") == "bicubic":
-        raise _refusal(node, "has negative weights")
+        raise refusal(node, "has negative weights")
     value = node.inputs[0]
     ones = torch.ones_like(value.tensor, dtype=part.dtype)
     yield value, _by_weights(lambda x: node.call(lambda _: x), ones, part)
@@ -263,19 +231,9 @@ def _averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) ->
 def _mean(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     producer = propagator.producer(node.inputs[0])
     if producer is not None and producer.name == "stack":
-        raise _refusal(node, "adds up what was stacked, which may be states and attention")
+        raise refusal(node, "adds up what was stacked, which may be states and attention")
     return evenly(propagator, node, relevance)
 
 
-def _put(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    return put(propagator, node, relevance, accumulated=_accumulated)
-
-
 def _accumulated(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    raise _refusal(node, "adds tokens where indices say")
-
-
-def _refusal(node: Node, why: str) -> UnsupportedMethodError:
-    return UnsupportedMethodError(
-        f"{node.name} in module '{node.path or '(model)'}' {why}, so that no row of tokens can be followed through it"
-    )
+    raise refusal(node, "adds tokens where indices say")

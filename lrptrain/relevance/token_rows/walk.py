@@ -9,14 +9,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, behind
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.tape.sample_axes import sum_per_sample
 from lrptrain.relevance.token_rows.branches import Branches
 from lrptrain.relevance.token_rows.maps import probabilities
 from lrptrain.relevance.token_rows.row_marks import TokenMarks
 from lrptrain.relevance.token_rows.row_rules import MapParts, RowRules, gated
-from lrptrain.relevance.tokens.attention_layers import WAY_OUT
+from lrptrain.relevance.tokens.attention_layers import WAY_OUT, check_block
 from lrptrain.relevance.tokens.attentions import Attention, find_attentions, has_constant_queries
 from lrptrain.relevance.tokens.layout import joints
 from lrptrain.relevance.tokens.token_walk import between
@@ -68,14 +68,13 @@ class TokenRows:
             UnsupportedMethodError: If none go all the way: attention reads values of another input, such as an image.
         """
         products = {attention.product: attention for attention in self.attentions}
-        reached = {self.place}
-        nodes = []
-        for node in between(self.propagator, self.place, self.logits, products):
-            attention = products.get(node)
-            if reached.intersection(node.inputs if attention is None else [attention.values]):
-                reached.update(node.outputs)
-                nodes.append(node)
-        if self.logits not in reached:
+
+        def read(node: Node) -> Sequence[Value | Tensor]:
+            return [products[node].values] if node in products else node.inputs
+
+        on_the_way = between(self.propagator, self.place, self.logits, products)
+        nodes = [node for node, _ in behind(on_the_way, [self.place], read)]
+        if not any(self.logits in node.outputs for node in nodes):
             raise UnsupportedMethodError(
                 "the explained input only says where attention looks, at values of another input (cross-attention "
                 f"without a residual connection?), so that no row of its tokens reaches the logits; {WAY_OUT}"
@@ -119,7 +118,7 @@ class TokenRows:
         Raises:
             ValueError: If there is no such block.
         """
-        self._check(start, "start_layer")
+        check_block(start, len(self.blocks), "start_layer")
         return set(self.blocks[start % len(self.blocks) :])
 
     def chosen(self, numbers: set[int]) -> list[Attention]:
@@ -132,12 +131,8 @@ class TokenRows:
         Raises:
             ValueError: If there is no such block.
         """
-        self._check(number, "block")
+        check_block(number, len(self.blocks), "block")
         return self.blocks[number]
-
-    def _check(self, number: int, argument: str) -> None:
-        if not -len(self.blocks) <= number < len(self.blocks):
-            raise ValueError(f"{argument}={number} is out of range for a model of {len(self.blocks)} blocks")
 
     # -- Rows ----------------------------------------------------------------------------------------------------------
 

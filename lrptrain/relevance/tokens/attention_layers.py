@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.functions import CAST, ENTRIES
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, behind, making
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.tokens.attentions import Attention, has_constant_queries
 from lrptrain.relevance.tokens.labels import MIXED, NOWHERE, TokenLabels
@@ -29,6 +29,16 @@ OWN = 0
 DECODER = 1
 Factor = float | Tensor
 Streams = Mapping[Attention, tuple[int, int]]
+
+
+def check_block(number: int, blocks: int, argument: str = "block") -> None:
+    """Raise if a model has no block of this number; negative ones count from the end.
+
+    Raises:
+        ValueError: If it has none.
+    """
+    if not -blocks <= number < blocks:
+        raise ValueError(f"{argument}={number} is out of range for a model of {blocks} blocks")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +108,7 @@ class AttentionLayers:
             UnsupportedMethodError: If their maps cannot be multiplied, with the reason.
         """
         steps = self._steps
-        if not -len(steps) <= start < len(steps):
-            raise ValueError(f"{argument}={start} is out of range for a model of {len(steps)} blocks")
+        check_block(start, len(steps), argument)
         start %= len(steps)
         if start not in self._checked:
             self._checked[start] = self._check(steps[start:])
@@ -160,7 +169,7 @@ class AttentionLayers:
         for attention in self.attentions:
             if has_constant_queries(self._graph, attention) or self._adds_learned_tokens(attention):
                 raise _refusal(attention, OTHER_TOKENS)
-        walk = _Walk(self.propagator, self._graph, self.attentions, used, self.output, self.length)
+        walk = _Walk(self.propagator, self.attentions, used, self.output, self.length)
         walk.run()
         steps = [part for step in steps for part in _by_streams(step, walk.streams)]
         self._check_order(steps, walk.streams)
@@ -169,7 +178,7 @@ class AttentionLayers:
 
     def _adds_learned_tokens(self, attention: Attention) -> bool:
         """Whether the attention's output is added to states that are the same for every input."""
-        for node, operands in self._graph.behind(attention.product.outputs):
+        for node, operands in behind(self.propagator.tape.nodes, attention.product.outputs):
             if node.name == "add" and len(node.inputs) == 2 and len(operands) == 1:
                 return False
             if node.name == "add":
@@ -191,21 +200,14 @@ class AttentionLayers:
 
     def _residual_sum(self, attention: Attention) -> Node | None:
         """The first sum of what the attention makes with states that its values are made of."""
-        read = self._sources({attention.values} if isinstance(attention.values, Value) else set())
-        for node, operands in self._graph.behind(attention.product.outputs):
+        values = [attention.values] if isinstance(attention.values, Value) else []
+        read = {*values, *(value for node in making(self.propagator.tape.nodes, values) for value in node.inputs)}
+        for node, operands in behind(self.propagator.tape.nodes, attention.product.outputs):
             others = set(node.inputs) - operands
             # A bias of relative positions, say, is added too, but is no state that the values are made of.
             if node.name == "add" and others and others <= read:
                 return node
         return None
-
-    def _sources(self, values: set[Value]) -> set[Value]:
-        """These values and all that they are made of."""
-        sources = set(values)
-        for node in reversed(self.propagator.tape.nodes):
-            if sources.intersection(node.outputs):
-                sources.update(node.inputs)
-        return sources
 
     # -- Differential attention ---------------------------------------------------------------------------------------
 
@@ -277,7 +279,6 @@ class _Walk:
     """Labels of the tokens between the states before the first used block and the last states."""
 
     propagator: Propagator
-    graph: Graph
     attentions: Sequence[Attention]
     used: Sequence[Attention]
     output: Value
@@ -320,9 +321,9 @@ class _Walk:
         """The latest states from which all of it comes; of a text, the embeddings, if more is mixed before."""
         targets = [self.output, *(value for attention in self.used for value in attention.product.inputs)]
         latest = next(bottlenecks(self.propagator, targets, self.length), None)
-        root = self.propagator.tape.root
+        root = self.propagator.root
         # The patches of an image are cut by convolutions, and those may well mix what is no token yet.
-        is_text = root is not None and self.propagator.token_axis(root, self.length) is not None
+        is_text = self.propagator.token_axis(root, self.length) is not None
         if is_text and len(self.used) == len(self.attentions) and (latest is None or not self._is_local(latest)):
             return root
         return latest
@@ -331,8 +332,8 @@ class _Walk:
         """Whether states of a text come from their own token and at most two neighbours on each side (trigrams)."""
         leaf = self.propagator.tape.leaf
         axis = self.propagator.token_axis(states, self.length)
-        if states is self.propagator.tape.root or states.edge is None or leaf is None or axis is None:
-            return states is self.propagator.tape.root
+        if states is self.propagator.root or states.edge is None or leaf is None or axis is None:
+            return states is self.propagator.root
         # A sum of features would have no slope behind a norm.
         slope = torch.arange(states.shape.numel(), device=leaf.device).view(states.shape).sin().to(states.tensor.dtype)
         for token in (self.length // 2, self.length - 1):
@@ -363,7 +364,7 @@ class _Walk:
 
     def _queries(self, attention: Attention) -> Float[Tensor, " length"] | None:
         """The labels of the states to which the attention's output is added: those of the tokens that attend."""
-        for node, operands in self.graph.behind(attention.product.outputs):
+        for node, operands in behind(self.propagator.tape.nodes, attention.product.outputs):
             if node.name == "add" and len(node.inputs) == 2 and len(operands) == 1:
                 (residual,) = set(node.inputs) - operands
                 axis = self.propagator.token_axis(residual, self.length)

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
 from lrptrain.relevance.tape.functions import AS_ANOTHER, CAST, DENSE, ELEMENTWISE, ENTRIES
-from lrptrain.relevance.tape.nodes import Node, Value, einsum_operands
+from lrptrain.relevance.tape.nodes import Node, Value, axis_letters, operands_of
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.tape.tape import Tape
 
@@ -44,16 +43,14 @@ class Attention:
     @property
     def values(self) -> Value | Tensor:
         """What is weighed."""
-        first, second = _factors(self.product)
+        first, second = operands_of(self.product)
         values: Value | Tensor = second if first is self.weights else first
         return values
 
     @property
     def axes(self) -> tuple[int, int]:
         """The axis of the values that counts the keys, and the axis of the output that counts the queries."""
-        if self.product.name != "einsum":
-            return -2, -2
-        weights, values, output = _letters(self.product, self.weights)
+        weights, values, output = axis_letters(self.product, self.weights)
         return values.index(weights[-1]), output.index(weights[-2])
 
 
@@ -71,7 +68,7 @@ def find_attentions(tape: Tape, *, square: bool = True) -> list[Attention]:
 def _attention(graph: Graph, product: Node, square: bool) -> Iterator[Attention]:
     if product.name not in ("matmul", "bmm", "einsum"):
         return
-    for weights in _factors(product):
+    for weights in operands_of(product):
         if isinstance(weights, Value) and _is_map(weights, square) and _weighs(product, weights):
             block = _map(graph, weights, square)
             if block is not None and (len(block.shape) > 2 or len(product.inputs) > 1):  # else a memory that is read
@@ -79,30 +76,13 @@ def _attention(graph: Graph, product: Node, square: bool) -> Iterator[Attention]
                 return
 
 
-def _factors(product: Node) -> tuple[Any, ...]:
-    if product.name == "einsum":
-        operands = product.args[1:]
-        nested = len(operands) == 1 and isinstance(operands[0], (tuple, list))
-        return tuple(operands[0]) if nested else operands
-    return product.argument(0, "input"), product.argument(1, "mat2", product.kwargs.get("other"))
-
-
-def _letters(product: Node, weights: Value) -> tuple[str, str, str]:
-    """The labels of the axes of the weights, of the values and of the output."""
-    equation, first, _ = einsum_operands(product)
-    operands, _, output = equation.partition("->")
-    left, _, right = operands.partition(",")
-    return (left, right, output) if first is weights else (right, left, output)
-
-
 def _weighs(product: Node, weights: Value) -> bool:
     """Whether the last axis of the weights is summed over, and the one before it stays."""
-    factors = _factors(product)
-    if product.name != "einsum":
-        return factors[0] is weights
-    if len(factors) != 2 or not isinstance(product.args[0], str) or "." in product.args[0]:
+    if product.name == "einsum" and (
+        len(operands_of(product)) != 2 or not isinstance(product.args[0], str) or "." in product.args[0]
+    ):
         return False
-    letters, values, output = _letters(product, weights)
+    letters, values, output = axis_letters(product, weights)
     return bool(output) and letters[-1] not in output and letters[-1] in values and letters[-2] in output
 
 
@@ -114,22 +94,13 @@ def has_constant_queries(graph: Graph, attention: Attention) -> bool:
 def queries_of(graph: Graph, attention: Attention) -> Value | Tensor | None:
     """The queries, a constant where they do not come from the input; None if no product makes the probabilities."""
     product = scores_of(graph, attention)
-    return None if product is None else _factors(product)[0]
+    return None if product is None else operands_of(product)[0]
 
 
 def scores_of(graph: Graph, attention: Attention) -> Node | None:
     """The product of queries and keys that the probabilities are made of, or None."""
-    pending = [attention.block]
-    seen = set(pending)
-    while pending:
-        node = graph.producer(pending.pop())
-        if node is None:
-            continue
-        if node.name in ("matmul", "bmm", "einsum"):
-            return node
-        pending.extend(value for value in node.inputs if value not in seen)
-        seen.update(node.inputs)
-    return None
+    makers = graph.makers(attention.block, lambda node: node.inputs)
+    return next((node for node in makers if node.name in ("matmul", "bmm", "einsum")), None)
 
 
 def _is_map(weights: Value, square: bool) -> bool:
@@ -158,19 +129,12 @@ def _is_probabilities(node: Node, square: bool) -> bool:
 
 
 def _has_softmax(graph: Graph, weights: Value, square: bool) -> bool:
-    pending = [weights]
-    seen = set(pending)
-    while pending:
-        node = graph.producer(pending.pop())
-        if node is None:
-            continue
-        if _is_probabilities(node, square):
-            return True
-        sources = _sources(node)
-        if node.name in _REWRITING and (len(sources) == 1 or node.name in _JOINING):
-            pending.extend(value for value in sources if value not in seen)
-            seen.update(sources)
-    return False
+    return any(_is_probabilities(node, square) for node in graph.makers(weights, _rewritten))
+
+
+def _rewritten(node: Node) -> tuple[Value, ...]:
+    sources = _sources(node)
+    return sources if node.name in _REWRITING and (len(sources) == 1 or node.name in _JOINING) else ()
 
 
 def _sources(node: Node) -> tuple[Value, ...]:

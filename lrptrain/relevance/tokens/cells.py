@@ -10,10 +10,10 @@ from torch import Tensor
 
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import linear_map, vjp
-from lrptrain.relevance.propagation.operation_rules import choose, shape_back
+from lrptrain.relevance.propagation.operation_rules import choose, shape_back, single_output
 from lrptrain.relevance.propagation.propagator import Propagator, unchanged
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, MAXIMA, PRODUCTS
-from lrptrain.relevance.tape.nodes import Node, Value, map_nested
+from lrptrain.relevance.tape.nodes import Node, Value, making, values_of
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tokens.flow import FLOW
 from lrptrain.relevance.tokens.geometry import Line, even_line, lines_to, moved_from, tiled
@@ -68,8 +68,7 @@ def find_cells(propagator: Propagator, block: Value | None = None) -> Cells | No
         None if the model reads its input by none of these.
     """
     nodes = propagator.tape.nodes
-    root = propagator.tape.root
-    assert root is not None
+    root = propagator.root
     first = next((node for node in nodes if node.name in DENSE | PRODUCTS), None)
     if first is None:
         return None
@@ -115,19 +114,13 @@ def _feature_maps(nodes: list[Node], convolution: str, end: Node | None) -> Iter
 
 def attention_product(nodes: list[Node], block: Value | None) -> Node | None:
     """The product of queries and keys: the last one of two activations before the block, or the first one of all."""
-    products = [node for node in nodes if node.name in PRODUCTS and _activations(node) > 1]
+    # Queries and keys may be the very same.
+    products = [node for node in nodes if node.name in PRODUCTS and len(values_of(node)) > 1]
     if block is None:
         return products[0] if products else None
     end = next(i for i, node in enumerate(nodes) if block in node.outputs)
     before = set(nodes[:end])
     return next((node for node in reversed(products) if node in before), None)
-
-
-def _activations(node: Node) -> int:
-    """How many operands are activations; queries and keys may be the very same."""
-    values: list[Value] = []
-    map_nested((node.args, node.kwargs), Value, values.append)
-    return len(values)
 
 
 def _is_read(propagator: Propagator, cells: Value, query: Value) -> bool:
@@ -137,11 +130,9 @@ def _is_read(propagator: Propagator, cells: Value, query: Value) -> bool:
 
 def _is_passed(propagator: Propagator, cells: Value, query: Value) -> bool:
     """Whether no way from the queries to the input goes around a feature map, as it does around a side branch."""
-    reached = {query} - {cells}
-    for node in reversed(propagator.tape.nodes):
-        if reached.intersection(node.outputs):
-            reached.update(value for value in node.inputs if value is not cells)
-    return propagator.tape.root not in reached
+    nodes = [node for node in propagator.tape.nodes if cells not in node.outputs]
+    root = propagator.root
+    return root is cells or (root is not query and all(root not in node.inputs for node in making(nodes, [query])))
 
 
 def _reaches(propagator: Propagator, cells: Value, query: Value) -> bool:
@@ -232,16 +223,14 @@ def _same_shape(propagator: Propagator, node: Node, relevance: OutputRelevance) 
 
 def _numerator(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A quotient belongs to the token that is divided, whatever it is divided by."""
-    (part,) = relevance
+    part = single_output(relevance)
     value = node.argument(0, "input")
-    assert part is not None
     return [shape_back(value, part)] if isinstance(value, Value) else []
 
 
 def _stays(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A token that a constant overwrites, as padding, keeps its place."""
-    (part,) = relevance
-    assert part is not None
+    part = single_output(relevance)
     if len(node.inputs) > 1:
         return choose(propagator, node, relevance) if node.name == "where" else []
     return [shape_back(node.inputs[0], part)]
@@ -255,8 +244,7 @@ def _product(part: Float[Tensor, "*tokens given"], shares: Float[Tensor, "given 
 
 def _weighted(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A product with a constant comes from what it weighs, by the size of the weights: exact if it only reorders."""
-    (part,) = relevance
-    assert part is not None
+    part = single_output(relevance)
     value, weight, _, forward = linear_map(node)  # two activations raise: attention mixes tokens
     if node.name == "linear" and weight.ndim == 2:  # shares are the same for all tokens
         size = weight.detach().abs().to(part.dtype)

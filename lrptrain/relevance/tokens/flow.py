@@ -1,7 +1,5 @@
 """Where entries travel, whatever their values: which tokens the logits pool, and at which tokens the patches arrive."""
 
-from functools import partial
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -9,35 +7,29 @@ from torch import Tensor
 from lrptrain.relevance.advice import REACH_INPUT, other_methods
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance
 from lrptrain.relevance.propagation.operation_rules import (
-    choose,
-    divide,
-    entries,
     evenly,
-    masked,
     multiply,
-    put,
+    passing_rules,
     shape_back,
+    single_output,
     to_the_winner,
-    written,
 )
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
-from lrptrain.relevance.tape.functions import AVERAGES, ENTRIES, MAXIMA, MIXTURES, PUTS, WRITTEN
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.functions import AVERAGES, MIXTURES, SUMS
+from lrptrain.relevance.tape.nodes import Node, Value, operands_of
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 
 def _to_features(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A linear layer mixes the features of a token: each gets the same."""
-    (part,) = relevance
-    assert part is not None
+    part = single_output(relevance)
     x = node.inputs[0].tensor
     yield node.inputs[0], (part.sum(-1, keepdim=True) / x.shape[-1]).expand(x.shape)
 
 
 def _shared(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A sum of activations comes from each of them alike; constants come from nowhere."""
-    (part,) = relevance
-    assert part is not None
+    part = single_output(relevance)
     operands = (node.argument(0, "input"), node.argument(1, "other"))
     values = [operand for operand in operands if isinstance(operand, Value)]
     return [shape_back(value, part / len(values)) for value in values]
@@ -45,10 +37,8 @@ def _shared(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
 
 def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Attention pooling: the attention weights say where the values come from."""
-    (part,) = relevance
-    assert part is not None
-    attention = node.argument(0, "input")
-    values = node.argument(1, "mat2", node.kwargs.get("other"))
+    part = single_output(relevance)
+    attention, values = operands_of(node)
     if not isinstance(values, Value):
         return _to_features(propagator, node, relevance)
     if not isinstance(attention, Value):
@@ -67,23 +57,13 @@ def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance
 
 FLOW = Composite(
     {
-        **dict.fromkeys(ENTRIES, entries),
-        **dict.fromkeys(WRITTEN, written),
-        **dict.fromkeys(PUTS, partial(put, accumulated=to_the_winner)),
+        **passing_rules(to_the_winner),
         "linear": _to_features,
-        "matmul": _weighted_sum,
-        "bmm": _weighted_sum,
-        "add": _shared,
-        "sub": _shared,
-        "rsub": _shared,
-        "mul": multiply,
-        "div": divide,
-        "masked_fill": masked,
-        "where": choose,
-        "mean": evenly,
-        "sum": evenly,
+        **dict.fromkeys(("matmul", "bmm"), _weighted_sum),
+        **dict.fromkeys(SUMS, _shared),
+        **dict.fromkeys(("mean", "sum"), evenly),
         # The slope of an average, too, is its share.
-        **dict.fromkeys(AVERAGES | MAXIMA | MIXTURES | {"logsumexp"}, to_the_winner),
+        **dict.fromkeys(AVERAGES | MIXTURES | {"logsumexp"}, to_the_winner),
     },
     name="flow",
     replaceable=False,
@@ -104,8 +84,7 @@ def _weights_of_tokens(node: Node) -> Tensor | None:
 
 def _weigh_tokens(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Such a weight says how much is read from a token; of another constant, that nothing is where it is 0."""
-    (part,) = relevance
-    assert part is not None
+    part = single_output(relevance)
     weight = _weights_of_tokens(node)
     operands = (node.argument(0, "input"), node.argument(1, "other"))
     constant = next((operand for operand in operands if isinstance(operand, Tensor)), None)

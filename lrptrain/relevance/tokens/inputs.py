@@ -115,8 +115,7 @@ def explained_input(
     Raises:
         UnsupportedModelError: If nothing tells which parts of the input are tokens.
     """
-    root = propagator.tape.root
-    assert root is not None
+    root = propagator.root
     if propagator.tape.token_ids is not None:
         return text_input(root)
     cells = find_cells(propagator, block)

@@ -24,7 +24,7 @@ from lrptrain.relevance.tape.functions import (
     PRODUCTS,
     is_in_place,
 )
-from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in
+from lrptrain.relevance.tape.nodes import Node, Value, aligned, map_nested, named_axes, operands_of, tensors_in
 from lrptrain.relevance.types import UnsupportedOperationError
 
 NOWHERE = 0.0
@@ -190,21 +190,14 @@ def moved(labels: "LabelsByValue", node: Node) -> list[Labels]:
     return [x for x in tensors_in(function(*args, **kwargs)) if x.is_floating_point()]
 
 
-def named_axes(node: Node, position: int) -> list[int]:
-    """The axes that an operation names; all of them if it names none."""
-    ndim = len(node.inputs[0].shape)
-    dims = node.argument(position, "dim", node.kwargs.get("axis"))
-    dims = [dims] if isinstance(dims, int) else dims
-    return sorted(d % ndim for d in (dims if dims is not None else range(ndim)))
-
-
 def _reduced(labels: TokenLabels, node: Node) -> list[Labels]:
     axes = named_axes(node, REDUCTIONS[node.name])
     x = merged(labels[node.inputs[0]], axes)
-    return [x if x.ndim == len(value.shape) else _without(x, axes) for value in node.outputs]
+    return [x if x.ndim == len(value.shape) else without(x, axes) for value in node.outputs]
 
 
-def _without(labels: Labels, axes: Sequence[int]) -> Labels:
+def without(labels: Labels, axes: Sequence[int]) -> Labels:
+    """The labels without some axes, along which they are all the same."""
     return labels[tuple(0 if i in axes else slice(None) for i in range(labels.ndim))]
 
 
@@ -236,8 +229,7 @@ def _product(labels: TokenLabels, node: Node) -> list[Labels]:
     """Every entry comes from a line of each factor, along the axes that are summed over."""
     if node.name == "einsum":
         return [_einsum(labels, node)]
-    left = labels[node.argument(0, "input")]
-    right = labels[node.argument(1, "mat2", node.kwargs.get("other"))]
+    left, right = (labels[operand] for operand in operands_of(node))
     if min(left.ndim, right.ndim) < 2:
         return _unknown(labels, node)
     return [together(merged(left, [left.ndim - 1]), merged(right, [right.ndim - 2]))]
@@ -245,20 +237,16 @@ def _product(labels: TokenLabels, node: Node) -> list[Labels]:
 
 def _einsum(labels: TokenLabels, node: Node) -> Labels:
     equation = node.args[0]
-    operands = node.args[1] if isinstance(node.args[1], (tuple, list)) else node.args[1:]
     inside, arrow, output = equation.replace(" ", "").partition("->")
     if not arrow or "." in equation:
         return _unknown(labels, node)[0]
-    aligned = []
-    for letters, operand in zip(inside.split(","), operands, strict=True):
+    parts = []
+    for letters, operand in zip(inside.split(","), operands_of(node), strict=True):
         x = labels[operand]
         summed = [i for i, letter in enumerate(letters) if letter not in output]
-        remaining = _without(merged(x, summed), summed)
-        left = [letter for letter in letters if letter in output]
-        order = [left.index(letter) for letter in output if letter in left]
-        places = tuple(slice(None) if letter in left else None for letter in output)
-        aligned.append(remaining.permute(order)[places])
-    return together(*aligned)
+        remaining = without(merged(x, summed), summed)
+        parts.append(aligned(remaining, "".join(letter for letter in letters if letter in output), output))
+    return together(*parts)
 
 
 def _convolved(labels: TokenLabels, node: Node) -> list[Labels]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from lrptrain.relevance.advice import REACH_INPUT, other_methods
 from lrptrain.relevance.propagation.propagator import Propagator
-from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tape.nodes import Value, making
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.tokens.cells import attention_product, tokens_of_cells
 from lrptrain.relevance.tokens.inputs import ExplainedInput
@@ -13,8 +13,7 @@ from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
 
 def token_states(propagator: Propagator, length: int) -> Iterator[Value]:
     """All recorded values of shape `[batch, length, width]` or `[length, batch, width]`, first to last."""
-    assert propagator.tape.root is not None
-    candidates = [propagator.tape.root, *(value for node in propagator.tape.nodes for value in node.outputs)]
+    candidates = [propagator.root, *(value for node in propagator.tape.nodes for value in node.outputs)]
     return (value for value in candidates if propagator.token_axis(value, length) is not None)
 
 
@@ -76,8 +75,6 @@ def _states_read(propagator: Propagator, length: int, block: Value) -> list[Valu
     product = attention_product(propagator.tape.nodes, block)
     if product is None:
         return []
-    needed = {product.inputs[0]}
-    for node in reversed(propagator.tape.nodes):
-        if needed.intersection(node.outputs):
-            needed.update(node.inputs)
+    query = product.inputs[0]
+    needed = {query, *(value for node in making(propagator.tape.nodes, [query]) for value in node.inputs)}
     return [value for value in token_states(propagator, length) if value in needed][-1:]

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.relevance.propagation.propagator import Propagator
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, making
 from lrptrain.relevance.tokens.attentions import Attention
 from lrptrain.relevance.tokens.labels import TokenLabels
 
@@ -34,17 +34,13 @@ def between(propagator: Propagator, entry: Value | None, end: Value, products: M
         end: Where they end.
         products: The attention of each product of probabilities with values.
     """
-    needed = {end}
-    nodes: list[Node] = []
-    for node in reversed(propagator.tape.nodes):
-        if not needed.intersection(node.outputs) or entry in node.outputs:
-            continue
+
+    def read(node: Node) -> Iterable[Value]:
         attention = products.get(node)
         # What makes the probabilities is theirs to say.
-        read = node.inputs if attention is None else [x for x in (attention.values,) if isinstance(x, Value)]
-        needed.update(value for value in read if value is not entry)
-        nodes.append(node)
-    return nodes[::-1]
+        return node.inputs if attention is None else [x for x in (attention.values,) if isinstance(x, Value)]
+
+    return making([node for node in propagator.tape.nodes if entry not in node.outputs], [end], read)
 
 
 def numbered(propagator: Propagator, entry: Value, length: int) -> tuple[TokenLabels, Float[Tensor, " length"]]:

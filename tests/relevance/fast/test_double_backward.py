@@ -6,12 +6,7 @@ import pytest
 import torch
 
 from lrptrain.relevance.fast import double_backward as module
-from lrptrain.relevance.fast.double_backward import (
-    Scoring,
-    attend,
-    row_of_map,
-    row_of_positive_map,
-)
+from lrptrain.relevance.fast.double_backward import Scoring, attend, row_of_map
 from lrptrain.relevance.tape.explicit import explicit_attention
 
 SAMPLES, HEADS, QUERIES, KEYS, WIDTH = 2, 3, 4, 5, 2
@@ -78,7 +73,10 @@ def signed_map(query, key, value, gradient, row, scoring, part=lambda weighted: 
 
 
 positive_map = partial(signed_map, part=torch.relu)
-MAPS = {"positive": (row_of_positive_map, positive_map), "signed": (row_of_map, signed_map)}
+MAPS = {
+    "positive": (partial(row_of_map, positive=True), positive_map),
+    "signed": (partial(row_of_map, positive=False), signed_map),
+}
 
 
 @pytest.fixture(params=MAPS)
@@ -116,7 +114,7 @@ def test_queries_that_a_row_does_not_read_are_left_out_with_the_same_gradient(sc
 
 def test_where_the_gradient_is_0_that_of_the_positive_part_is_0_too(scoring):
     results = []
-    for function in (row_of_positive_map, positive_map):
+    for function in MAPS["positive"]:
         query, key, value, gradient, row = tensors()
         gradient = gradient.detach().clone()
         gradient[:, :, 1] = 0  # of a query that the row reads

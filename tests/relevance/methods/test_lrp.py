@@ -1,4 +1,4 @@
-"""How the relevance that a walk yields is sorted; maps are tested in `test_attention_methods.py` and `golden`."""
+"""How the relevance that a walk yields is sorted; maps are tested in `test_switch.py` and `golden`."""
 
 from collections.abc import Iterator
 
@@ -29,11 +29,3 @@ def test_arrivals_are_sorted_and_no_further_walked_than_is_asked_for():
     assert taken == [0, 1, 2, 3, 4]
     assert of(first) == [(4, 4.0)]
     assert of(first) == []
-
-
-def test_arrivals_that_came_early_are_kept():
-    last, first = (Value(torch.zeros(()), depends=True) for _ in range(2))
-    steps = [(last, slice(0, 1), torch.tensor(1.0)), (first, slice(0, 1), torch.tensor(2.0))]
-    arrivals = Arrivals(iter(steps))
-    assert [part.item() for _, part in arrivals.of(first)] == [2.0]
-    assert [part.item() for _, part in arrivals.of(last)] == [1.0]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from golden_cases import relative_error
-from small_models import Block, Small, patches
+from small_models import Block, Small, patches, random
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -16,10 +16,6 @@ from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
 
 SHAPE = (3, 2, 5)
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 WEIGHT, BIAS = random(4, 5, seed=1), random(4, seed=2)

@@ -1,9 +1,10 @@
-"""Every propagation rule against its textbook formula, written out entry by entry."""
+"""Rules against their textbook formulas, entry by entry; those that users compose are in `test_named_rules.py`."""
 
 from collections.abc import Callable
 
 import pytest
 import torch
+from small_models import random
 from torch import Tensor
 from torch.autograd import gradcheck
 from torch.nn import functional as F
@@ -13,10 +14,6 @@ from lrptrain.relevance.propagation import rules
 
 def backwards(s: Tensor, weight: Tensor) -> Tensor:
     return s @ weight
-
-
-def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.fixture
@@ -35,32 +32,6 @@ def by_contributions(relevance: Tensor, contributions: Tensor) -> Tensor:
     return result
 
 
-def test_zplus(layer):
-    x, weight, relevance = layer
-    found = rules.zplus(relevance, x, weight, F.linear, backwards)
-    contributions = (x[:, None] * weight).clamp(min=0)
-    torch.testing.assert_close(found, by_contributions(relevance, contributions), rtol=1e-11, atol=1e-12)
-    torch.testing.assert_close(found.sum(1), relevance.sum(1))  # conserved: every output has a positive contribution
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_zplus_of_a_dead_unit(dtype):
-    """All contributions negative: xW + |x||W| is 0 in algebra and rounding in floats; relevance must not explode."""
-    x = random(64, 50).abs().to(dtype)
-    weight = torch.cat([-random(1, 50, seed=1).abs(), random(3, 50, seed=2)]).to(dtype)
-    relevance = torch.ones(64, 4, dtype=dtype)
-    found = rules.zplus(relevance, x, weight, F.linear, backwards)
-    torch.testing.assert_close(found.sum(1), torch.full((64,), 3.0, dtype=dtype))  # the dead unit's goes nowhere
-    expected = by_contributions(relevance.double(), (x[:, None] * weight).clamp(min=0).double())
-    torch.testing.assert_close(found.double(), expected, rtol=1e-3 if dtype == torch.float32 else 1e-9, atol=1e-5)
-
-
-def test_zplus_of_nothing():
-    zero = torch.zeros(2, 5, dtype=torch.float64)
-    found = rules.zplus(torch.ones(2, 4).double(), zero, random(4, 5), F.linear, backwards)
-    assert (found == 0).all()
-
-
 def test_alpha1_beta0(layer):
     """Each of x+W+ and x-W- is divided by its own sum, so that relevance doubles where both exist."""
     x, weight, relevance = layer
@@ -68,55 +39,6 @@ def test_alpha1_beta0(layer):
     up = by_contributions(relevance, x.clamp(min=0)[:, None] * weight.clamp(min=0))
     down = by_contributions(relevance, x.clamp(max=0)[:, None] * weight.clamp(max=0))
     torch.testing.assert_close(found, up + down)
-
-
-@pytest.mark.parametrize("stabiliser", [0.0, 0.1])
-def test_epsilon(layer, stabiliser):
-    x, weight, relevance = layer
-    y = F.linear(x, weight, random(4, seed=5))
-    found = rules.epsilon(relevance, x, weight, y, stabiliser, backwards)
-    expected = torch.zeros_like(x)
-    for b, o, i in torch.cartesian_prod(torch.arange(3), torch.arange(4), torch.arange(5)).tolist():
-        expected[b, i] += x[b, i] * weight[o, i] / (y[b, o] + stabiliser * y[b, o].sign()) * relevance[b, o]
-    torch.testing.assert_close(found, expected)
-
-
-def test_gamma(layer):
-    """The contributions of the output's own sign count 1 + gamma, those of the bias alike."""
-    x, weight, relevance = layer
-    bias, gain = random(4, seed=5), 0.3
-    y = F.linear(x, weight, bias)
-    assert (y > 0).any()
-    assert (y < 0).any()
-    found = rules.gamma(relevance, x, weight, y, gain, F.linear, backwards)
-    expected = torch.zeros_like(x)
-    for b, o in torch.cartesian_prod(torch.arange(3), torch.arange(4)).tolist():
-        parts = torch.cat([x[b] * weight[o], bias[o : o + 1]])
-        parts = parts * torch.where(parts.sign() == y[b, o].sign(), 1 + gain, 1.0)
-        expected[b] += parts[:-1] / parts.sum() * relevance[b, o]
-    torch.testing.assert_close(found, expected)
-
-
-def test_zbox(layer):
-    x, weight, relevance = layer
-    low, high = x.amin(1, keepdim=True), x.amax(1, keepdim=True)
-    found = rules.zbox(relevance, x, low, high, weight, F.linear, backwards)
-    parts = x[:, None] * weight - low[:, None] * weight.clamp(min=0) - high[:, None] * weight.clamp(max=0)
-    assert (parts >= -1e-12).all()
-    torch.testing.assert_close(found, by_contributions(relevance, parts))
-    torch.testing.assert_close(found.sum(1), relevance.sum(1))
-
-
-def test_halves():
-    a, b, relevance = random(3, 4), random(4, 2, seed=1), random(3, 2, seed=2)
-    found = rules.halves(relevance, a @ b, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
-    first, second = torch.zeros_like(a), torch.zeros_like(b)
-    for i, j, k in torch.cartesian_prod(torch.arange(3), torch.arange(4), torch.arange(2)).tolist():
-        part = a[i, j] * b[j, k] / (a[i] @ b[:, k]) * relevance[i, k] / 2
-        first[i, j] += part
-        second[j, k] += part
-    torch.testing.assert_close(found, (first, second))
-    torch.testing.assert_close(found[0].sum() + found[1].sum(), relevance.sum())
 
 
 def test_proportional():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from golden_cases import relative_error
 from model_zoo import KINDS, randomised
-from small_models import Small
+from small_models import Small, patches
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -60,20 +60,15 @@ class Transformer(nn.Module):
         return self.head(self.norm(2, tokens).mean(1))
 
 
-def images(samples: int = 3) -> Tensor:
-    return torch.randn(samples, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-
-
 @pytest.mark.parametrize("form", ["gradient", "explicit"])
 def test_attnlrp_is_input_times_gradient_of_the_network_with_fixed_denominators(form):
-    model, x = Transformer(), images()
+    model, x = Transformer(), patches()
     found = lrptrain.attribute(model, x, [0, 1, 2], "attnlrp", form=form)
     model.fixed = True
     x.requires_grad_()
     logits = model(x)
     assert relative_error(found.logits, logits).max() < 1e-12
     (gradient,) = torch.autograd.grad(logits[range(3), [0, 1, 2]].sum(), x)
-    assert found.input is not None
     assert relative_error(found.input, (x * gradient).sum(1)).max() < 1e-9
 
 
@@ -97,14 +92,13 @@ def test_products_are_what_follows_from_the_rules_themselves(name, monkeypatch):
 
 @pytest.mark.parametrize("form", ["gradient", "explicit"])
 def test_cp_lrp_is_input_times_gradient_of_the_network_with_fixed_attention(form):
-    model, x = Transformer(), images()
+    model, x = Transformer(), patches()
     found = lrptrain.attribute(model, x, [0, 1, 2], "cp_lrp", form=form)
     model.fixed = model.conservative = True
     x.requires_grad_()
     logits = model(x)
     assert relative_error(found.logits, logits).max() < 1e-12
     (gradient,) = torch.autograd.grad(logits[range(3), [0, 1, 2]].sum(), x)
-    assert found.input is not None
     assert relative_error(found.input, (x * gradient).sum(1)).max() < 1e-9
 
 
@@ -134,7 +128,7 @@ class Weighted(nn.Module):
 @pytest.mark.parametrize("form", ["gradient", "explicit"])
 def test_what_is_made_of_probabilities_is_fixed_in_cp_lrp(form):
     """Input times gradient of the model with detached softmaxes, which is linear."""
-    x = images()
+    x = patches()
     found = lrptrain.attribute(Weighted(fixed=False), x, [0, 1, 2], "cp_lrp", form=form)
     expected = lrptrain.attribute(Weighted(fixed=True), x, [0, 1, 2], "input_x_gradient")
     assert relative_error(found.scores, expected.scores).max() < 1e-9
@@ -142,7 +136,7 @@ def test_what_is_made_of_probabilities_is_fixed_in_cp_lrp(form):
 
 def test_cp_lrp_refuses_an_output_that_a_softmax_makes():
     with pytest.raises(lrptrain.UnsupportedMethodError, match="by softmaxes only"):
-        lrptrain.attribute(nn.Sequential(Transformer(), nn.Softmax(-1)), images(), 0, "cp_lrp")
+        lrptrain.attribute(nn.Sequential(Transformer(), nn.Softmax(-1)), patches(), 0, "cp_lrp")
 
 
 class Perceptron(nn.Module):
@@ -173,7 +167,7 @@ def test_of_a_perceptron_as_captum_has_it(method, options):
     model = Perceptron()
     for layer in (model.first, model.second):
         nn.init.zeros_(layer.bias)
-    x = images(4)[:, :1, :3, :3].abs().contiguous()
+    x = patches(4)[:, :1, :3, :3].abs().contiguous()
     if method == "gamma_lrp":  # captum's gamma rule is for positive outputs
         target = model(x).argmax(1)
         assert (model(x).amax(1) > 0).all()
@@ -197,21 +191,21 @@ def test_of_a_perceptron_as_captum_has_it(method, options):
 )
 def test_wrong_options(method, options):
     with pytest.raises(ValueError, match=r"must not be negative|did you mean gradient"):
-        lrptrain.attribute(Transformer(), images(), 0, method, **options)
+        lrptrain.attribute(Transformer(), patches(), 0, method, **options)
 
 
 @pytest.mark.parametrize("method", ["attnlrp", "gamma_lrp", "epsilon_lrp", "lrp", "transformer_attribution"])
 @pytest.mark.parametrize("function", [lambda x: 0 - x, lambda x: torch.rsub(x, 0), lambda x: torch.sub(0 * x, x)])
 def test_a_constant_less_an_activation_is_its_negative(method, function):
     options: dict[str, Any] = {"epsilon": 0.0} if method == "epsilon_lrp" else {}
-    maps = [lrptrain.attribute(Small(after=f), images(), 1, method, **options).scores for f in (function, torch.neg)]
+    maps = [lrptrain.attribute(Small(after=f), patches(), 1, method, **options).scores for f in (function, torch.neg)]
     assert relative_error(*maps).max() < 1e-9
 
 
 @pytest.mark.parametrize("form", ["gradient", "explicit"])
 def test_one_less_an_activation_leaves_the_ones_share_out(form):
     """R_x = -x / (1 - x) R, of which the gradient form is -g: input times gradient, for linear models."""
-    model, x = Small(after=lambda tokens: 1 - 2 * tokens), images()
+    model, x = Small(after=lambda tokens: 1 - 2 * tokens), patches()
     plain = Small(after=lambda tokens: torch.add(torch.ones(()).double(), tokens, alpha=-2))
     maps = [lrptrain.attribute(m, x, 1, "attnlrp", form=form).scores for m in (model, plain)]
     assert relative_error(*maps).max() < 1e-9

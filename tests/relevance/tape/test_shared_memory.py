@@ -117,6 +117,31 @@ def parts_of_one_another_without(x: Tensor) -> Tensor:
     return torch.cat([first[:, :1], 2 * x[:, 7:9], x[:, 3:9], copies, x[:, 12:13], last], 1)
 
 
+IS_CONSTANT = torch.arange(16)[:, None] < 3
+
+
+def by_index(x: Tensor) -> Tensor:
+    y = x * 1
+    y[:, :3] = 0.5
+    return y
+
+
+def by_mask(x: Tensor) -> Tensor:
+    y = x * 1
+    y[IS_CONSTANT.expand(x.shape)] = 0.5
+    return y
+
+
+def by_a_tensor(x: Tensor) -> Tensor:
+    y = x * 1
+    y[:, :3] = torch.full((3, x.shape[-1]), 0.5, dtype=x.dtype)
+    return y
+
+
+def chosen(x: Tensor) -> Tensor:
+    return torch.where(IS_CONSTANT, 0.5, x)
+
+
 PAIRS = {
     "read before and after": (read_before_and_after, read_before_and_after_without),
     "copied into a buffer": (copied_into_a_buffer, joined),
@@ -125,6 +150,9 @@ PAIRS = {
     "rows of samples": (rows_of_samples, lambda x: x * 1),
     "without a graph": (without_graph, lambda x: x.masked_fill(torch.arange(8) == 0, 0.0)),
     "set to constants": (set_to_constants, set_to_constants_without),
+    "a number, by index": (by_index, chosen),
+    "a number, by a mask": (by_mask, chosen),
+    "a tensor": (by_a_tensor, chosen),
 }
 
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lrptrain
-from lrptrain.relevance.propagation import composite, propagator
 
 # What must raise
 
@@ -71,13 +70,6 @@ def test_gradient_methods_need_no_rule():
     model = Small(Block(lambda x: x.logcumsumexp(1)))
     for method in ("generic_attention", "rollout", "raw_attention", "input_x_gradient"):
         assert lrptrain.attribute(model, patches(), method=method).scores.isfinite().all()
-
-
-def test_a_registered_rule_makes_an_operation_work(monkeypatch):
-    monkeypatch.setattr(composite, "_REGISTERED", [])
-    lrptrain.register_rule("abs", propagator.unchanged)
-    same(Small(Block(torch.abs)), Small(Block(torch.abs)), patches())
-    raises(lambda x: x.diff(dim=1), "diff")
 
 
 # What must equal the plain spelling
