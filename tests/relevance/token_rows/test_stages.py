@@ -113,6 +113,8 @@ def test_a_row_goes_through_windows_shifts_and_merges(swin: nn.Module, method: s
 class Reduced(nn.Module):
     """Attention of all tokens to keys that a strided convolution makes."""
 
+    attend = staticmethod(torch.matmul)
+
     def __init__(self, width: int) -> None:
         super().__init__()
         self.query = nn.Linear(width, width)
@@ -126,7 +128,7 @@ class Reduced(nn.Module):
         fewer = self.reduce(x.mT.unflatten(2, (side, side))).flatten(2).mT
         key, value = map(self.heads, self.key_value(fewer).chunk(2, -1))
         self.map = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)
-        return self.out((self.map @ value).transpose(1, 2).flatten(2))
+        return self.out(self.attend(self.map, value).transpose(1, 2).flatten(2))
 
     def heads(self, x: Tensor) -> Tensor:
         return x.unflatten(2, (2, -1)).transpose(1, 2)
@@ -204,3 +206,12 @@ def test_a_row_goes_through_reduced_keys_convolutions_gates_and_maxima(pyramid: 
     row = attended(row, 0, pyramid.first, 8)
     assert scores.shape == (2, 64)
     assert (scores - row).abs().max() <= 1e-12 * row.abs().max()
+
+
+@pytest.mark.parametrize("method", ["rollout", "generic_attention"])
+def test_an_einsum_may_name_the_values_first(pyramid: Pyramid, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = torch.randn(2, 3, 16, 16, dtype=torch.float64)
+    expected = lrptrain.attribute(pyramid, images, target=2, method=method).scores
+    values_first = staticmethod(lambda attention, value: torch.einsum("bhkd,bhqk->bhqd", value, attention))
+    monkeypatch.setattr(Reduced, "attend", values_first)
+    torch.testing.assert_close(lrptrain.attribute(pyramid, images, target=2, method=method).scores, expected)
