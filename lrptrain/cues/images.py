@@ -39,9 +39,17 @@ def pixels_of(where: Where, batch: Batch) -> Pixels:
 
 
 def without_evidence(batch: Batch) -> Images:
-    """Return images whose evidence is painted over from what surrounds it: as donors, they give none of it."""
+    """Return images whose evidence is painted over from what surrounds it: as donors, they give none of it.
+
+    What is ignored, such as the edge of an object in a trimap, may hold some of it, and goes too, where any pixel is
+    surely outside.
+    """
     _, images = image_of(batch)
-    return inpainted(images, dilate(mask_in(batch) == 1, default_margin(tuple(images.shape[2:]))))
+    mask = mask_in(batch)
+    outside = mask == 0
+    is_told = outside.flatten(1).any(1).view(-1, *[1] * (mask.ndim - 1))
+    hidden = torch.where(is_told, ~outside, mask == 1)
+    return inpainted(images, dilate(hidden, default_margin(tuple(images.shape[2:]))))
 
 
 def pasted(batch: Batch, donors: Images, region: Bool[Tensor, " batch *places"]) -> dict[str, Any]:
