@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from lrptrain.cli.check import WRONG_USE
 from lrptrain.cli.dotted import find_modules_here
 from lrptrain.cli.lightning import lightning_cli
-from lrptrain.cli.yaml_text import guard_configs
 from lrptrain.extras import require
 from lrptrain.terminal import fitted_to
 
@@ -118,7 +117,6 @@ def usage() -> str:
 
 
 def _run(verb: str, arguments: list[str]) -> None:
-    guard_configs()
     if verb in LIGHTNING_VERBS:
         find_modules_here()
         lightning_cli(arguments, parser_kwargs=_parser_options("lrptrain", verb))

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from lrptrain.batch import Sample, collate, model_inputs
-from lrptrain.cli.checkpoint import Checkpoint, refusal
+from lrptrain.cli.checkpoint import Checkpoint
 from lrptrain.cli.dotted import (
     described,
     find_object,
@@ -19,7 +19,7 @@ from lrptrain.cli.dotted import (
     required_parameters,
     split_call,
 )
-from lrptrain.cli.untrusted import RefusedError, is_ready, make_within, ready_class
+from lrptrain.cli.untrusted import ready_classes
 from lrptrain.relevance.model.preserve import preserved
 
 IMAGE_MODULE = "lrptrain.models.ImageClassifier"
@@ -50,16 +50,9 @@ class ModuleSource:
             return _parsed(self.section)
         module_class = find_module_class(self.path)
         _check_arguments(module_class, self, checkpoint)
-        saved = checkpoint.module_arguments(module_class)
-        accepted = inspect.signature(module_class).parameters
-        open_ended = any(each.kind is each.VAR_KEYWORD for each in accepted.values())
-        arguments = {name: x for name, x in saved.items() if open_ended or name in accepted} | dict(self.arguments)
+        arguments = checkpoint.module_arguments(module_class) | dict(self.arguments)
         try:
-            if checkpoint.trust or not is_ready(module_class):
-                return module_class(**arguments)
-            return make_within(module_class, arguments, checkpoint.content.get("state_dict") or {})
-        except RefusedError as error:
-            raise refusal(checkpoint.path, str(error)) from error
+            return module_class(**arguments)
         except Exception as error:
             raise ValueError(f"{self.path} cannot be made: {described(error)}") from error
 
@@ -154,7 +147,7 @@ def check_runs(network: nn.Module, sample: Sample, model: str | None) -> None:
 def _named_by(checkpoint: Checkpoint, is_image: bool) -> ModuleSource:
     saved = checkpoint.module_settings
     if path := saved.get("_class_path"):
-        if checkpoint.trust or ready_class(path, "lrptrain.models"):
+        if checkpoint.trust or str(path) in ready_classes("lrptrain.models"):
             return ModuleSource(str(path))
         raise ValueError(
             f"{checkpoint.path!r} names the class {path}, which is not imported for it: if it is yours pass --module "

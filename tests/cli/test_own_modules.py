@@ -189,6 +189,15 @@ def test_what_is_wrong_is_one_line(folder, options, says, capsys):
     assert says in refusal(capsys, "compare", folder / checkpoint, *others, *QUICK)
 
 
+@pytest.mark.parametrize("text", ["data: !!python/object/apply:os.system [true]", "{data: 1"])
+def test_a_config_that_is_no_yaml_is_one_line(text, folder, tmp_path, capsys):
+    config = tmp_path / "config.yaml"
+    config.write_text(text, encoding="utf-8")
+    given = ("compare", folder / "vision.ckpt", MODULE)
+    assert f"{config} is no YAML: " in refusal(capsys, *given, f"--data={config}")
+    refusal(capsys, *given, f"--config={config}")
+
+
 @pytest.mark.parametrize("size", [0, 3000])
 def test_a_checkpoint_that_is_cut_short_is_named(size, folder, tmp_path, capsys):
     cut = tmp_path / "cut.ckpt"
