@@ -40,46 +40,33 @@ class ModuleSource:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     section: Mapping[str, Any] | None = None
 
-    def make(self, checkpoint: Checkpoint) -> Any:
-        """Return a new module with the arguments of the checkpoint, without its weights.
-
-        Raises:
-            ValueError: If there is no such class, an argument is missing, or its constructor fails.
-        """
-        if self.section is not None:
-            return _parsed(self.section)
-        module_class = find_module_class(self.path)
-        _check_arguments(module_class, self, checkpoint)
-        arguments = checkpoint.module_arguments(module_class) | dict(self.arguments)
-        try:
-            return module_class(**arguments)
-        except Exception as error:
-            raise ValueError(f"{self.path} cannot be made: {described(error)}") from error
-
     def load(self, checkpoint: Checkpoint) -> Any:
         """Return the module with the weights of the checkpoint, in evaluation mode.
 
         Raises:
-            ValueError: As `make`, or if the weights are of another module.
+            ValueError: If there is no such class, an argument is missing, its constructor fails, or the weights are of
+                another module.
         """
         if "state_dict" not in checkpoint.content:
             raise ValueError(f"{checkpoint.path!r} is no checkpoint of a LightningModule: it has no 'state_dict'")
-        by_lightning = checkpoint.trust and self.section is None
-        if by_lightning:
+        if self.section is not None:
+            module = _parsed(self.section)
+        else:
             module_class = find_module_class(self.path)
             _check_arguments(module_class, self, checkpoint)
-        else:
-            module = self.make(checkpoint)
+            saved = {} if checkpoint.trust else checkpoint.module_arguments(module_class)
         try:
-            if by_lightning:
+            if self.section is None and checkpoint.trust:
                 # Lightning's own way knows older checkpoints, and makes what LightningCLI saved by the names in it.
                 module = module_class.load_from_checkpoint(
                     checkpoint.path, map_location="cpu", weights_only=False, **self.arguments
                 )
-            else:
-                module.configure_model()
-                module.on_load_checkpoint(checkpoint.content)
-                module.load_state_dict(checkpoint.content["state_dict"], strict=module.strict_loading)
+                return module.eval()
+            if self.section is None:
+                module = module_class(**{**saved, **self.arguments})
+            module.configure_model()
+            module.on_load_checkpoint(checkpoint.content)
+            module.load_state_dict(checkpoint.content["state_dict"], strict=module.strict_loading)
         except Exception as error:
             if "loading state_dict" in str(error):
                 raise ValueError(_other_weights(self, checkpoint, error)) from error

@@ -11,7 +11,6 @@ import numpy as np
 import own_vision
 import pytest
 import torch
-from hostile import Exploit
 from PIL import Image
 
 import lrptrain
@@ -211,20 +210,6 @@ def test_a_checkpoint_with_objects_needs_trust(folder, capsys):
         assert "pass --trust true" in refusal(capsys, verb, *options)
     assert "pass --trust true" in refusal(capsys, "attribute", *options[:2], folder / "green.png")
     assert compared(*options, "--trust=true")["samples"] == 6
-
-
-def test_no_verb_runs_code_of_a_checkpoint(tmp_path, capsys):
-    trace = tmp_path / "trace"
-    torch.save({"state_dict": {}, "hyper_parameters": {"extra": Exploit(trace)}}, tmp_path / "evil.ckpt")
-    torch.save(
-        {"state_dict": {}, "hyper_parameters": {"_class_path": "own_vision.Saved", "_instantiator": "os.system"}},
-        tmp_path / "caller.ckpt",
-    )
-    for verb in ("compare", "audit", "segment", "attribute"):
-        for name in ("evil.ckpt", "caller.ckpt"):
-            given = ["a text"] if verb == "attribute" else [DATA]
-            assert "pass --trust true" in refusal(capsys, verb, tmp_path / name, *given)
-    assert not trace.exists()
 
 
 @pytest.mark.parametrize("verb", ["compare", "audit"])
