@@ -1,9 +1,8 @@
-"""Files that a stranger may hand over, each of which would run code, fetch something, or fill the memory."""
+"""Files that a stranger may hand over: checkpoints that would run or fetch code, runs that would fill the memory."""
 
 import json
 import os
 import struct
-import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -83,22 +82,6 @@ def _text_checkpoint() -> dict[str, Any]:
     return {"state_dict": module.state_dict(), "hyper_parameters": dict(module.hparams)}
 
 
-def _nested(depth: int) -> list[Any]:
-    value: list[Any] = []
-    for _ in range(depth):
-        value = [value, value]
-    return value
-
-
-def _packed(path: Path) -> None:
-    torch.save(image_checkpoint(extra=torch.zeros(2**24)), path)
-    with zipfile.ZipFile(path) as archive:
-        parts = {part.filename: archive.read(part) for part in archive.infolist()}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
-
-
 REMOTE = {"backend": "transformers", "model": "remote"}
 CONTENTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "an object": lambda trace: _with(image_checkpoint(), extra=Exploit(trace)),
@@ -122,6 +105,16 @@ CONTENTS: dict[str, Callable[[Path], dict[str, Any]]] = {
         backend="transformers",
         model={"model_type": "timm_wrapper", "architecture": "vit", "model_args": {"checkpoint_path": "evil.pt"}},
     ),
+    "an attention of the hub in a part": lambda _: _with(
+        image_checkpoint(),
+        backend="transformers",
+        model={"model_type": "clip", "vision_config": {"attn_implementation": "flash_attention_2"}},
+    ),
+    "weights of timm in a part": lambda _: _with(
+        image_checkpoint(),
+        backend="transformers",
+        model={"model_type": "clip", "vision_config": {"model_type": "timm_backbone", "pretrained": True}},
+    ),
     "a model of the hub": lambda _: _with(image_checkpoint(), model="hf-hub:evil/evil", model_kwargs=None),
     "weights of another file": lambda _: _with(image_checkpoint(), pretrained="evil.pt"),
     "a checkpoint of timm": lambda _: _with(image_checkpoint(), model_kwargs={**VIT, "checkpoint_path": "evil.pt"}),
@@ -131,12 +124,6 @@ CONTENTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     ),
     "a function to call": lambda _: _with(image_checkpoint(), _instantiator="evil.Evil"),
     "a class within": lambda _: _with(image_checkpoint(), model_kwargs={"norm_layer": {"class_path": "evil.Evil"}}),
-    "more classes than weights": lambda _: _with(image_checkpoint(), num_classes=10**12),
-    "more blocks than weights": lambda _: _with(image_checkpoint(), model_kwargs={**VIT, "depth": 10**6}),
-    "wider than its weights": lambda _: _with(
-        image_checkpoint(), model_kwargs={**VIT, "embed_dim": 2**20, "img_size": 2**14}
-    ),
-    "hyperparameters without end": lambda _: _with(image_checkpoint(), lr=_nested(60)),
     "no hyperparameters": lambda _: image_checkpoint(hyper_parameters=["evil"]),
     "no weights": lambda _: image_checkpoint(state_dict="evil"),
 }
@@ -151,7 +138,6 @@ DATA_CONTENTS: dict[str, Callable[[Path], dict[str, Any]]] = {
             "tokenizer": "evil/evil",
         },
     },
-    "data without end": lambda _: _with(image_checkpoint(), "datamodule_hyper_parameters", train_size=10**12),
 }
 """The same of what they ask for as their data."""
 
@@ -163,7 +149,6 @@ def write_checkpoint(path: Path, name: str, trace: Path) -> str:
 
 
 FILES: dict[str, Callable[[Path], Any]] = {
-    "a packed archive": _packed,
     "a pipe": os.mkfifo,
     "a device": lambda path: path.symlink_to("/dev/zero"),
     "nothing": Path.touch,

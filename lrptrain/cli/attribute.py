@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from lrptrain.cli.checkpoint import Checkpoint
     from lrptrain.cli.normalisation import Normalisation
     from lrptrain.relevance import Relevance
-    from lrptrain.trainers.naming import NameSources
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 
@@ -75,12 +73,12 @@ def show_relevance(
     """
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.cli.checkpoint import read_checkpoint
-    from lrptrain.cli.datasets import load_adapter, load_data, load_task, names_in
+    from lrptrain.cli.datasets import load_adapter, load_data, load_task, loader_of, names_in
     from lrptrain.cli.modules import load_module
-    from lrptrain.cli.normalisation import find_normalisation
+    from lrptrain.cli.normalisation import Normalisation, find_normalisation, given_numbers
     from lrptrain.trainers.checks import check_normalisation
     from lrptrain.trainers.discover import find_model
-    from lrptrain.trainers.naming import find_tokenizer
+    from lrptrain.trainers.naming import find_tokenizer, loader_sources
 
     check_normalisation(mean, std)
     meaning = load_task(task)
@@ -88,23 +86,24 @@ def show_relevance(
     saved = read_checkpoint(checkpoint, trust)
     owner = load_module(saved, is_image, module)
     named_data = None if data is None else load_data(saved, data)
+    # Many datamodules make their tokenizer when they are set up, as for a loader.
+    of_data = [] if named_data is None else [named_data, *loader_sources(loader_of(named_data, "val"))]
     explained = _Explained(
-        owner=owner,
         model=find_model(owner, model).eval().to(device or "cpu"),
-        saved=saved,
-        data=named_data,
+        name_sources=[*of_data, owner, saved.datamodule_settings, saved.module_settings],
         class_names=meaning.class_names if class_names is None else names_in(class_names),
         task=meaning,
         target=target,
         method=method,
     )
     if is_image:
-        if mean is None and named_data is None and "mean" not in saved.datamodule_settings:
-            named_data = _trained_with(saved)
         adapter = load_adapter(batch_adapter)
-        normalisation = find_normalisation(
-            mean, std, owner, saved.module_settings, saved.datamodule_settings, named_data, adapter
-        )
+        if mean is not None and std is not None:
+            normalisation = Normalisation(given_numbers(mean), given_numbers(std), "--mean and --std")
+        else:
+            if named_data is None and "mean" not in saved.datamodule_settings:
+                named_data = _trained_with(saved)
+            normalisation = find_normalisation(owner, saved, named_data, adapter)
         print(normalisation)
         _show_image(explained, Path(source), Path(output), size, normalisation)
         return
@@ -120,20 +119,16 @@ class _Explained:
     """A model, what is known about it, and what of it is explained.
 
     Attributes:
-        owner: The LightningModule.
-        model: Its model.
-        saved: The checkpoint.
-        data: The datamodule or loader that the user named; None without.
+        model: The model.
+        name_sources: Who may know the names of classes and the tokenizer.
         class_names: As the user or the task says; None without.
         task: What the output means.
         target: The class, its name, or None for the predicted one.
         method: The name of the method; None for the default one.
     """
 
-    owner: "torch.nn.Module"
     model: "torch.nn.Module"
-    saved: "Checkpoint"
-    data: Any
+    name_sources: list[Any]
     class_names: list[str] | None
     task: "Task"
     target: int | str | None
@@ -148,16 +143,6 @@ class _Explained:
         from lrptrain.trainers.naming import find_class_names
 
         return find_class_names(self.class_names, self.name_sources, classes)
-
-    @cached_property
-    def name_sources(self) -> "NameSources":
-        """Return who may know the names of classes and the tokenizer."""
-        from lrptrain.cli.datasets import loader_of
-        from lrptrain.trainers.naming import loader_sources
-
-        # Many datamodules make their tokenizer when they are set up, as for a loader.
-        of_data = [] if self.data is None else [self.data, *loader_sources(loader_of(self.data, "val"))]
-        return [*of_data, self.owner, self.saved.datamodule_settings, self.saved.module_settings]
 
     def relevance(self, inputs: Any) -> "tuple[Relevance, list[str] | None]":
         """Return the relevance of one sample, and the names of the classes."""

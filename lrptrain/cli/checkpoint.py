@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 INSTANTIATORS = ("pytorch_lightning.cli.instantiate_module", "lightning.pytorch.cli.instantiate_module")
 """Functions with which Lightning makes a module from what LightningCLI saved; a checkpoint may name no other."""
@@ -60,14 +59,14 @@ class Checkpoint:
         return self._arguments(made, self.datamodule_settings)
 
     def _arguments(self, made: type, saved: dict[str, Any]) -> dict[str, Any]:
-        from lrptrain.cli.untrusted import RefusedError, arguments_of, weights_in
+        from lrptrain.cli.untrusted import RefusedError, arguments_of
 
         # Names that begin with "_" are Lightning's own, such as `_class_path`.
         own = {name: value for name, value in saved.items() if not str(name).startswith("_")}
         if self.trust:
             return own
         try:
-            return arguments_of(made, own, weights_in(self.content.get("state_dict")))
+            return arguments_of(made, own)
         except RefusedError as error:
             raise refusal(self.path, str(error)) from error
 
@@ -102,8 +101,6 @@ def read_checkpoint(path: str, trust: bool = False) -> Checkpoint:
         raise FileNotFoundError(f"there is no checkpoint {path!r}")
     if trust:
         find_modules_here()  # its objects may be of the user's own classes
-    else:
-        _check_archive(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=not trust)
     except pickle.UnpicklingError as error:
@@ -134,19 +131,3 @@ def read_checkpoint(path: str, trust: bool = False) -> Checkpoint:
     except RefusedError as error:
         raise refusal(path, str(error)) from error
     return Checkpoint(path, content)
-
-
-def _check_archive(path: str) -> None:
-    """Refuse an archive that unpacks to more than it has bytes: torch writes tensors as they are.
-
-    Raises:
-        ValueError: If it does.
-    """
-    try:
-        with ZipFile(path) as archive:
-            parts = archive.infolist()
-    except (BadZipFile, OSError, ValueError, NotImplementedError):
-        return  # of another format, or damaged, which torch says
-    packed = any(part.compress_type != ZIP_STORED for part in parts)
-    if packed or sum(part.file_size for part in parts) > Path(path).stat().st_size:
-        raise ValueError(f"{path!r} is packed, as no checkpoint is: it would take more memory than it has bytes")

@@ -19,7 +19,7 @@ from lrptrain.cli.dotted import (
     required_parameters,
     split_call,
 )
-from lrptrain.cli.untrusted import ready_class
+from lrptrain.cli.untrusted import ready_classes
 
 Split = Literal["train", "val", "test"]
 
@@ -69,7 +69,7 @@ def _named_by(checkpoint: Checkpoint) -> Any:
         raise ValueError(
             "the checkpoint does not say which data it was trained with: pass --data package.DataModule, or a config"
         )
-    made = ready_class(path, "lrptrain.data")
+    made = ready_classes("lrptrain.data").get(str(path))
     if made is not None:
         return _called(path, made, checkpoint.datamodule_arguments(made))
     if checkpoint.trust:

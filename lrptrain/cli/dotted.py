@@ -10,7 +10,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from lrptrain.cli.yaml_text import load_yaml
 from lrptrain.extras import require
 from lrptrain.files import read_text
 
@@ -43,10 +42,11 @@ def read_section(config: str, section: str) -> dict[str, Any]:
     """
     if not Path(config).is_file():
         raise FileNotFoundError(f"there is no config {config!r}")
+    yaml = require("yaml", "cli")
     try:
-        content = load_yaml(read_text(Path(config))) or {}
-    except ValueError as error:
-        raise ValueError(f"{config} is {error}") from error
+        content = yaml.safe_load(read_text(Path(config)))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{config} is no YAML: {' '.join(str(error).split())}") from error
     values = content.get(section) if isinstance(content, dict) else None
     # `class_path` may stand alone, as LightningCLI allows it.
     values = {"class_path": values} if isinstance(values, str) else values

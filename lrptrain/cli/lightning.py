@@ -28,7 +28,7 @@ def lightning_cli(args: Sequence[str], **options: Any) -> Any:
     import lrptrain.callbacks
     import lrptrain.data
     import lrptrain.models  # noqa: F401  (their classes may be named without the module)
-    from lrptrain.cli.untrusted import ready_class
+    from lrptrain.cli.untrusted import ready_classes
 
     class Guarded(cli):  # type: ignore[misc, valid-type]
         config: Any
@@ -40,7 +40,7 @@ def lightning_cli(args: Sequence[str], **options: Any) -> Any:
             if path and options.get("weights_only") is None:
                 options["weights_only"] = True  # of an address, too, where Lightning would unpickle anything
             class_path = options["model"].get("class_path") if path and Path(path).is_file() else None
-            made = ready_class(class_path, "lrptrain.models")
+            made = ready_classes("lrptrain.models").get(str(class_path))
             if made is not None:
                 arguments = read_checkpoint(path, trust=options["weights_only"] is False).module_arguments(made)
                 model = {"class_path": class_path, "init_args": arguments}

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from lrptrain.cli.check import WRONG_USE
 from lrptrain.cli.dotted import find_modules_here
 from lrptrain.cli.lightning import lightning_cli
-from lrptrain.cli.yaml_text import guard_configs
 from lrptrain.extras import require
 from lrptrain.terminal import fitted_to
 
@@ -78,7 +77,8 @@ def main(args: Sequence[str] | None = None) -> None:
     verb = arguments[0]
     # A typing error is answered before the module of a verb, and what that needs, is imported.
     if verb not in LIGHTNING_VERBS and verb not in VERBS:
-        _refuse(f"there is no verb {verb!r}{_suggestion(verb)}; `lrptrain --help` lists all")
+        alike = "".join(f"; did you mean {each}?" for each in get_close_matches(verb, [*LIGHTNING_VERBS, *VERBS], n=1))
+        _refuse(f"there is no verb {verb!r}{alike}; `lrptrain --help` lists all")
     try:
         _run(verb, arguments)
     except argparse.ArgumentError as error:
@@ -97,9 +97,8 @@ def main(args: Sequence[str] | None = None) -> None:
         # A message of this package is enough for the user; an error of user code, as in `fit`, needs its traceback.
         if verb in LIGHTNING_VERBS or not (isinstance(error, OSError) or _is_ours(error)):
             raise
-        sys.exit(
-            fitted_to(sys.stderr, f"lrptrain: {_as_options(str(error))}")
-        )  # to the standard error, with the status 1
+        # To the standard error, with the status 1.
+        sys.exit(fitted_to(sys.stderr, f"lrptrain: {_as_options(str(error))}"))
 
 
 def usage() -> str:
@@ -118,10 +117,11 @@ def usage() -> str:
 
 
 def _run(verb: str, arguments: list[str]) -> None:
-    guard_configs()
     if verb in LIGHTNING_VERBS:
         find_modules_here()
-        lightning_cli(arguments, parser_kwargs=_parser_options("lrptrain", verb))
+        # By default an error in the arguments is printed behind the names of all options, several screens of them.
+        raised = {"exit_on_error": False}
+        lightning_cli(arguments, parser_kwargs={"prog": "lrptrain", **raised, verb: raised})
         return
     spelled = _spelled_out(arguments[1:])
     # jsonargparse would only say that there is no such option.
@@ -151,14 +151,6 @@ def _version() -> str:
         return "(not installed)"
 
 
-def _parser_options(prog: str, verb: str) -> dict[str, Any]:
-    """Return options of LightningCLI with which an error in the arguments is raised.
-
-    By default it is printed behind the names of all options, several screens of them.
-    """
-    return {"prog": prog, "exit_on_error": False, verb: {"exit_on_error": False}}
-
-
 def _refuse(message: str) -> NoReturn:
     """End with one line on the standard error and the status of argparse."""
     print(fitted_to(sys.stderr, f"lrptrain: {message}"), file=sys.stderr)
@@ -176,11 +168,6 @@ def _as_options(message: str) -> str:
     message = re.sub(r"\bmodel='([\w.<>]+)'", r"--model \1", message)
     message = re.sub(r"\bmodel=", "--model ", message)
     return re.sub(r"\bclass_names\b", "--class-names", message)
-
-
-def _suggestion(verb: str) -> str:
-    alike = get_close_matches(verb, [*LIGHTNING_VERBS, *VERBS], n=1)
-    return f"; did you mean {alike[0]}?" if alike else ""
 
 
 def sentence_of(error: BaseException) -> str:

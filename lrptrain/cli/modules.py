@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from lrptrain.batch import Sample, collate, model_inputs
-from lrptrain.cli.checkpoint import Checkpoint, refusal
+from lrptrain.cli.checkpoint import Checkpoint
 from lrptrain.cli.dotted import (
     described,
     find_object,
@@ -19,7 +19,7 @@ from lrptrain.cli.dotted import (
     required_parameters,
     split_call,
 )
-from lrptrain.cli.untrusted import RefusedError, is_ready, make_within, ready_class
+from lrptrain.cli.untrusted import ready_classes
 from lrptrain.relevance.model.preserve import preserved
 
 IMAGE_MODULE = "lrptrain.models.ImageClassifier"
@@ -40,53 +40,33 @@ class ModuleSource:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     section: Mapping[str, Any] | None = None
 
-    def make(self, checkpoint: Checkpoint) -> Any:
-        """Return a new module with the arguments of the checkpoint, without its weights.
-
-        Raises:
-            ValueError: If there is no such class, an argument is missing, or its constructor fails.
-        """
-        if self.section is not None:
-            return _parsed(self.section)
-        module_class = find_module_class(self.path)
-        _check_arguments(module_class, self, checkpoint)
-        saved = checkpoint.module_arguments(module_class)
-        accepted = inspect.signature(module_class).parameters
-        open_ended = any(each.kind is each.VAR_KEYWORD for each in accepted.values())
-        arguments = {name: x for name, x in saved.items() if open_ended or name in accepted} | dict(self.arguments)
-        try:
-            if checkpoint.trust or not is_ready(module_class):
-                return module_class(**arguments)
-            return make_within(module_class, arguments, checkpoint.content.get("state_dict") or {})
-        except RefusedError as error:
-            raise refusal(checkpoint.path, str(error)) from error
-        except Exception as error:
-            raise ValueError(f"{self.path} cannot be made: {described(error)}") from error
-
     def load(self, checkpoint: Checkpoint) -> Any:
         """Return the module with the weights of the checkpoint, in evaluation mode.
 
         Raises:
-            ValueError: As `make`, or if the weights are of another module.
+            ValueError: If there is no such class, an argument is missing, its constructor fails, or the weights are of
+                another module.
         """
         if "state_dict" not in checkpoint.content:
             raise ValueError(f"{checkpoint.path!r} is no checkpoint of a LightningModule: it has no 'state_dict'")
-        by_lightning = checkpoint.trust and self.section is None
-        if by_lightning:
+        if self.section is not None:
+            module = _parsed(self.section)
+        else:
             module_class = find_module_class(self.path)
             _check_arguments(module_class, self, checkpoint)
-        else:
-            module = self.make(checkpoint)
+            saved = {} if checkpoint.trust else checkpoint.module_arguments(module_class)
         try:
-            if by_lightning:
+            if self.section is None and checkpoint.trust:
                 # Lightning's own way knows older checkpoints, and makes what LightningCLI saved by the names in it.
                 module = module_class.load_from_checkpoint(
                     checkpoint.path, map_location="cpu", weights_only=False, **self.arguments
                 )
-            else:
-                module.configure_model()
-                module.on_load_checkpoint(checkpoint.content)
-                module.load_state_dict(checkpoint.content["state_dict"], strict=module.strict_loading)
+                return module.eval()
+            if self.section is None:
+                module = module_class(**{**saved, **self.arguments})
+            module.configure_model()
+            module.on_load_checkpoint(checkpoint.content)
+            module.load_state_dict(checkpoint.content["state_dict"], strict=module.strict_loading)
         except Exception as error:
             if "loading state_dict" in str(error):
                 raise ValueError(_other_weights(self, checkpoint, error)) from error
@@ -154,7 +134,7 @@ def check_runs(network: nn.Module, sample: Sample, model: str | None) -> None:
 def _named_by(checkpoint: Checkpoint, is_image: bool) -> ModuleSource:
     saved = checkpoint.module_settings
     if path := saved.get("_class_path"):
-        if checkpoint.trust or ready_class(path, "lrptrain.models"):
+        if checkpoint.trust or str(path) in ready_classes("lrptrain.models"):
             return ModuleSource(str(path))
         raise ValueError(
             f"{checkpoint.path!r} names the class {path}, which is not imported for it: if it is yours pass --module "

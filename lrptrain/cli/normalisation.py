@@ -15,9 +15,7 @@ from lrptrain.batch import IMAGES, BatchAdapter
 from lrptrain.batch.reading import read_columns
 from lrptrain.cli.checkpoint import Checkpoint
 from lrptrain.cli.datasets import loader_of, settings_of
-from lrptrain.trainers.checks import check_normalisation
 
-Numbers = float | Sequence[float]
 Bounds = tuple[Tensor, Tensor]  # the least and the greatest number of each of 3 channels
 BATCHES = 8
 """Batches of the data that are looked at."""
@@ -25,7 +23,6 @@ DARK = 0.1
 """Of many photographs some pixel is brighter than this, on the scale from black to white."""
 MOST_STEPS = 64
 """Transforms that one is composed of; a longer list is looked into no further."""
-_NO_STEPS = (str, bytes, int, float, Tensor)
 ROUNDING = 1e-3
 """How far pixels may leave the range from black to white by rounding."""
 BEYOND = 0.1
@@ -78,9 +75,8 @@ def find_black(
         data: A datamodule or loader.
         batch_adapter: Function that brings its batches to the names of the contract.
     """
-    settings = (checkpoint.module_settings, checkpoint.datamodule_settings)
     try:
-        normalisation = find_normalisation(None, None, module, *settings, data, batch_adapter)
+        normalisation = find_normalisation(module, checkpoint, data, batch_adapter)
     except ValueError:
         print(
             "nothing says for sure how the images were normalised (mean and std of the datamodule would): removed "
@@ -94,72 +90,56 @@ def find_black(
 
 
 def find_normalisation(
-    mean: Numbers | None,
-    std: Numbers | None,
-    module: nn.Module,
-    module_settings: Mapping[str, Any],
-    datamodule_settings: Mapping[str, Any],
-    data: Any = None,
-    batch_adapter: BatchAdapter | None = None,
+    module: nn.Module, checkpoint: Checkpoint, data: Any = None, batch_adapter: BatchAdapter | None = None
 ) -> Normalisation:
     """Return how images were normalised in training.
 
-    Asked in this order: the user; what the datamodule saved or says; the transforms that it or its dataset holds, under
-    whatever name; its images, which
-    are not normalised where they lie in 0..1; the arguments of the module; the card of the model, which must not
-    contradict the images.
+    Asked in this order: what the datamodule says or saved; the transforms that it or its dataset holds, under whatever
+    name; its images, which are not normalised where they lie in 0..1; the arguments of the module; the card of the
+    model, which must not contradict the images.
 
     Args:
-        mean: As the user says; one number stands for all channels.
-        std: As the user says.
         module: The LightningModule.
-        module_settings: The arguments of the module that the checkpoint saved.
-        datamodule_settings: The arguments of the datamodule that the checkpoint saved.
+        checkpoint: Its checkpoint, with the arguments of the module and the datamodule.
         data: A datamodule or loader; None where there is none.
         batch_adapter: Function that brings its batches to the names of the contract.
 
     Raises:
         ValueError: If nobody says it, or the card and the data contradict each other.
     """
-    check_normalisation(mean, std)
-    if mean is not None and std is not None:
-        return Normalisation(_three(mean), _three(std), "--mean and --std")
-    of_data = _pair_in(datamodule_settings, "the datamodule's arguments, in the checkpoint")
-    if data is not None:
-        of_data = _pair_in({**_attributes(data), **settings_of(data)}, f"{type(data).__name__}") or of_data
-        of_data = of_data or _pair_of_transforms(data, loader_of(data, "val"))
-    if of_data is not None:
-        return of_data
-    bounds = None if data is None else _bounds(loader_of(data, "val"), batch_adapter)
-    if bounds is not None and (plain := _plain(bounds)) is not None:
-        return plain
-    if (of_module := _pair_in(module_settings, "the module's arguments, in the checkpoint")) is not None:
-        return of_module
-    return _by_card(module, bounds, data is not None)
+    found = None if data is None else _pair_in({**_attributes(data), **settings_of(data)}, type(data).__name__)
+    found = found or _pair_in(checkpoint.datamodule_settings, "the datamodule's arguments, in the checkpoint")
+    bounds = None
+    if found is None and data is not None:
+        loader = loader_of(data, "val")
+        found = _pair_of_transforms(data, loader)
+        bounds = None if found is not None else _bounds(loader, batch_adapter)
+        # Images in 0..1, one of which is not black throughout.
+        if bounds is not None and bounds[0].min() >= 0 and DARK < bounds[1].max() <= 1 + ROUNDING:
+            found = Normalisation((0.0,) * 3, (1.0,) * 3, "so are the images of the data")
+    found = found or _pair_in(checkpoint.module_settings, "the module's arguments, in the checkpoint")
+    return found or _by_card(module, bounds, data is not None)
 
 
 def _by_card(module: nn.Module, bounds: Bounds | None, has_data: bool) -> Normalisation:
     # Who has given the data has nothing more to give by them.
-    or_data = "" if has_data else ", or --data package.DataModule"
-    ask = f"pass --mean and --std (0 and 1 for images in 0..1){or_data}"
+    ask = f"pass --mean and --std (0 and 1 for images in 0..1){'' if has_data else ', or --data package.DataModule'}"
     if any(_numbers(getattr(part, "mean", None)) and _numbers(getattr(part, "std", None)) for part in module.modules()):
         raise ValueError(f"the module holds a mean and a std, which it may apply to its images by itself: {ask}")
-    card = model_card(module)
+    card = _model_card(module)
     if card is None:
         raise ValueError(f"nothing says how the images were normalised in training: {ask}")
     if bounds is not None and not _fits(card, bounds):
-        low = float(bounds[0].min())
-        high = float(bounds[1].max())
         raise ValueError(
-            f"the images of the data, from {low:.3g} to {high:.3g}, are not normalised as {card.source} says (mean "
-            f"{card.mean}, std {card.std}): pass --mean and --std"
+            f"the images of the data, from {float(bounds[0].min()):.3g} to {float(bounds[1].max()):.3g}, are not "
+            f"normalised as {card.source} says (mean {card.mean}, std {card.std}): pass --mean and --std"
         )
     # Images that the card may explain can have been normalised otherwise: the user has to know that it is believed.
     other = "pass --mean and --std" if bounds is not None else "pass --data, or --mean and --std"
     return replace(card, source=f"{card.source} (if training did otherwise, {other})")
 
 
-def model_card(module: nn.Module) -> Normalisation | None:
+def _model_card(module: nn.Module) -> Normalisation | None:
     """Return the normalisation of a timm model's `pretrained_cfg`, or of the image processor beside a model's weights.
 
     None where there is none, or where the parts of a model have several.
@@ -245,7 +225,7 @@ def _normalises(step: Any) -> bool:
 
 def _steps(transform: Any) -> Iterator[Any]:
     """Yield a transform, or those of a list or a mapping, and those that they are composed of."""
-    if transform is None or isinstance(transform, _NO_STEPS):
+    if transform is None or isinstance(transform, str | bytes | int | float | Tensor):
         return
     yield transform
     parts = transform if isinstance(transform, list | tuple | Mapping) else getattr(transform, "transforms", None)
@@ -274,15 +254,6 @@ def _bounds(loader: Iterable[Any], batch_adapter: BatchAdapter | None) -> Bounds
     return torch.stack(lows).amin(0), torch.stack(highs).amax(0)
 
 
-def _plain(bounds: Bounds) -> Normalisation | None:
-    """Return that nothing was normalised, where images lie in 0..1 and one of them is not black throughout."""
-    low = float(bounds[0].min())
-    high = float(bounds[1].max())
-    if low >= 0 and DARK < high <= 1 + ROUNDING:
-        return Normalisation((0.0,) * 3, (1.0,) * 3, "so are the images of the data")
-    return None
-
-
 def _fits(card: Normalisation, bounds: Bounds) -> bool:
     """Whether images with these bounds may be normalised as a card says: without it they lie in 0..1, or nearly so.
 
@@ -295,7 +266,8 @@ def _fits(card: Normalisation, bounds: Bounds) -> bool:
     return float(low.min()) >= -BEYOND and float(high.max()) <= 1 + BEYOND
 
 
-def _three(numbers: Numbers) -> tuple[float, ...]:
+def given_numbers(numbers: float | Sequence[float]) -> tuple[float, ...]:
+    """Return the numbers that a user gives for three channels, of one or three."""
     return (float(numbers),) * 3 if isinstance(numbers, int | float) else tuple(float(x) for x in numbers)
 
 

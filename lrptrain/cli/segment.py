@@ -74,8 +74,7 @@ def _with_normalisation(masks: PseudoMaskConfig, classifier: Any, saved: "Checkp
     if masks.mean is not None:
         return masks
     try:
-        settings = (saved.module_settings, saved.datamodule_settings)
-        normalisation = find_normalisation(None, None, classifier, *settings, source)
+        normalisation = find_normalisation(classifier, saved, source)
     except ValueError:
         print(
             "nothing says for sure how the images were normalised (--masks.mean and --masks.std would): their colours "

@@ -7,7 +7,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from lrptrain.data.common import SPLITS, class_names
-from lrptrain.data.texts import Example, TextDataModule
+from lrptrain.data.texts import Example, TextDataModule, fast_tokenizer
 from lrptrain.files import is_file_name, read_text
 
 
@@ -105,18 +105,10 @@ class EraserDocuments(TextDataModule):
         """
         if self.splits:
             return
-        self.load_tokenizer()
+        self.tokenizer = fast_tokenizer(self.tokenizer_source)
         records = {split: read_records(self.path / f"{split}.jsonl") for split in SPLITS}
         self.class_names = class_names(record["classification"] for record in records["train"])
         self.splits = {split: [self._example(record) for record in rows] for split, rows in records.items()}
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of shuffled training documents."""
-        return self._loader("train", shuffle=True)
-
-    def val_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of the validation documents in the file's order."""
-        return self._loader("val")
 
     def test_dataloader(self) -> DataLoader[Any]:
         """Return a loader of the test documents in the file's order."""

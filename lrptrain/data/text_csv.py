@@ -2,13 +2,11 @@
 
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from torch.utils.data import DataLoader
 
 from lrptrain.data.common import CsvRow, class_names, read_csv, stratified_split
-from lrptrain.data.texts import Example, TextDataModule
+from lrptrain.data.texts import Example, TextDataModule, fast_tokenizer
 from lrptrain.terminal import WrappedWarning
 
 
@@ -101,18 +99,10 @@ class TextSpans(TextDataModule):
         """
         if self.splits:
             return
-        self.load_tokenizer()
+        self.tokenizer = fast_tokenizer(self.tokenizer_source)
         examples = self._examples()
         train, val = stratified_split([example.label for example in examples], self.val_share, self.seed)
         self.splits = {"train": [examples[index] for index in train], "val": [examples[index] for index in val]}
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of shuffled training texts."""
-        return self._loader("train", shuffle=True)
-
-    def val_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of the validation texts in the file's order."""
-        return self._loader("val")
 
     def _examples(self) -> list[Example]:
         columns = (self.text_column, self.label_column, self.rationale_column, *(self.span_columns or ()))
@@ -136,7 +126,5 @@ class TextSpans(TextDataModule):
         return Example(text, self.class_names.index(row[self.label_column]), None if span is None else (span,))
 
     def _subset(self, rows: list[CsvRow]) -> list[CsvRow]:
-        if self.limit is None or self.limit >= len(rows):
-            return rows
         chosen = np.random.default_rng(self.seed).permutation(len(rows))[: self.limit]
         return [rows[index] for index in np.sort(chosen)]

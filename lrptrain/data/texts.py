@@ -117,14 +117,13 @@ class TextDataModule(pl.LightningDataModule):
         """The number of classes; 0 before `setup`."""
         return len(self.class_names)
 
-    def load_tokenizer(self) -> None:
-        """Load the tokenizer.
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Return a loader of shuffled training texts."""
+        return self._loader("train", shuffle=True)
 
-        Raises:
-            OSError: If it can be found neither locally nor on the hub.
-            ValueError: If it is not a fast one.
-        """
-        self.tokenizer = fast_tokenizer(self.tokenizer_source)
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Return a loader of the validation texts in the file's order."""
+        return self._loader("val")
 
     def _loader(self, split: str, shuffle: bool = False) -> DataLoader[Any]:
         examples = self.splits[split]

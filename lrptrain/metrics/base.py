@@ -112,96 +112,18 @@ def leave_compute_groups(metric: Metric) -> None:
     metric.add_state("never_equal", torch.tensor(torch.nan), dist_reduce_fx="sum")
 
 
-class AnnotationMetric(Metric):
-    """Mean of per-sample values against an annotation; a subclass names its `function` and sets its `options`.
-
-    `compute()` returns a dict:
-
-    - `value`: mean over all samples with a value; nan if there is none,
-    - `low`, `high`: its 95 % t interval over samples; nan below two,
-    - `chance`: mean chance level over the same samples; absent where the metric has none,
-    - `samples`: how many samples had a value,
-    - `undefined`: how many annotated samples had none (left out of the mean: look when it is not 0),
-    - `per_class`: `[num_classes]` means by label, nan for classes without samples; only with `num_classes`.
-
-    Args:
-        num_classes: How many classes get a mean of their own; `update` then needs the labels.
-        **kwargs: Passed to `torchmetrics.Metric`.
-
-    Attributes:
-        key: Name of the metric in logged keys.
-        title: Name of the metric in plots.
-        explanation: What a value means, in one sentence for someone who sees it for the first time; "" for none.
-        function: The metric per sample, of `(scores, annotation, **options)`.
-        has_chance: Whether a map of equal scores has a meaningful value.
-        options: Keyword arguments of `function`.
-    """
-
-    key: ClassVar[str]
-    title: ClassVar[str]
-    explanation: ClassVar[str] = ""
-    function: ClassVar[Callable[..., Tensor]]
-    higher_is_better = True
-    is_differentiable = False
-    full_state_update = False
-    has_chance = True
-    options: dict[str, Any]
-    moments: Tensor
-    chance_sum: Tensor
-    undefined: Tensor
-
-    def __init__(self, num_classes: int | None = None, **kwargs: object):
-        super().__init__(**kwargs)
-        self.num_classes = num_classes
-        self.options = {}
-        rows = state_rows(num_classes)
-        self.add_state("moments", empty_moments(rows), dist_reduce_fx=merge_moments)
-        self.add_state("chance_sum", torch.zeros(rows), dist_reduce_fx="sum")
-        self.add_state("undefined", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
-        leave_compute_groups(self)
-
-    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
-        """Return the metric per sample, nan where it is undefined."""
-        return self.function(scores, annotation, **self.options)
-
-    def update(
-        self,
-        scores: Float[Tensor, "batch tokens"],
-        annotation: TokenAnnotation,
-        label: Shaped[Tensor, " batch"] | None = None,
-    ) -> None:
-        """Add a batch."""
-        values = self.score(scores, annotation)
-        row = class_index(label, self.num_classes, values)
-        defined = ~values.isnan()
-        self.moments = merge_moments(torch.stack([self.moments, moments_by_row(values, row, len(self.moments))]))
-        self.undefined = self.undefined + (annotation.present & ~defined).sum()
-        if self.has_chance:
-            self.chance_sum = add_by_row(self.chance_sum, row, uniform_chance(self.score, annotation), defined)
-
-    def compute(self) -> dict[str, Tensor]:
-        """Return the dict described above."""
-        overall = merge_moments(self.moments)
-        samples = overall[0].long()
-        result = {**mean_with_interval(overall), "samples": samples, "undefined": self.undefined}
-        if self.has_chance:
-            result["chance"] = self.chance_sum.sum() / samples
-        if self.num_classes is not None:
-            result["per_class"] = mean_with_interval(self.moments)["value"]
-        return result
-
-
 class SampleMean(Metric):
     """Mean over samples of a value that is nan where undefined; a subclass fills in `score`.
 
     `compute()` returns a dict:
 
     - `value`: mean over all samples with a value; nan if there is none,
-    - `low`, `high`: its 95 % t interval; nan below two samples,
+    - `low`, `high`: its 95 % t interval over samples; nan below two,
     - `samples`: how many samples had a value,
     - `undefined`: how many samples had none.
 
     Args:
+        num_classes: How many classes get a mean of their own, in a subclass that knows the labels.
         **kwargs: Passed to `torchmetrics.Metric`.
 
     Attributes:
@@ -218,27 +140,90 @@ class SampleMean(Metric):
     moments: Tensor
     undefined: Tensor
 
-    def __init__(self, **kwargs: object):
+    def __init__(self, num_classes: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
-        self.add_state("moments", empty_moments(1), dist_reduce_fx=merge_moments)
+        self.add_state("moments", empty_moments(state_rows(num_classes)), dist_reduce_fx=merge_moments)
         self.add_state("undefined", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
         leave_compute_groups(self)
 
-    def score(self, *args: object, **kwargs: object) -> Float[Tensor, " batch"]:
+    def score(self, *args: Any, **kwargs: Any) -> Float[Tensor, " batch"]:
         """Return the value per sample, nan where it is undefined."""
         raise NotImplementedError
 
-    def update(self, *args: object, **kwargs: object) -> None:
+    def update(self, *args: Any, **kwargs: Any) -> None:
         """Add a batch; the arguments are those of `score`."""
         values = self.score(*args, **kwargs)
-        row = torch.zeros(len(values), dtype=torch.long, device=values.device)
-        self.moments = merge_moments(torch.stack([self.moments, moments_by_row(values, row, 1)]))
-        self.undefined = self.undefined + values.isnan().sum()
+        self._add(values, class_index(None, None, values), values.isnan())
+
+    def _add(self, values: Float[Tensor, " batch"], row: Int[Tensor, " batch"], lost: Bool[Tensor, " batch"]) -> None:
+        """Add values to their rows, and samples that should have had one."""
+        self.moments = merge_moments(torch.stack([self.moments, moments_by_row(values, row, len(self.moments))]))
+        self.undefined = self.undefined + lost.sum()
 
     def compute(self) -> dict[str, Tensor]:
         """Return the dict described above."""
-        samples = self.moments[0, 0].long()
-        return {**mean_with_interval(self.moments[0]), "samples": samples, "undefined": self.undefined}
+        overall = merge_moments(self.moments)
+        return {**mean_with_interval(overall), "samples": overall[0].long(), "undefined": self.undefined}
+
+
+class AnnotationMetric(SampleMean):
+    """Mean of per-sample values against an annotation; a subclass names its `function` and sets its `options`.
+
+    `compute()` returns the dict of `SampleMean`, and:
+
+    - `undefined`: of the annotated samples alone (left out of the mean: look when it is not 0),
+    - `chance`: mean chance level over the samples with a value; absent where the metric has none,
+    - `per_class`: `[num_classes]` means by label, nan for classes without samples; only with `num_classes`.
+
+    Args:
+        num_classes: How many classes get a mean of their own; `update` then needs the labels.
+        **kwargs: Passed to `torchmetrics.Metric`.
+
+    Attributes:
+        explanation: What a value means, in one sentence for someone who sees it for the first time; "" for none.
+        function: The metric per sample, of `(scores, annotation, **options)`.
+        has_chance: Whether a map of equal scores has a meaningful value.
+        options: Keyword arguments of `function`.
+    """
+
+    explanation: ClassVar[str] = ""
+    higher_is_better = True
+    has_chance = True
+    options: dict[str, Any]
+    chance_sum: Tensor
+
+    def __init__(self, num_classes: int | None = None, **kwargs: Any):
+        super().__init__(num_classes, **kwargs)
+        self.num_classes = num_classes
+        self.options = {}
+        self.add_state("chance_sum", torch.zeros(len(self.moments)), dist_reduce_fx="sum")
+
+    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
+        """Return the metric per sample, nan where it is undefined."""
+        return self.function(scores, annotation, **self.options)
+
+    def update(
+        self,
+        scores: Float[Tensor, "batch tokens"],
+        annotation: TokenAnnotation,
+        label: Shaped[Tensor, " batch"] | None = None,
+    ) -> None:
+        """Add a batch."""
+        values = self.score(scores, annotation)
+        row = class_index(label, self.num_classes, values)
+        defined = ~values.isnan()
+        self._add(values, row, annotation.present & ~defined)
+        if self.has_chance:
+            self.chance_sum = add_by_row(self.chance_sum, row, uniform_chance(self.score, annotation), defined)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return the dict described above."""
+        result = super().compute()
+        if self.has_chance:
+            result["chance"] = self.chance_sum.sum() / result["samples"]
+        if self.num_classes is not None:
+            result["per_class"] = mean_with_interval(self.moments)["value"]
+        return result
 
 
 def add_by_row(

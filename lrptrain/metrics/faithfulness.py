@@ -10,20 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lrptrain.metrics.base import SampleMean, nan_where_undefined
-from lrptrain.metrics.deletion import text_probability
 from lrptrain.metrics.ranking import select_top
 from lrptrain.relevance.propagation.propagator import at_least_float32
-
-__all__ = [
-    "Comprehensiveness",
-    "PerturbationArea",
-    "Sufficiency",
-    "area_under_curve",
-    "comprehensiveness",
-    "perturbation_curve",
-    "sufficiency",
-    "text_probability",
-]
 
 STEPS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -175,7 +163,7 @@ class PerturbationArea(SampleMean):
         most_relevant_first: bool = True,
         fractions: Fractions = STEPS,
         fill: int | float | Fractions = 0.0,
-        **kwargs: object,
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         _check_fractions(fractions)
@@ -185,7 +173,7 @@ class PerturbationArea(SampleMean):
         # The class cannot know which test it is, and torchmetrics forbids to assign the attribute.
         self.__dict__["higher_is_better"] = not most_relevant_first
 
-    def score(  # type: ignore[override]
+    def score(
         self,
         predict: Predict,
         images: Float[Tensor, "batch channels height width"],
@@ -212,13 +200,13 @@ class Comprehensiveness(SampleMean):
     function = staticmethod(comprehensiveness)
     higher_is_better = True
 
-    def __init__(self, fractions: Fractions = SHARES, mean: Mean = "eraser", **kwargs: object):
+    def __init__(self, fractions: Fractions = SHARES, mean: Mean = "eraser", **kwargs: Any):
         super().__init__(**kwargs)
         _check_fractions(fractions)
         self.fractions = tuple(fractions)
         self.mean = mean
 
-    def score(  # type: ignore[override]
+    def score(
         self, probability: Probability, scores: Float[Tensor, "batch tokens"], usable: Bool[Tensor, "batch tokens"]
     ) -> Float[Tensor, " batch"]:
         """Return the metric per sample."""

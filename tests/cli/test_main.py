@@ -127,6 +127,7 @@ WRONG_ARGUMENTS = {
     ("compare", "any.ckpt", "--methods=gradcam++"): "unknown method 'gradcam++'; did you mean gradcam?",
     ("compare", "any.ckpt", "--max-samples=0"): "max_samples must be",
     ("attribute", "none.ckpt", "a text"): "there is no checkpoint",
+    ("attribute", "none.ckpt", "a text", "--mean=0.5"): "give both mean and std",
 }
 
 

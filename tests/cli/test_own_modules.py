@@ -11,7 +11,6 @@ import numpy as np
 import own_vision
 import pytest
 import torch
-from hostile import Exploit
 from PIL import Image
 
 import lrptrain
@@ -189,6 +188,15 @@ def test_what_is_wrong_is_one_line(folder, options, says, capsys):
     assert says in refusal(capsys, "compare", folder / checkpoint, *others, *QUICK)
 
 
+@pytest.mark.parametrize("text", ["data: !!python/object/apply:os.system [true]", "{data: 1"])
+def test_a_config_that_is_no_yaml_is_one_line(text, folder, tmp_path, capsys):
+    config = tmp_path / "config.yaml"
+    config.write_text(text, encoding="utf-8")
+    given = ("compare", folder / "vision.ckpt", MODULE)
+    assert f"{config} is no YAML: " in refusal(capsys, *given, f"--data={config}")
+    refusal(capsys, *given, f"--config={config}")
+
+
 @pytest.mark.parametrize("size", [0, 3000])
 def test_a_checkpoint_that_is_cut_short_is_named(size, folder, tmp_path, capsys):
     cut = tmp_path / "cut.ckpt"
@@ -202,20 +210,6 @@ def test_a_checkpoint_with_objects_needs_trust(folder, capsys):
         assert "pass --trust true" in refusal(capsys, verb, *options)
     assert "pass --trust true" in refusal(capsys, "attribute", *options[:2], folder / "green.png")
     assert compared(*options, "--trust=true")["samples"] == 6
-
-
-def test_no_verb_runs_code_of_a_checkpoint(tmp_path, capsys):
-    trace = tmp_path / "trace"
-    torch.save({"state_dict": {}, "hyper_parameters": {"extra": Exploit(trace)}}, tmp_path / "evil.ckpt")
-    torch.save(
-        {"state_dict": {}, "hyper_parameters": {"_class_path": "own_vision.Saved", "_instantiator": "os.system"}},
-        tmp_path / "caller.ckpt",
-    )
-    for verb in ("compare", "audit", "segment", "attribute"):
-        for name in ("evil.ckpt", "caller.ckpt"):
-            given = ["a text"] if verb == "attribute" else [DATA]
-            assert "pass --trust true" in refusal(capsys, verb, tmp_path / name, *given)
-    assert not trace.exists()
 
 
 @pytest.mark.parametrize("verb", ["compare", "audit"])

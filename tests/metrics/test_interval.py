@@ -58,7 +58,7 @@ def test_too_few_samples_have_no_interval(count):
 class Given(SampleMean):
     """The mean of what it is given."""
 
-    def score(self, values):  # type: ignore[override]
+    def score(self, values):
         return values
 
 

@@ -111,11 +111,6 @@ def test_settings_that_contradict_each_other_are_refused(arguments):
         ImageClassifier(10, **arguments)
 
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
-]
-
 BERT = {**small_sizes(32, layers=2), "model_type": "bert", "vocab_size": 20}
 
 
@@ -141,14 +136,7 @@ def test_training_from_a_folder_learns_and_its_checkpoint_outlives_the_folder(ba
 
     modes = []
     model.net.register_forward_pre_hook(lambda module, inputs: modes.append(module.training))
-    run = pl.Trainer(
-        max_epochs=2,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    run = trainer(max_epochs=2, enable_checkpointing=False)
     run.fit(model, batches, batches)
     assert any(modes)
     assert set(run.callback_metrics) == {"train/loss", "val/loss", "val/accuracy"}
