@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from lrptrain.extras import require
 from lrptrain.render.colors import INK, MUTED, PAPER
-from lrptrain.render.fonts import font_of
-from lrptrain.render.sheet import GAP, broken_lines
+from lrptrain.render.sheet import GAP, broken_lines, font_of
 from lrptrain.render.text import noted, painted_words
 
 WIDTH = 720
