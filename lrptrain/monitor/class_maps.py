@@ -22,32 +22,31 @@ def compute_class_maps(
     """Return the maps of the most probable classes; those that an evaluation has not made are made now.
 
     Args:
-        evaluator: The model and how it is explained; `config.class_maps` is the number of classes of a sample. Those
-            explained already, the label's and the predicted one, are always among them.
+        evaluator: The model and how it is explained; `class_maps` is the number of classes of a sample. Those explained
+            already, the label's and the predicted one, are always among them.
         displayed: Samples with inputs, all images or all texts.
         class_names: The name of each class, in the order of the logits.
 
     Returns:
         For each sample its classes, the most probable first. Empty for a method whose map is the same for all classes.
     """
-    config = evaluator.config
-    if config.class_maps == 0 or not displayed:
+    if evaluator.class_maps == 0 or not displayed:
         return []
     # Where no method is named, the maps that are there already say which one it is.
-    evaluator = evaluator.with_method(config.method or displayed[0].method)
-    if not explains_classes(str(evaluator.config.method), config.options, displayed[0].num_logits):
+    method = evaluator.method or displayed[0].method
+    if not explains_classes(method, evaluator.config.method_options, displayed[0].num_logits):
         return []
     complete: list[ExplainedSample] = []
-    for indices in by_size([each.sample for each in displayed], config.batch_size):
-        complete += _completed(evaluator, [displayed[index] for index in indices])
+    for indices in by_size([each.sample for each in displayed], evaluator.config.run.batch_size):
+        complete += _completed(evaluator, method, [displayed[index] for index in indices])
     return [each for explained in complete for each in _ranked(explained, class_names)]
 
 
-def _completed(evaluator: Evaluator, samples: Sequence[ExplainedSample]) -> list[ExplainedSample]:
+def _completed(evaluator: Evaluator, method: str, samples: Sequence[ExplainedSample]) -> list[ExplainedSample]:
     """Return samples with the maps that they lack, by one forward pass, if any lacks one."""
     probabilities = np.stack([explained.probabilities for explained in samples])
     explained = [list(_explained_classes(each)) for each in samples]
-    classes: Classes = unexplained_classes(probabilities, explained, evaluator.config.class_maps)
+    classes: Classes = unexplained_classes(probabilities, explained, evaluator.class_maps)
     lacking = np.flatnonzero((classes >= 0).any(1)).tolist()
     if not lacking:
         return list(samples)
@@ -55,7 +54,7 @@ def _completed(evaluator: Evaluator, samples: Sequence[ExplainedSample]) -> list
     with evaluator.forward_context():
         inputs = model_inputs(evaluator.model, batch)
         recording = record(of_batches(evaluator.model, batch), inputs, frugal=True, explain=explained_argument(inputs))
-        maps = explain_classes(recording, classes[lacking], str(evaluator.config.method), evaluator.config.options)
+        maps = explain_classes(recording, classes[lacking], method, evaluator.config.method_options)
     maps_of_row = dict(zip(lacking, maps, strict=True))
     return [replace(each, class_maps=each.class_maps | maps_of_row.get(row, {})) for row, each in enumerate(samples)]
 

@@ -310,7 +310,7 @@ def test_audits_and_comparisons_are_those_of_two_logits():
 
 def test_a_regression_is_explained_by_the_side_of_the_mean(tmp_path):
     """Above the mean of the labels maps explain the output, below it its negative."""
-    assert monitor(task=lrptrain.Regression(3.0, 2.0)).core.recorder.builder.class_names == ["below 3", "above 3"]
+    assert monitor(task=lrptrain.Regression(3.0, 2.0)).core.recorder.class_names == ["below 3", "above 3"]
     net = OneLogit()
     values = 3.0 + 2.0 * torch.randn(SAMPLES, generator=torch.Generator().manual_seed(3))
     watching = validated(tmp_path, net, values, task=lrptrain.Regression(3.0, 2.0), class_maps=0)
