@@ -4,7 +4,7 @@ import gc
 import importlib
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,6 +63,15 @@ def data(samples: int = 24, seed: int = 0) -> dict[str, torch.Tensor]:
         "label": torch.randint(0, 3, (samples,), generator=generator),
         "mask": mask,
     }
+
+
+def learn(net: nn.Module, loss: Callable[[int], torch.Tensor], steps: int, lr: float = 3e-3) -> None:
+    """Steps of AdamW on a loss, a function of the step's number."""
+    optimizer = torch.optim.AdamW(net.parameters(), lr)
+    for step in range(steps):
+        loss(step).backward()
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def loader(columns: dict[str, torch.Tensor] | None = None, batch_size: int = 5, shuffle: bool = False) -> DataLoader:

@@ -15,27 +15,6 @@ from lrptrain.callbacks import ExplanationAudit, RelevanceGuidance, RelevanceMon
 from lrptrain.relevance.types import RelevanceWarning, UnsupportedModelError
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"method": "magic"}, "unknown method 'magic'; known are"),
-        ({"method": "lrp", "method_options": {"magic": 1}}, "unknown option of lrp 'magic'"),
-        ({"method_options": {"target": 1}}, "target"),
-        ({"max_samples": 0}, "max_samples must be at least 1"),
-        ({"every_n_epochs": 0}, "every_n_epochs must be at least 1"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
-        ({"confidence": 95}, "confidence must lie between 0 and 1"),
-        ({"targets": ["labels"]}, "targets must be a list of some of"),
-        ({"targets": "label"}, "targets must be a list of some of"),
-        ({"on_error": "ignore"}, "on_error must be 'warn' or 'raise'"),
-        ({"mean": [0.5] * 3}, "give both mean and std"),
-    ],
-)
-def test_wrong_arguments_fail_at_construction(options, message):
-    with pytest.raises(ValueError, match=message):
-        monitor(**options)
-
-
 def fit(tmp_path, watching, pl_module=None, columns=None, **options):
     val = columns if isinstance(columns, list) else loader(columns)
     trainer(tmp_path, watching, **options).fit(pl_module or module(), loader(), val)

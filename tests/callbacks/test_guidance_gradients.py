@@ -4,7 +4,7 @@ import weakref
 
 import pytest
 import torch
-from guided import FEW, RATE, annotated_data, by_hand, explicit, fit, guidance, hand_loss, sgd_module, stepped, weights
+from guided import FEW, RATE, annotated_data, by_hand, explicit, guidance, hand_loss, stepped, weights
 from setting import vit
 
 from lrptrain.guidance.objective import Objective
@@ -144,14 +144,6 @@ def test_first_order_step(tmp_path):
     columns = annotated_data()
     found = stepped(tmp_path, guidance(weight=0.5, first_order=True), columns)
     assert_close(found, by_hand(columns, names="energy", first_order=True))
-
-
-def test_accumulated_batches_are_one_large_batch(tmp_path):
-    columns = annotated_data(12)
-    halves = stepped(tmp_path, guidance(), columns, accumulate_grad_batches=2)
-    whole = sgd_module()
-    fit(tmp_path, whole, columns, guidance(), batch_size=12)
-    assert_close(halves, weights(whole.net))
 
 
 def test_clipping_sees_the_sum(tmp_path):

@@ -264,21 +264,6 @@ def test_a_failure_leaves_the_batch_as_it_is(tmp_path, monkeypatch):
     assert all(bool(x.isfinite().all()) for x in weights(pl_module).values())
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"loss": "swap", "weight": 10.0}, "share of the samples"),
-        ({"loss": {"swap": 0.0}}, "share of the samples|positive"),
-        ({"loss": "swap", "adaptive": True}, "adaptive=True scales losses, and swap has none"),
-        ({"loss": "swop"}, "swap"),
-        ({"loss": "swap", "swap": "colours"}, "unknown swap 'colours'; known are outside, colour, "),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        lrptrain.Guidance(**options)
-
-
 def test_a_call_of_its_own_is_refused():
     guide = lrptrain.Guidance("swap", weight=1.0)
     with pytest.raises(ValueError, match="swap changes what your own step gives the model"):
