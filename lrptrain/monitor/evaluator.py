@@ -18,11 +18,12 @@ from lrptrain.batch.content import content_tokens
 from lrptrain.batch.rows import grid_sizes, has_rows, rows_in
 from lrptrain.batch.sizes import by_size
 from lrptrain.batch.task import LABELS, NO_LABEL, of_all_labels
+from lrptrain.loggers.record import ClassMap
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
+from lrptrain.monitor.class_maps import explain_classes, explains_classes, ranked_maps, unexplained_classes
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import ExplainedSample
-from lrptrain.monitor.further_classes import explain_classes, explains_classes, unexplained_classes
 from lrptrain.relevance import Recording, Relevance, attribute, decompose, record
 from lrptrain.trainers.failures import describe_error
 from lrptrain.trainers.progress import Progress, no_bar
@@ -44,7 +45,7 @@ class Evaluator:
         device: The device of the model.
         precision: Makes the context of every forward pass, such as autocast.
         method: The method of the maps; None for the default one, or what takes its place for this model.
-        class_maps: The number of classes for which drawn samples are explained; see `lrptrain.monitor.class_maps`.
+        class_maps: The number of classes for which drawn samples are explained; see `class_maps_of`.
     """
 
     model: nn.Module
@@ -111,6 +112,52 @@ class Evaluator:
                 raise error
         return self.evaluate(usable, progress, drawn), problems
 
+    def class_maps_of(self, displayed: Sequence[ExplainedSample], class_names: Sequence[str]) -> list[ClassMap]:
+        """Return the maps of the most probable classes; those that an evaluation has not made are made now.
+
+        Args:
+            displayed: Samples with inputs, all images or all texts.
+            class_names: The name of each class, in the order of the logits.
+
+        Returns:
+            For each sample `class_maps` of its classes, the most probable first, among them always the label's and the
+            predicted one. Empty for a method whose map is the same for all classes.
+        """
+        if not displayed:
+            return []
+        # Where no method is named, the maps that are there already say which one it is.
+        method = self.method or displayed[0].method
+        if not self._explains_classes(method, displayed[0].num_logits, self.class_maps):
+            return []
+        maps: list[ClassMap] = []
+        for indices in by_size([each.sample for each in displayed], self.config.run.batch_size):
+            for explained in self._completed([displayed[index] for index in indices], method):
+                maps += ranked_maps(explained, class_names)
+        return maps
+
+    def _completed(self, samples: Sequence[ExplainedSample], method: str) -> list[ExplainedSample]:
+        """Return samples with the maps that they lack, by one forward pass, if any lacks one."""
+        probabilities = np.stack([explained.probabilities for explained in samples])
+        explained = [list(each.maps_by_class) for each in samples]
+        classes = unexplained_classes(probabilities, explained, self.class_maps)
+        lacking = np.flatnonzero((classes >= 0).any(1)).tolist()
+        if not lacking:
+            return list(samples)
+        batch = collate([samples[row].sample for row in lacking], self.device)
+        with self.forward_context():
+            recording = self._record(batch, model_inputs(self.model, batch))
+            maps = explain_classes(recording, classes[lacking], method, self.config.method_options)
+        maps_of_row = dict(zip(lacking, maps, strict=True))
+        return [
+            replace(each, class_maps=each.class_maps | maps_of_row.get(row, {})) for row, each in enumerate(samples)
+        ]
+
+    def _explains_classes(self, method: str, num_logits: int, num_classes: int) -> bool:
+        return num_classes > 0 and explains_classes(method, self.config.method_options, num_logits)
+
+    def _record(self, batch: dict[str, Any], inputs: Tensor | dict[str, Any]) -> Recording:
+        return record(of_batches(self.model, batch), inputs, frugal=True, explain=explained_argument(inputs))
+
     def _problem(self, sample: Sample) -> str:
         try:
             self.evaluate([sample])
@@ -122,13 +169,12 @@ class Evaluator:
         batch = collate(samples, self.device)
         inputs = model_inputs(self.model, batch)
         with self.forward_context():
-            model = of_batches(self.model, batch)
-            recording = record(model, inputs, frugal=True, explain=explained_argument(inputs))
+            recording = self._record(batch, inputs)
             relevance = self._explain(recording, inputs, samples)
             probabilities = self.config.meaning.probabilities(_first(relevance).logits).cpu().numpy()
             class_maps = self._explain_classes(recording, relevance, probabilities, num_classes)
             del recording  # before anything else takes memory
-            ratios = _mixing_ratios(model, batch) if self.config.show.mixing_ratios else {}
+            ratios = _mixing_ratios(of_batches(self.model, batch), batch) if self.config.show.mixing_ratios else {}
         first = _first(relevance)
         are_rows = _are_rows(batch, first)
         grid = None if are_rows else first.grid
@@ -226,7 +272,7 @@ class Evaluator:
         """Return for each sample the maps of its most probable classes that have none yet, by class."""
         first = _first(relevance)
         none: list[dict[int, Tensor]] = [{} for _ in first.logits]
-        if not (num_classes and explains_classes(first.method, self.config.method_options, first.logits.shape[1])):
+        if not self._explains_classes(first.method, first.logits.shape[1], num_classes):
             return none
         explained = list(zip(*(each.target.tolist() for each in relevance.values()), strict=True))
         if self.config.meaning.has_labels:  # the map of all answers is that of none
@@ -234,7 +280,7 @@ class Evaluator:
         classes = unexplained_classes(probabilities, explained, num_classes)
         try:
             return explain_classes(recording, classes, first.method, self.config.method_options)
-        except Exception:  # a map that is only shown costs no score: `compute_class_maps` tries again, and says why
+        except Exception:  # a map that is only shown costs no score: `class_maps_of` tries again, and says why
             logger.debug("the maps of further classes could not be computed", exc_info=True)
             return none
 

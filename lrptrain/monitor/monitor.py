@@ -25,7 +25,6 @@ from lrptrain.cues.followed import note_known
 from lrptrain.findings.sentences import counted
 from lrptrain.loggers import EpochRecord
 from lrptrain.monitor.budget import Extent
-from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.evaluator import Evaluator
@@ -337,7 +336,7 @@ class MonitorCore:
         self.judging.update(judgement, record.findings, evaluation, record.class_names, why)
         self.watch(context.module)
         with self.failures.caught("computing maps of many classes"):
-            record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
+            record = replace(record, class_maps=evaluator.class_maps_of(gathered.displayed, record.class_names))
         record = self._with_scalars(context, record, started)
         if context.is_first_process:
             failures, left_out = self.failures, self.explainer.left_out

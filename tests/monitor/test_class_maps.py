@@ -10,7 +10,6 @@ from small_models import tiny_vit
 from transformers import BertConfig, BertForSequenceClassification
 
 from lrptrain.batch import Sample
-from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.config import MonitorConfig, Run, Show
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
@@ -37,7 +36,7 @@ def made(model, method="attnlrp", class_maps=5, **show):
 def explained(model, samples, **options):
     evaluator = made(model, **options)
     shown = evaluator.evaluate(samples)
-    return shown, compute_class_maps(evaluator, shown, NAMES)
+    return shown, evaluator.class_maps_of(shown, NAMES)
 
 
 def known(one: ExplainedSample):
@@ -82,7 +81,7 @@ def test_one_forward_pass_serves_all_classes_of_a_batch(model):
     evaluator = made(model)
     shown = evaluator.evaluate(images())
     passed.clear()
-    assert len(compute_class_maps(evaluator, shown, NAMES)) == 6 * 5
+    assert len(evaluator.class_maps_of(shown, NAMES)) == 6 * 5
     hook.remove()
     assert len(passed) == 2  # batches of 4 and 2
 
@@ -93,7 +92,7 @@ def test_a_single_logit_has_two_classes():
     both = sorted((float(each.probabilities[k]), k) for each in shown for k in (0, 1))[::-1]
     assert [(found.probability, found.class_name) for found in maps] == [(p, NAMES[k]) for p, k in both]
     torch.testing.assert_close(maps[0].relevance, -maps[1].relevance, rtol=1e-10, atol=0)
-    assert compute_class_maps(made(torch.nn.Identity()), [], NAMES) == []
+    assert made(torch.nn.Identity()).class_maps_of([], NAMES) == []
 
 
 def test_texts_have_a_value_for_each_token():

@@ -7,7 +7,6 @@ from small_models import tiny_vit
 
 import lrptrain
 from lrptrain.batch import Sample
-from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.relevance import attribute
@@ -66,7 +65,7 @@ def test_drawn_samples_have_the_maps_of_further_classes_from_the_same_recording(
         assert list(each.class_maps) == (most_probable if drawn else [])
         for of_class, found in each.class_maps.items():
             np.testing.assert_allclose(found, single(model, each.sample, of_class), rtol=1e-9, atol=1e-14)
-    sizes, maps = passes_of(model, lambda: compute_class_maps(evaluator, explained[:3], [*"abcde"]))
+    sizes, maps = passes_of(model, lambda: evaluator.class_maps_of(explained[:3], [*"abcde"]))
     assert sizes == []
     assert len(maps) == 9
 
@@ -81,4 +80,4 @@ def test_a_further_class_that_fails_leaves_the_scores_and_is_tried_again(model, 
     monkeypatch.setattr(module, "explain_classes", fails)
     explained = evaluator.evaluate(samples(model, misread=1), drawn={0, 1})
     assert [each.class_maps for each in explained] == [{}] * 6
-    assert len(compute_class_maps(evaluator, explained[:2], [*"abcde"])) == 10
+    assert len(evaluator.class_maps_of(explained[:2], [*"abcde"])) == 10

@@ -273,22 +273,37 @@ def compiled() -> Any:
     return torch.compile(Vision(), backend="eager")
 
 
-HARMLESS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "adapters": (with_adapter, {}),
-    "recomputed blocks": (partial(with_checkpointing, reentrant=False), {}),
-    "reentrant checkpoints": (partial(with_checkpointing, reentrant=True), {}),  # none is computed again in evaluation
-    "autocast to bf16": (bert, {"precision": "bf16"}),
-    "a compiled model": (compiled, {"texts": Pictures}),
-}
-
-
-@pytest.mark.parametrize(("make", "options"), HARMLESS.values(), ids=HARMLESS)
-def test_what_people_train_is_trained_as_ever(make, options, train, tmp_path):
-    watched = train(Training(tmp_path / "one", {"on_error": "raise"}, epochs=1, net=make(), **options))
-    alone = train(Training(tmp_path / "two", epochs=1, net=make(), **options))
+def assert_harmless(train, folder, make, **options):
+    """`make` builds the model."""
+    watched = train(Training(folder / "one", {"on_error": "raise"}, epochs=1, net=make(), **options))
+    alone = train(Training(folder / "two", epochs=1, net=make(), **options))
     assert watched.monitor.failures == 0
     assert len(watched.monitor.scored) == OPTIONS["max_samples"]
     assert_same(alone.state, watched.state)
+
+
+# Each is a row in the table of the documentation.
+
+
+def test_adapters_are_trained_as_ever(train, tmp_path):
+    assert_harmless(train, tmp_path, with_adapter)
+
+
+def test_recomputed_blocks_are_trained_as_ever(train, tmp_path):
+    assert_harmless(train, tmp_path, partial(with_checkpointing, reentrant=False))
+
+
+def test_reentrant_checkpoints_are_trained_as_ever(train, tmp_path):
+    """In evaluation mode no block is computed again."""
+    assert_harmless(train, tmp_path, partial(with_checkpointing, reentrant=True))
+
+
+def test_autocast_to_bf16_is_trained_as_ever(train, tmp_path):
+    assert_harmless(train, tmp_path, bert, precision="bf16")
+
+
+def test_a_compiled_model_is_trained_as_ever(train, tmp_path):
+    assert_harmless(train, tmp_path, compiled, texts=Pictures)
 
 
 def test_a_gate_ends_training(train, tmp_path):
