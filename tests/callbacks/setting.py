@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 from grouped_options import grouped
@@ -21,6 +22,11 @@ from torch.utils.data import DataLoader, StackDataset
 from lrptrain.callbacks import RelevanceMonitor
 
 PACKAGES = ("pytorch_lightning", "lightning.pytorch")
+
+# Attributes of a `module`.
+UNTRAINED: dict[str, Any] = {"training_step": lambda batch, batch_idx: pytest.fail("training began")}
+UNSEEING: dict[str, Any] = {"validation_step": lambda batch, batch_idx: None}
+"""Its validation never calls the model."""
 
 
 class Points(Logger):

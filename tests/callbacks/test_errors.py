@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 import torch
-from setting import PACKAGES, Points, data, loader, module, monitor, trainer, vit
+from setting import PACKAGES, UNSEEING, UNTRAINED, Points, data, loader, module, monitor, trainer, vit
 from torch import nn
 
 import lrptrain
@@ -80,11 +80,8 @@ class TwoOutputs(nn.Module):
     ],
 )
 def test_a_batch_that_cannot_be_used_fails_in_the_sanity_check(columns, options, message, tmp_path):
-    pl_module = module()
-    pl_module.validation_step = lambda batch, batch_idx: None
-    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
     with pytest.raises(ValueError, match=message):
-        fit(tmp_path, monitor(**options), pl_module, columns)
+        fit(tmp_path, monitor(**options), module(**UNSEEING, **UNTRAINED), columns)
 
 
 class OfVideos(nn.Module):
@@ -126,10 +123,8 @@ PNG[:, 4:12, 3:9] = 255
 @pytest.mark.parametrize("mask", [PNG, PNG[:, None], PNG.float(), PNG.long()])
 def test_masks_of_0_and_255_fail_before_the_first_step(mask, tmp_path):
     """They would be read as "nothing is evidence, the rest is ignored", in silence."""
-    pl_module = module()
-    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
     with pytest.raises(ValueError, match=r"'mask' of a batch holds 0 and 255 and never 1.*`mask > 0`"):
-        fit(tmp_path, monitor(region_names=["a"]), pl_module, replaced(mask=mask))
+        fit(tmp_path, monitor(region_names=["a"]), module(**UNTRAINED), replaced(mask=mask))
 
 
 def test_masks_without_evidence_may_be_ignored_in_places(tmp_path):

@@ -4,7 +4,7 @@ import weakref
 
 import pytest
 import torch
-from guided import FEW, RATE, annotated_data, by_hand, explicit, guidance, hand_loss, stepped, weights
+from guided import FEW, annotated_data, by_hand, descended, explicit, guidance, hand_loss, stepped, weights
 from setting import vit
 
 from lrptrain.guidance.objective import Objective
@@ -200,6 +200,4 @@ def test_a_loss_of_ones_own_is_trained_with(tmp_path):
     total = (
         torch.nn.functional.cross_entropy(net(columns["image"]), columns["label"]) + 0.5 * entropy(net(alone)).mean()
     )
-    gradients = torch.autograd.grad(total, list(net.parameters()))
-    pairs = zip(net.named_parameters(), gradients, strict=True)
-    assert_close(found, {name: x.detach() - RATE * gradient for (name, x), gradient in pairs})
+    assert_close(found, descended(net, total))
