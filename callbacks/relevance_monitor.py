@@ -210,12 +210,10 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         Raises:
             ValueError: If a gate was asked for that nothing could close.
         """
-        title = self.config.title
         if not trainer.enable_validation:
-            reason = "this trainer runs no validation (no dataloader, no validation_step, or limit_val_batches=0)"
-            if self.config.judge.fail_on is not None:
-                raise ValueError(f"fail_on={self.config.judge.fail_on!r} of {title} needs evaluations, but {reason}")
-            warn(f"{title} will evaluate nothing: {reason}")
+            self.core.expect_nothing(
+                "this trainer runs no validation (no dataloader, no validation_step, or limit_val_batches=0)"
+            )
         interval = self.config.run.every_n_epochs
         watching = callbacks_that_watch(trainer, f"{self.config.prefix}/")
         if watching:
@@ -225,8 +223,9 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         if interval > 1 and watching:
             names = dict.fromkeys(type(each).__name__ for each in watching)
             inform(
-                f"{' and '.join(names)} will see each value of {title} in {interval} epochs, as it is computed every "
-                f"{interval} epochs: count patience and saved checkpoints accordingly, or evaluate in every epoch"
+                f"{' and '.join(names)} will see each value of {self.config.title} in {interval} epochs, as it is "
+                f"computed every {interval} epochs: count patience and saved checkpoints accordingly, or evaluate in "
+                "every epoch"
             )
 
     def on_train_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:

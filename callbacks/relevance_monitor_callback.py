@@ -155,10 +155,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
             )
         else:
             return True
-        title = self.config.title
-        if self.config.judge.fail_on is not None:
-            raise ValueError(f"fail_on={self.config.judge.fail_on!r} of {title} needs evaluations, but {reason}")
-        warn(f"{title} will evaluate nothing: {reason}")
+        self.core.expect_nothing(reason)
         return False
 
     def _draw(self, trainer: Any, context: TrainingContext) -> None:

@@ -125,6 +125,17 @@ class MonitorCore:
         for stage in self._stages:
             stage.load_state_dict(state_dict)
 
+    def expect_nothing(self, reason: str) -> None:
+        """Say that nothing will be evaluated, and why.
+
+        Raises:
+            ValueError: If a gate was asked for, which nothing could close.
+        """
+        title, fail_on = self.config.title, self.config.judge.fail_on
+        if fail_on is not None:
+            raise ValueError(f"fail_on={fail_on!r} of {title} needs evaluations, but {reason}")
+        self.warn(f"{title} will evaluate nothing: {reason}")
+
     @property
     def has_evaluated(self) -> bool:
         """Whether there was an evaluation, in this run or in the one that it goes on from."""

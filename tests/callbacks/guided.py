@@ -115,6 +115,18 @@ def exchanged(columns: dict, generator: torch.Generator, cue: Cue | None = None)
     return {**columns, "image": cue.exchange(batch, {name: x[donors] for name, x in batch.items()})["image"]}
 
 
+class NanBackward(torch.autograd.Function):
+    """Values as they are, whose gradient is nan."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * torch.nan
+
+
 def explicit(net: Any) -> Any:
     """With attention that has a second derivative."""
     for block in net.blocks:

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 import torch.nn.functional as F
-from guided import annotated_data, by_hand, fit, guidance, sgd_module, stepped, weights
+from guided import NanBackward, annotated_data, by_hand, fit, guidance, sgd_module, stepped, weights
 from setting import vit
 from sklearn.datasets import load_sample_images
 from test_guidance_gradients import assert_close
@@ -356,15 +356,6 @@ def test_a_batch_that_fails_goes_unguided(tmp_path, monkeypatch):
 def test_what_is_not_finite_is_left_out(kind, tmp_path, monkeypatch):
     columns = annotated_data()
     unguided = by_hand(columns, weight=0.0, names="energy")
-
-    class NanBackward(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient * torch.nan
 
     def broken(scores, annotation):
         return scores.sum(-1) * torch.nan if kind == "value" else NanBackward.apply(scores.sum(-1))

@@ -77,7 +77,8 @@ def test_a_further_class_that_fails_leaves_the_scores_and_is_tried_again(model, 
         raise RuntimeError("no memory for this map")
 
     evaluator = Evaluator(model, MonitorConfig(), method="attnlrp")
-    monkeypatch.setattr(module, "explain_classes", fails)
-    explained = evaluator.evaluate(samples(model, misread=1), drawn={0, 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "explain_classes", fails)
+        explained = evaluator.evaluate(samples(model, misread=1), drawn={0, 1})
     assert [each.class_maps for each in explained] == [{}] * 6
     assert len(evaluator.class_maps_of(explained[:2], [*"abcde"])) == 10
