@@ -1,16 +1,21 @@
-"""Lightning's base classes and its messages to the user, from whichever of its two packages is installed.
+"""What all callbacks stand on: Lightning's base class and messages, from either of its packages, and their own base.
 
 Trainers of both packages take callbacks of either.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from lightning_utilities.core import rank_zero as rank_zero_module
+from torch import nn
 
 from lrptrain.terminal import WrappedWarning, harmless
+from lrptrain.trainers.discover import find_model
 from lrptrain.trainers.emphasis import for_logger, spoken_by
+from lrptrain.trainers.lightning import check_dataloader
+from lrptrain.trainers.strategies import check_strategy
 
 if TYPE_CHECKING:
+    import pytorch_lightning as pl
     from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn  # where both packages have them from
     from pytorch_lightning.callbacks import Callback
 else:
@@ -25,7 +30,7 @@ else:
         rank_zero_info = rank_zero.rank_zero_info
         rank_zero_warn = rank_zero.rank_zero_warn
 
-__all__ = ["Callback", "inform", "warn"]
+__all__ = ["Callback", "ModelCallback", "inform", "warn"]
 
 
 def warn(message: str) -> None:
@@ -39,3 +44,45 @@ def inform(message: str) -> None:
     text = for_logger(message, rank_zero_module.log)
     with spoken_by(rank_zero_module.log):
         rank_zero_info(text)
+
+
+class ModelCallback(Callback):
+    """Runs the user's model beside its steps: finds it, and rejects trainers with which the callback cannot work.
+
+    The model is looked up when training or validation starts, not in `setup`: the module's own `setup` or
+    `configure_model` may make it.
+
+    Attributes:
+        takes_shards: Whether the callback gathers parameters that are DTensors.
+        model: The attribute path of the model on the LightningModule. None if the module itself is the model, or if it
+            has no forward of its own and only one child with parameters.
+        dataloader_idx: The index of the validation dataloader that the callback reads; None if it reads none.
+
+    Raises:
+        ValueError: If the strategy shards parameters in a way that is not taken, no model is found, or there is no such
+            dataloader.
+    """
+
+    takes_shards: ClassVar[bool] = False
+    model: str | None = None
+    dataloader_idx: int | None = None
+    _model: nn.Module | None = None
+
+    def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
+        """Reject a strategy whose shards cannot be taken, and forget the model of an earlier run."""
+        check_strategy(trainer.strategy, type(self).__name__, self.takes_shards)
+        self._model = None
+
+    def on_fit_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """Find the model before the first step."""
+        self._find_model(trainer, pl_module)
+
+    def on_validation_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """Find the model in `trainer.validate`, and check the dataloader in the first validation of any run."""
+        self._find_model(trainer, pl_module)
+        if self.dataloader_idx is not None and (trainer.sanity_checking or trainer.state.fn == "validate"):
+            check_dataloader(trainer, self.dataloader_idx)
+
+    def _find_model(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """Look the model up; a callback that has more to say about it extends this."""
+        self._model = find_model(pl_module, self.model)

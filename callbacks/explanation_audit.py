@@ -12,8 +12,7 @@ from lrptrain.auditing.base import select_tests
 from lrptrain.auditing.report import audit_scalars, write_audit_report
 from lrptrain.batch import BatchAdapter, Sample, batched, read_batch
 from lrptrain.batch.task import Task, TaskName, find_task
-from lrptrain.callbacks.base import inform, warn
-from lrptrain.callbacks.model_callback import ModelCallback
+from lrptrain.callbacks.base import ModelCallback, inform, warn
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.extras import require
 from lrptrain.monitor.stratified_sample import ValidationSample

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName
-from lrptrain.callbacks.base import inform, warn
-from lrptrain.callbacks.model_callback import ModelCallback
+from lrptrain.callbacks.base import ModelCallback, inform, warn
 from lrptrain.cues.annotator import Annotate
 from lrptrain.cues.cue import Cue
 from lrptrain.extras import require
-from lrptrain.monitor.arguments import check_names
 from lrptrain.monitor.config import Judge, MonitorConfig, Run, Show
 from lrptrain.monitor.loader_pass import is_in_order
 from lrptrain.monitor.model_input import InputListener, copied
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
-from lrptrain.monitor.watched import Watcher, check_watchers
+from lrptrain.monitor.watched import Watcher, check_names, check_watchers
 from lrptrain.relevance.sharding.shards import check_shards, is_sharded, own_name
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.lightning import (
@@ -212,12 +210,10 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         Raises:
             ValueError: If a gate was asked for that nothing could close.
         """
-        title = self.config.title
         if not trainer.enable_validation:
-            reason = "this trainer runs no validation (no dataloader, no validation_step, or limit_val_batches=0)"
-            if self.config.judge.fail_on is not None:
-                raise ValueError(f"fail_on={self.config.judge.fail_on!r} of {title} needs evaluations, but {reason}")
-            warn(f"{title} will evaluate nothing: {reason}")
+            self.core.expect_nothing(
+                "this trainer runs no validation (no dataloader, no validation_step, or limit_val_batches=0)"
+            )
         interval = self.config.run.every_n_epochs
         watching = callbacks_that_watch(trainer, f"{self.config.prefix}/")
         if watching:
@@ -227,8 +223,9 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         if interval > 1 and watching:
             names = dict.fromkeys(type(each).__name__ for each in watching)
             inform(
-                f"{' and '.join(names)} will see each value of {title} in {interval} epochs, as it is computed every "
-                f"{interval} epochs: count patience and saved checkpoints accordingly, or evaluate in every epoch"
+                f"{' and '.join(names)} will see each value of {self.config.title} in {interval} epochs, as it is "
+                f"computed every {interval} epochs: count patience and saved checkpoints accordingly, or evaluate in "
+                "every epoch"
             )
 
     def on_train_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
@@ -237,7 +234,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         if watching:
             self.core.planner.evaluate_in_every_validation()
             check_watchers(watching, self.config, inform, warn)
-        self.core.clock.start(restart=True)
+        self.core.planner.clock.start(restart=True)
 
     def on_sanity_check_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Reject masks that are surely misread: no batch of the sanity check had one that says otherwise."""
@@ -254,7 +251,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             self.core.judging.start_over()
         if not self.core.reader.is_drawn:
             self.core.start_draw(in_order=is_in_order(validation_loader(trainer, self.dataloader_idx)))
-        self.core.clock.start()
+        self.core.planner.clock.start()
 
     def on_validation_batch_start(
         self,
@@ -274,7 +271,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         """Listen no longer, and stop the clock: the same trainer may go on with what it has paid for by now."""
         self._heard()
         self._waits = False
-        self.core.clock.stop()
+        self.core.planner.clock.stop()
 
     def on_validation_batch_end(
         self,

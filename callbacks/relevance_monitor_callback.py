@@ -13,14 +13,13 @@ from torch.utils.data import DataLoader
 
 from lrptrain.extras import require
 from lrptrain.loggers import is_logger
-from lrptrain.monitor.arguments import check_names
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.draw import at_rest, draw_sample
 from lrptrain.monitor.loader_pass import can_be_read_once, has_places
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
 from lrptrain.monitor.unread_columns import WholeBatch, WholeBatches
-from lrptrain.monitor.watched import Watcher, check_watchers
+from lrptrain.monitor.watched import Watcher, check_names, check_watchers
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.messages import inform, warn
@@ -130,7 +129,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
             check_watchers([watcher], self.config, inform, warn)
         if self._will_evaluate(trainer, args):
             self._draw(trainer, self._context(trainer, args, state, model, processing_class))
-        self.core.clock.start(restart=True)
+        self.core.planner.clock.start(restart=True)
 
     def _context(self, trainer: Any, args: Any, state: Any, model: nn.Module, tokenizer: Any) -> TrainingContext:
         """Return what the Trainer knows now, with the loggers that records can be sent to."""
@@ -156,10 +155,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
             )
         else:
             return True
-        title = self.config.title
-        if self.config.judge.fail_on is not None:
-            raise ValueError(f"fail_on={self.config.judge.fail_on!r} of {title} needs evaluations, but {reason}")
-        warn(f"{title} will evaluate nothing: {reason}")
+        self.core.expect_nothing(reason)
         return False
 
     def _draw(self, trainer: Any, context: TrainingContext) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from lrptrain.batch import BatchAdapter
-from lrptrain.callbacks.base import inform
-from lrptrain.callbacks.model_callback import ModelCallback
+from lrptrain.callbacks.base import ModelCallback, inform
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.extras import require
 from lrptrain.relevance.model.preserve import preserved

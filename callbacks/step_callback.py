@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
-from lrptrain.callbacks.model_callback import ModelCallback
+from lrptrain.callbacks.base import ModelCallback
 from lrptrain.guidance.guided_step import Progress
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.trainers.processes import Processes

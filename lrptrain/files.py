@@ -135,17 +135,17 @@ def to_json(value: Any, indent: int | None = None, default: Callable[[Any], Any]
         indent: Spaces per level; None for one line.
         default: Turns any other object into one of these, as in `json.dumps`.
     """
-    return json.dumps(_plain(value), indent=indent, allow_nan=False, default=default)
+    return json.dumps(plain(value), indent=indent, allow_nan=False, default=default)
 
 
-def _plain(value: Any) -> Any:
-    """With Python's numbers and lists for numpy's and torch's, and None for numbers that are not finite."""
+def plain(value: Any) -> Any:
+    """Return a value with Python's numbers and lists for numpy's and torch's, and None for what is not finite."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if hasattr(value, "tolist"):  # a numpy or torch array, or a number of theirs
-        return _plain(value.tolist())
+        return plain(value.tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -1,4 +1,4 @@
-"""What several tests start from: a finding, an evaluation, and W&B without a network."""
+"""What several tests start from: an explained sample, a finding, an evaluation, and W&B without a network."""
 
 import json
 import math
@@ -10,10 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from lrptrain.batch import Sample
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, Highlight, Picture
+from lrptrain.monitor.evaluation import ExplainedSample
+
+
+def explained(sample: Any = 0, probabilities: Any = (0.75, 0.25), **changes: Any) -> ExplainedSample:
+    """A sample with its prediction and its map, changed; a number is that of a sample of the first class."""
+    given = sample if isinstance(sample, Sample) else Sample(sample, 0, {})
+    rows = np.asarray(probabilities)
+    base = {"predicted": int(rows.argmax()), "maps": {"label": torch.ones(4)}, "grid": (2, 2), "num_logits": len(rows)}
+    return ExplainedSample(given, probabilities=rows, **{**base, "chance": 0.5, "values": {}, **changes})
 
 
 @dataclass(frozen=True)
@@ -100,3 +111,28 @@ def wandb_records(run: Path) -> list[dict[str, Any]]:
     command = [str(Path(sys.executable).with_name("wandb")), "leet", "inspect", "--json", str(run)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return [json.loads(line) for line in lines.splitlines()]
+
+
+def assert_same(one: Any, other: Any, path: str = "") -> None:
+    """Nested equality, to the bit."""
+    assert type(one) is type(other), path
+    if isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype, path
+        assert torch.equal(one, other), path
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys(), path
+        for key in one:
+            assert_same(one[key], other[key], f"{path}/{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), path
+        for i, pair in enumerate(zip(one, other, strict=True)):
+            assert_same(*pair, f"{path}/{i}")
+    else:
+        assert np.array_equal(one, other), path
+
+
+def board_of(folder: Path | str) -> Any:
+    """What TensorBoard reads in a folder, all of it."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    return EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 0, "tensors": 0}).Reload()

@@ -67,7 +67,7 @@ LAYERS = {
     "metrics": {"batch", "relevance"},
     "guidance": {"batch", "cues", "metrics", "relevance", "trainers", "extras"},
     "cues": {"batch", "render", "extras"},
-    "findings": set(),
+    "findings": {"files"},
     "render": {"extras"},
     "trainers": {"models", "relevance"},
     "loggers": {"findings", "render", "extras", "files"},

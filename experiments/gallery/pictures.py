@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw
 
 from lrptrain.render import contact_sheet, join_words, scored_tokens
 from lrptrain.render.colors import NEGATIVE, OPACITY, POSITIVE
-from lrptrain.render.fonts import font_of
+from lrptrain.render.sheet import font_of
 
 Picture = UInt8[np.ndarray, "height width 3"]
 WIDTH, MARGIN, SIZE = 728, 12, 20

@@ -20,7 +20,7 @@ def dashboard(run: str, port: int = 8642, open: bool = False, token: bool | None
         ValueError: If the port cannot be used.
     """
     # Imported here: the help of a verb must not wait for what the verb needs.
-    from lrptrain.dashboard.charts import prepare_charts
+    from lrptrain.dashboard.page import prepare_charts
 
     prepare_charts()  # beside the imports, which take as long
     from lrptrain.dashboard.access import is_shared_machine, new_token

@@ -17,7 +17,7 @@ def report(run: str, output: str = "report.html") -> None:
         FileNotFoundError: If there is no such folder, or no run in it.
     """
     # Imported here: the help of a verb must not wait for what the verb needs.
-    from lrptrain.dashboard.charts import prepare_charts
+    from lrptrain.dashboard.page import prepare_charts
 
     prepare_charts()  # beside the imports and the reading, which take as long
     from lrptrain.dashboard.report import write_html_report

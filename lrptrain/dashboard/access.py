@@ -3,14 +3,16 @@
 import hashlib
 import os
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+
+from lrptrain.extras import require
 
 _PEOPLE = range(500, 60_000)  # uids of people: from 501 on macOS, from 1000 on Linux; services lie below
 _DIRECTORY_PEOPLE = range(65_536, 2**31)  # of a directory service; 60 000 to 65 535 are those of containers and nobody
-_REFUSAL = b"This page has a token: open the address that `lrptrain dashboard` has printed.\n"
+_REFUSAL = "This page has a token: open the address that `lrptrain dashboard` has printed.\n"
 
 
 def new_token() -> str:
@@ -47,52 +49,29 @@ def _owners(*folders: Path) -> set[int]:
     return owners
 
 
-class TokenRequired:
-    """Lets an ASGI application answer only those who know its token.
+def token_required(token: str) -> Callable[..., Any]:
+    """Return a middleware of Starlette that answers only those who know a token.
 
     `/?token=<token>` puts it into a cookie, which every further request has.
-
-    Args:
-        app: The application.
-        token: The token.
     """
+    responses = require("starlette.responses", "dashboard")
+    # Browsers send cookies to all ports of a host: each dashboard has a name of its own.
+    cookie = f"lrptrain-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
-    def __init__(self, app: Any, token: str) -> None:
-        self.app = app
-        self.token = token
-        # Browsers send cookies to all ports of a host: each dashboard has a name of its own.
-        self.cookie = f"lrptrain-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request, or refuse it with 403."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        (token,) = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[:1]
-        # A browser that has the cookie may open the printed address once more.
-        if not self._is_known(token):
-            if self._is_known(_cookies(scope).get(self.cookie, "")):
-                await self.app(scope, receive, send)
-            else:
-                await _respond(send, 403, [(b"content-type", b"text/plain")], _REFUSAL)
-            return
-        # To the page without the token, so that it does not stay in the address. Lax: who follows a link on a page of
-        # another site, as in a notebook server's terminal, would lose a strict cookie on this very redirect.
-        cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Lax"
-        await _respond(send, 303, [(b"location", b"/"), (b"set-cookie", cookie.encode())])
-
-    def _is_known(self, token: str) -> bool:
+    def is_known(given: str) -> bool:
         # In a time that does not tell how many characters are right.
-        return secrets.compare_digest(token.encode(), self.token.encode())
+        return secrets.compare_digest(given.encode(), token.encode())
 
+    async def answer(request: Any, answered: Callable[[Any], Any]) -> Any:
+        if is_known(request.query_params.get("token", "")):
+            # To the page without the token, so that it does not stay in the address. Lax: who follows a link on a page
+            # of another site, as in a notebook server's terminal, would lose a strict cookie on this very redirect.
+            page = responses.RedirectResponse("/", 303)
+            page.set_cookie(cookie, token, httponly=True, samesite="lax")
+            return page
+        # A browser that has the cookie may open the printed address once more.
+        if is_known(request.cookies.get(cookie, "")):
+            return await answered(request)
+        return responses.PlainTextResponse(_REFUSAL, 403)
 
-def _cookies(scope: Any) -> dict[str, str]:
-    header = next((value for name, value in scope["headers"] if name == b"cookie"), b"").decode("latin-1")
-    # For example "lrptrain-1f2e3d4c=...; other=1".
-    pairs = (part.strip().partition("=") for part in header.split(";"))
-    return {name: value for name, _, value in pairs}
-
-
-async def _respond(send: Any, status: int, headers: list[tuple[bytes, bytes]], body: bytes = b"") -> None:
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    return answer

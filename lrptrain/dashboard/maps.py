@@ -19,7 +19,7 @@ from lrptrain.loggers.tables import arrow_errors, read_columns, read_schema
 from lrptrain.render import join_words, scored_tokens
 
 MOST_EPOCHS = 40
-"""The most evaluations of which `read_history` returns the maps."""
+"""The most evaluations of which `read_histories` returns the maps."""
 # What an evaluation has of maps: the row of each sample id in the table; the table's column of each target ("label",
 # "predicted"); and by sample id and target ("class cat") the maps of single classes.
 _Rows = dict[str, int]
@@ -46,17 +46,12 @@ def read_cards(folder: Path, name: str, ids: Sequence[str]) -> dict[str, Any]:
     return {"cards": cards, "notes": notes}
 
 
-def read_history(folder: Path, sample_id: str) -> dict[str, Any]:
-    """How a sample's maps changed: at most 40 evaluations, the first and the last among them.
+def read_histories(folder: Path, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """How the maps of samples changed: at most 40 evaluations, the first and the last among them.
 
     Returns:
-        `history`: in order, with `epoch`, `step`, and `maps` by target (see `packed`); and `notes`.
+        By id, `history`: in order, with `epoch`, `step`, and `maps` by target (see `packed`); and `notes`.
     """
-    return read_histories(folder, [sample_id])[sample_id]
-
-
-def read_histories(folder: Path, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What `read_history` returns for each of some samples."""
     notes: list[str] = []
     chosen = _spread(list(evaluations(folder).items()))
     evaluated = [(when(name), _tables(folder, path, notes)) for name, path in chosen]
@@ -66,7 +61,7 @@ def read_histories(folder: Path, ids: Sequence[str]) -> dict[str, dict[str, Any]
 def _history(
     folder: Path, sample_id: str, evaluated: list[tuple[tuple[int, int], _Tables]], notes: list[str]
 ) -> dict[str, Any]:
-    """Return what `read_history` returns, with the notes on the tables that were read."""
+    """Return what `read_histories` returns of one sample, with the notes on the tables that were read."""
     sample_notes: list[str] = []
     record = _record(folder, sample_id, sample_notes)  # the same in every evaluation
     history = [

@@ -11,7 +11,7 @@ from lrptrain.dashboard.masks import mask_picture, read_masks
 from lrptrain.dashboard.notes import read_notes
 from lrptrain.dashboard.page import page
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
-from lrptrain.dashboard.samples import read_sample_table, read_scores_by_label
+from lrptrain.dashboard.samples import read_sample_table, read_scores
 from lrptrain.dashboard.verdicts import audit_picture, proof_picture, read_audit
 from lrptrain.files import read_whole, to_json, write_text
 from lrptrain.loggers.inputs import input_path
@@ -53,7 +53,7 @@ def _everything(folder: Path) -> dict[str, Any]:
     stated = settings.get("confidence")
     confidence = stated if isinstance(stated, float) and 0 < stated < 1 else 0.95
     labels = sorted({label for label in columns.get("label", []) if isinstance(label, str)})
-    scores = read_scores_by_label(folder, [None, *labels[:MOST_SCORED_CLASSES]], confidence)
+    scores = read_scores(folder, [None, *labels[:MOST_SCORED_CLASSES]], confidence)
     ids = _chosen(table)
     cards = read_cards(folder, table["evaluation"] or "", ids)
     audit = read_audit(folder)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lrptrain.files import MOST_BYTES, read_whole
-from lrptrain.loggers.timeline import finite_or_none, has_continuation, timeline_of
+from lrptrain.files import MOST_BYTES, plain, read_whole
+from lrptrain.loggers.timeline import has_continuation, timeline_of
 
 MARKS = ("events.jsonl", "run.json")
 """A folder with any of these is a monitored run. One with an audit, or with an export of masks, is shown as one."""
@@ -67,7 +67,7 @@ def read_json_or_note(path: Path | None, notes: list[str]) -> Any:
     if path is None:
         return None
     try:
-        return finite_or_none(json.loads(read_whole(path)))
+        return plain(json.loads(read_whole(path)))
     except (OSError, ValueError, RecursionError) as error:
         notes.append(f"{path.name} cannot be read and was passed over: {error}")
         return None

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from lrptrain.dashboard.intervals import bootstrap_interval, wilson_interval
 from lrptrain.dashboard.runs import file_in
 from lrptrain.extras import require
 from lrptrain.loggers.inputs import input_path
@@ -22,6 +21,8 @@ _NAME = re.compile(r"epoch_(\d+)_step_(\d+)")
 _NOT_SHOWN = ("epoch", "step")
 ACCURACY = "correct"
 """The name under which accuracies are returned; no table has such a column."""
+_RESAMPLES = 2000
+_VALUES_AT_ONCE = 2_000_000
 _scoring = Lock()
 _NO_SCORES = ("sample_id", "label", "predicted", "group")
 
@@ -78,28 +79,25 @@ def read_sample_table(folder: Path, name: str | None = None) -> dict[str, Any]:
 
 
 def read_scores(
-    folder: Path, label: str | None = None, confidence: float = 0.95, columns: Sequence[str] | None = None
-) -> dict[str, Any]:
+    folder: Path,
+    labels: Sequence[str | None] = (None,),
+    confidence: float = 0.95,
+    columns: Sequence[str] | None = None,
+) -> dict[str | None, dict[str, Any]]:
     """Means over samples in every evaluation, with intervals.
 
     The interval of a mean is a bootstrap interval, that of the accuracy Wilson's.
 
     Args:
         folder: Folder of the run.
-        label: Only samples of this class.
+        labels: The classes whose samples are meant, one after the other; None for all samples.
         confidence: Confidence of the intervals, in (0, 1).
         columns: The columns that have an interval, which takes milliseconds for each evaluation; all by default.
 
     Returns:
-        `scores`: rows `[epoch, step, mean, low, high, samples]` by column, the accuracy as `correct`; and `notes`.
+        By label, `scores`: rows `[epoch, step, mean, low, high, samples]` by column, the accuracy as `correct`; and
+        `notes`.
     """
-    return read_scores_by_label(folder, [label], confidence, columns)[label]
-
-
-def read_scores_by_label(
-    folder: Path, labels: Sequence[str | None], confidence: float = 0.95, columns: Sequence[str] | None = None
-) -> dict[str | None, dict[str, Any]]:
-    """What `read_scores` returns for each of some classes; None stands for all samples."""
     by_label: dict[str | None, dict[str, Any]] = {label: {"scores": {}, "notes": []} for label in labels}
     # Evaluations outside, classes inside: each table is read once for all classes.
     for name, path in evaluations(folder).items():
@@ -219,3 +217,45 @@ def _estimate(
         return wilson_interval(int(values.sum()), len(values), confidence)
     mean, low, high = bootstrap_interval(values, confidence)
     return (mean, None, None) if np.isnan(low) else (mean, low, high)
+
+
+def bootstrap_interval(values: Float[np.ndarray, " n"], confidence: float) -> tuple[float, float, float]:
+    """Return the mean of finite values with its bias-corrected and accelerated bootstrap interval (Efron 1987).
+
+    Args:
+        values: At least one value.
+        confidence: The share of repetitions in which the interval should cover the true mean, in (0, 1).
+
+    Returns:
+        `(mean, low, high)`; of a single value low and high are nan, of values that are all the same the mean.
+    """
+    mean, spread = float(values.mean()), float(np.ptp(values))
+    if len(values) < 2:
+        return mean, np.nan, np.nan
+    if spread <= 1e-9 * np.abs(values).max():
+        return mean, mean, mean
+    stats = require("scipy.stats", "monitor")
+    # Of one scale: the third powers in the correction of tiny values would underflow.
+    found = stats.bootstrap(
+        ((values - mean) / spread,),
+        np.mean,
+        n_resamples=_RESAMPLES,
+        confidence_level=confidence,
+        batch=max(1, _VALUES_AT_ONCE // len(values)),
+        method="BCa",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return mean, mean + spread * float(found.low), mean + spread * float(found.high)
+
+
+def wilson_interval(right: int, count: int, confidence: float) -> tuple[float, float, float]:
+    """Return a share with the interval of Wilson (1927), which has a width at 0 and 1, too.
+
+    Args:
+        right: The number of samples that count.
+        count: The number of all samples, at least 1.
+        confidence: As for `bootstrap_interval`.
+    """
+    # e.g. 10 of 10 right at 95 % are 1.0 with the interval 0.72 to 1.0.
+    found = require("scipy.stats", "monitor").binomtest(right, count).proportion_ci(confidence, "wilson")
+    return right / count, float(found.low), float(found.high)

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from lrptrain.dashboard import page
-from lrptrain.dashboard.access import TokenRequired
-from lrptrain.dashboard.charts import charts
+from lrptrain.dashboard.access import token_required
 from lrptrain.dashboard.embedding import read_embedding
-from lrptrain.dashboard.maps import read_cards, read_history
+from lrptrain.dashboard.maps import read_cards, read_histories
 from lrptrain.dashboard.masks import mask_picture, read_masks
 from lrptrain.dashboard.notes import LONGEST, read_notes, write_note
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
@@ -78,32 +77,24 @@ def app(root: Path, token: str | None = None) -> Any:
     """
     # Starlette is an optional dependency, imported only when a page is served.
     middleware = require("starlette.middleware", "dashboard").Middleware
+    around = require("starlette.middleware.base", "dashboard").BaseHTTPMiddleware
     hosts = require("starlette.middleware.trustedhost", "dashboard").TrustedHostMiddleware
     return require("starlette.applications", "dashboard").Starlette(
         routes=_routes(root),
         middleware=[
-            middleware(_with_headers),
+            middleware(around, dispatch=_with_headers),
             # A page elsewhere whose name leads to this machine gets nothing.
             middleware(hosts, allowed_hosts=[HOST, "localhost"]),
-            *([middleware(TokenRequired, token=token)] if token is not None else []),
+            *([middleware(around, dispatch=token_required(token))] if token is not None else []),
         ],
     )
 
 
-def _with_headers(app: Any) -> Any:
-    """Return an ASGI application whose answers have the headers that forbid every other origin."""
-
-    async def answer(scope: Any, receive: Any, send: Any) -> None:
-        # A response is sent as one message "http.response.start" with its headers, and others with its body.
-        async def sending(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": [*message["headers"], *headers]}
-            await send(message)
-
-        await app(scope, receive, sending)
-
-    return answer
+async def _with_headers(request: Any, answered: Callable[[Any], Any]) -> Any:
+    """Return an answer with the headers that forbid every other origin."""
+    response = await answered(request)
+    response.headers.update(HEADERS)
+    return response
 
 
 def _routes(root: Path) -> list[Any]:
@@ -159,7 +150,7 @@ def _routes(root: Path) -> list[Any]:
         route("/", partial(text, page.page, "text/html")),
         route("/page.css", partial(text, page.style, "text/css")),
         route("/page.js", partial(text, page.script, "text/javascript")),
-        route("/charts.js", partial(text, charts, "text/javascript")),
+        route("/charts.js", partial(text, page.charts, "text/javascript")),
         route("/api/runs", runs),
         *(route(f"/api/{name}", partial(answer, read)) for name, read in _READERS.items()),
         route("/api/note", note, methods=["POST"]),
@@ -178,6 +169,10 @@ def _masks(folder: Path, query: Any) -> dict[str, Any]:
     return read_masks(folder, **chosen, page=_count(query, "page"))
 
 
+def _of_one(read: Callable[..., Any], folder: Path, name: str | None, *options: Any) -> Any:
+    return read(folder, [name], *options)[name]
+
+
 def _count(query: Any, name: str) -> int:
     text = query.get(name, "")
     # Below 19 digits it fits 64 bits; int() of very long texts is slow, and refused from 4300 digits on.
@@ -194,12 +189,12 @@ def _confidence(query: Any) -> float:
 
 _READERS: dict[str, Callable[[Path, Any], Any]] = {
     "events": lambda folder, query: read_new_events(folder, _count(query, "since")),
-    "scores": lambda folder, query: read_scores(
-        folder, query.get("label"), _confidence(query), query.getlist("column") or None
+    "scores": lambda folder, query: _of_one(
+        read_scores, folder, query.get("label"), _confidence(query), query.getlist("column") or None
     ),
     "table": lambda folder, query: read_sample_table(folder, query.get("evaluation")),
     "cards": lambda folder, query: read_cards(folder, query.get("evaluation", ""), query.getlist("id")[:MOST_CARDS]),
-    "history": lambda folder, query: read_history(folder, query.get("id", "")),
+    "history": lambda folder, query: _of_one(read_histories, folder, query.get("id", "")),
     "embedding": lambda folder, query: read_embedding(folder, query.get("evaluation", ""), query.get("target", "")),
     "audit": lambda folder, query: read_audit(folder),
     "masks": _masks,

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from lrptrain.findings.markup import finding_html
-from lrptrain.findings.old_records import translated
-from lrptrain.findings.proof import Proof
+from lrptrain.files import plain
+from lrptrain.findings.old_records import VERDICT_OF, translated
+from lrptrain.findings.proof import Proof, finding_html
 from lrptrain.findings.sentences import sentences
 
 Verdict = Literal["relies", "not sure", "does not rely"]
@@ -15,6 +15,8 @@ Verdict = Literal["relies", "not sure", "does not rely"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """The gravest first."""
 Role = Literal["evidence", "fault", "open"]
+_NEEDED = ("name", "kind", "role", "verdict", "effect", "interval", "samples")
+_OLD = ("kind", "scope", "state")
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,8 +133,8 @@ class Finding:
         if proof is not None:
             del values["proof"]["png"]
         derived = {"is_fault": self.is_fault, "sentences": sentences(self)._asdict(), "text": str(self)}
-        plain: dict[str, Any] = _plain(values | derived)
-        return plain
+        recorded: dict[str, Any] = plain(values | derived)
+        return recorded
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Finding":
@@ -195,10 +197,33 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _plain(value: Any) -> Any:
-    """Return the value with lists for tuples and None for nan, all the way down."""
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def unreadable_part(values: Any) -> str:
+    """Return what of a recorded finding is missing, unknown or contradictory; "" where all of it can be read.
+
+    Args:
+        values: What a line has in place of a finding; see `Finding.to_dict`.
+    """
+    if not isinstance(values, dict):
+        return "a finding that is none"
+    is_old = "verdict" not in values
+    if missing := [name for name in (_OLD if is_old else _NEEDED) if name not in values]:
+        return f"a finding without {', '.join(missing)}"
+    try:
+        if is_old and values["state"] not in VERDICT_OF:
+            return f"a finding in the unknown state {_short(values['state'])}"
+        finding = Finding.from_dict(values)
+        str(finding)  # what has no sentences cannot be shown either
+        low, high = finding.interval
+        is_told = not finding.relies or -1 <= low <= finding.effect <= high <= 1
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        return f"a finding that cannot be read ({_short(error)})"
+    if not is_told:
+        return "a finding that the model relies on, without its effect"
+    if not is_old and values.get("is_fault", finding.is_fault) != finding.is_fault:
+        return "a finding that contradicts its verdict and role"
+    return ""
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."

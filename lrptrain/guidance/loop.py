@@ -14,8 +14,7 @@ from lrptrain.guidance.guided_step import GuidedStep, Progress
 from lrptrain.guidance.guided_training import GuidedTraining
 from lrptrain.relevance.model.preserve import preserved
 from lrptrain.relevance.passes.interception import checkpoints
-from lrptrain.trainers.discover import find_model
-from lrptrain.trainers.loops import bare_model
+from lrptrain.trainers.discover import bare_model, find_model
 from lrptrain.trainers.processes import torch_processes
 
 

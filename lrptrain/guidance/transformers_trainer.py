@@ -17,8 +17,7 @@ from lrptrain.guidance.group_dro import GroupDROTraining, GroupOf, SampleLoss
 from lrptrain.guidance.guided_step import Progress
 from lrptrain.guidance.guided_training import GuidedTraining
 from lrptrain.guidance.loop import LoopStep
-from lrptrain.trainers.discover import find_model
-from lrptrain.trainers.loops import bare_model
+from lrptrain.trainers.discover import bare_model, find_model
 from lrptrain.trainers.processes import torch_processes
 from lrptrain.trainers.transformers_trainer import trainer_name_sources
 from lrptrain.trainers.wrapping import wrap_method

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from lrptrain.loggers.comet import COMET_EXPERIMENT, COMET_LOGGER
-from lrptrain.loggers.experiments import SUMMARY_WRITER, WANDB_RUN
 from lrptrain.loggers.local import (
     RecordWriter,
     read_class_maps,
@@ -14,14 +13,14 @@ from lrptrain.loggers.local import (
     read_samples,
     write_record,
 )
-from lrptrain.loggers.many_scores import MOST_ROWS, is_cut, scores_table, with_few_scores
 from lrptrain.loggers.metrics import LoggedMetric
 from lrptrain.loggers.mlflow import MLFLOW, MLflowRun
 from lrptrain.loggers.other import OTHER, log_to_other
 from lrptrain.loggers.record import ClassMap, EpochRecord, Highlight, Input, Picture
+from lrptrain.loggers.record_tables import MOST_ROWS, is_cut, scores_table, with_few_scores
 from lrptrain.loggers.sink import Sink
-from lrptrain.loggers.tensorboard import TENSORBOARD_LOGGER
-from lrptrain.loggers.wandb import WANDB_LOGGER
+from lrptrain.loggers.tensorboard import SUMMARY_WRITER, TENSORBOARD_LOGGER
+from lrptrain.loggers.wandb import WANDB_LOGGER, WANDB_RUN
 
 __all__ = [
     "SINKS",

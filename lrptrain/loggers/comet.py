@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from lrptrain.loggers.highlights_page import highlights_page
 from lrptrain.loggers.local import evaluation_name
-from lrptrain.loggers.proofs import captioned_pictures, proofs_page
+from lrptrain.loggers.proofs import captioned_pictures, highlights_page, proofs_page
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.loggers.record_tables import record_tables, rows_of
 from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning

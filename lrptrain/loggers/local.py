@@ -30,9 +30,9 @@ from lrptrain.files import append_json_line, file_name_of, folder_size_mb, write
 from lrptrain.findings import Finding
 from lrptrain.findings.proof import proof_html
 from lrptrain.findings.sentences import sentences
-from lrptrain.loggers.highlights_page import highlights_page
 from lrptrain.loggers.inputs import write_inputs
 from lrptrain.loggers.metrics import COST, LoggedMetric
+from lrptrain.loggers.proofs import highlights_page
 from lrptrain.loggers.record import ClassMap, EpochRecord
 from lrptrain.loggers.tables import read_columns
 from lrptrain.loggers.timeline import EVENTS, Moment, read_timeline, stands, with_last_entries

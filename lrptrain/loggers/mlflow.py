@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from lrptrain.extras import require
-from lrptrain.loggers.highlights_page import highlights_page
+from lrptrain.files import plain
 from lrptrain.loggers.local import evaluation_name
-from lrptrain.loggers.proofs import captioned_pictures, proofs_page
+from lrptrain.loggers.proofs import captioned_pictures, highlights_page, proofs_page
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.loggers.record_tables import record_tables, rows_of
 from lrptrain.loggers.sink import Sink, is_named
-from lrptrain.loggers.timeline import finite_or_none
 
 # MLflow refuses a whole batch of metrics for one key with another character. It takes colons, but not on Windows.
 _REFUSED = re.compile(r"[^/\w.\- ]")
@@ -93,7 +92,7 @@ def log_media_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
 def _log_table(run: MLflowRun, path: str, columns: Mapping[str, list[Any]]) -> None:
     """Write a table as MLflow's own `log_table` does, which needs pandas and appends to the table that is there."""
     table = {"columns": list(columns), "data": rows_of(dict(columns))}
-    run.client.log_text(run.run_id, json.dumps(finite_or_none(table), ensure_ascii=False), path)
+    run.client.log_text(run.run_id, json.dumps(plain(table), ensure_ascii=False), path)
     tables = json.loads(run.client.get_run(run.run_id).data.tags.get(_TABLES, "[]"))
     entry = {"path": path, "type": "table"}
     if entry not in tables:

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from lrptrain.loggers.findings_table import findings_markdown, findings_table
 from lrptrain.loggers.record import EpochRecord
+from lrptrain.loggers.record_tables import findings_markdown, findings_table, rows_of
 from lrptrain.loggers.sink import Sink, scalars_to_lightning
 
 
@@ -31,8 +31,7 @@ def log_to_other(logger: Any, record: EpochRecord) -> None:
         _log_texts(log_text, _takes(logger.log_text, "data"), record)
     if log_table is not None and record.samples:
         columns = findings_table(record.findings)
-        rows = [list(row) for row in zip(*columns.values(), strict=True)]
-        log_table(f"{record.prefix}/findings_table", columns=list(columns), data=rows, step=record.step)
+        log_table(f"{record.prefix}/findings_table", columns=list(columns), data=rows_of(columns), step=record.step)
     elif log_text is not None and record.samples and not _takes(logger.log_text, "data"):
         log_text(f"{record.prefix}/findings_table", findings_markdown(record.findings), step=record.step)
 

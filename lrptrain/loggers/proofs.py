@@ -14,6 +14,8 @@ from lrptrain.findings.sentences import sentences
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.render import contact_sheet
 
+_STYLE = "body{font-family:system-ui,sans-serif;max-width:60em;margin:2em auto}h2{font-size:1em;margin:1.5em 0 .3em}"
+
 
 def proof_picture(finding: Finding) -> UInt8[np.ndarray, "height width 3"] | None:
     """Return the picture of a finding's proof, in [0, 255]; None where there is none."""
@@ -68,3 +70,13 @@ def _escaped(text: str) -> str:
     for sign in ("&", "<", ">", "*", "~", "_", "`", "|", "[", "]"):
         text = text.replace(sign, f"&#{ord(sign)};") if sign != "&" else text.replace("&", "&amp;")
     return text
+
+
+def highlights_page(record: EpochRecord) -> str:
+    """Return an HTML page that needs no other file, with a heading and a text for each sample."""
+    blocks = "\n".join(f"<h2>{html.escape(text.caption)}</h2>\n{text.html}" for text in record.texts)
+    title = f"Relevance, epoch {record.epoch}"
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{_STYLE}</style></head><body>\n<h1>{title}</h1>\n{blocks}\n</body></html>\n"
+    )

@@ -1,11 +1,10 @@
-"""TensorBoard as the sink."""
+"""TensorBoard as the sink: of Lightning's TensorBoardLogger, and of a `SummaryWriter` by itself."""
 
 from typing import Any
 
-from lrptrain.loggers.findings_table import findings_markdown
-from lrptrain.loggers.many_scores import scores_markdown
 from lrptrain.loggers.proofs import captioned_pictures, words_of
 from lrptrain.loggers.record import EpochRecord
+from lrptrain.loggers.record_tables import findings_markdown, scores_markdown
 from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
 
 
@@ -47,8 +46,27 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
         experiment.add_text(f"{record.prefix}/scores_table", scores, global_step=record.step)
 
 
+def _is_writer(experiment: Any) -> bool:
+    """Return whether this is a `SummaryWriter`, of torch or of tensorboardX."""
+    return all(callable(getattr(experiment, name, None)) for name in ("add_scalar", "add_image", "add_text"))
+
+
+def _scalars_to_writer(writer: Any, record: EpochRecord) -> None:
+    """Log a record's scalars to a `SummaryWriter`."""
+    for key, value in record.scalars.items():
+        writer.add_scalar(key, value, global_step=record.step)
+    writer.flush()
+
+
+def _media_to_writer(writer: Any, record: EpochRecord) -> None:
+    """Log all but a record's scalars to a `SummaryWriter`."""
+    log_to_tensorboard(writer, record)
+    writer.flush()
+
+
 TENSORBOARD_LOGGER = Sink(
     serves=lambda logger: is_named(logger, "TensorBoardLogger"),
     log_scalars=scalars_to_lightning,
     log_media=lambda logger, record: log_to_tensorboard(logger.experiment, record),
 )
+SUMMARY_WRITER = Sink(serves=_is_writer, log_scalars=_scalars_to_writer, log_media=_media_to_writer)

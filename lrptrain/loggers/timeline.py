@@ -11,7 +11,6 @@ Of a finding's history a line has the last entries, and how many come before, in
 """
 
 import json
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,10 +18,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from lrptrain.files import read_whole
-from lrptrain.findings import Finding
+from lrptrain.files import plain, read_whole
+from lrptrain.findings.finding import Finding, unreadable_part
 from lrptrain.findings.old_records import translated_scalars
-from lrptrain.findings.recorded import unreadable_part
 from lrptrain.loggers.metrics import current_key
 
 EVENTS = "events.jsonl"
@@ -262,7 +260,11 @@ def parse_event(content: Any) -> dict[str, Any] | None:
         "scalars": translated_scalars({current_key(k): v for k, v in scalars.items() if _is_number(v)})
         if isinstance(scalars, dict)
         else {},
-        "findings": [as_recorded(each) for each in findings if not unreadable_part(each)]
+        "findings": [
+            each if "verdict" in each else Finding.from_dict(each).to_dict()
+            for each in findings
+            if not unreadable_part(each)
+        ]
         if isinstance(findings, list)
         else [],
         **({"power": content["power"]} if _is_power(content.get("power")) else {}),
@@ -274,18 +276,9 @@ def _is_power(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("text"), str) and isinstance(value.get("tells"), bool)
 
 
-def finite_or_none(value: Any) -> Any:
-    """Return a value of JSON with None for nan and infinity, which Python reads and a browser does not."""
-    if isinstance(value, dict):
-        return {key: finite_or_none(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [finite_or_none(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _parse(line: bytes) -> Any:
     try:
-        return finite_or_none(json.loads(line))
+        return plain(json.loads(line))
     except (ValueError, RecursionError):
         return None
 
@@ -308,11 +301,6 @@ def _is_count(value: Any) -> TypeGuard[int]:
 
 def _is_moment_or_none(value: Any) -> bool:
     return _moment(value) is not None or value == {"epoch": None, "step": None}
-
-
-def as_recorded(finding: dict[str, Any]) -> dict[str, Any]:
-    """Return a finding as this version records it."""
-    return finding if "verdict" in finding else Finding.from_dict(finding).to_dict()
 
 
 def _is_number(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Weights & Biases as the sink."""
+"""Weights & Biases as the sink: of Lightning's WandbLogger, and of a run by itself."""
 
 import html
 from collections.abc import Sequence
@@ -11,11 +11,10 @@ import numpy as np
 from lrptrain.extras import require
 from lrptrain.findings import Finding
 from lrptrain.findings.sentences import sentences
-from lrptrain.loggers.many_scores import with_few_scores
 from lrptrain.loggers.metrics import find_metric
 from lrptrain.loggers.proofs import proof_picture, proofs_blocks
 from lrptrain.loggers.record import EpochRecord, Picture
-from lrptrain.loggers.record_tables import record_tables, rows_of
+from lrptrain.loggers.record_tables import record_tables, rows_of, with_few_scores
 from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
 
 # W&B shows at most 108 images under a key.
@@ -27,6 +26,8 @@ _MASK_LABELS = {0: "elsewhere", 1: "annotation", 255: "ignored"}
 _STEP = "trainer/global_step"
 # The metrics that each run has been told of; a run that ends takes its entry along.
 _defined: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+# The row of a W&B run, and the step of the record, that values were last added to.
+_open_rows: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()
 
 
 def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
@@ -80,11 +81,6 @@ def _proofs(wandb: Any, record: EpochRecord) -> dict[str, Any]:
     texts = proofs_blocks(record.findings)
     media: dict[str, Any] = {f"{record.prefix}/proofs": images} if images else {}
     return media | ({f"{record.prefix}/proof_texts": wandb.Html(texts, inject=False)} if texts else {})
-
-
-def scalars_row(record: EpochRecord) -> dict[str, float]:
-    """Return a record's scalars as a row of a run's history, with what they are plotted against."""
-    return {**record.scalars, "epoch": record.epoch, _STEP: record.step}
 
 
 def define_metrics(experiment: Any, record: EpochRecord) -> None:
@@ -173,8 +169,54 @@ def _scalars_to_logger(logger: Any, record: EpochRecord) -> None:
     scalars_to_lightning(logger, record)
 
 
+def _is_run(experiment: Any) -> bool:
+    """Return whether this is what `wandb.init()` gives."""
+    return all(callable(getattr(experiment, name, None)) for name in ("log", "define_metric", "alert"))
+
+
+def _scalars_to_run(run: Any, record: EpochRecord) -> None:
+    """Log a record's scalars to a W&B run beside what the script logs."""
+    define_metrics(run, record)
+    RunBeside(run, record.step).log({**record.scalars, "epoch": record.epoch, _STEP: record.step})
+
+
+def _media_to_run(run: Any, record: EpochRecord) -> None:
+    """Log all but a record's scalars to a W&B run beside what the script logs."""
+    log_to_wandb(RunBeside(run, record.step), record)
+
+
+class RunBeside:
+    """A W&B run whose rows are counted by the script alone.
+
+    Each `run.log` begins a row, with a number of its own unless the script gives one; a script that does, by
+    `run.log(..., step=...)`, loses what it logs at a number that has passed. So values are added to the row that is
+    open, and a row is begun only where an earlier record's are in it.
+
+    Args:
+        run: The run.
+        step: The step of the record, by which rows of several records are told apart.
+    """
+
+    def __init__(self, run: Any, step: int) -> None:
+        self._run = run
+        self._step = step
+
+    def log(self, values: dict[str, Any]) -> None:
+        """Add values to the run's open row."""
+        row, step = _open_rows.get(self._run, (None, None))
+        if row == self._run.step and step != self._step:
+            self._run.log({}, commit=True)
+        self._run.log(values, commit=False)
+        _open_rows[self._run] = (self._run.step, self._step)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the run has by that name."""
+        return getattr(self._run, name)
+
+
 WANDB_LOGGER = Sink(
     serves=lambda logger: is_named(logger, "WandbLogger"),
     log_scalars=_scalars_to_logger,
     log_media=lambda logger, record: log_to_wandb(logger.experiment, record),
 )
+WANDB_RUN = Sink(serves=_is_run, log_scalars=_scalars_to_run, log_media=_media_to_run)

@@ -47,17 +47,13 @@ class AnnotationSurvey:
         if self.mixed and self.has_evidence:
             ids = listed([*map(str, self.mixed)])
             return f"{self.name!r} of the samples {ids} holds 0 and 255 and no 1: read as no evidence, the rest ignored"
-        if len(self.boxes) >= _FEWEST_BOXES and all(x < 0 and y < 0 for x, y in self.boxes):
+        # Of boxes anywhere a quarter has its centre there; of (x, y, width, height) read as corners nearly all have.
+        if 0.25 ** len(self.boxes) < 0.001 and all(x < 0 and y < 0 for x, y in self.boxes):
             return (
                 f"all of {len(self.boxes)} 'boxes' have their centre in the top left quarter of their image: they are "
                 "read as (x1, y1, x2, y2); are yours (x, y, width, height)?"
             )
         return ""
-
-
-_FEWEST_BOXES = 5
-"""Of boxes anywhere a quarter has its centre there, and all of five one time in a thousand; of (x, y, width, height)
-read as corners nearly all have."""
 
 
 def survey(samples: Sequence[Sample]) -> AnnotationSurvey:

@@ -49,7 +49,7 @@ class Budget:
         share: The share of the time that evaluations may take, in (0, 1).
         most: An evaluation in full.
         extent: The present extent; None before it was decided.
-        spent: Seconds of the monitor so far.
+        spent: Seconds of the monitor so far, in evaluations and beside them.
         validations: The number of validations so far.
         evaluations: The number of evaluations so far.
         costs: Seconds of the last evaluation of each extent.
@@ -108,10 +108,6 @@ class Budget:
         """Note an evaluation that was made, and the seconds that it took."""
         self.evaluations += 1
         self.costs[extent] = seconds
-
-    def spend(self, seconds: float) -> None:
-        """Count seconds of the monitor, in evaluations and beside them."""
-        self.spent += seconds
 
     def cost_of(self, extent: Extent) -> float:
         """Return the seconds that an evaluation is foreseen to take; 0 if nothing is known."""

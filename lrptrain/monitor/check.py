@@ -8,7 +8,7 @@ from typing import Any, Literal
 from lrptrain.findings import Finding, announce, reliance
 from lrptrain.findings.sentences import counted, listed, points, sentences
 from lrptrain.loggers.timeline import EVENTS, MOST_ENTRIES, Judged, UnreadableRunError, read_for_judgement
-from lrptrain.monitor.gate import FAIL_AFTER, is_lasting
+from lrptrain.monitor.gate import is_lasting
 from lrptrain.trainers.checks import check_counts
 
 Verdict = Literal["passed", "failed", "not sure"]
@@ -58,7 +58,7 @@ class CheckResult:
         return "\n".join([*announce(self.findings, self.run), verdict])
 
 
-def check(run: Path | str, max_reliance: float = 0.0, fail_after: int = FAIL_AFTER) -> CheckResult:
+def check(run: Path | str, max_reliance: float = 0.0, fail_after: int = 2) -> CheckResult:
     """Judge a run's findings: a gate for continuous integration.
 
     A single evaluation is wrong now and then: a fault counts on which the model relied in the last `fail_after`

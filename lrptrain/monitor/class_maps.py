@@ -1,69 +1,76 @@
-"""Maps for many classes, of the few samples that are displayed."""
+"""Maps for more classes than the label and the predicted one, of the few samples that are displayed."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from lrptrain.batch import collate, model_inputs
-from lrptrain.batch.call import explained_argument, of_batches
-from lrptrain.batch.sizes import by_size
 from lrptrain.loggers.record import ClassMap
 from lrptrain.monitor.evaluation import ExplainedSample, class_name
-from lrptrain.monitor.evaluator import Evaluator
-from lrptrain.monitor.further_classes import Classes, explain_classes, explains_classes, unexplained_classes
-from lrptrain.relevance import record
+from lrptrain.relevance import Recording
+from lrptrain.relevance.registry import get_method
+
+Classes = Int[np.ndarray, "samples columns"]
 
 
-def compute_class_maps(
-    evaluator: Evaluator, displayed: Sequence[ExplainedSample], class_names: Sequence[str]
-) -> list[ClassMap]:
-    """Return the maps of the most probable classes; those that an evaluation has not made are made now.
+def explains_classes(method: str, options: Mapping[str, Any], num_logits: int) -> bool:
+    """Return whether a method's maps of different classes differ, and there is more than one class."""
+    # A map projected on a class differs between classes even if the method's own does not.
+    return num_logits > 1 and bool(get_method(method, options).class_specific or options.get("project"))
+
+
+def unexplained_classes(
+    probabilities: Float[np.ndarray, "samples classes"], explained: Sequence[Collection[int]], num_classes: int
+) -> Classes:
+    """Return the most probable classes of every sample that have no map; rows with fewer classes end with -1.
+
+    With 3 classes in all for each sample, one explained for two classes has one left, one explained for a single class
+    has two: [[4, -1], [2, 0]].
 
     Args:
-        evaluator: The model and how it is explained; `config.class_maps` is the number of classes of a sample. Those
-            explained already, the label's and the predicted one, are always among them.
-        displayed: Samples with inputs, all images or all texts.
-        class_names: The name of each class, in the order of the logits.
-
-    Returns:
-        For each sample its classes, the most probable first. Empty for a method whose map is the same for all classes.
+        probabilities: The probability of every class.
+        explained: The classes of each sample that have a map; they count as some of its `num_classes`.
+        num_classes: The number of classes for which each sample is to have a map.
     """
-    config = evaluator.config
-    if config.class_maps == 0 or not displayed:
-        return []
-    # Where no method is named, the maps that are there already say which one it is.
-    evaluator = evaluator.with_method(config.method or displayed[0].method)
-    if not explains_classes(str(evaluator.config.method), config.options, displayed[0].num_logits):
-        return []
-    complete: list[ExplainedSample] = []
-    for indices in by_size([each.sample for each in displayed], config.batch_size):
-        complete += _completed(evaluator, [displayed[index] for index in indices])
-    return [each for explained in complete for each in _ranked(explained, class_names)]
+    remaining = probabilities.copy()
+    missing = np.full(len(explained), min(num_classes, probabilities.shape[1]))
+    for row, classes in enumerate(explained):
+        remaining[row, list(classes)] = -1.0  # ranked last
+        missing[row] = max(missing[row] - len(set(classes)), 0)
+    ranked = np.argsort(-remaining, axis=1, kind="stable")[:, : missing.max(initial=0)]
+    return np.where(np.arange(ranked.shape[1]) < missing[:, None], ranked, -1)
 
 
-def _completed(evaluator: Evaluator, samples: Sequence[ExplainedSample]) -> list[ExplainedSample]:
-    """Return samples with the maps that they lack, by one forward pass, if any lacks one."""
-    probabilities = np.stack([explained.probabilities for explained in samples])
-    explained = [list(_explained_classes(each)) for each in samples]
-    classes: Classes = unexplained_classes(probabilities, explained, evaluator.config.class_maps)
-    lacking = np.flatnonzero((classes >= 0).any(1)).tolist()
-    if not lacking:
-        return list(samples)
-    batch = collate([samples[row].sample for row in lacking], evaluator.device)
-    with evaluator.forward_context():
-        inputs = model_inputs(evaluator.model, batch)
-        recording = record(of_batches(evaluator.model, batch), inputs, frugal=True, explain=explained_argument(inputs))
-        maps = explain_classes(recording, classes[lacking], str(evaluator.config.method), evaluator.config.options)
-    maps_of_row = dict(zip(lacking, maps, strict=True))
-    return [replace(each, class_maps=each.class_maps | maps_of_row.get(row, {})) for row, each in enumerate(samples)]
+def explain_classes(
+    recording: Recording, classes: Classes, method: str, options: Mapping[str, Any]
+) -> list[dict[int, Float[Tensor, " tokens"]]]:
+    """Return the map of every class of every sample, by class, on the CPU.
+
+    Args:
+        recording: The forward pass of the samples.
+        classes: The classes of each sample; -1 for none. Each column costs one walk back over the recording.
+        method: The name of the method.
+        options: Its options.
+    """
+    maps: list[dict[int, Tensor]] = [{} for _ in classes]
+    for column in classes.T:
+        # A sample with fewer classes is explained for class 0 instead of -1, so that the batch stays whole; this is
+        # dropped.
+        target = torch.as_tensor(column, device=recording.logits.device).clamp(min=0)
+        scores = recording.attribute(target, method, **options).scores.detach().double().cpu()
+        for row, explained_class in enumerate(column.tolist()):
+            if explained_class >= 0:
+                maps[row][explained_class] = scores[row]
+    return maps
 
 
-def _ranked(explained: ExplainedSample, class_names: Sequence[str]) -> list[ClassMap]:
-    """Return the maps of one sample, the most probable class first, without the padding of its batch."""
+def ranked_maps(explained: ExplainedSample, class_names: Sequence[str]) -> list[ClassMap]:
+    """Return all maps of one sample, the most probable class first, without the padding of its batch."""
     length = len(next(iter(explained.maps.values())))
-    maps = _explained_classes(explained)
+    maps = explained.maps_by_class
     return [
         ClassMap(
             sample_id=explained.sample.sample_id,
@@ -73,11 +80,3 @@ def _ranked(explained: ExplainedSample, class_names: Sequence[str]) -> list[Clas
         )
         for target in sorted(maps, key=lambda target: -explained.probabilities[target])
     ]
-
-
-def _explained_classes(explained: ExplainedSample) -> dict[int, Tensor]:
-    """Return all maps of a sample, by class."""
-    if explained.labels is not None:  # whose map is that of all answers
-        return explained.class_maps
-    classes = {"label": explained.sample.label, "predicted": explained.predicted}
-    return {classes[target]: values for target, values in explained.maps.items()} | explained.class_maps

@@ -1,6 +1,6 @@
 """What a monitor looks at, and how: the options that it has under every trainer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
@@ -10,13 +10,19 @@ from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.cues.annotator import Annotate, Annotator
 from lrptrain.cues.cue import Cue
 from lrptrain.findings.sentences import listed
-from lrptrain.monitor.arguments import check_cues, check_judge, check_targets
 from lrptrain.monitor.budget import Budget, Extent
-from lrptrain.monitor.evaluator import TARGETS, ExplanationConfig
-from lrptrain.monitor.gate import FAIL_AFTER
+from lrptrain.monitor.gate import FORBIDDEN
 from lrptrain.relevance.default import check_method
-from lrptrain.trainers.checks import check_counts, check_normalisation, check_on_error, check_run_name, check_texts
+from lrptrain.trainers.checks import (
+    check_counts,
+    check_normalisation,
+    check_on_error,
+    check_run_name,
+    check_shares,
+    check_texts,
+)
 
+TARGETS = ("label", "predicted")
 INSPECTS = "inspect"
 """The kind of what looks at a trained model once."""
 
@@ -53,7 +59,9 @@ class Show:
     std: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        check_targets(self.targets)
+        targets = self.targets
+        if not isinstance(targets, Sequence) or isinstance(targets, str) or not targets or {*targets} - {*TARGETS}:
+            raise ValueError(f"targets must be a list of some of {TARGETS}, not {targets!r}")
         check_counts(0, max_pictures=self.max_pictures, class_maps=self.class_maps)
         check_normalisation(self.mean, self.std)
         if self.class_names is not None and (isinstance(self.class_names, str | Mapping)):
@@ -81,11 +89,13 @@ class Judge:
     min_effect: float = LEAST_EFFECT
     confidence: float = 0.95
     fail_on: Literal["relies", "not sure"] | None = None
-    fail_after: int = FAIL_AFTER
+    fail_after: int = 2
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_judge(self.min_effect, self.confidence, self.fail_on)
+        check_shares(min_effect=self.min_effect, confidence=self.confidence)
+        if self.fail_on not in FORBIDDEN:
+            raise ValueError(f"fail_on must be 'relies', 'not sure' or None, not {self.fail_on!r}")
         check_counts(fail_after=self.fail_after)
         check_counts(0, seed=self.seed)
 
@@ -159,17 +169,23 @@ class MonitorConfig:
         for name, group in GROUPS.items():
             if not isinstance(getattr(self, name), group):
                 raise TypeError(f"{name} must be lrptrain.{group.__name__}(...), not {getattr(self, name)!r}")
-        check_method(self.method, dict(self.show.method_options or {}))
+        check_method(self.method, self.method_options)
         check_counts(max_samples=self.max_samples)
         if self.kind == INSPECTS and (self.judge.fail_on is not None or self.budget is not None):
             raise ValueError("inspect looks once, with no run to end or to save time in: leave out fail_on and budget")
         if self.kind != "RelevanceMonitor" and self.run.dataloader_idx:
             raise ValueError("dataloader_idx is of a Lightning Trainer: elsewhere, give the data that are to be read")
-        check_cues(self.cues, self.judge.fail_on)
+        if self.cues is not None and not all(
+            isinstance(each, Cue) and isinstance(each, Hashable) for each in self.cues
+        ):
+            raise ValueError(
+                "cues must be frozen dataclasses, as finding.cue.declared('evidence') is, or None for none"
+            )
+        if self.judge.fail_on is not None and self.cues is None:
+            raise ValueError(f"fail_on={self.judge.fail_on!r} needs tests, and cues=None makes none")
         self.meaning  # noqa: B018  refuses what is no task
         if self.annotate is not None:
             Annotator(self.annotate)
-        self.new_budget()
 
     @classmethod
     def of(cls, kind: str, options: Mapping[str, Any]) -> Self:
@@ -217,18 +233,14 @@ class MonitorConfig:
         return Budget(self.budget, self.extent, in_every_validation=self.judge.fail_on is not None)
 
     @property
-    def explanation(self) -> ExplanationConfig:
-        """How samples are explained."""
-        return ExplanationConfig(
-            method=self.method,
-            options=dict(self.show.method_options or {}),
-            targets=("predicted",) if self.kind == INSPECTS else tuple(self.show.targets),
-            batch_size=self.run.batch_size,
-            region_names=tuple(self.show.region_names),
-            mixing_ratios=self.show.mixing_ratios,
-            class_maps=self.show.class_maps,
-            task=self.meaning,
-        )
+    def method_options(self) -> dict[str, Any]:
+        """The options of the method."""
+        return dict(self.show.method_options or {})
+
+    @property
+    def targets(self) -> Sequence[str]:
+        """The classes to explain; samples without a label are always explained for the predicted one."""
+        return ("predicted",) if self.kind == INSPECTS else self.show.targets
 
 
 def _names(group: Any) -> set[str]:

@@ -96,7 +96,7 @@ def _add_all(
                     f"say how it is called, as by step=lambda model, batch: model({_first_of(placed.batch, context)})"
                 ) from error
             checked = True
-        core.reader.add_placed(context, placed, listener)
+        core.reader.sample.add_batch(core.reader.read(context, placed.batch, listener), indices=placed.places)
 
 
 def _first_of(batch: Any, context: TrainingContext) -> str:

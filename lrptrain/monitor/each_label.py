@@ -20,8 +20,6 @@ from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.judgement import Judgement, Tests
 from lrptrain.trainers.processes import gather
 
-PER_LABEL = 1
-"""So many marks and phrases each half of the samples proposes for a label: all labels together propose many."""
 POOL = 24
 """Among so many random samples the two donors are chosen; it changes how many labels a pair serves, and no effect."""
 
@@ -171,7 +169,8 @@ def judge_labels(tests: Tests) -> Judgement:
         of_label = evaluation.of(number)
         power = sharpness(of_label.probabilities, of_label.labels)
         measures[number] = LabelMeasure(joint, of_label, number, power)
-        judged += tests.searched(measures[number], of_label, confidence, number, PER_LABEL)
+        # One mark or phrase of each half of the samples: all labels together propose many.
+        judged += tests.searched(measures[number], of_label, confidence, number, candidates=1)
     untested = [*tests.untested]
     if alike := sorted({*range(yes.shape[1])} - {*told}):
         titles = tests.class_names or [f"label {number}" for number in range(yes.shape[1])]

@@ -96,6 +96,14 @@ class ExplainedSample:
         )
 
     @property
+    def maps_by_class(self) -> dict[int, Float[Tensor, " tokens"]]:
+        """All maps for a class; that of all answers of a model of several labels is none of these."""
+        if self.labels is not None:
+            return self.class_maps
+        classes = {"label": self.sample.label, "predicted": self.predicted}
+        return {classes[target]: values for target, values in self.maps.items()} | self.class_maps
+
+    @property
     def map_of_answer(self) -> Float[Tensor, " tokens"]:
         """The map for the predicted class, or else for the label."""
         return self.maps[max(self.maps)]

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,47 +17,22 @@ from lrptrain.batch.call import explained_argument, of_batches, rows_of
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.rows import grid_sizes, has_rows, rows_in
 from lrptrain.batch.sizes import by_size
-from lrptrain.batch.task import CLASSES, LABELS, NO_LABEL, Task, of_all_labels
+from lrptrain.batch.task import LABELS, NO_LABEL, of_all_labels
+from lrptrain.loggers.record import ClassMap
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
+from lrptrain.monitor.class_maps import explain_classes, explains_classes, ranked_maps, unexplained_classes
+from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import ExplainedSample
-from lrptrain.monitor.further_classes import explain_classes, explains_classes, unexplained_classes
 from lrptrain.relevance import Recording, Relevance, attribute, decompose, record
+from lrptrain.trainers.failures import describe_error
 from lrptrain.trainers.progress import Progress, no_bar
 
 logger = logging.getLogger(__name__)
 
-TARGETS = ("label", "predicted")
 MEASURES: dict[str, Callable[[Tensor, TokenAnnotation], Tensor]] = {
     metric.key: metric.function for metric in LOCALIZATION_METRICS
 }
-
-
-@dataclass(frozen=True)
-class ExplanationConfig:
-    """How samples are explained and scored.
-
-    Attributes:
-        method: One of `lrptrain.methods()`; None for the default one, or what takes its place for this model.
-        options: The options of the method.
-        targets: The classes to explain, of "label" and "predicted"; samples without a label are always explained for
-            the latter.
-        batch_size: The number of samples per forward pass.
-        region_names: The names of the regions of a mask `[batch, regions, height, width]`; the first is the evidence.
-        mixing_ratios: Whether to measure what share of a token's state each block takes from other tokens.
-        class_maps: The number of classes for which the displayed samples are explained; see
-            `lrptrain.monitor.class_maps`.
-        task: What the model's output means.
-    """
-
-    method: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    targets: tuple[str, ...] = TARGETS
-    batch_size: int = 16
-    region_names: tuple[str, ...] = ()
-    mixing_ratios: bool = False
-    class_maps: int = 5
-    task: Task = CLASSES
 
 
 @dataclass(frozen=True)
@@ -66,20 +41,24 @@ class Evaluator:
 
     Attributes:
         model: The model, as for `lrptrain.attribute`.
-        config: How samples are explained.
+        config: How samples are explained and scored.
         device: The device of the model.
         precision: Makes the context of every forward pass, such as autocast.
+        method: The method of the maps; None for the default one, or what takes its place for this model.
+        class_maps: The number of classes for which drawn samples are explained; see `class_maps_of`.
     """
 
     model: nn.Module
-    config: ExplanationConfig
+    config: MonitorConfig
     device: torch.device | str = "cpu"
     precision: Callable[[], AbstractContextManager] = nullcontext
+    method: str | None = None
+    class_maps: int = 5
 
     @contextmanager
     def forward_context(self) -> Iterator[None]:
         """Enter what every forward pass runs in: the precision, and how its output is read."""
-        with self.precision(), self.config.task.reading():
+        with self.precision(), self.config.meaning.reading():
             yield
 
     def evaluate(
@@ -93,48 +72,145 @@ class Evaluator:
             samples: The samples.
             progress: Shows how many are done.
             drawn: The ids of the samples that will be drawn. They come first, and are explained for
-                `config.class_maps` classes, from the recordings of their other maps.
+                `class_maps` classes, from the recordings of their other maps.
         """
         explained: list[ExplainedSample] = []
         evaluator = self
         with progress(len(samples)) as advance:
-            for batch_of_samples in _batches(samples, self.config.batch_size, drawn):
+            for batch_of_samples in _batches(samples, self.config.run.batch_size, drawn):
                 is_drawn = batch_of_samples[0].sample_id in drawn
-                explained += evaluator._evaluate_batch(batch_of_samples, self.config.class_maps if is_drawn else 0)
-                evaluator = self.with_method(explained[0].method)
+                explained += evaluator._evaluate_batch(batch_of_samples, self.class_maps if is_drawn else 0)
+                evaluator = replace(self, method=explained[0].method)
                 advance(len(batch_of_samples))
         return explained
 
-    def with_method(self, method: str) -> "Evaluator":
-        """Return the evaluator with another method."""
-        return replace(self, config=replace(self.config, method=method))
+    def explain_usable(
+        self, samples: Sequence[Sample], progress: Progress = no_bar, drawn: Collection[int | str] = ()
+    ) -> tuple[list[ExplainedSample], dict[int | str, str]]:
+        """Explain samples; if that fails for some of them alone, the others.
+
+        Args:
+            samples: As for `evaluate`, as are the other arguments.
+            progress: Shows how many are done.
+            drawn: The ids of the samples that will be drawn.
+
+        Returns:
+            What was explained; and why samples were left out, by their ids.
+
+        Raises:
+            Exception: What the evaluation raised, if it fails for every sample, or for samples together that it
+                explains one by one: then none of them is to blame.
+        """
+        try:
+            return self.evaluate(samples, progress, drawn), {}
+        except Exception as error:
+            # One sample fails its batch. Which one, only an evaluation of each by itself can tell.
+            problems = {sample.sample_id: self._problem(sample) for sample in samples}
+            problems = {sample_id: problem for sample_id, problem in problems.items() if problem}
+            usable = [sample for sample in samples if sample.sample_id not in problems]
+            if not problems or not usable:
+                raise error
+        return self.evaluate(usable, progress, drawn), problems
+
+    def class_maps_of(self, displayed: Sequence[ExplainedSample], class_names: Sequence[str]) -> list[ClassMap]:
+        """Return the maps of the most probable classes; those that an evaluation has not made are made now.
+
+        Args:
+            displayed: Samples with inputs, all images or all texts.
+            class_names: The name of each class, in the order of the logits.
+
+        Returns:
+            For each sample `class_maps` of its classes, the most probable first, among them always the label's and the
+            predicted one. Empty for a method whose map is the same for all classes.
+        """
+        if not displayed:
+            return []
+        # Where no method is named, the maps that are there already say which one it is.
+        method = self.method or displayed[0].method
+        if not self._explains_classes(method, displayed[0].num_logits, self.class_maps):
+            return []
+        maps: list[ClassMap] = []
+        for indices in by_size([each.sample for each in displayed], self.config.run.batch_size):
+            for explained in self._completed([displayed[index] for index in indices], method):
+                maps += ranked_maps(explained, class_names)
+        return maps
+
+    def _completed(self, samples: Sequence[ExplainedSample], method: str) -> list[ExplainedSample]:
+        """Return samples with the maps that they lack, by one forward pass, if any lacks one."""
+        probabilities = np.stack([explained.probabilities for explained in samples])
+        explained = [list(each.maps_by_class) for each in samples]
+        classes = unexplained_classes(probabilities, explained, self.class_maps)
+        lacking = np.flatnonzero((classes >= 0).any(1)).tolist()
+        if not lacking:
+            return list(samples)
+        batch = collate([samples[row].sample for row in lacking], self.device)
+        with self.forward_context():
+            recording = self._record(batch, model_inputs(self.model, batch))
+            maps = explain_classes(recording, classes[lacking], method, self.config.method_options)
+        maps_of_row = dict(zip(lacking, maps, strict=True))
+        return [
+            replace(each, class_maps=each.class_maps | maps_of_row.get(row, {})) for row, each in enumerate(samples)
+        ]
+
+    def _explains_classes(self, method: str, num_logits: int, num_classes: int) -> bool:
+        return num_classes > 0 and explains_classes(method, self.config.method_options, num_logits)
+
+    def _record(self, batch: dict[str, Any], inputs: Tensor | dict[str, Any]) -> Recording:
+        return record(of_batches(self.model, batch), inputs, frugal=True, explain=explained_argument(inputs))
+
+    def _problem(self, sample: Sample) -> str:
+        try:
+            self.evaluate([sample])
+        except Exception as error:
+            return describe_error(error)
+        return ""
 
     def _evaluate_batch(self, samples: Sequence[Sample], num_classes: int) -> Iterator[ExplainedSample]:
         batch = collate(samples, self.device)
         inputs = model_inputs(self.model, batch)
         with self.forward_context():
-            model = of_batches(self.model, batch)
-            recording = record(model, inputs, frugal=True, explain=explained_argument(inputs))
+            recording = self._record(batch, inputs)
             relevance = self._explain(recording, inputs, samples)
-            probabilities = self.config.task.probabilities(_first(relevance).logits).cpu().numpy()
+            probabilities = self.config.meaning.probabilities(_first(relevance).logits).cpu().numpy()
             class_maps = self._explain_classes(recording, relevance, probabilities, num_classes)
             del recording  # before anything else takes memory
-            ratios = _mixing_ratios(model, batch) if self.config.mixing_ratios else {}
-        grid = None if _are_rows(batch, _first(relevance)) else _first(relevance).grid
-        evidence, regions = token_annotations(batch, _steps(batch, _first(relevance)) or grid, self.config.region_names)
+            ratios = _mixing_ratios(of_batches(self.model, batch), batch) if self.config.show.mixing_ratios else {}
+        first = _first(relevance)
+        are_rows = _are_rows(batch, first)
+        grid = None if are_rows else first.grid
+        evidence, regions = token_annotations(batch, _steps(batch, first) or grid, self.config.show.region_names)
         # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)
-        yield from _explained_samples(
-            samples,
-            batch,
-            relevance,
-            probabilities,
-            self._labels(batch, probabilities),
-            class_maps,
-            columns,
-            evidence,
-            regions,
-        )
+        is_text = first.grid is None and "input_ids" in batch
+        # [batch, tokens], padded to the longest text of the batch; -1 where a token is no content.
+        content_ids = torch.where(content_tokens(batch), batch["input_ids"], -1).cpu().numpy() if is_text else None
+        labels = self._labels(batch, probabilities)
+        predicted = first.logits.argmax(1).tolist()
+        chance = evidence.chance.tolist() if evidence is not None else [float("nan")] * len(samples)
+        present = evidence.present.tolist() if evidence is not None else []
+        areas = {name: region.chance.tolist() for name, region in regions.items()}
+        maps = {target: explained.scores.detach().cpu().double() for target, explained in relevance.items()}
+        for i, sample in enumerate(samples):
+            length = len(sample.tensors["input_ids"]) if is_text else None  # padding is cut off again
+            yield ExplainedSample(
+                sample=sample,
+                predicted=predicted[i],
+                probabilities=probabilities[i],
+                maps={target: scores[i, :length] for target, scores in maps.items()},
+                grid=grid,
+                num_logits=first.logits.shape[1],
+                chance=chance[i],
+                values={name: column[i] for name, column in columns.items()},
+                annotated=(evidence.evidence[i, :length] > 0).cpu().numpy()
+                if evidence is not None and present[i]
+                else None,
+                areas={name: column[i] for name, column in areas.items()},
+                content_ids=content_ids[i, :length] if content_ids is not None else None,
+                method=first.method,
+                are_rows=are_rows,
+                class_maps={target: row[:length] for target, row in class_maps[i].items()},
+                labels=labels[i],
+            )
 
     def _explain(
         self, recording: Recording, inputs: Tensor | dict[str, Any], samples: Sequence[Sample]
@@ -143,13 +219,13 @@ class Evaluator:
 
         Of several labels, one map explains all answers: the sum of the logits, each with the sign of its answer.
         """
-        options = self.config.options
-        if self.config.task.has_labels:
-            return {"predicted": _of_all_answers(recording, self.config.method, options)}
+        options = self.config.method_options
+        if self.config.meaning.has_labels:
+            return {"predicted": _of_all_answers(recording, self.method, options)}
         if "label" not in self.config.targets or any(sample.label < 0 for sample in samples):
-            return {"predicted": recording.attribute(None, self.config.method, **options)}
+            return {"predicted": recording.attribute(None, self.method, **options)}
         labels = torch.tensor([sample.label for sample in samples], device=recording.logits.device)
-        for_label = recording.attribute(labels, self.config.method, **options)
+        for_label = recording.attribute(labels, self.method, **options)
         if "predicted" not in self.config.targets:
             return {"label": for_label}
         # Where both classes are the same, so are the maps. With labels [3, 5, 5] and predictions [3, 5, 1] only the
@@ -177,7 +253,7 @@ class Evaluator:
     def _labels(
         self, batch: Mapping[str, Tensor], probabilities: Float[np.ndarray, "batch labels"]
     ) -> Int[np.ndarray, "batch labels"] | Sequence[None]:
-        if not self.config.task.has_labels:
+        if not self.config.meaning.has_labels:
             return [None] * len(probabilities)
         labels: Int[np.ndarray, "batch labels"] = (
             batch[LABELS].cpu().numpy() if LABELS in batch else np.full(probabilities.shape, NO_LABEL)
@@ -196,15 +272,15 @@ class Evaluator:
         """Return for each sample the maps of its most probable classes that have none yet, by class."""
         first = _first(relevance)
         none: list[dict[int, Tensor]] = [{} for _ in first.logits]
-        if not (num_classes and explains_classes(first.method, self.config.options, first.logits.shape[1])):
+        if not self._explains_classes(first.method, first.logits.shape[1], num_classes):
             return none
         explained = list(zip(*(each.target.tolist() for each in relevance.values()), strict=True))
-        if self.config.task.has_labels:  # the map of all answers is that of none
+        if self.config.meaning.has_labels:  # the map of all answers is that of none
             explained = [()] * len(explained)
         classes = unexplained_classes(probabilities, explained, num_classes)
         try:
-            return explain_classes(recording, classes, first.method, self.config.options)
-        except Exception:  # a map that is only shown costs no score: `compute_class_maps` tries again, and says why
+            return explain_classes(recording, classes, first.method, self.config.method_options)
+        except Exception:  # a map that is only shown costs no score: `class_maps_of` tries again, and says why
             logger.debug("the maps of further classes could not be computed", exc_info=True)
             return none
 
@@ -272,67 +348,6 @@ def _scores(
     return columns
 
 
-def _explained_samples(
-    samples: Sequence[Sample],
-    batch: Mapping[str, Tensor],
-    relevance: Mapping[str, Relevance],
-    probabilities: Float[np.ndarray, "batch classes"],
-    labels: Int[np.ndarray, "batch labels"] | Sequence[None],
-    class_maps: Sequence[Mapping[int, Tensor]],
-    columns: Mapping[str, list[float]],
-    evidence: TokenAnnotation | None,
-    regions: Mapping[str, TokenAnnotation],
-) -> Iterator[ExplainedSample]:
-    """Yield what belongs to each sample of a batch.
-
-    Args:
-        samples: The samples of the batch.
-        batch: The samples, stacked; texts are padded to the longest.
-        relevance: The relevance by target.
-        probabilities: As the samples have them.
-        labels: As the samples have them.
-        class_maps: The relevance for further classes of each sample, by class.
-        columns: Values of all samples, by name.
-        evidence: The annotation; None without one.
-        regions: The named regions of the masks.
-    """
-    first = _first(relevance)
-    is_text = first.grid is None and "input_ids" in batch
-    are_rows = _are_rows(batch, first)
-    # [batch, tokens], padded to the longest text of the batch; -1 where a token is no content.
-    content_ids = torch.where(content_tokens(batch), batch["input_ids"], -1).cpu().numpy() if is_text else None
-    predicted = first.logits.argmax(1).tolist()
-    chance = evidence.chance.tolist() if evidence is not None else [float("nan")] * len(samples)
-    present = evidence.present.tolist() if evidence is not None else [False] * len(samples)
-    areas = {name: region.chance.tolist() for name, region in regions.items()}
-    maps = {target: _on_cpu(explained.scores) for target, explained in relevance.items()}
-    for i, sample in enumerate(samples):
-        length = len(sample.tensors["input_ids"]) if is_text else None  # padding is cut off again
-        yield ExplainedSample(
-            sample=sample,
-            predicted=predicted[i],
-            probabilities=probabilities[i],
-            maps={target: scores[i, :length] for target, scores in maps.items()},
-            grid=None if are_rows else first.grid,
-            num_logits=first.logits.shape[1],
-            chance=chance[i],
-            values={name: column[i] for name, column in columns.items()},
-            annotated=(evidence.evidence[i, :length] > 0).cpu().numpy()
-            if evidence is not None and present[i]
-            else None,
-            areas={name: column[i] for name, column in areas.items()},
-            content_ids=content_ids[i, :length] if content_ids is not None else None,
-            method=first.method,
-            are_rows=are_rows,
-            class_maps={target: row[:length] for target, row in class_maps[i].items()},
-            labels=labels[i],
-        )
-
-
 def _first(relevance: Mapping[str, Relevance]) -> Relevance:
     """Return the relevance for the first target; logits and grid are the same for all."""
     return next(iter(relevance.values()))
-
-
-def _on_cpu(scores: Float[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens"]:
-    return scores.detach().cpu().double()

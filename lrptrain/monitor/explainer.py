@@ -1,24 +1,43 @@
 """The second stage of a monitor: the maps of its sample, by all processes together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
+from lrptrain.batch import Sample
+from lrptrain.findings.sentences import MOST_NAMES
 from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.drawing import choose_displayed, choose_in_turn
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
-from lrptrain.monitor.gathering import GatheredInputs, GatheredSamples, gather_explained, gather_inputs, ids_to_draw
-from lrptrain.monitor.isolation import explain_usable
-from lrptrain.monitor.left_out import LeftOut
-from lrptrain.monitor.state import RunState, state
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
+from lrptrain.trainers.processes import gather, gather_to_first, rank_and_size
 from lrptrain.trainers.progress import no_bar
 
+LEFT_OUT = "left_out.json"
 
-class Explainer(RunState):
+
+class GatheredSamples(NamedTuple):
+    """What all processes explained.
+
+    Attributes:
+        explained: All samples, without inputs and annotations; none if a process failed.
+        displayed: The samples to draw, complete, in the first process; none in the others.
+        error: Why a process failed, or "".
+        left_out: Why samples were left out, by their ids, in all processes.
+    """
+
+    explained: list[ExplainedSample]
+    displayed: list[ExplainedSample]
+    error: str
+    left_out: dict[int | str, str]
+
+
+class Explainer:
     """Explains the sample, and keeps to one method; samples that cannot be used are left out.
 
     Args:
@@ -28,24 +47,33 @@ class Explainer(RunState):
 
     Attributes:
         method: The method; None before the first maps, where none was named.
-        inputs: The samples of all processes with their inputs; None before they are asked for.
-        left_out: What is left out, and why.
+        inputs: The samples of all processes with inputs and annotations, and the indices of those that this process
+            explains and intervenes on; None before they are asked for.
+        left_out: Why samples have no part in the run, by their ids.
     """
-
-    # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
-    method: str | None = state(lambda self: self._config.method, "method")
-    inputs: GatheredInputs | None = state(lambda _: None)
-    left_out: LeftOut = state(lambda _: LeftOut())
 
     def __init__(self, config: MonitorConfig, inform: Callable[[str], None], warn: Callable[[str], None]) -> None:
         self._config = config
         self._inform = inform
         self._warn = warn
 
+    def reset(self) -> None:
+        """Forget an earlier run."""
+        self.method = self._config.method
+        self.inputs: tuple[list[Sample], list[int]] | None = None
+        self.left_out: dict[int | str, str] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run continues."""
+        return {"method": self.method}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with a run; checkpoints of earlier versions name no method."""
+        self.method = state.get("method", self.method)
+
     def evaluator(self, context: TrainingContext, class_maps: int) -> Evaluator:
         """Return what runs the model as it stands now, with the trainer's autocast."""
-        explanation = replace(self._config.explanation, method=self.method, class_maps=class_maps)
-        return Evaluator(context.model, explanation, context.device, context.forward_context)
+        return Evaluator(context.model, self._config, context.device, context.forward_context, self.method, class_maps)
 
     def explain(
         self, context: TrainingContext, sample: ValidationSample, extent: Extent, failures: Failures
@@ -66,7 +94,7 @@ class Explainer(RunState):
         try:
             evaluator = self.evaluator(context, extent.class_maps)
             progress = context.progress if self._config.run.progress_bar else no_bar
-            local, problems = explain_usable(evaluator, samples, progress, drawn)
+            local, problems = evaluator.explain_usable(samples, progress, drawn)
         except Exception as error:
             # The other processes wait for this one.
             self._leave_out(sample, gather_explained([], describe_error(error), extent.drawn, sample.left_out))
@@ -104,9 +132,10 @@ class Explainer(RunState):
         Raises:
             ValueError: If no sample is left.
         """
-        sample.leave_out(gathered.left_out)
-        line = self.left_out.add(gathered.left_out)
-        if not gathered.explained and not gathered.error and self.left_out.problems:
+        sample.samples = [each for each in sample.samples or [] if each.sample_id not in gathered.left_out]
+        line = _line({key: problem for key, problem in gathered.left_out.items() if key not in self.left_out})
+        self.left_out |= gathered.left_out
+        if not gathered.explained and not gathered.error and self.left_out:
             raise ValueError(f"no sample of the validation can be used. {line}")
         if line and self._config.run.on_error == "raise":
             raise ValueError(f"{self._config.title}: {line}")
@@ -116,4 +145,68 @@ class Explainer(RunState):
     def _has_inputs_of(self, explained: Sequence[ExplainedSample]) -> bool:
         """Return whether the inputs at hand are those of these samples; it is the same in all processes."""
         ids = [each.sample.sample_id for each in explained]
-        return self.inputs is not None and [sample.sample_id for sample in self.inputs.samples] == ids
+        return self.inputs is not None and [sample.sample_id for sample in self.inputs[0]] == ids
+
+
+def ids_to_draw(local: Sequence[Sample], max_displayed: int) -> set[int | str]:
+    """Return the ids of the samples that will be drawn, if all can be explained; every process must call it."""
+    # In the order of `gather_explained`, so that both choose the same.
+    keys = sorted(key for part in gather([_sort_key(sample) for sample in local]) for key in part)
+    return {keys[i][2] for i in choose_in_turn([label for label, _, _ in keys], max_displayed)}
+
+
+def gather_explained(
+    local: Sequence[ExplainedSample], error: str, max_displayed: int, left_out: Mapping[int | str, str] | None = None
+) -> GatheredSamples:
+    """Gather the explained samples of all processes; every process must call it, also one that failed.
+
+    Args:
+        local: What this process explained.
+        error: Why it could not, or "".
+        max_displayed: The number of samples to draw.
+        left_out: Why this process left samples out, by their ids.
+    """
+    # Inputs stay where they are: only maps and scores travel to all processes.
+    light = [replace(each, sample=replace(each.sample, tensors={}), class_maps={}) for each in local]
+    parts = gather((light, error, left_out or {}))
+    problems = {sample_id: problem for _, _, part in parts for sample_id, problem in part.items()}
+    first_error = next((f"{why} (process {rank})" for rank, (_, why, _) in enumerate(parts) if why), "")
+    if first_error:
+        return GatheredSamples([], [], first_error, problems)
+    # Two processes have samples 0, 2, 4 and 1, 3, 5, a single one has 0 to 5: sorted, both give the same rows, and so
+    # the same bootstrap resamples, donors, tables and findings.
+    explained = sorted((each for part, _, _ in parts for each in part), key=lambda each: _sort_key(each.sample))
+    keys = [_sort_key(each.sample) for each in choose_displayed(explained, max_displayed)]
+    # Only the first process draws, and needs the inputs of what it draws.
+    mine = [each for each in local if _sort_key(each.sample) in set(keys)]
+    complete = {_sort_key(each.sample): each for part in gather_to_first(mine) for each in part}
+    return GatheredSamples(explained, [complete[key] for key in keys if key in complete], "", problems)
+
+
+def gather_inputs(local: Sequence[Sample]) -> tuple[list[Sample], list[int]]:
+    """Gather the samples of all processes with their inputs, see `Explainer.inputs`; every process must call it."""
+    rank = rank_and_size()[0]
+    pairs = [(sample, owner) for owner, part in enumerate(gather(list(local))) for sample in part]
+    # The same order as that of `gather_explained`, so that indices mean the same samples in both.
+    pairs.sort(key=lambda pair: _sort_key(pair[0]))
+    return [sample for sample, _ in pairs], [row for row, (_, owner) in enumerate(pairs) if owner == rank]
+
+
+def _sort_key(sample: Sample) -> tuple[int, str, int | str]:
+    """Order by class, then by id; numbers come before strings, with which they cannot be compared."""
+    return sample.label, type(sample.sample_id).__name__, sample.sample_id
+
+
+def _line(new: Mapping[int | str, str]) -> str:
+    """Return one line about samples that are left out from now on, with what is wrong by id; "" without any."""
+    if not new:
+        return ""
+    # Samples with one problem together: "3, 17: 'image' holds NaN ...; 5: the label 9 is ..."
+    by_problem: dict[str, list[str]] = {}
+    for sample_id, problem in new.items():
+        by_problem.setdefault(problem, []).append(str(sample_id))
+    parts = [f"{', '.join(ids[:MOST_NAMES])}: {problem}" for problem, ids in by_problem.items()]
+    named = sum(min(len(ids), MOST_NAMES) for ids in list(by_problem.values())[:MOST_NAMES])
+    rest = f"; and {len(new) - named} more, see {LEFT_OUT}" if len(new) > named else ""
+    what = "sample is" if len(new) == 1 else "samples are"
+    return f"{len(new)} {what} left out for the rest of the run. {'; '.join(parts[:MOST_NAMES])}{rest}"

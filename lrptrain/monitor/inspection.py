@@ -22,12 +22,12 @@ from lrptrain.monitor.draw import at_rest
 from lrptrain.monitor.each_label import judge_labels
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
-from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.judgement import Tests
 from lrptrain.monitor.loop_monitor import GUIDANCE, Monitor
 from lrptrain.monitor.power import lines_of
 from lrptrain.monitor.proving import examples_of, with_proofs
 from lrptrain.monitor.reporting import findings_of
+from lrptrain.render.view import display
 from lrptrain.terminal import fitted
 from lrptrain.trainers.processes import rank_and_size
 
@@ -66,12 +66,7 @@ class Inspection(HasFindings):
 
     def show(self) -> None:
         """Show it in a notebook; elsewhere print it."""
-        try:
-            from IPython.display import HTML, display
-        except ImportError:
-            print(self)
-            return
-        display(HTML(self._repr_html_()))
+        display(self._repr_html_(), str(self))
 
     def save(self, path: str | Path) -> Path:
         """Write it as a page, or its values where the path ends in `.json`."""
@@ -144,7 +139,7 @@ def inspect(
     drawn: list[Sample] = core.reader.finish(core.failures.note)
     with at_rest(context.model):
         evaluator: Evaluator = core.explainer.evaluator(context, 0)
-        explained, problems = explain_usable(evaluator, drawn)
+        explained, problems = evaluator.explain_usable(drawn)
         report = _inspected(monitor, explained, evaluator, context.name_sources)
     left_out = {**core.reader.sample.left_out, **problems}
     report.untested.extend(f"the sample {sample_id}: {problem}" for sample_id, problem in left_out.items())
@@ -154,11 +149,11 @@ def inspect(
 def _inspected(
     monitor: Monitor, explained: Sequence[ExplainedSample], evaluator: Evaluator, sources: Sequence[Any]
 ) -> Inspection:
-    builder = monitor.core.recorder.builder
+    recorder = monitor.core.recorder
     evaluation = Evaluation(explained, [each.sample for each in explained])
-    names = builder.names(evaluation, sources)
-    options = builder.options(names, sources)
-    language = builder.language(sources, evaluator.model)
+    names = recorder.names(evaluation, sources)
+    options = recorder.options(names, sources)
+    language = recorder.language(sources, evaluator.model)
     tests = Tests(evaluator, evaluation, range(len(explained)), monitor.config, language, class_names=names)
     power = sharpness(evaluation.probabilities, evaluation.labels)
     judgement = judge_labels(tests) if evaluation.num_labels else tests.judge(power)

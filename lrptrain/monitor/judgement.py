@@ -1,7 +1,7 @@
 """The tests of an evaluation: what of its samples is tested, by a measure, and what that has shown."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,20 +43,6 @@ class Judgement(NamedTuple):
     passes: int = 0
 
 
-class Earlier(NamedTuple):
-    """What was named of the same samples before: it is tested again.
-
-    Attributes:
-        label: The label that it tells, of several; else None.
-        cue: The cue.
-        rows: The samples that judge it.
-    """
-
-    label: int | None
-    cue: Cue
-    rows: Rows
-
-
 @dataclass
 class Tests:
     """The tests of one evaluation, of which every process makes the same, each on its own samples.
@@ -67,7 +53,8 @@ class Tests:
         mine: The indices of the samples that this process measures.
         config: What is tested, and how strictly.
         language: How texts are made up.
-        earlier: What is tested again.
+        earlier: By label, None for the only one, what was named of the same samples before, and which of them judge it.
+            It is tested again.
         on_failure: Takes what could not be measured; None passes the error on.
         class_names: The names of the classes, or of the labels.
     """
@@ -78,7 +65,7 @@ class Tests:
     mine: Sequence[int]
     config: MonitorConfig
     language: Language
-    earlier: Sequence[Earlier] = ()
+    earlier: Mapping[int | None, Sequence[tuple[Cue, Rows]]] = field(default_factory=dict)
     on_failure: Callable[[str], None] | None = None
     class_names: Sequence[str] = ()
 
@@ -162,8 +149,8 @@ class Tests:
                 f"what lies outside of annotations: {marked} samples have one, {FEWEST_SAMPLES} can be enough"
             )
         self._note(untested)
-        again = [(each.cue, each.rows) for each in self.earlier if each.label == label]
-        roots = plan.with_further(roots, [*((cue, None) for cue in config.cues), *again], len(self.samples))
+        further = [*((cue, None) for cue in config.cues), *self.earlier.get(label, ())]
+        roots = plan.with_further(roots, further, len(self.samples))
         on_failure = None if self.on_failure is None else self._failed
         search = Search(measure, config.judge.min_effect, confidence, config.cues, on_failure, self._places)
         return [replace(each, label=label) for each in search.run(roots)]

@@ -1,12 +1,14 @@
 """The third stage of a monitor: the test of cues on its sample, by all processes together, and what follows of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from lrptrain.cues.cue import Cue
 from lrptrain.cues.followed import Known
 from lrptrain.cues.kinds import restored
+from lrptrain.cues.measure import Rows
 from lrptrain.cues.texts import Language
 from lrptrain.findings import Finding
 from lrptrain.monitor.confidence import sharpness
@@ -14,27 +16,13 @@ from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.each_label import judge_labels
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
-from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden
-from lrptrain.monitor.judgement import Earlier, Judgement, Tests
+from lrptrain.monitor.gate import FindingError, gravest_forbidden
+from lrptrain.monitor.judgement import Judgement, Tests
 from lrptrain.monitor.power import Power, shown_by
 from lrptrain.monitor.skill import Skill
-from lrptrain.monitor.state import RunState, state
 
 
-def _plain(findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    return [each.to_dict() for each in findings]
-
-
-def _findings(_: Any, __: Any, plain: Sequence[dict[str, Any]]) -> list[Finding]:
-    return [Finding.from_dict(values) for values in plain]
-
-
-def _skilled(_: Any, skill: Skill, learned: bool) -> Skill:
-    skill.learned = learned
-    return skill
-
-
-class Judging(RunState):
+class Judging:
     """Judges evaluations, one after the other.
 
     Args:
@@ -50,16 +38,36 @@ class Judging(RunState):
         earlier: What was named before, and in which sample: it is tested again.
     """
 
-    findings: list[Finding] = state(lambda _: [], "findings", _plain, _findings)
-    judgement: Judgement = state(lambda _: Judgement())
-    evaluations: int = state(lambda _: 0, "evaluations")
-    skill: Skill = state(lambda _: Skill(), "learned", lambda skill: skill.learned, _skilled)
-    has_doubts: bool = state(lambda _: False, "doubts")
-    earlier: dict[str, Any] = state(lambda _: {}, "earlier")
-
     def __init__(self, config: MonitorConfig, inform: Callable[[str], None]) -> None:
         self._config = config
         self._inform = inform
+
+    def reset(self) -> None:
+        """Forget an earlier run."""
+        self.findings: list[Finding] = []
+        self.judgement = Judgement()
+        self.evaluations = 0
+        self.skill = Skill()
+        self.has_doubts = False
+        self.earlier: dict[str, Any] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run continues, as plain values."""
+        return {
+            "findings": [each.to_dict() for each in self.findings],
+            "evaluations": self.evaluations,
+            "learned": self.skill.learned,
+            "doubts": self.has_doubts,
+            "earlier": self.earlier,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with a run; a checkpoint of an earlier version holds less."""
+        self.findings = [Finding.from_dict(values) for values in state.get("findings", ())]
+        self.evaluations = state.get("evaluations", 0)
+        self.skill.learned = state.get("learned", False)
+        self.has_doubts = state.get("doubts", False)
+        self.earlier = state.get("earlier", {})
 
     def start_over(self) -> None:
         """Forget the findings of earlier evaluations: a validation by itself is judged by itself.
@@ -92,10 +100,10 @@ class Judging(RunState):
             return Judgement()
         ids = [each.sample.sample_id for each in evaluation.samples]
         before = self.earlier.get("cues", ()) if self.earlier.get("sample") == ids else ()
-        earlier = [
-            Earlier(each.get("label"), restored(each["cue"], lambda: language), np.array(each["rows"]))
-            for each in before
-        ]
+        earlier: dict[int | None, list[tuple[Cue, Rows]]] = {}
+        for each in before:
+            cue = restored(each["cue"], lambda: language)
+            earlier.setdefault(each.get("label"), []).append((cue, np.array(each["rows"])))
         tests = Tests(evaluator, evaluation, mine, self._config, language, earlier, on_failure, class_names)
         judgement = judge_labels(tests) if evaluation.num_labels else tests.judge(self._sharpness(evaluation))
         # What the user gives is tested anyway, and so is all that is no evidence.
@@ -153,8 +161,7 @@ class Judging(RunState):
         Args:
             at_end: Whether no evaluation will follow: then those that there were have to do.
         """
-        judge = self._config.judge
-        return gravest_forbidden(self.findings, judge.fail_on, self._required(at_end)) is not None
+        return gravest_forbidden(self.findings, self._config.judge.fail_on, self._required(at_end)) is not None
 
     def raise_if_forbidden(self, at_end: bool = False) -> None:
         """Raise an error for the gravest finding that ends training.
@@ -162,7 +169,11 @@ class Judging(RunState):
         Raises:
             FindingError: If there is one.
         """
-        raise_if_forbidden(self.findings, self._config.judge.fail_on, self._required(at_end))
+        fail_on, required = self._config.judge.fail_on, self._required(at_end)
+        finding = gravest_forbidden(self.findings, fail_on, required)
+        if finding is not None:
+            times = f" in {required} evaluations in a row" if required > 1 else ""
+            raise FindingError(f"stopped by fail_on={fail_on!r}{times}: {finding}")
 
     def _required(self, at_end: bool) -> int:
         """Return in how many evaluations in a row a finding has to stand."""

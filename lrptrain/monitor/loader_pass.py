@@ -11,8 +11,6 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDa
 
 from lrptrain.trainers.processes import gather, rank_and_size
 
-_BATCH_SIZE = 16  # for time alone: where batches differ in size, as a batch sampler of the user's own makes them
-
 
 class PlacedBatch(NamedTuple):
     """A batch, and where its samples stand.
@@ -36,7 +34,7 @@ def read_once(samples: Any, batch_size: int) -> Iterator[PlacedBatch]:
 
     Args:
         samples: A DataLoader, also one that Accelerate or Fabric has prepared; a Dataset; or any iterable of batches.
-        batch_size: The number of samples per batch, where a Dataset has no loader.
+        batch_size: The number of samples per batch, where a Dataset has no loader, or a batch sampler no size.
 
     Raises:
         ValueError: If there is nothing to be read.
@@ -44,7 +42,7 @@ def read_once(samples: Any, batch_size: int) -> Iterator[PlacedBatch]:
     if _is_set(samples):
         samples = DataLoader(samples, batch_size)
     if has_places(samples):
-        return _by_places(samples, _shared_places(samples))
+        return _by_places(samples, _shared_places(samples), batch_size)
     if isinstance(samples, Iterable):
         return _in_its_order(samples)
     raise ValueError(
@@ -99,10 +97,10 @@ def _shared_places(loader: Any) -> list[int]:
     return sorted({place for part in gather(local) for place in part})
 
 
-def _by_places(loader: Any, places: list[int]) -> Iterator[PlacedBatch]:
+def _by_places(loader: Any, places: list[int], batch_size: int) -> Iterator[PlacedBatch]:
     rank, size = rank_and_size()
     mine = range(rank, len(places), size)
-    batch_size = getattr(loader.batch_sampler, "batch_size", None) or _BATCH_SIZE
+    batch_size = getattr(loader.batch_sampler, "batch_size", None) or batch_size
     own_loader: DataLoader[Any] = DataLoader(
         Subset(loader.dataset, [places[number] for number in mine]),
         batch_size=batch_size,

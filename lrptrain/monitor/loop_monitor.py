@@ -15,7 +15,7 @@ from lrptrain.monitor.draw import at_rest, draw_sample
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
 from lrptrain.trainers.context import TrainingContext
-from lrptrain.trainers.loops import bare_model, device_of
+from lrptrain.trainers.discover import bare_model, device_of
 from lrptrain.trainers.messages import inform, is_first_process, warn
 from lrptrain.trainers.naming import loader_sources
 from lrptrain.trainers.progress import no_bar, shows_progress, tqdm_bar
@@ -77,7 +77,7 @@ class Monitor(MonitorResults):
         self._hyperparameters = dict(hyperparameters or {})
         self._name_sources = [*loader_sources(samples), self._model]
         draw_sample(self.core, self._context(0, 0), samples, None if step is None else partial(step, self._model))
-        self.core.clock.start(restart=True)
+        self.core.planner.clock.start(restart=True)
 
     def evaluate(self, epoch: int, step: int | None = None) -> EpochRecord | None:
         """Explain the sample under the current weights, find and test, and write the record.

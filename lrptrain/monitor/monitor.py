@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,22 +22,18 @@ from lrptrain.batch.logits import are_steps
 from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, STEPS, Head
 from lrptrain.cues.followed import note_known
-from lrptrain.findings import Finding
 from lrptrain.findings.sentences import counted
 from lrptrain.loggers import EpochRecord
 from lrptrain.monitor.budget import Extent
-from lrptrain.monitor.class_maps import compute_class_maps
-from lrptrain.monitor.clock import Clock
-from lrptrain.monitor.closing import closing_words
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.evaluator import Evaluator
-from lrptrain.monitor.explainer import Explainer
-from lrptrain.monitor.gate import raise_if_unjudged
-from lrptrain.monitor.gathering import GatheredSamples
+from lrptrain.monitor.explainer import Explainer, GatheredSamples
+from lrptrain.monitor.gate import FindingError
 from lrptrain.monitor.judging import Judging
 from lrptrain.monitor.model_input import InputListener
 from lrptrain.monitor.planner import Planner
+from lrptrain.monitor.power import closing_words
 from lrptrain.monitor.proving import examples_of
 from lrptrain.monitor.recorder import Recorder
 from lrptrain.monitor.run import EvaluationKey
@@ -52,7 +47,8 @@ from lrptrain.relevance.types import RelevanceWarning
 from lrptrain.terminal import no_errors_of
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures
-from lrptrain.trainers.held_back import guiding, held_back
+from lrptrain.trainers.held_back import tellers
+from lrptrain.trainers.naming import has_tokenizer
 
 
 def _are_signs(label: Tensor | None) -> bool:
@@ -129,25 +125,21 @@ class MonitorCore:
         for stage in self._stages:
             stage.load_state_dict(state_dict)
 
-    @property
-    def clock(self) -> Clock:
-        """What counts the monitor's own time."""
-        return self.planner.clock
+    def expect_nothing(self, reason: str) -> None:
+        """Say that nothing will be evaluated, and why.
+
+        Raises:
+            ValueError: If a gate was asked for, which nothing could close.
+        """
+        title, fail_on = self.config.title, self.config.judge.fail_on
+        if fail_on is not None:
+            raise ValueError(f"fail_on={fail_on!r} of {title} needs evaluations, but {reason}")
+        self.warn(f"{title} will evaluate nothing: {reason}")
 
     @property
     def has_evaluated(self) -> bool:
         """Whether there was an evaluation, in this run or in the one that it goes on from."""
         return f"{self.config.prefix}/samples" in self.recorder.scalars
-
-    @property
-    def findings(self) -> list[Finding]:
-        """The findings of the last evaluation: what the model reads, doubts about faults, and what it read before."""
-        return self.judging.findings or self.recorder.findings_of_others()
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of the run; None before the first evaluation, and in all processes but the first."""
-        return self.recorder.folder
 
     def watch(self, module: nn.Module) -> None:
         """Tell whoever trains a module that it is watched, and on which faults it relies so far."""
@@ -192,15 +184,15 @@ class MonitorCore:
             self.reader.check_values(contract_batch)  # now that the classes are known
             self.explainer.decide_method(evaluation.samples)
             sources = context.name_sources
-            record = self.recorder.builder.build(evaluation, sources)
-            self.recorder.builder.draw(record, evaluation.samples[: min(1, self.config.show.max_pictures)], sources)
+            record = self.recorder.build(evaluation, sources)
+            self.recorder.draw(record, evaluation.samples[: min(1, self.config.show.max_pictures)], sources)
         self.watch(context.module)
         self.reader.start()
 
     def _learn_language(self, context: TrainingContext) -> None:
         """Note how texts are made up, where annotations are made of them."""
         if self.config.annotate is not None and self.reader.language is None:
-            self.reader.language = self.recorder.builder.language(context.name_sources, context.model)
+            self.reader.language = self.recorder.language(context.name_sources, context.model)
 
     def _first_evaluation(
         self, context: TrainingContext, samples: Sequence[Sample], batch: dict[str, Any]
@@ -222,7 +214,7 @@ class MonitorCore:
     def _mention_unread(self, context: TrainingContext, batch: Any, contract_batch: dict[str, Any]) -> None:
         """Say once how a single logit is read, what is left out of a tuple, and that tokens have no names."""
         title = self.config.title
-        if "input_ids" in contract_batch and not self.recorder.builder.names_tokens(context.name_sources):
+        if "input_ids" in contract_batch and not has_tokenizer(self.config.tokenizer, context.name_sources):
             self.inform(
                 f"{title} names tokens by their ids: tokenizer= says which tokenizer names them; without it, families "
                 "of words (numbers, punctuation, links, capitals) are not tested"
@@ -337,30 +329,33 @@ class MonitorCore:
     ) -> EpochRecord:
         inputs, mine = self.explainer.inputs or (None, [])
         evaluation = Evaluation(gathered.explained, inputs, context.epoch, context.step)
-        builder = self.recorder.builder
-        language = builder.language(context.name_sources, context.model)
-        names = builder.names(evaluation, context.name_sources)
+        recorder = self.recorder
+        language = recorder.language(context.name_sources, context.model)
+        names = recorder.names(evaluation, context.name_sources)
         judgement = self.judging.judge(evaluator, evaluation, mine, language, self._note_untested, names)
         if judgement.measures:  # else as in a first epoch, in which all answers are alike: no news
             self.recorder.mention([f"not tested: {line}" for line in judgement.untested])
         guidance = self.config.meaning.in_guidance(context.guidance)
-        record = builder.build(evaluation, context.name_sources, judgement, self.judging.findings, guidance)
+        record = recorder.build(evaluation, context.name_sources, judgement, self.judging.findings, guidance)
         # In all processes, for they may share the model.
         examples = examples_of(judgement) if judgement.measures else {}
         self.recorder.scored = gathered.explained
         self.planner.weights.evaluated = self.planner.weights.tried
-        self._guided_by = guiding(context.module)
-        why = held_back(context.module)
+        known = tellers(context.module)
+        self._guided_by = next((each.losses for each in known), ())
+        why = next((each.text for each in known if each.text), "")
         self.judging.update(judgement, record.findings, evaluation, record.class_names, why)
         self.watch(context.module)
         with self.failures.caught("computing maps of many classes"):
-            record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
+            record = replace(record, class_maps=evaluator.class_maps_of(gathered.displayed, record.class_names))
         record = self._with_scalars(context, record, started)
         if context.is_first_process:
-            recorder, failures, left_out = self.recorder, self.failures, self.explainer.left_out
-            record = recorder.draw(context, record, gathered.displayed, evaluation, failures)
+            failures, left_out = self.failures, self.explainer.left_out
+            with failures.caught("drawing"):
+                record = recorder.draw(record, gathered.displayed, context.name_sources, evaluation)
+                recorder.drawn = [*record.pictures, *record.texts]
             with failures.caught("drawing proofs"):
-                record = builder.prove(record, judgement, examples, context.name_sources)
+                record = recorder.prove(record, judgement, examples, context.name_sources)
                 self.judging.findings = record.findings
             recorder.write(context, record, evaluation, {"method": self.explainer.method}, left_out, failures)
         return record
@@ -369,7 +364,9 @@ class MonitorCore:
         """Return a record with all scalars; what follows, drawing and writing, is part of the next point's cost."""
         power = self.judging.power(self.recorder.scored)
         values = record.scalars if power.get("tells", True) else without_verdicts(record.scalars)
-        values = values | self.clock.costs(started) | self.recorder.count(self.failures, self.explainer.left_out)
+        values = (
+            values | self.planner.clock.costs(started) | self.recorder.count(self.failures, self.explainer.left_out)
+        )
         self.recorder.scalars = self.recorder.with_prefix(values)
         return replace(
             record,
@@ -404,17 +401,27 @@ class MonitorCore:
             FindingError: If there is a gate, and was no evaluation, or the last one left something untested.
         """
         scored, gate = self.recorder.scored, self.config.judge.fail_on
+        if gate is None:
+            return
+        if not self.has_evaluated:
+            raise FindingError(
+                f"fail_on={gate!r}: {self.config.title} evaluated nothing in this run, so that its gate cannot pass: "
+                "no validation was completed (max_steps?), or all evaluations failed"
+            )
         power = self.judging.power(scored) if scored else {}
         # Without a label, nobody knows whether a model guesses: a gate that forbids no doubt does not ask.
         asks = gate == "not sure" or any(each.labels is not None for each in scored)
         untested = power.get("doubt", "") if asks else ""
         if power.get("tells") is False and (gate == "not sure" or len(scored) < FEWEST_SAMPLES):
             untested = power["text"]
-        raise_if_unjudged(self.has_evaluated, untested, gate, self.config.title)
+        if untested:
+            raise FindingError(
+                f"fail_on={gate!r}: the gate of {self.config.title} cannot pass after its last evaluation. {untested}"
+            )
 
     def end(self) -> None:
         """Note the end of the run, and say how it ended."""
-        self.clock.stop()
+        self.planner.clock.stop()
         with self.failures.caught("writing files"):
             self.recorder.end(self.planner.weights.evaluated_kept)
         self._close(f"{self.config.title} ends", self.planner.subject)

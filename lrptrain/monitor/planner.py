@@ -1,7 +1,7 @@
 """The first stage of a monitor: when it evaluates, how much, and of which weights that is."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -10,37 +10,64 @@ from torch import nn
 
 from lrptrain.cues.followed import is_followed
 from lrptrain.findings.sentences import percent
-from lrptrain.monitor.budget import Budget, Extent
-from lrptrain.monitor.clock import Clock
+from lrptrain.loggers.timeline import Moment
+from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.config import MonitorConfig
-from lrptrain.monitor.state import RunState, state
-from lrptrain.monitor.weights import Moment, WeightsWatch, fingerprint
+from lrptrain.monitor.weights import WeightsWatch, fingerprint
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.processes import gather
 
 
-def _resumed(_: Any, clock: Clock, elapsed: float) -> Clock:
-    clock.resume(elapsed)
-    return clock
+class Clock:
+    """Counts the monitor's own seconds between the points that it logs.
+
+    Attributes:
+        unlogged: Seconds of the monitor since the last point.
+    """
+
+    def __init__(self) -> None:
+        self._last_point: float | None = None
+        self._began: float | None = None
+        self._elapsed_before = 0.0  # seconds of the run that this one goes on from
+        self.unlogged = 0.0
+
+    def start(self, restart: bool = False) -> None:
+        """Start the clock if it does not run, or start it again."""
+        if self._last_point is None or restart:
+            self._last_point = self._began = time.monotonic()
+            self.unlogged = 0.0
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since training began, those before it was resumed included."""
+        return self._elapsed_before + (0.0 if self._began is None else time.monotonic() - self._began)
+
+    def stop(self) -> None:
+        """Count no time until the clock starts again: a trainer may go on with the same run later."""
+        self._elapsed_before = self.elapsed
+        self._began = None
+
+    def resume(self, elapsed: float) -> None:
+        """Go on from a run that had taken so many seconds."""
+        self._elapsed_before = elapsed
+
+    def costs(self, started: float) -> dict[str, float]:
+        """Return the cost since the last call, within work of the monitor that began at `started`.
+
+        The rest of that work belongs to the next point.
+
+        Returns:
+            `relevance/seconds`, and `relevance/cost_share`, its share in [0, 1] of the time since the last call.
+        """
+        now = time.monotonic()
+        seconds = now - started + self.unlogged
+        last_point = self._last_point if self._last_point is not None else started
+        self._last_point = now
+        self.unlogged = started - now  # negative: all of this work will be added, of which a part is logged now
+        return {"relevance/seconds": seconds, "relevance/cost_share": seconds / max(now - last_point, 1e-9)}
 
 
-def _saved(value: Any) -> Any:
-    return None if value is None else value.state_dict()
-
-
-def _loaded(_: Any, weights: WeightsWatch, plain: dict[str, Any]) -> WeightsWatch:
-    weights.load_state_dict(plain)
-    return weights
-
-
-def _load_budget(planner: "Planner", budget: Budget | None, plain: dict[str, Any] | None) -> Budget | None:
-    if budget is not None and plain is not None:
-        budget.load_state_dict(plain)
-        planner.extent = budget.extent or planner.extent
-    return budget
-
-
-class Planner(RunState):
+class Planner:
     """Plans evaluations, and says where they take more than they should.
 
     Args:
@@ -57,28 +84,48 @@ class Planner(RunState):
         validated: Epoch and step of the last validation.
     """
 
-    clock: Clock = state(lambda _: Clock(), "elapsed", lambda clock: clock.elapsed, _resumed)
-    extent: Extent = state(lambda self: self._config.extent)
-    in_full: Extent = state(lambda self: self._config.extent)
-    budget: Budget | None = state(lambda self: self._config.new_budget(), "budget", _saved, _load_budget)
-    evaluated_epoch: int | None = state(lambda _: None, "evaluated_epoch")
-    weights: WeightsWatch = state(lambda _: WeightsWatch(), "weights", _saved, _loaded)
-    validated: Moment | None = state(lambda _: None)
-
     def __init__(self, config: MonitorConfig, inform: Callable[[str], None]) -> None:
         self._config = config
         self._inform = inform
+
+    def reset(self) -> None:
+        """Forget an earlier run."""
+        self.clock = Clock()
+        self.extent = self.in_full = self._config.extent
+        self.budget = self._config.new_budget()
+        self.evaluated_epoch: int | None = None
+        self.weights = WeightsWatch()
+        self.validated: Moment | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run continues, as plain values."""
+        return {
+            "elapsed": self.clock.elapsed,
+            "budget": None if self.budget is None else self.budget.state_dict(),
+            "evaluated_epoch": self.evaluated_epoch,
+            "weights": self.weights.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with a run; a checkpoint of an earlier version holds less."""
+        self.clock.resume(state.get("elapsed", 0.0))
+        if self.budget is not None and state.get("budget") is not None:
+            self.budget.load_state_dict(state["budget"])
+            self.extent = self.budget.extent or self.extent
+        self.evaluated_epoch = state.get("evaluated_epoch")
+        self.weights.load_state_dict(state.get("weights", {}))
 
     @contextmanager
     def timed(self) -> Iterator[None]:
         """Count the time inside as the monitor's."""
         started = time.monotonic()
         try:
-            with self.clock.timed():
-                yield
+            yield
         finally:
+            seconds = time.monotonic() - started
+            self.clock.unlogged += seconds
             if self.budget is not None:
-                self.budget.spend(time.monotonic() - started)
+                self.budget.spent += seconds
 
     def foresee(self, seconds_per_sample: float) -> None:
         """Note what the maps of a sample take, before there was an evaluation."""

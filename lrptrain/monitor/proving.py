@@ -30,9 +30,8 @@ from lrptrain.monitor.judgement import Judgement
 from lrptrain.monitor.reporting import answers_to, name_of
 from lrptrain.render import contact_sheet, enlarge, join_words, scored_tokens, to_pixels
 
-WORDS_BEFORE = 12
 MOST_WORDS = 60
-"""A text is shown from so many words before the first change on, and so many words of it: a choice."""
+"""So many words of a text are shown, a fifth of them before the first change: a choice."""
 
 NUMBERS = "numbers"
 CHANGE = "With that of another answer"
@@ -137,10 +136,16 @@ def _compared(
     original: Mapping[str, Any], changed: Mapping[str, Any], options: DisplayOptions
 ) -> tuple[MarkedWord, ...]:
     """Return a changed text or numbers, with what was taken away or put in; nothing of an image."""
-    if "input_ids" not in original and NUMBERS not in original:
-        return _compared_rows(original, changed) if has_rows(original) else ()
-    before = _words(original, options)
-    after = _words(changed, options)
+    if "input_ids" in original or NUMBERS in original:
+        marked = _compared_words(_words(original, options), _words(changed, options))
+    else:
+        marked = _compared_rows(original, changed) if has_rows(original) else []
+    first = next((i for i, (_, mark) in enumerate(marked) if mark), 0)
+    start = max(0, first - MOST_WORDS // 5)
+    return tuple(marked[start : start + MOST_WORDS])
+
+
+def _compared_words(before: Sequence[str], after: Sequence[str]) -> list[MarkedWord]:
     marked: list[MarkedWord] = []
     # e.g. ("replace", 3, 4, 3, 5): word 3 was taken away, and words 3 and 4 of the changed text were put in. False:
     # by default, frequent words of texts of 200 words and more would not count as the same.
@@ -148,12 +153,10 @@ def _compared(
         mark: Mark = "" if kind == "equal" else "gone"
         marked += [(word, mark) for word in before[start:stop]]
         marked += [] if kind == "equal" else [(word, "new") for word in after[new_start:new_stop]]
-    first = next((i for i, (_, mark) in enumerate(marked) if mark), 0)
-    start = max(0, first - WORDS_BEFORE)
-    return tuple(marked[start : start + MOST_WORDS])
+    return marked
 
 
-def _compared_rows(original: Mapping[str, Any], changed: Mapping[str, Any]) -> tuple[MarkedWord, ...]:
+def _compared_rows(original: Mapping[str, Any], changed: Mapping[str, Any]) -> list[MarkedWord]:
     """Return which rows of a sample were taken away, and that others came in their place."""
     before, after = rows_in(original)[0], rows_in(changed)[0]
     were, are = present_rows(original)[0], present_rows(changed)[0]
@@ -164,9 +167,7 @@ def _compared_rows(original: Mapping[str, Any], changed: Mapping[str, Any]) -> t
             continue
         marked += [(f"row {row}", "gone")] if were[row] else []
         marked += [("another", "new")] if are[row] else []
-    first = next((i for i, (_, mark) in enumerate(marked) if mark), 0)
-    start = max(0, first - WORDS_BEFORE)
-    return tuple(marked[start : start + MOST_WORDS])
+    return marked
 
 
 def _words(batch: Mapping[str, Any], options: DisplayOptions) -> list[str]:

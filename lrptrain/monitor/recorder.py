@@ -1,33 +1,46 @@
-"""The fourth stage of a monitor: an evaluation is drawn, written to the run's folder, sent to loggers and said."""
+"""The fourth stage of a monitor: the record of an evaluation is made, drawn, written, sent to loggers and said."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from lrptrain.findings import Finding, announce
+import numpy as np
+from torch import nn
+
+from lrptrain.cues.search import Judged
+from lrptrain.cues.text_form import text_form
+from lrptrain.cues.texts import Language
+from lrptrain.files import write_json
+from lrptrain.findings import Finding, announce, reliance
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
-from lrptrain.loggers.metrics import current_key
+from lrptrain.loggers.local import PROOFS, evaluation_name
+from lrptrain.loggers.metrics import current_key, key_names
 from lrptrain.loggers.record import Highlight, Picture
-from lrptrain.monitor.announced import unannounced
+from lrptrain.monitor import drawing, summary
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
-from lrptrain.monitor.left_out import LeftOut
-from lrptrain.monitor.record_builder import RecordBuilder
+from lrptrain.monitor.explainer import LEFT_OUT
+from lrptrain.monitor.judgement import Judgement
+from lrptrain.monitor.power import inputs_among
+from lrptrain.monitor.proving import Example, with_proofs
+from lrptrain.monitor.reporting import findings_of, news_among
 from lrptrain.monitor.run import EvaluationKey, MonitoredRun, RunPoint, branch_run, continue_run, start_run
-from lrptrain.monitor.state import RunState, state
-from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance.sharding.shards import own_name
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.hyperparameters import find_hyperparameters
+from lrptrain.trainers.naming import NameSources, class_names_or_numbers, find_tokenizer, find_tokens
 from lrptrain.trainers.processes import SharedText
 
+UNTESTED = Judgement()
+_announced: WeakKeyDictionary[nn.Module, tuple[Hashable, dict[Hashable, str]]] = WeakKeyDictionary()
+"""By the user's module: its last evaluation, and which monitor has told each finding of it."""
 
-def _as_they_are_called(_: Any, __: Any, plain: Mapping[str, float]) -> dict[str, float]:
-    return {current_key(key): value for key, value in plain.items()}
 
-
-class Recorder(RunState):
+class Recorder:
     """Keeps the record of a run.
 
     Args:
@@ -35,7 +48,7 @@ class Recorder(RunState):
         inform: Says something to the user, in the first process.
 
     Attributes:
-        builder: Makes the record of an evaluation.
+        class_names: The name of each class, in the order of the logits; None for those of the name sources.
         run: The run; None before the first evaluation, and in all processes but the first.
         resumed: Where the checkpoint stands that the run goes on from; None if it is a new one.
         written: The last evaluation that was written.
@@ -46,29 +59,26 @@ class Recorder(RunState):
         next_key: That of the weights as they are now, should training end here.
     """
 
-    run: MonitoredRun | None = state(lambda _: None)
-    resumed: RunPoint | None = state(lambda _: None)
-    written: EvaluationKey | None = state(lambda _: None)
-    scalars: dict[str, float] = state(lambda _: {}, "scalars", dict, _as_they_are_called)
-    scored: list[ExplainedSample] = state(lambda _: [])
-    drawn: list[Picture | Highlight] = state(lambda _: [])
-    key: EvaluationKey | None = state(lambda _: None)
-    next_key: EvaluationKey | None = state(lambda _: None)
-    _mentioned: set[str] = state(lambda _: set())
-
     def __init__(self, config: MonitorConfig, inform: Callable[[str], None]) -> None:
         self._config = config
         self._inform = inform
-        show = config.show
-        names = config.meaning.class_names if show.class_names is None else show.class_names
-        self.builder = RecordBuilder(names, config.tokenizer, show.mean, show.std)
+        given = config.show.class_names
+        self.class_names = config.meaning.class_names if given is None else given
         self._writer = RecordWriter(config.run.max_record_mb)
         # Kept by `reset`: processes that are started share it.
         self._spawned_folder = SharedText()
 
     def reset(self) -> None:
         """Forget an earlier run."""
-        super().reset()
+        self.run: MonitoredRun | None = None
+        self.resumed: RunPoint | None = None
+        self.written: EvaluationKey | None = None
+        self.scalars: dict[str, float] = {}
+        self.scored: list[ExplainedSample] = []
+        self.drawn: list[Picture | Highlight] = []
+        self.key: EvaluationKey | None = None
+        self.next_key: EvaluationKey | None = None
+        self._mentioned: set[str] = set()
         self._spawned_folder.text = ""
 
     def state_dict(self) -> dict[str, Any]:
@@ -76,30 +86,26 @@ class Recorder(RunState):
         point = self.resumed
         if self.run is not None:
             point = RunPoint(self.run.folder.name, self.run.run_id, self.written, self.key or self.next_key)
-        return {"run": None if point is None else point.to_dict(), **super().state_dict()}
+        return {"run": None if point is None else point.to_dict(), "scalars": dict(self.scalars)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint; the folder is looked for when something is written."""
         self.run = None
         self.resumed = RunPoint.from_dict(state["run"])
         self.written = None if self.resumed is None else self.resumed.last
-        super().load_state_dict(state)
+        self.scalars = {current_key(key): value for key, value in state["scalars"].items()}
 
     @property
     def folder(self) -> Path | None:
         """The folder of the run; None before the first evaluation, and in all processes but the first."""
-        return self._spawned if self.run is None else self.run.folder
-
-    @property
-    def _spawned(self) -> Path | None:
-        """The folder in which processes wrote that this one started, as by `strategy="ddp_spawn"`; None without any."""
-        # The process that called `fit` has seen nothing else of what the others did.
-        text = self._spawned_folder.text
-        return Path(text) if self.run is None and text else None
+        if self.run is not None:
+            return self.run.folder
+        # Of processes that this one started, as by `strategy="ddp_spawn"`: it has seen nothing else of what they did.
+        return Path(self._spawned_folder.text) if self._spawned_folder.text else None
 
     def findings_of_others(self) -> list[Finding]:
         """Return what processes have found that this one has started."""
-        return [] if self._spawned is None else read_findings(self._spawned)
+        return read_findings(self.folder) if self.run is None and self.folder is not None else []
 
     def _open(self, context: TrainingContext) -> MonitoredRun:
         """Make or find the folder of the run, if that is not done, and say how the run goes on."""
@@ -140,19 +146,114 @@ class Recorder(RunState):
                 self._mentioned.add(line)
                 self._inform(f"{self._config.title}: {line}")
 
+    def language(self, sources: NameSources, model: nn.Module) -> Language:
+        """Return how the texts of a model are made up."""
+        tokenizer = find_tokenizer(self._config.tokenizer, sources)
+        return Language(
+            find_tokens(self._config.tokenizer, sources), text_form(tokenizer, model), tokenizer is not None
+        )
+
+    def build(
+        self,
+        evaluation: Evaluation,
+        sources: NameSources,
+        judgement: Judgement = UNTESTED,
+        previous: Sequence[Finding] = (),
+        guidance: str = Finding.guidance,
+    ) -> EpochRecord:
+        """Return the record of an evaluation, without drawings.
+
+        Args:
+            evaluation: All explained samples.
+            sources: Objects that may have class names and a tokenizer.
+            judgement: What the tests of cues have shown.
+            previous: The findings of the evaluation before.
+            guidance: How a swap of the faults is written.
+
+        Raises:
+            ValueError: If there are no samples, or the class names do not fit.
+        """
+        names = self.names(evaluation, sources)
+        tokens = find_tokens(self._config.tokenizer, sources)
+        findings = findings_of(judgement.judged, evaluation, names, tokens, previous, guidance)
+        return EpochRecord(
+            epoch=evaluation.epoch,
+            step=evaluation.step,
+            scalars=summary.scalars(evaluation.samples, names) | _reliances(judgement.judged, findings),
+            samples=summary.table(evaluation.samples, names),
+            findings=findings,
+            new_findings=news_among(previous, findings),
+            class_names=names,
+            metrics=summary.logged_metrics(),
+        )
+
     def draw(
         self,
-        context: TrainingContext,
         record: EpochRecord,
         displayed: Sequence[ExplainedSample],
-        evaluation: Evaluation,
-        failures: Failures,
+        sources: NameSources,
+        evaluation: Evaluation | None = None,
     ) -> EpochRecord:
-        """Return a record with its drawings; without them if they fail."""
-        with failures.caught("drawing"):
-            record = self.builder.draw(record, displayed, context.name_sources, evaluation)
-            self.drawn = [*record.pictures, *record.texts]
-        return record
+        """Return the record with pictures or highlighted texts, and with the inputs of its samples.
+
+        Args:
+            record: The record without drawings.
+            displayed: The samples to draw, with inputs and annotations.
+            sources: As for `build`.
+            evaluation: The whole sample, to keep the inputs of all samples; None for those of `displayed` alone.
+        """
+        options = self.options(record.class_names, sources)
+        with_inputs = [(each.sample, each.grid) for each in displayed]  # first, in case the record's budget ends
+        if displayed and evaluation is not None and evaluation.inputs is not None:
+            grids = (each.grid for each in evaluation.samples)
+            with_inputs += zip(evaluation.inputs, grids, strict=True)
+        return replace(
+            record,
+            pictures=drawing.pictures(displayed, options),
+            texts=drawing.highlights(displayed, options),
+            inputs=drawing.inputs(with_inputs, options, any(each.are_rows for each in displayed)),
+        )
+
+    def prove(
+        self,
+        record: EpochRecord,
+        judgement: Judgement,
+        examples: dict[int, list[Example]],
+        sources: NameSources,
+    ) -> EpochRecord:
+        """Return the record with the proofs of what is named.
+
+        Args:
+            record: The record with its findings.
+            judgement: What was tested.
+            examples: Samples that show it; see `lrptrain.monitor.proving`.
+            sources: As for `build`.
+        """
+        if not judgement.measures:
+            return record
+        folder = f"{PROOFS}/{evaluation_name(record.epoch, record.step)}"
+        options = self.options(record.class_names, sources)
+        findings = with_proofs(record.findings, judgement, examples, options, folder)
+        proven = {each.identity: each for each in findings}
+        return replace(record, findings=findings, new_findings=[proven[each.identity] for each in record.new_findings])
+
+    def options(self, class_names: Sequence[str], sources: NameSources) -> drawing.DisplayOptions:
+        """Return how samples are drawn."""
+        return drawing.DisplayOptions(
+            class_names, find_tokens(self._config.tokenizer, sources), self._config.show.mean, self._config.show.std
+        )
+
+    def names(self, evaluation: Evaluation, sources: NameSources) -> list[str]:
+        """Return the names of the classes.
+
+        Raises:
+            ValueError: If there are no samples, or the class names do not fit.
+        """
+        if not evaluation.samples:
+            raise ValueError("the validation set gave no samples")
+        names = class_names_or_numbers(self.class_names, sources, evaluation.samples[0].num_logits)
+        # A number alone is no label that a person knows.
+        return [f"label {name}" if evaluation.num_labels and name.isdecimal() else name for name in names]
 
     def write(
         self,
@@ -160,7 +261,7 @@ class Recorder(RunState):
         record: EpochRecord,
         evaluation: Evaluation,
         settings: Mapping[str, Any],
-        left_out: LeftOut,
+        left_out: Mapping[int | str, str],
         failures: Failures,
     ) -> None:
         """Write to the folder, the terminal and the loggers; a failure of one does not keep the others from it."""
@@ -171,7 +272,8 @@ class Recorder(RunState):
             assert self.key is not None
             record = run.write(self._writer, record, self.key)
             self.written = self.key
-            left_out.write(run.folder)
+            if left_out:
+                write_json(run.folder / LEFT_OUT, {str(sample_id): problem for sample_id, problem in left_out.items()})
         self._announce(context, record, evaluation)
         for each in context.loggers:
             # Apart, so that a logger that fails on a picture has the numbers nevertheless.
@@ -194,7 +296,7 @@ class Recorder(RunState):
         """Return what is monitored, and how."""
         return {
             **settings,
-            "method_options": dict(self._config.show.method_options or {}),
+            "method_options": self._config.method_options,
             "module": own_name(context.module),
             "model": own_name(context.model),
             "task": self._config.meaning.description,
@@ -202,10 +304,65 @@ class Recorder(RunState):
             "min_effect": self._config.judge.min_effect,
             "class_names": class_names,
             "hyperparameters": find_hyperparameters(context.hyperparameter_sources),
-            "metrics": [metric.to_dict() for metric in logged_metrics()],
+            "metrics": [metric.to_dict() for metric in summary.logged_metrics()],
         }
 
-    def count(self, failures: Failures, left_out: LeftOut) -> dict[str, float]:
+    def count(self, failures: Failures, left_out: Mapping[int | str, str]) -> dict[str, float]:
         """Return what went wrong so far, in numbers."""
-        counts = {"failures": failures.count, "left_out": len(left_out.problems)}
+        counts = {"failures": failures.count, "left_out": len(left_out)}
         return {f"relevance/{name}": float(count) for name, count in counts.items()}
+
+
+def unannounced(
+    module: nn.Module, evaluation: Evaluation, findings: Sequence[Finding], title: str
+) -> tuple[list[Finding], list[str]]:
+    """Return what a monitor is to tell, and lines about what another has told of the same model and samples.
+
+    Args:
+        module: The user's module, which all monitors of a trainer share.
+        evaluation: What the monitor has explained.
+        findings: Its new findings.
+        title: What the monitor's lines begin with.
+
+    Returns:
+        The findings that no other monitor has told of these samples under these weights, and a line for each monitor
+        that has told others.
+    """
+    moment, announced = _announced.get(module, (None, {}))
+    # Under other weights the same finding says something new.
+    if moment != (evaluation.epoch, evaluation.step):
+        announced = {}
+    _announced[module] = ((evaluation.epoch, evaluation.step), announced)
+    samples = _fingerprint(evaluation)
+    # By its own title a monitor does not silence itself: it may validate the same weights again.
+    announcers = [announced.setdefault((samples, finding.identity, finding.verdict), title) for finding in findings]
+    new = [finding for finding, announcer in zip(findings, announcers, strict=True) if announcer == title]
+    others = [announcer for announcer in announcers if announcer != title]
+    lines = [_line(title, others.count(announcer), announcer) for announcer in dict.fromkeys(others)]
+    return new, lines
+
+
+def _line(title: str, findings: int, announcer: str) -> str:
+    return f"{title}: {findings} finding{'s' if findings > 1 else ''} that {announcer} has told"
+
+
+def _fingerprint(evaluation: Evaluation) -> Hashable:
+    """Return what tells samples from others: their ids, and what the model says of them."""
+    # To three decimals: other batches round the last digits otherwise.
+    probabilities = (np.round(each.probabilities, 3).tobytes() for each in evaluation.samples)
+    ids = (each.sample.sample_id for each in evaluation.samples)
+    return tuple(zip(ids, probabilities, strict=True))
+
+
+def _reliances(judged: Sequence[Judged], findings: Sequence[Finding]) -> dict[str, float]:
+    """Return the scalars of what the model reads; nan where nothing was tested."""
+    faults = [each for each in judged if each.cue.role == "fault"]
+    named = [each.effect.low for each in judged if each.named]
+    inputs = inputs_among(judged)
+    keys = key_names([cue.argument for cue, _ in inputs])
+    return {
+        **{f"relevance/input/{key}": effect.mean for key, (_, effect) in zip(keys, inputs, strict=True)},
+        "relevance/reliance": reliance(findings) if faults else math.nan,
+        "relevance/reads": max([0.0, *named]) if judged else math.nan,
+        "relevance/findings": float(sum(each.is_fault for each in findings)) if faults else math.nan,
+    }

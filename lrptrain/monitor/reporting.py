@@ -20,7 +20,7 @@ from lrptrain.findings import Finding
 from lrptrain.findings.announcement import MOST_SAMPLES
 from lrptrain.findings.sentences import MOST_NAMES
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
-from lrptrain.monitor.excerpts import excerpt
+from lrptrain.render import join_words
 
 MOST_ENDED = 8
 """So many cues that the model has ceased to rely on are kept, the last ones."""
@@ -118,11 +118,26 @@ def _finding(
         label=judged.label,
         input="" if isinstance(judged.cue, WholeInput) else _explained(evaluation),
         worst_samples=tuple(each.sample.sample_id for each in worst),
-        excerpts=tuple(excerpt(each, name_tokens) for each in worst[:MOST_SAMPLES]) if is_text else (),
+        excerpts=tuple(_excerpt(each, name_tokens) for each in worst[:MOST_SAMPLES]) if is_text else (),
         medium="" if evaluation.medium == "rows" or evaluation.medium == "series" else evaluation.medium,
         plain=judged.cue.to_dict(),
         cue=judged.cue,
     )
+
+
+def _excerpt(explained: ExplainedSample, name_tokens: Callable[[list[int]], list[str]]) -> str:
+    """Return the words around the most relevant token of a text, in quotation marks, with dots where it goes on."""
+    assert explained.content_ids is not None
+    content = np.flatnonzero(explained.content_ids >= 0)
+    if not len(content):
+        return '""'
+    peak = int(explained.positive_relevance[content].argmax())
+    # Five tokens on either side: a choice, of how long a line is.
+    start, stop = max(0, peak - 5), peak + 6
+    tokens = name_tokens(explained.content_ids[content[start:stop]].tolist())
+    alike = [True] * len(tokens)
+    words = "".join(f"{' ' if word.space else ''}{word.text}" for word in join_words(tokens, alike, alike))
+    return f'"{"... " if start else ""}{words}{" ..." if stop < len(content) else ""}"'
 
 
 def _explained(evaluation: Evaluation) -> str:

@@ -1,13 +1,20 @@
 """What a monitor shows of its work to its user, under whichever trainer it runs."""
 
+import html
+from collections.abc import Sequence
 from pathlib import Path
 
-from lrptrain.findings import Finding, HasFindings
+from lrptrain.findings import Finding, HasFindings, announce
+from lrptrain.findings.announcement import gravity
+from lrptrain.findings.sentences import counted
+from lrptrain.loggers.record import Highlight, Picture
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.monitor import MonitorCore
-from lrptrain.monitor.showing import evaluation_html, evaluation_text
+from lrptrain.render.png import png_address
 from lrptrain.render.view import display
 from lrptrain.trainers.checks import check_counts
+
+_STYLE = "font:14px/1.45 system-ui,sans-serif;color:#111;background:#fff;padding:8px"
 
 
 class MonitorResults(HasFindings):
@@ -22,7 +29,7 @@ class MonitorResults(HasFindings):
     @property
     def findings(self) -> list[Finding]:  # type: ignore[override]
         """The findings of the last evaluation: what the model reads, doubts about faults, and what it read before."""
-        return self.core.findings
+        return self.core.judging.findings or self.core.recorder.findings_of_others()
 
     @property
     def scalars(self) -> dict[str, float]:
@@ -37,7 +44,7 @@ class MonitorResults(HasFindings):
     @property
     def folder(self) -> Path | None:
         """The folder of the run; None before the first evaluation, and in all processes but the first."""
-        return self.core.folder
+        return self.core.recorder.folder
 
     @property
     def scored(self) -> list[ExplainedSample]:
@@ -55,5 +62,26 @@ class MonitorResults(HasFindings):
         """
         check_counts(0, max_samples=max_samples)
         drawn = self.core.recorder.drawn[:max_samples]
-        epoch = self.core.planner.evaluated_epoch
-        display(evaluation_html(epoch, self.findings, drawn), evaluation_text(epoch, self.findings, drawn))
+        heading = _heading(self.core.planner.evaluated_epoch, self.findings)
+        blocks = [
+            f'<div style="{_STYLE};font-weight:600">{html.escape(heading)}</div>',
+            *(finding._repr_html_() for finding in sorted(self.findings, key=gravity)),
+            f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(map(_sample, drawn))}</div>',
+        ]
+        display("".join(blocks), "\n\n".join([heading, *announce(self.findings), *(each.caption for each in drawn)]))
+
+
+def _heading(epoch: int | None, findings: Sequence[Finding]) -> str:
+    """Return what the last evaluation came to, in a line; its epoch is None before it."""
+    if epoch is None:
+        return "No evaluation yet."
+    faults = counted(sum(each.is_fault for each in findings), "shortcut")
+    return f"Epoch {epoch}: {faults}, {counted(sum(each.is_open for each in findings), 'other cue')}."
+
+
+def _sample(drawn: Picture | Highlight) -> str:
+    caption = f'<figcaption style="max-width:480px">{html.escape(drawn.caption)}</figcaption>'
+    if isinstance(drawn, Highlight):
+        return f'<figure style="margin:0;{_STYLE}">{drawn.html}{caption}</figure>'
+    picture = f'<img src="{png_address(drawn.image)}" alt="{html.escape(drawn.caption)}" style="max-width:100%">'
+    return f'<figure style="margin:0;{_STYLE}">{picture}{caption}</figure>'

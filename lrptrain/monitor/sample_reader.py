@@ -30,7 +30,6 @@ from lrptrain.cues.text_form import text_form
 from lrptrain.cues.texts import Language
 from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.config import MonitorConfig
-from lrptrain.monitor.loader_pass import PlacedBatch
 from lrptrain.monitor.model_input import InputListener, by_names, check_bytes, with_call, without_given
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.model.preserve import preserved
@@ -118,21 +117,20 @@ class SampleReader:
             takes(context.model, "mask"),
             text_form(None, context.model).padding.token,
         )
+        call: Call | None = None
         if listener is None and self._config.explain is not None:
             columns = self._entries(batch, needs_input=False)
             columns = by_names(context.model, columns, self._config.explain)
-            return self._named_alike(self._by_name(context, columns))
-        if listener is None or not listener.calls:
+        elif listener is None or not listener.calls:
             columns = self._entries(batch)
             if listener is not None:
                 columns = with_call(listener, columns, self._config.explain, context.step_name)
-            return self._named_alike(self._by_name(context, columns))
-        unread = without_given(batch, listener)
-        columns = self._entries(unread, needs_input=False)
-        bare = () if self._call is None else self._call.bare
-        columns = of_one_row(columns) if bare else columns
-        columns = with_call(listener, columns, self._config.explain, context.step_name, bare)
-        call: Call | None = columns.get(CALL)
+        else:
+            columns = self._entries(without_given(batch, listener), needs_input=False)
+            bare = () if self._call is None else self._call.bare
+            columns = of_one_row(columns) if bare else columns
+            columns = with_call(listener, columns, self._config.explain, context.step_name, bare)
+            call = columns.get(CALL)
         if call is None:
             return self._named_alike(self._by_name(context, columns))
         changed = "" if self._call is None else call.differs_from(self._call)
@@ -270,14 +268,6 @@ class SampleReader:
                 problems[sample.sample_id] = str(error)
         self.sample.samples = annotated
         self.sample.left_out |= problems
-
-    def add_placed(self, context: TrainingContext, placed: PlacedBatch, listener: InputListener | None = None) -> None:
-        """Let the samples of a batch compete for the places, wherever in the set they stand.
-
-        Raises:
-            ValueError: If the batch cannot be read.
-        """
-        self.sample.add_batch(self.read(context, placed.batch, listener), indices=placed.places)
 
     def add(
         self, context: TrainingContext, batch: Any, set_length: float, listener: InputListener | None = None

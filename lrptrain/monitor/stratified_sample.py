@@ -7,8 +7,8 @@ processes.
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ Rank = tuple[int, int]  # (class, number of the sample in it, from 0 on)
 class ValidationSample:
     """The sample of a validation set that several processes may share.
 
+    A class's number of places only shrinks while more samples come, so that no candidate is dropped too early.
+
     Args:
         max_samples: The size of the sample, in all processes together.
         seed: The seed of the priorities.
@@ -39,16 +41,25 @@ class ValidationSample:
             those of the batches repeat, the place in the validation set stands behind them.
         left_out: Why samples were left out by the draw, by such ids; in this process. Empty until `finish` was called.
         repeats: Of how many samples how many ids are different, in all processes, where some repeat; else None.
+        counts: The number of samples of each class seen so far, from `finish` on in all processes; -1 is the class of
+            samples without a label.
+        candidates: For each class the candidates among all samples seen so far with their keys, by ascending key.
     """
 
     def __init__(self, max_samples: int, seed: int, limits: Limits | None = None, in_order: bool = True) -> None:
         self.samples: list[Sample] | None = None
         self.left_out: dict[int | str, str] = {}
         self.repeats: tuple[int, int] | None = None
-        self._reservoir = StratifiedReservoir(max_samples, seed, limits, in_order)
+        self.counts: Counter[int] = Counter()
+        self.candidates: dict[int, list[tuple[Key, Sample]]] = {}
+        self._max_samples = max_samples
+        self._seed = seed
+        self._limits = limits
+        self._in_order = in_order
         self._seen = 0
         self._ranks: dict[int | str, Rank] = {}
-        self._counts: Counter[int] = Counter()
+        # The id of each sample that is left out and why, by its place in the validation set.
+        self._problems: dict[int, tuple[int | str, str]] = {}
 
     def add_batch(
         self,
@@ -76,117 +87,17 @@ class ValidationSample:
             counted = numbers % share.readers == share.reader
             self._seen += batch_length(batch)
         # Indices beyond the end are samples that the sampler repeated so that all processes have equally many.
-        self._reservoir.add(batch, indices, (counted & (indices < set_length)).tolist())
-
-    def finish(self) -> list[Sample]:
-        """Return what this process has of the sample; all processes must call it at the same time."""
-        if self.samples is None:
-            everywhere = gather((dict(self._reservoir.counts), self._reservoir.keys()))
-            samples = _of_one_type(self._told_apart(self._reservoir.choose(everywhere)))
-            ranks = self._reservoir.ranks(everywhere)
-            self._counts = sum((Counter(part) for part, _ in everywhere), Counter())
-            self._reservoir.candidates.clear()
-            # A table's column has one type: where one id is a string, all are, in all processes.
-            named = any(gather(any(isinstance(sample.sample_id, str) for sample in samples)))
-            self.samples = [replace(each, sample_id=str(each.sample_id)) for each in samples] if named else samples
-            self._ranks = {sample.sample_id: rank for sample, rank in zip(self.samples, ranks, strict=True)}
-        return self.samples
-
-    @property
-    def size(self) -> int:
-        """The size of the whole sample, in all processes together, of which some may have been left out since."""
-        return min(self._reservoir.max_samples, self._counts.total())
-
-    def first(self, count: int) -> list[Sample]:
-        """Return what this process has of a smaller sample, drawn like the whole one and part of every larger one.
-
-        Args:
-            count: The size of the smaller sample, in all processes together.
-        """
-        places = allocate(self._counts, count)
-        return [sample for sample in self.samples or [] if self._is_among(self._ranks[sample.sample_id], places)]
-
-    @staticmethod
-    def _is_among(rank: Rank, places: Mapping[int, int]) -> bool:
-        label, number = rank
-        return number < places[label]
-
-    def leave_out(self, problems: Mapping[int | str, str]) -> None:
-        """Drop samples of this process for the rest of the run.
-
-        Args:
-            problems: What is wrong, by their ids.
-        """
-        if self.samples is not None:
-            self.samples = [sample for sample in self.samples if sample.sample_id not in problems]
-
-    def _told_apart(self, chosen: Mapping[int, Sample]) -> list[Sample]:
-        """Return samples with ids that do not repeat, and note what was left out by such ids.
-
-        A sample that fails later is left out by its id: a sound one with the same would go with it.
-
-        Args:
-            chosen: The samples of this process by their place in the validation set.
-        """
-        ids = [str(sample.sample_id) for sample in chosen.values()]
-        parts = gather((ids, [str(sample_id) for sample_id, _ in self._reservoir.left_out.values()]))
-        counts = Counter(each for part in parts for column in part for each in column)
-        of_samples = Counter(each for part, _ in parts for each in part)
-        if of_samples.total() > len(of_samples):
-            self.repeats = (of_samples.total(), len(of_samples))
-
-        def unique(sample_id: int | str, place: int) -> int | str:
-            return sample_id if counts[str(sample_id)] == 1 else f"{sample_id} (place {place})"
-
-        # By places that all processes know, in the order in which batches came.
-        problems = sorted(self._reservoir.left_out.items())
-        self.left_out = {unique(sample_id, place): problem for place, (sample_id, problem) in problems}
-        return [replace(sample, sample_id=unique(sample.sample_id, place)) for place, sample in chosen.items()]
-
-
-@dataclass
-class StratifiedReservoir:
-    """The candidates for a stratified sample among all samples seen so far.
-
-    A class's number of places only shrinks while more samples come, so that no candidate is dropped too early.
-
-    Attributes:
-        max_samples: The size of the sample.
-        seed: The seed of the priorities.
-        counts: The number of samples of each class seen so far; -1 is the class of samples without a label.
-        limits: What values may be at most; None to take all as they are.
-        in_order: See `ValidationSample`.
-        candidates: For each class the candidates with their keys, by ascending key.
-        left_out: The id of each sample that was left out and why, by its place in the validation set.
-    """
-
-    max_samples: int
-    seed: int = 0
-    limits: Limits | None = None
-    in_order: bool = True
-    counts: Counter[int] = field(default_factory=Counter)
-    candidates: dict[int, list[tuple[Key, Sample]]] = field(default_factory=dict)
-    left_out: dict[int, tuple[int | str, str]] = field(default_factory=dict)
-
-    def add(self, batch: Mapping[str, Any], indices: Int[np.ndarray, " batch"], valid: Iterable[bool]) -> None:
-        """Let the samples of a batch compete.
-
-        Args:
-            batch: A batch in the contract's form.
-            indices: The position of every sample in the whole validation set.
-            valid: False for samples that another process counts (a distributed sampler's padding).
-        """
+        rows = np.flatnonzero(counted & (indices < set_length)).tolist()
         labels = batch["label"].clamp(min=-1).tolist() if "label" in batch else [-1] * batch_length(batch)
-        rows = [row for row, counts in enumerate(valid) if counts]
         # Before they are counted: a label that is no class would be a class of its own, with places.
-        problems = unusable(batch, self.limits) if self.limits is not None else {}
+        problems = unusable(batch, self._limits) if self._limits is not None else {}
         for row in problems.keys() & set(rows):
             place = int(indices[row])
-            self.left_out[place] = (take(batch, row, self._id(place)).sample_id, problems[row])
+            self._problems[place] = (take(batch, row, self._id(place)).sample_id, problems[row])
         rows = [row for row in rows if row not in problems]
         self.counts.update(labels[row] for row in rows)
-        places = allocate(self.counts, self.max_samples)
-        priority = priorities(indices, self.seed)
+        places = allocate(self.counts, self._max_samples)
+        priority = priorities(indices, self._seed)
         for row in rows:
             candidates = self.candidates.setdefault(labels[row], [])
             key = (float(priority[row]), int(indices[row]))
@@ -199,42 +110,83 @@ class StratifiedReservoir:
                 del candidates[limit:]
 
     def _id(self, place: int) -> int | str:
-        return place if self.in_order else f"pass-{place}"
+        return place if self._in_order else f"pass-{place}"
+
+    def finish(self) -> list[Sample]:
+        """Return what this process has of the sample; all processes must call it at the same time."""
+        if self.samples is None:
+            everywhere = gather((dict(self.counts), self.keys()))
+            chosen = self.choose(everywhere)
+            samples = _of_one_type(self._told_apart(chosen))
+            self.counts = sum((Counter(part) for part, _ in everywhere), Counter())
+            self.candidates.clear()
+            # A table's column has one type: where one id is a string, all are, in all processes.
+            named = any(gather(any(isinstance(sample.sample_id, str) for sample in samples)))
+            self.samples = [replace(each, sample_id=str(each.sample_id)) for each in samples] if named else samples
+            self._ranks = {each.sample_id: rank for each, (_, rank, _) in zip(self.samples, chosen, strict=True)}
+        return self.samples
+
+    @property
+    def size(self) -> int:
+        """The size of the whole sample, in all processes together, of which some may have been left out since."""
+        return min(self._max_samples, self.counts.total())
+
+    def first(self, count: int) -> list[Sample]:
+        """Return what this process has of a smaller sample, drawn like the whole one and part of every larger one.
+
+        Args:
+            count: The size of the smaller sample, in all processes together.
+        """
+        places = allocate(self.counts, count)
+        ranked = ((sample, self._ranks[sample.sample_id]) for sample in self.samples or [])
+        return [sample for sample, (label, number) in ranked if number < places[label]]
+
+    def _told_apart(self, chosen: Sequence[tuple[int, Rank, Sample]]) -> list[Sample]:
+        """Return samples with ids that do not repeat, and note what was left out by such ids.
+
+        A sample that fails later is left out by its id: a sound one with the same would go with it.
+
+        Args:
+            chosen: The samples of this process; see `choose`.
+        """
+        ids = [str(sample.sample_id) for _, _, sample in chosen]
+        parts = gather((ids, [str(sample_id) for sample_id, _ in self._problems.values()]))
+        counts = Counter(each for part in parts for column in part for each in column)
+        of_samples = Counter(each for part, _ in parts for each in part)
+        if of_samples.total() > len(of_samples):
+            self.repeats = (of_samples.total(), len(of_samples))
+
+        def unique(sample_id: int | str, place: int) -> int | str:
+            return sample_id if counts[str(sample_id)] == 1 else f"{sample_id} (place {place})"
+
+        # By places that all processes know, in the order in which batches came.
+        problems = sorted(self._problems.items())
+        self.left_out = {unique(sample_id, place): problem for place, (sample_id, problem) in problems}
+        return [replace(sample, sample_id=unique(sample.sample_id, place)) for place, _, sample in chosen]
 
     def keys(self) -> dict[int, list[Key]]:
         """Return the candidates' keys by class, to be compared with those of other processes."""
         return {label: [key for key, _ in candidates] for label, candidates in self.candidates.items()}
 
-    def choose(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> dict[int, Sample]:
+    def choose(
+        self, everywhere: Sequence[tuple[Mapping[int, int], Mapping[int, list[Key]]]]
+    ) -> list[tuple[int, Rank, Sample]]:
         """Return the samples of this process that belong to the sample of the whole set, in the order of their classes.
 
         Args:
             everywhere: `(counts, keys())` of every process, this one included.
 
         Returns:
-            The samples by their place in the validation set.
+            Each sample behind its place in the validation set, and its class and rank in it over all processes.
         """
-        chosen = self._chosen(everywhere)
-        return {key[1]: sample for _, key, sample in self._in_order() if key in chosen}
-
-    def ranks(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> list[Rank]:
-        """Return the class of each sample that `choose` returns, and its rank in it over all processes."""
-        chosen = self._chosen(everywhere)
-        return [(label, chosen[key]) for label, key, _ in self._in_order() if key in chosen]
-
-    def _in_order(self) -> Iterator[tuple[int, Key, Sample]]:
-        for label in sorted(self.candidates):
-            yield from ((label, key, sample) for key, sample in self.candidates[label])
-
-    def _chosen(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> dict[Key, int]:
-        """Return the keys of the whole sample, each with its rank in its class, from 0 on."""
-        everywhere = list(everywhere)
         counts: Counter[int] = sum((Counter(part) for part, _ in everywhere), Counter())
+        chosen = []
         # All processes see the keys of all, and reach the same choice; the samples themselves stay where they are.
-        chosen: dict[Key, int] = {}
-        for label, places in allocate(counts, self.max_samples).items():
+        for label, places in allocate(counts, self._max_samples).items():
             in_order = sorted(key for _, keys in everywhere for key in keys.get(label, ()))[:places]
-            chosen |= {key: rank for rank, key in enumerate(in_order)}
+            ranks = {key: (label, rank) for rank, key in enumerate(in_order)}
+            mine = self.candidates.get(label, ())
+            chosen += [(key[1], ranks[key], sample) for key, sample in mine if key in ranks]
         return chosen
 
 

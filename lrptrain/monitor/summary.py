@@ -11,10 +11,9 @@ import numpy as np
 from lrptrain.loggers.local import RECORD_METRICS
 from lrptrain.loggers.metrics import CLASSES, COST, FINDINGS, WHERE_IT_LOOKS, LoggedMetric, find_metric, key_names
 from lrptrain.metrics.localization import LOCALIZATION_METRICS, EnergyPointingGame
-from lrptrain.monitor.clock import COST_METRICS
 from lrptrain.monitor.confidence import sharpness
+from lrptrain.monitor.config import TARGETS
 from lrptrain.monitor.evaluation import ExplainedSample
-from lrptrain.monitor.evaluator import TARGETS
 
 FOCUS = EnergyPointingGame.key
 
@@ -29,11 +28,6 @@ class SampleMetric(LoggedMetric):
     """
 
     compute: Callable[[Sequence[ExplainedSample], Sequence[str]], dict[str, float]]
-
-
-def targets_of(scored: Sequence[ExplainedSample]) -> list[str]:
-    """Return the explained targets, "label" first; samples without a label lack that target."""
-    return sorted({target for each in scored for target in each.maps})
 
 
 def scalars(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
@@ -267,6 +261,24 @@ FINDING_METRICS = (
         explanation="Number of faults that the model surely relies on.",
     ),
 )
+COST_METRICS = (
+    LoggedMetric(
+        ("seconds",),
+        "Seconds per evaluation",
+        COST,
+        unit="seconds",
+        kept="mean,max,last",
+        explanation="Time that the monitor took since its last point.",
+    ),
+    LoggedMetric(
+        ("cost_share",),
+        "Share of the run",
+        COST,
+        bounds=(0, 1),
+        kept="mean,max,last",
+        explanation="The monitor's share of the time since its last point.",
+    ),
+)
 FAILURES = LoggedMetric(
     ("failures",), "Failures", COST, unit="count", explanation="How often the monitor has failed so far."
 )
@@ -340,7 +352,8 @@ def table(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict
     if any(each.sample.group is not None for each in scored):
         columns["group"] = [each.sample.group for each in scored]
     columns |= {name.replace("/", "_"): [each.values.get(name) for each in scored] for name in _value_names(scored)}
-    maps = {target: [each.maps.get(target) for each in scored] for target in targets_of(scored)}
+    targets = sorted({target for each in scored for target in each.maps})
+    maps = {target: [each.maps.get(target) for each in scored] for target in targets}
     columns |= {f"map_{name}": [None if x is None else x.tolist() for x in column] for name, column in maps.items()}
     return columns
 

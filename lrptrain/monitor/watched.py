@@ -1,4 +1,4 @@
-"""What is to be known of values that something decides by: early stopping, checkpoints, learning rates."""
+"""What is to be known of the keys of values: those of several monitors, and those that something decides by."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -60,3 +60,29 @@ def check_watchers(
         unknown.setdefault(each.key, []).append(each.who)
     for key, names in unknown.items():
         inform(f"{config.title}: {key!r} {nan}: {' and '.join(dict.fromkeys(names))} takes that for the worst value")
+
+
+def check_names(names: Sequence[str | None]) -> None:
+    """Reject two monitors of one name, which would log under the same keys.
+
+    Args:
+        names: The names of all monitors of a trainer; None for one without a name.
+
+    Raises:
+        ValueError: If a name occurs twice, with the argument that tells the monitors apart; or if the keys of one
+            monitor would lie in a folder that has the name of another one's value.
+    """
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"several RelevanceMonitors with the names {names} would log the same keys: give each a "
+            "run=lrptrain.Run(name=...)"
+        )
+    values = {key.partition("/")[0] for metric in logged_metrics() for key in metric.keys}
+    folders = [name.split("/") if name else [] for name in names]
+    for name, folder in zip(names, folders, strict=True):
+        for other in folders:
+            if len(folder) > len(other) and folder[: len(other)] == other and folder[len(other)] in values:
+                raise ValueError(
+                    f"name={name!r} is what another RelevanceMonitor logs a value as, and loggers that keep files "
+                    "could not have both: give it another name"
+                )

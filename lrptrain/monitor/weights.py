@@ -11,11 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from lrptrain.loggers.timeline import Moment
 from lrptrain.relevance.sharding.shards import is_shard, is_sharded, without_strategy
 from lrptrain.relevance.tape.nodes import version_of
-
-Moment = tuple[int, int]
-"""Epoch and step."""
 
 # Numbers of any kind are summed as the integers that their bits are: exact, whatever the order of the sum.
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from lrptrain.extras import require
 from lrptrain.render.colors import INK, MUTED, OPACITY, PAPER, blend, scale_text
-from lrptrain.render.fonts import font_of
 from lrptrain.render.image import enlarge, finite_map, overlay, to_picture
-from lrptrain.render.sheet import GAP, broken_lines
+from lrptrain.render.sheet import GAP, broken_lines, font_of
 
 _LINE = (208, 208, 208)
 _MOST_LINES = 3  # of a title

@@ -1,17 +1,22 @@
-"""Relevance over text: for a page, a terminal, or Markdown."""
+"""Relevance over text: for a page, a terminal, Markdown, or as a picture for slides and papers."""
 
 import html
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from numpy.typing import ArrayLike
 
-from lrptrain.render.colors import NEGATIVE, OPACITY, POSITIVE
+from lrptrain.extras import require
+from lrptrain.render.colors import INK, MUTED, NEGATIVE, OPACITY, PAPER, POSITIVE
+from lrptrain.render.sheet import GAP, broken_lines, font_of
 from lrptrain.render.words import Word, join_words, scored_tokens
 
+WIDTH = 720
+"""Pixels of a picture."""
+_SIZE = 16
 _GREY = "38;2;136;136;136"
 _MOST_NAMES = 3
 _MOST_STRONGEST = 5
@@ -114,17 +119,25 @@ def token_words(
     return "\n".join([*lines, *_notes(shaded)])
 
 
-def painted_words(
-    tokens: Sequence[str], scores: ArrayLike, scored: ArrayLike | None
-) -> list[tuple[str, bool, tuple[int, int, int] | None]]:
-    """Return each word, whether a space comes before it, and its colour on white; None of what is not scored."""
+def token_picture(
+    tokens: Sequence[str], scores: Float[np.ndarray, " tokens"], scored: ArrayLike | None = None, width: int = WIDTH
+) -> UInt8[np.ndarray, "height width 3"]:
+    """The text as `token_html` shows it, in lines of at most `width` pixels; arguments and errors as there."""
+    font, small = font_of(_SIZE), font_of(_SIZE - 4)
     shaded = _shaded(tokens, scores, None, scored)
-    return [(each.word.text, each.word.space, _on_white(each) if each.word.scored else None) for each in shaded]
-
-
-def noted(tokens: Sequence[str], scores: ArrayLike, scored: ArrayLike | None) -> list[str]:
-    """Return what no colour says; see `token_html`."""
-    return _notes(_shaded(tokens, scores, None, scored), " (grey)")
+    places, bottom = _placed([each.word for each in shaded], font, width)
+    notes = [line for note in _notes(shaded, " (grey)") for line in broken_lines(note, width - 2 * GAP, small)]
+    height = bottom + _line(font) + _line(small) * len(notes) + GAP
+    picture = require("PIL.Image", "monitor").new("RGB", (width, height), PAPER)
+    draw = require("PIL.ImageDraw", "monitor").Draw(picture)
+    for each, (x, y) in zip(shaded, places, strict=True):
+        text, is_scored = each.word.text, each.word.scored
+        if is_scored:
+            draw.rectangle((x, y, x + font.getlength(text), y + _line(font) - 3), _on_white(each))
+        draw.text((x, y), text, INK if is_scored else MUTED, font)
+    for number, line in enumerate(notes):
+        draw.text((GAP, bottom + _line(font) + number * _line(small)), line, MUTED, small)
+    return np.asarray(picture)
 
 
 def word_scores(tokens: Sequence[str], scores: ArrayLike, scored: ArrayLike | None) -> list[tuple[str, float]]:
@@ -239,3 +252,19 @@ def _marked(group: list[_Shaded]) -> str:
 
 def _escaped(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]()#+.!|<>~-])", r"\\\1", text)
+
+
+def _placed(words: Sequence[Word], font: Any, width: int) -> tuple[list[tuple[int, int]], int]:
+    """Return where each word begins, and the top of the last line."""
+    x, y, places = GAP, GAP, []
+    for word in words:
+        wide, gap = int(font.getlength(word.text)), int(font.getlength(" ")) if word.space and x > GAP else 0
+        if x + gap + wide > width - GAP and x > GAP:
+            x, y, gap = GAP, y + _line(font), 0
+        places.append((x + gap, y))
+        x += gap + wide
+    return places, y
+
+
+def _line(font: Any) -> int:
+    return int(1.5 * font.size)

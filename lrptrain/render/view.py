@@ -18,8 +18,7 @@ from lrptrain.render.colors import NEGATIVE, OPACITY, POSITIVE, scale_text
 from lrptrain.render.pair import titled
 from lrptrain.render.png import png_address
 from lrptrain.render.sheet import stacked
-from lrptrain.render.text import token_ansi, token_html, token_words, word_scores
-from lrptrain.render.text_picture import WIDTH, token_picture
+from lrptrain.render.text import WIDTH, token_ansi, token_html, token_picture, token_words, word_scores
 from lrptrain.terminal import fitted, is_terminal
 
 WIDTHS = (320, 4096)

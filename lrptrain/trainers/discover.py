@@ -1,8 +1,13 @@
-"""Find the model on a LightningModule."""
+"""Find the model: on a LightningModule, and within what DDP, Accelerate or Fabric put around it in a loop."""
 
 import operator
 
+import torch
 from torch import nn
+
+from lrptrain.relevance.sharding.shards import check_shards, is_sharded, own_name
+
+_WITHOUT_DTENSORS = {"FullyShardedDataParallel", "DeepSpeedEngine"}
 
 
 def find_model(pl_module: nn.Module, path: str | None) -> nn.Module:
@@ -28,7 +33,7 @@ def find_model(pl_module: nn.Module, path: str | None) -> nn.Module:
     # A module without a forward inherits Lightning's, which only calls torch's, which raises.
     if (type(pl_module).forward.__module__ or "").partition(".")[0] not in ("pytorch_lightning", "lightning", "torch"):
         return pl_module
-    children = {name: child for name, child in pl_module.named_children() if any(True for _ in child.parameters())}
+    children = parts(pl_module)
     if len(children) == 1:
         return next(iter(children.values()))
     meant = f"its model could be any of {sorted(children)}" if children else "no child with parameters"
@@ -58,3 +63,35 @@ def choice(names: list[str]) -> str:
     if not names:
         return "model='<attribute>'"
     return f"model={names[0]!r}" if len(names) == 1 else f"model= and one of {names}"
+
+
+def bare_model(model: nn.Module, takes_shards: bool = False) -> nn.Module:
+    """Return the module that the user wrote, out of what DDP, Fabric and `torch.compile` put around it.
+
+    A pass through such a wrapper would count as one of the training: DDP prepares its reducer for it.
+
+    Args:
+        model: The model as the loop calls it.
+        takes_shards: Whether parameters may be DTensors, whose shards can be gathered.
+
+    Raises:
+        ValueError: If its parameters are shards that are not taken, or cannot be had whole.
+    """
+    way_out = "use DDP, or fully_shard (FSDP2)" if takes_shards else "use DDP"
+    while True:
+        names = {base.__name__ for base in type(model).__mro__}
+        if names & _WITHOUT_DTENSORS or (not takes_shards and is_sharded(model)):
+            raise ValueError(f"relevance needs whole parameters, which {own_name(model)} shards: {way_out}")
+        check_shards(model)
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None and names & {"DistributedDataParallel", "DataParallel", "_FabricModule"}:
+            inner = model.module
+        if not isinstance(inner, nn.Module):
+            return model
+        model = inner
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Return the device of a model's first parameter or buffer; the CPU if it has none."""
+    tensors = (*model.parameters(), *model.buffers())
+    return tensors[0].device if tensors else torch.device("cpu")

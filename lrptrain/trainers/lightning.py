@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -119,7 +120,7 @@ def _progress(trainer: "pl.Trainer") -> Progress:
     if _is_kind(bar, "TQDMProgressBar"):
         return tqdm_bar
     # Rich redraws its bars where it thinks the cursor is: each line of a bar of tqdm would stay on the screen.
-    return rich_bar(bar.progress) if _is_rich(bar) else no_bar
+    return partial(rich_bar, bar.progress) if _is_rich(bar) else no_bar
 
 
 def end_bars(trainer: "pl.Trainer") -> None:

@@ -31,13 +31,9 @@ def tqdm_bar(total: int) -> Iterator[Advance]:
         yield bar.update
 
 
-def rich_bar(bars: Any) -> Progress:
-    """Return what shows a bar as one more row of a `rich.progress.Progress`, which knows where its rows are."""
-    return partial(_rich_bar, bars)
-
-
 @contextmanager
-def _rich_bar(bars: Any, total: int) -> Iterator[Advance]:
+def rich_bar(bars: Any, total: int) -> Iterator[Advance]:
+    """Show a bar as one more row of a `rich.progress.Progress`, which knows where its rows are."""
     # Hidden afterwards, and used again: Lightning finds its own rows by their places in the list of all of them, so
     # that none may be removed.
     row = next((task.id for task in bars.tasks if task.description == _TITLE), None)

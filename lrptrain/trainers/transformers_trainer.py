@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from lrptrain.trainers.context import TrainingContext
-from lrptrain.trainers.loops import bare_model, device_of
+from lrptrain.trainers.discover import bare_model, device_of
 from lrptrain.trainers.progress import no_bar, shows_progress, tqdm_bar
 
 

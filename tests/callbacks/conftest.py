@@ -17,5 +17,6 @@ def pytest_collection_modifyitems(items):
                 "ignore:Checkpoint directory .* exists and is not empty",
                 "ignore:Be aware that when using `ckpt_path`, callbacks used to create the checkpoint",
                 "ignore:The number of training batches",
+                "ignore:.*pin_memory",
             ):
                 item.add_marker(pytest.mark.filterwarnings(message))

@@ -66,7 +66,18 @@ def by_hand(columns: dict, net: nn.Module | None = None, weight: float = 0.5, **
     """The weights after one step on cross-entropy plus `weight` times the losses of `hand_loss`."""
     net = explicit(net if net is not None else vit().double())
     total = F.cross_entropy(net(columns["image"]), columns["label"]) + weight * hand_loss(net, columns, **losses)
-    found = torch.autograd.grad(total, list(net.parameters()), allow_unused=True)
+    return descended(net, total)
+
+
+def plain_step(columns: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights after one step of plain PyTorch."""
+    net = explicit(vit().double())
+    return descended(net, F.cross_entropy(net(columns["image"]), columns["label"]))
+
+
+def descended(net: nn.Module, loss: Tensor) -> dict[str, Tensor]:
+    """The weights after one step of gradient descent."""
+    found = torch.autograd.grad(loss, list(net.parameters()), allow_unused=True)
     pairs = zip(net.named_parameters(), found, strict=True)
     return {name: x.detach() - (0 if g is None else RATE * g) for (name, x), g in pairs}
 
@@ -102,6 +113,18 @@ def exchanged(columns: dict, generator: torch.Generator, cue: Cue | None = None)
     masks = columns.get("mask", torch.ones(len(columns["image"]), 1))
     donors = random_donors((masks != IGNORED).flatten(1).any(1), generator)
     return {**columns, "image": cue.exchange(batch, {name: x[donors] for name, x in batch.items()})["image"]}
+
+
+class NanBackward(torch.autograd.Function):
+    """Values as they are, whose gradient is nan."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * torch.nan
 
 
 def explicit(net: Any) -> Any:

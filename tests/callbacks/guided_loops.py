@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from guided import RATE, fit, sgd_module, weights
+from hugging_face import quiet_arguments
 from torch import Tensor, nn
 from torch.utils.data import SequentialSampler, StackDataset
 
@@ -34,34 +36,31 @@ def by_lightning(
     return weights(net), guidance
 
 
-def parallel(net: nn.Module) -> nn.Module:
+def parallel(net: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
     """The network as several processes train it."""
-    return nn.parallel.DistributedDataParallel(net) if dist.is_initialized() else net
+    return (nn.parallel.DistributedDataParallel(net) if dist.is_initialized() else net), optimizer
 
 
-def by_step(net: nn.Module, columns: dict, options: Options | None, size: int, accumulate: int, at: Any) -> Trained:
-    optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
+def a_loop(
+    net: nn.Module,
+    columns: dict,
+    options: Options | None,
+    size: int,
+    accumulate: int,
+    at: Any,
+    prepare: Callable[..., Any] = parallel,
+    backward: Callable[[Tensor], object] = Tensor.backward,
+    in_a_line: bool = False,
+) -> Trained:
+    """A loop as users write it; what differs under Fabric is handed in."""
+    model, optimizer = prepare(net, torch.optim.SGD(net.parameters(), lr=RATE))
     guidance = None if options is None else lrptrain.Guidance(**options, optimizer=optimizer)
-    model = parallel(net)
     for index, batch in enumerate(batches(columns, size)):
-        with nullcontext() if guidance is None else guidance.step(model, batch) as step:
+        with nullcontext() if guidance is None or in_a_line else guidance.step(model, batch) as step:
             loss = F.cross_entropy(model(batch["image"]), batch["label"])
-            (loss if step is None else step.guided(loss)).div(accumulate).backward()
-        if (index + 1) % accumulate == 0:
-            optimizer.step()
-            optimizer.zero_grad()
-    return weights(net), guidance
-
-
-def by_line(net: nn.Module, columns: dict, options: Options | None, size: int, accumulate: int, at: Any) -> Trained:
-    optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
-    guidance = None if options is None else lrptrain.Guidance(**options, optimizer=optimizer)
-    model = parallel(net)
-    for index, batch in enumerate(batches(columns, size)):
-        loss = F.cross_entropy(model(batch["image"]), batch["label"])
-        if guidance is not None:
-            loss = loss + guidance(model, batch)
-        (loss / accumulate).backward()
+            if guidance is not None:
+                loss = loss + guidance(model, batch) if step is None else step.guided(loss)
+            backward(loss / accumulate)
         if (index + 1) % accumulate == 0:
             optimizer.step()
             optimizer.zero_grad()
@@ -93,16 +92,7 @@ def by_fabric(net: nn.Module, columns: dict, options: Options | None, size: int,
     processes = dist.get_world_size() if dist.is_initialized() else 1
     fabric = Fabric(accelerator="cpu", devices=processes, strategy="ddp" if processes > 1 else "auto")
     fabric.launch()
-    model, optimizer = fabric.setup(net, torch.optim.SGD(net.parameters(), lr=RATE))
-    guidance = None if options is None else lrptrain.Guidance(**options, optimizer=optimizer)
-    for index, batch in enumerate(batches(columns, size)):
-        with nullcontext() if guidance is None else guidance.step(model, batch) as step:
-            loss = F.cross_entropy(model(batch["image"]), batch["label"])
-            fabric.backward((loss if step is None else step.guided(loss)) / accumulate)
-        if (index + 1) % accumulate == 0:
-            optimizer.step()
-            optimizer.zero_grad()
-    return weights(net), guidance
+    return a_loop(net, columns, options, size, accumulate, at, fabric.setup, fabric.backward)
 
 
 class Labelled(nn.Module):
@@ -120,7 +110,7 @@ class Labelled(nn.Module):
 
 def hugging_face_trainer(model: nn.Module, columns: dict, at: Any, **arguments: Any) -> Any:
     """A trainer by plain gradient descent, without shuffling."""
-    from transformers import Trainer, TrainingArguments
+    from transformers import Trainer
 
     class InOrder(Trainer):
         def _get_train_sampler(self, *arguments: Any) -> SequentialSampler:
@@ -128,9 +118,8 @@ def hugging_face_trainer(model: nn.Module, columns: dict, at: Any, **arguments: 
 
     names = {"image": "pixel_values", "label": "labels"}
     dataset: Any = StackDataset(**{names.get(name, name): x for name, x in columns.items()})
-    default = {"num_train_epochs": 1, "max_grad_norm": 0.0, "logging_steps": 1, "save_strategy": "no", "report_to": []}
-    quiet = {"use_cpu": True, "disable_tqdm": True, "log_level": "error"}
-    settings = TrainingArguments(**{"output_dir": str(at), **default, **quiet, **arguments})
+    default = {"num_train_epochs": 1, "max_grad_norm": 0.0, "logging_steps": 1, "log_level": "error"}
+    settings = quiet_arguments(at, **{**default, **arguments})
     optimizer = torch.optim.SGD([x for x in model.parameters() if x.requires_grad], lr=RATE)
     constant = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
     return InOrder(model, settings, train_dataset=dataset, eval_dataset=dataset, optimizers=(optimizer, constant))
@@ -148,8 +137,8 @@ def by_transformers(
 
 LOOPS: dict[str, Callable[..., Trained]] = {
     "Lightning": by_lightning,
-    "a step": by_step,
-    "a line": by_line,
+    "a step": a_loop,
+    "a line": partial(a_loop, in_a_line=True),
     "accelerate": by_accelerate,
     "Fabric": by_fabric,
     "transformers": by_transformers,

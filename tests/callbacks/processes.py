@@ -9,9 +9,20 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import pytest
 from forks import start_fork
 
 SECONDS = 150
+
+
+def folders_of(script: str) -> Any:
+    """A fixture: the folders of the same runs in one process and in two."""
+
+    @pytest.fixture(scope="module")
+    def folders(tmp_path_factory):
+        return one_and_two(tmp_path_factory.mktemp("processes"), script)
+
+    return folders
 
 
 def one_and_two(root: Path, script: str) -> tuple[Path, Path]:

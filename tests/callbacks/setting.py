@@ -4,11 +4,12 @@ import gc
 import importlib
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 from grouped_options import grouped
@@ -21,6 +22,11 @@ from torch.utils.data import DataLoader, StackDataset
 from lrptrain.callbacks import RelevanceMonitor
 
 PACKAGES = ("pytorch_lightning", "lightning.pytorch")
+
+# Attributes of a `module`.
+UNTRAINED: dict[str, Any] = {"training_step": lambda batch, batch_idx: pytest.fail("training began")}
+UNSEEING: dict[str, Any] = {"validation_step": lambda batch, batch_idx: None}
+"""Its validation never calls the model."""
 
 
 class Points(Logger):
@@ -63,6 +69,15 @@ def data(samples: int = 24, seed: int = 0) -> dict[str, torch.Tensor]:
         "label": torch.randint(0, 3, (samples,), generator=generator),
         "mask": mask,
     }
+
+
+def learn(net: nn.Module, loss: Callable[[int], torch.Tensor], steps: int, lr: float = 3e-3) -> None:
+    """Steps of AdamW on a loss, a function of the step's number."""
+    optimizer = torch.optim.AdamW(net.parameters(), lr)
+    for step in range(steps):
+        loss(step).backward()
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def loader(columns: dict[str, torch.Tensor] | None = None, batch_size: int = 5, shuffle: bool = False) -> DataLoader:

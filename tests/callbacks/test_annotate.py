@@ -7,15 +7,12 @@ import torch
 import torch.nn.functional as F
 from guided_loops import LOOPS
 from inspected import images
-from own_trainers import in_lightning, in_transformers
+from own_trainers import N, Named, in_lightning, in_transformers
 from setting import vit
 from test_inspection import Tokenizer, reads_the_footer, texts, trained
-from torch import nn
 
 import lrptrain
 from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory", "ignore:.*LeafSpec", "ignore:The '.*_dataloader'")
 
 
 def square(image, label):
@@ -50,37 +47,23 @@ def test_words_in_place_of_rationales_tell_faults(annotate):
         lrptrain.inspect(net, [columns], annotate=annotate)
 
 
-class Named(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.net = vit(num_classes=3)
-
-    def forward(self, image, labels=None):
-        logits = self.net(image)
-        loss = None if labels is None else F.cross_entropy(logits, labels)
-        return {"logits": logits} if loss is None else {"loss": loss, "logits": logits}
-
-
 @pytest.mark.parametrize("train", [in_lightning, in_transformers])
-def test_a_monitor_asks_once_for_each_sample_and_scores_by_the_answer(train, tmp_path, monkeypatch):
-    import own_trainers
-
-    monkeypatch.setattr(own_trainers.Module, "logits", staticmethod(lambda output: output["logits"]))
-    columns = images("corner", 0, own_trainers.N)
+def test_a_monitor_asks_once_for_each_sample_and_scores_by_the_answer(train, tmp_path):
+    columns = images("corner", 0, N)
     asked = []
 
     def annotate(image, label):
         asked.append(image)
         return square(image, label)
 
-    watching = train(tmp_path, Named(), {"image": columns["image"]}, {"annotate": annotate})
-    assert len(asked) == own_trainers.N
+    watching = train(tmp_path, Named(num_classes=3), {"image": columns["image"]}, {"annotate": annotate})
+    assert len(asked) == N
     area = columns["mask"].float().mean()
     assert watching.scalars["relevance/chance"] == pytest.approx(float(area), rel=0.01)
 
 
 def test_what_a_function_returns_is_checked_before_the_first_step(tmp_path):
-    model, columns = Named(), without_masks(images("corner", 0, 24))
+    model, columns = Named(num_classes=3), without_masks(images("corner", 0, 24))
     for annotate, message in ((lambda *_: torch.zeros(3, 5), r"not \[3, 5\]"), (lambda *_: 1 / 0, "ZeroDivisionError")):
         with pytest.raises(ValueError, match=f"annotate= failed for the sample 0.*{message}"):
             lrptrain.Monitor(model, [columns], tmp_path, annotate=annotate)
@@ -102,7 +85,7 @@ def test_a_sample_that_cannot_be_annotated_later_is_left_out(tmp_path):
         return torch.zeros(1, 2) if torch.equal(image, last) else square(image, label)
 
     batches = [{name: x[rows] for name, x in columns.items()} for rows in (slice(0, 16), slice(16, 24))]
-    watching = lrptrain.Monitor(Named(), batches, tmp_path, annotate=annotate, max_samples=24)
+    watching = lrptrain.Monitor(Named(num_classes=3), batches, tmp_path, annotate=annotate, max_samples=24)
     with pytest.warns(UserWarning, match="23: annotate= failed for the sample 23: it must return a mask"):
         watching.evaluate(0)
     assert watching.scalars["relevance/samples"] == 23

@@ -1,13 +1,8 @@
 """The first of two processes audits the samples of both; the other waits, also for one that fails."""
 
-import pytest
-from processes import one_and_two, result
+from processes import folders_of, result
 
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """The same runs in one process and in two."""
-    return one_and_two(tmp_path_factory.mktemp("audited"), "audit_ddp_script.py")
+folders = folders_of("audit_ddp_script.py")
 
 
 def test_two_processes_find_what_one_finds(folders):

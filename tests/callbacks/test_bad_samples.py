@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from setting import data, loader, module, monitor, trainer
+from setting import UNSEEING, UNTRAINED, data, loader, module, monitor, trainer
 from torch import nn
 
 from lrptrain.loggers import read_events
@@ -53,10 +53,8 @@ def good(tmp_path_factory):
     ],
 )
 def test_a_bad_sample_is_left_out_named_and_counted_and_the_rest_goes_on(columns, problem, good, tmp_path):
-    pl_module = module()
-    pl_module.validation_step = lambda batch, batch_idx: None
     with pytest.warns(UserWarning, match=f"1 sample is left out for the rest of the run. {BAD}: {problem}") as told:
-        watching, _ = run(tmp_path / "a", columns, pl_module=pl_module, max_epochs=2)
+        watching, _ = run(tmp_path / "a", columns, pl_module=module(**UNSEEING), max_epochs=2)
     assert sum("left out" in str(each.message) for each in told) == 1
     assert watching.failures == 0
     assert maps(watching).keys() == maps(good).keys() == set(range(24)) - {BAD}
@@ -69,13 +67,11 @@ def test_a_bad_sample_is_left_out_named_and_counted_and_the_rest_goes_on(columns
 
 def test_where_ids_repeat_no_sound_sample_goes_with_a_bad_one(tmp_path):
     columns = {**spoiled(image=float("nan")), "sample_id": torch.arange(24) % 8}
-    pl_module = module()
-    pl_module.validation_step = lambda batch, batch_idx: None
     with (
         pytest.warns(UserWarning, match="1 sample is left out"),
         pytest.warns(UserWarning, match="23 samples have 8 different ids: `sample_id` must tell"),
     ):
-        watching, _ = run(tmp_path, columns, pl_module=pl_module)
+        watching, _ = run(tmp_path, columns, pl_module=module(**UNSEEING))
     assert len(watching.scored) == 23
     assert list(json.loads((watching.folder / "left_out.json").read_text())) == [f"{BAD % 8} (place {BAD})"]
 
@@ -89,10 +85,8 @@ def test_a_bad_sample_in_the_sanity_check_is_an_error_that_names_it(tmp_path):
     columns = data()
     columns["mask"][7] = 2  # of the second batch
     columns["sample_id"] = torch.arange(24) + 100
-    pl_module = module()
-    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
     with pytest.raises(ValueError, match="RelevanceMonitor cannot use the sample 107: mask must be 1"):
-        run(tmp_path, columns, pl_module=pl_module)
+        run(tmp_path, columns, pl_module=module(**UNTRAINED))
 
 
 class Picky(nn.Module):
@@ -111,10 +105,8 @@ class Picky(nn.Module):
 def test_a_sample_that_the_model_cannot_take_is_left_out(tmp_path):
     columns = spoiled()
     columns["image"][BAD, 0, 0, 0] = 42
-    pl_module = module(net=Picky())
-    pl_module.validation_step = lambda batch, batch_idx: None
     with pytest.warns(UserWarning, match=f"left out for the rest of the run. {BAD}: RuntimeError: not this one"):
-        watching, _ = run(tmp_path, columns, pl_module=pl_module)
+        watching, _ = run(tmp_path, columns, pl_module=module(net=Picky(), **UNSEEING))
     assert maps(watching).keys() == set(range(24)) - {BAD}
     assert watching.failures == 0
 
@@ -125,13 +117,11 @@ def test_a_sample_that_the_model_cannot_take_goes_alone_where_ids_repeat(tmp_pat
     others = [BAD + 4, BAD - 8]
     columns["sample_id"][others] = BAD
     columns["image"][BAD, 0, 0, 0] = 42
-    pl_module = module(net=Picky())
-    pl_module.validation_step = lambda batch, batch_idx: None
     with (
         pytest.warns(UserWarning, match=rf"rest of the run. {BAD} \(place {BAD}\): RuntimeError: not this one"),
         pytest.warns(UserWarning, match="24 samples have 22 different ids.*their place in it is written behind the id"),
     ):
-        watching, _ = run(tmp_path, columns, pl_module=pl_module, max_epochs=2)
+        watching, _ = run(tmp_path, columns, pl_module=module(net=Picky(), **UNSEEING), max_epochs=2)
     expected = {str(place) for place in range(24) if place not in (BAD, *others)}
     expected |= {f"{BAD} (place {other})" for other in others}
     assert {each.sample.sample_id for each in watching.scored} == expected
@@ -151,10 +141,8 @@ class Sizes(torch.utils.data.Dataset):
 
 
 def test_images_of_a_size_that_the_model_does_not_take_are_left_out(tmp_path):
-    pl_module = module()
-    pl_module.validation_step = lambda batch, batch_idx: None
     with pytest.warns(UserWarning, match=r"2 samples are left out.* 12, 13: .*Input height \(20\) doesn't match"):
-        watching, _ = run(tmp_path, torch.utils.data.DataLoader(Sizes(), batch_size=2), pl_module=pl_module)
+        watching, _ = run(tmp_path, torch.utils.data.DataLoader(Sizes(), batch_size=2), pl_module=module(**UNSEEING))
     assert maps(watching).keys() == set(range(24)) - {12, 13}
 
 
@@ -205,10 +193,8 @@ def test_boxes_that_may_be_corner_and_size_are_mentioned(tmp_path):
     ],
 )
 def test_annotations_that_would_be_misread_are_refused(columns, message, tmp_path):
-    pl_module = module()
-    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
     with pytest.raises(ValueError, match=message):
-        run(tmp_path, columns, pl_module=pl_module)
+        run(tmp_path, columns, pl_module=module(**UNTRAINED))
 
 
 def test_masks_of_another_size_and_the_same_shape_are_taken(tmp_path):

@@ -11,9 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, StackDataset, SubsetRa
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitorCallback
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*pin_memory", "ignore:.*LeafSpec", "ignore:The '.*_dataloader'", "ignore:.*has shuffling enabled"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:.*has shuffling enabled")
 
 
 def fitted(folder, val, pl_module=None, **options):
@@ -161,16 +159,8 @@ def test_a_trainer_whose_loss_is_its_own(tmp_path, monkeypatch):
             loss = F.cross_entropy(output, inputs["labels"])
             return (loss, {"loss": loss, "logits": output}) if return_outputs else loss
 
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.vit = vit()
-
-        def forward(self, image, labels=None):
-            return self.vit(image)
-
     monkeypatch.setattr(own_trainers, "Trainer", Doubling)
-    columns, model = {"image": data()["image"]}, Net()
+    columns, model = {"image": data()["image"]}, own_trainers.Named()
     watching = own_trainers.in_transformers(tmp_path, model, columns, {})
     own = model.eval()(2 * columns["image"])
     other = model(columns["image"])

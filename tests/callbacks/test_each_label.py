@@ -5,19 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
-from grouped_options import grouped
 from hugging_face import quiet_arguments
+from own_trainers import TRAINERS, Module, answered, rows
 from setting import trainer
 from test_full_texts import Numbered
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, StackDataset
+from torch.utils.data import DataLoader
 from transformers import Trainer
 
 import lrptrain
-from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor, RelevanceMonitorCallback
+from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.loggers import read_class_maps, read_samples
 from lrptrain.loggers.record import Picture
 from lrptrain.monitor.gate import FindingError
@@ -39,8 +38,12 @@ class Patches(nn.Module):
             for label in range(LABELS):
                 self.head.weight[label, place_of(label)] = 12.0
 
-    def forward(self, image: Tensor) -> Tensor:
-        return self.head(F.avg_pool2d(image.mean(1, keepdim=True), PATCH).flatten(1))
+    @staticmethod
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(logits, labels.float())
+
+    def forward(self, image: Tensor, labels: Tensor | None = None) -> Any:
+        return answered(self.head(F.avg_pool2d(image.mean(1, keepdim=True), PATCH).flatten(1)), labels, self.loss)
 
 
 def place_of(label):
@@ -292,57 +295,9 @@ def test_what_it_does_not_serve_says_so():
 TITLES = [f"finding {number}" for number in range(LABELS)]
 
 
-class OfImages(pl.LightningModule):
-    def __init__(self, net: nn.Module):
-        super().__init__()
-        self.net = net
-
-    def training_step(self, batch, batch_idx):
-        return F.binary_cross_entropy_with_logits(self.net(batch["image"]), batch["label"].float())
-
-    def validation_step(self, batch, batch_idx):
-        self.log("loss", self.training_step(batch, batch_idx))
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.0)
-
-
-class OfHuggingFace(nn.Module):
-    def __init__(self, net: nn.Module):
-        super().__init__()
-        self.net = net
-
-    def forward(self, image, labels=None):
-        logits = self.net(image)
-        loss = None if labels is None else F.binary_cross_entropy_with_logits(logits, labels.float())
-        return {"loss": loss, "logits": logits}
-
-
-def watched(way: str, folder: Any, **options: Any) -> Any:
-    """Return a monitor of all labels, under one of the three trainers, after an epoch that changes nothing."""
-    given = grouped({"max_samples": N, "class_names": TITLES, "on_error": "raise", **options})
-    columns = images()
-    if way == "transformers":
-        columns["labels"] = columns.pop("label")
-    dataset: Any = StackDataset(**columns)
-    if way == "loop":
-        monitor = lrptrain.Monitor(Patches(), DataLoader(dataset, 32), folder, task=lrptrain.EachLabel(), **given)
-        monitor.evaluate(0)
-        return monitor
-    if way == "transformers":
-        callback = RelevanceMonitorCallback(budget=None, task=lrptrain.EachLabel(), **given)
-        arguments = quiet_arguments(folder, num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch")
-        data: Any = {"train_dataset": dataset, "eval_dataset": dataset}
-        Trainer(OfHuggingFace(Patches()), arguments, callbacks=[callback], **data).train()
-        return callback
-    watching = RelevanceMonitor(budget=None, task=lrptrain.EachLabel(), **given)
-    trainer(folder, watching, max_epochs=1).fit(OfImages(Patches()), *[DataLoader(dataset, 32)] * 2)
-    return watching
-
-
-@pytest.mark.parametrize("way", ["lightning", "transformers", "loop"])
-def test_a_run_is_monitored_for_all_labels_under_every_trainer(way, tmp_path):
-    monitor = watched(way, tmp_path)
+@pytest.mark.parametrize("train", TRAINERS)
+def test_a_run_is_monitored_for_all_labels_under_every_trainer(train, tmp_path):
+    monitor = train(tmp_path, Patches(), images(), {"class_names": TITLES, "task": lrptrain.EachLabel()})
     named = {each.name for each in monitor.findings if each.relies}
     assert named >= {f"{place}, for the label 'finding {label}'" for label, place in PLACES.items()}
     assert monitor.scalars["relevance/accuracy"] == 1
@@ -369,18 +324,15 @@ def test_a_run_is_monitored_for_all_labels_under_every_trainer(way, tmp_path):
 @pytest.mark.parametrize("way", ["lightning", "transformers", "loop"])
 def test_all_labels_are_guided_at_once_under_every_trainer(way, tmp_path):
     """Label 0 lies outside of the masks: of all labels, it alone changes with what is swapped."""
-    columns: dict[str, Any] = images()
     mask = torch.ones(N, SIDE, SIDE, dtype=torch.uint8)
     mask[:, :PATCH, :PATCH] = 0
-    label = columns.pop("label")
-    columns |= {"mask": mask, "labels" if way == "transformers" else "label": label}
-    dataset: Any = StackDataset(**columns)
+    dataset = rows({**images(), "mask": mask}, "labels" if way == "transformers" else "label")
     task = lrptrain.EachLabel()
     before = Patches().head.weight[0, 0].item()
     net: Any
     if way == "lightning":
         callback = RelevanceGuidance("consistency", weight=100.0, task=task, on_error="raise")
-        module: Any = OfImages(Patches())
+        module: Any = Module(Patches())
         module.configure_optimizers = lambda: torch.optim.SGD(module.parameters(), lr=0.1)
         trainer(tmp_path, callback, max_epochs=1).fit(module, *[DataLoader(dataset, 32)] * 2)
         guidance: Any = callback.guidance
@@ -388,8 +340,7 @@ def test_all_labels_are_guided_at_once_under_every_trainer(way, tmp_path):
     elif way == "transformers":
         net = Patches()
         arguments = quiet_arguments(tmp_path, num_train_epochs=1, learning_rate=0.1, optim="sgd", max_grad_norm=0.0)
-        model = OfHuggingFace(net)
-        hugging_face = Trainer(model, arguments, train_dataset=dataset)
+        hugging_face = Trainer(net, arguments, train_dataset=dataset)
         guidance = lrptrain.guide(hugging_face, "consistency", weight=100.0, task=task, on_error="raise")
         hugging_face.train()
     else:
@@ -410,10 +361,8 @@ def test_all_labels_are_guided_at_once_under_every_trainer(way, tmp_path):
 def test_a_gate_stops_for_the_fault_of_one_label(tmp_path):
     mask = torch.ones(N, SIDE, SIDE, dtype=torch.uint8)
     mask[:, :PATCH, :PATCH] = 0
-    columns: Any = {**images(), "mask": mask}
-    dataset: Any = StackDataset(**columns)
     monitor = lrptrain.Monitor(
-        Patches(), DataLoader(dataset, 32), tmp_path, max_samples=N, task=lrptrain.EachLabel(),
+        Patches(), [{**images(), "mask": mask}], tmp_path, max_samples=N, task=lrptrain.EachLabel(),
         judge=lrptrain.Judge(fail_on="relies", fail_after=1),
     )  # fmt: skip
     with pytest.raises(FindingError, match="for the label 'label 0'"):

@@ -2,12 +2,12 @@
 
 import json
 import logging
-import random
 
-import numpy as np
 import pytest
 import torch
+from examples import assert_same
 from setting import PACKAGES, Points, data, loader, module, trainer, vit
+from test_harmless import outcome
 
 import lrptrain
 from lrptrain.auditing import AuditSettings
@@ -57,31 +57,14 @@ def test_it_audits_once_at_the_end_and_says_so(package, tmp_path, caplog):
         assert "audit/raw_attention/perturbation_gain" in logged
 
 
-def outcome(folder, attached, package=PACKAGES[0], **options):
-    """What training leaves behind."""
-    pl_module = module(package, vit(proj_drop_rate=0.2, attn_drop_rate=0.2))
-    torch.manual_seed(1), np.random.seed(1), random.seed(1)
-    runner = trainer(folder, *attached, package=package, **options)
-    runner.fit(pl_module, loader(data(20), shuffle=True), loader())
-    return [
-        *pl_module.state_dict().values(),
-        *(p.grad for p in pl_module.parameters() if p.grad is not None),
-        torch.tensor([each.training for each in pl_module.modules()]),
-        torch.tensor([len(vars(each)) for each in pl_module.modules()]),
-        torch.get_rng_state(),
-        torch.from_numpy(np.asarray(list(np.random.get_state(legacy=True))[1]).copy()),
-        torch.tensor([hash(random.getstate())]),
-    ]
-
-
 @pytest.mark.parametrize("options", [{}, {"precision": "bf16-mixed"}], ids=["float32", "bf16"])
 def test_training_is_the_same_to_the_bit(options, tmp_path):
     auditing = audit(budget=600, tests=VERDICT if options else None)
-    with_audit, without = outcome(tmp_path, [auditing], **options), outcome(tmp_path, [], **options)
+    given = {"module_options": {"proj_drop_rate": 0.2, "attn_drop_rate": 0.2}, **options}
+    with_audit = outcome(tmp_path, [auditing], **given)
     assert auditing.result is not None
     assert not [unit.problem for unit in auditing.result.units if unit.problem]
-    assert len(with_audit) == len(without)
-    assert all(torch.equal(one, other) for one, other in zip(with_audit, without, strict=True))
+    assert_same(outcome(tmp_path, [], **given), with_audit)
 
 
 @pytest.mark.parametrize("inference_mode", [True, False])

@@ -236,20 +236,6 @@ def test_a_model_that_predicts_one_class_says_why_nothing_is_tested(tmp_path):
     assert not any("not tested" in line for line in lines)  # a first epoch is often so: no news
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"cues": ["the corner"]}, "cues must be frozen dataclasses"),
-        ({"min_effect": 0.0}, "min_effect must lie between 0 and 1"),
-        ({"fail_on": "refuted"}, "fail_on must be 'relies', 'not sure' or None"),
-        ({"fail_on": "relies", "cues": None}, "needs tests, and cues=None makes none"),
-    ],
-)
-def test_impossible_arguments_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        monitor(**options)
-
-
 @pytest.mark.parametrize("annotated", [True, False])
 def test_one_sample_is_no_evidence(tmp_path, annotated):
     columns = {name: column[:1] for name, column in pictures("corner").items() if annotated or name != "mask"}

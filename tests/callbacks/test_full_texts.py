@@ -6,7 +6,8 @@ from typing import Any, cast
 import pytest
 import torch
 import torch.nn.functional as F
-from own_trainers import in_lightning, in_transformers
+from own_trainers import answers, in_lightning, in_transformers
+from setting import learn
 from test_guidance_gradients import EXACT, assert_close
 from test_guidance_text_swaps import TOKENIZER, bert
 from test_inspection import Tokenizer
@@ -16,7 +17,6 @@ from transformers import BertConfig, BertForSequenceClassification
 import lrptrain
 
 N, TOKENS, WORDS = 64, 10, 60
-pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory", "ignore:.*LeafSpec", "ignore:The '.*_dataloader'")
 
 
 class Numbered(Tokenizer):
@@ -40,11 +40,12 @@ def reads_a_word():
         num_labels=3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
     net = BertForSequenceClassification(config)
-    optimizer = torch.optim.AdamW(net.parameters(), 3e-3)
-    for step in range(60):
+
+    def loss(step: int) -> Tensor:
         columns = full_texts(64, 8 + 2 * (step % 2), seed=step)
-        net(columns["input_ids"], labels=columns["label"]).loss.backward()
-        optimizer.step(), optimizer.zero_grad()
+        return net(columns["input_ids"], labels=columns["label"]).loss
+
+    learn(net, loss, 60)
     return net.eval()
 
 
@@ -88,7 +89,7 @@ def test_a_monitor_gives_the_mask_where_the_step_gives_none(train, reads_a_word,
     assert any(isinstance(x, Tensor) and x.min() == 0 for x in given), "texts that became shorter"
     with torch.no_grad():
         own = net.eval()(ids).logits.argmax(1)
-    assert [each.predicted for each in sorted(watching.scored, key=lambda each: each.sample.sample_id)] == own.tolist()
+    assert answers(watching) == own.tolist()
 
 
 def test_padded_texts_without_a_mask_stay_as_the_model_is_given_them(reads_a_word):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from guided import RATE, annotated_data, explicit, fit, guidance, hand_loss, sgd_module, weights
+from guided import annotated_data, descended, explicit, fit, guidance, hand_loss, sgd_module, weights
 from guided_loops import Labelled, hugging_face_trainer
 from processes import one_and_two, result
 from setting import data, loader, trainer, vit
@@ -37,10 +37,7 @@ def by_hand(columns, size, extra=0.0, step=STEP):
             shares[each] *= math.exp(step * mean.item())
         shares = shares / shares.sum()
         loss = sum(shares[each] * mean for each, mean in means.items()) + extra * net.head.weight.square().sum()
-        found = torch.autograd.grad(loss, list(net.parameters()))
-        with torch.no_grad():
-            for weight, gradient in zip(net.parameters(), found, strict=True):
-                weight -= RATE * gradient
+        net.load_state_dict(descended(net, loss))
     return weights(net), shares.tolist()
 
 
@@ -174,9 +171,7 @@ def test_guidance_adds_to_it_and_comes_after_it(tmp_path):
     shares = torch.cat([0.25 * (STEP * means.detach()).exp(), torch.tensor([0.25]).double()])
     shares = shares / shares.sum()
     loss = (shares[:3] * means).sum() + hand_loss(net, columns, "energy")
-    found = torch.autograd.grad(loss, list(net.parameters()), allow_unused=True)
-    pairs = zip(net.named_parameters(), found, strict=True)
-    assert_close(weights(module.net), {name: x.detach() - (0 if g is None else RATE * g) for (name, x), g in pairs})
+    assert_close(weights(module.net), descended(net, loss))
     assert robust.shares == pytest.approx(shares.tolist(), rel=1e-9)
     with pytest.raises(ValueError, match="list GroupDRO first"):
         fit(tmp_path, sgd_module(), columns, guidance("energy"), GroupDRO(4))

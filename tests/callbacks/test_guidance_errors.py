@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 import torch.nn.functional as F
-from guided import annotated_data, by_hand, fit, guidance, sgd_module, stepped, weights
+from guided import NanBackward, annotated_data, by_hand, fit, guidance, sgd_module, stepped, weights
 from setting import vit
 from sklearn.datasets import load_sample_images
 from test_guidance_gradients import assert_close
@@ -20,6 +20,11 @@ CONSTRUCTED = [
     ({"loss": "enrgy"}, "unknown guidance loss 'enrgy'.*energy"),
     ({"loss": ""}, "loss must be a text like"),
     ({"loss": {}}, "loss must be a text like"),
+    ({"loss": ["energy"]}, "loss must be a text like"),
+    ({"loss": "energy+energy"}, "names energy twice"),
+    ({"loss": "swap", "weight": 10.0}, "share of the samples"),
+    ({"loss": {"swap": 0.0}}, "share of the samples|positive"),
+    ({"loss": "swap", "adaptive": True}, "adaptive=True scales losses, and swap has none"),
     ({"loss": {"energy": 0.0}}, "the weight of energy must be positive and finite, not 0"),
     ({"weight": -1.0}, "the weight of energy must be positive and finite, not -1"),
     ({"weight": float("nan")}, "positive and finite, not nan"),
@@ -351,15 +356,6 @@ def test_a_batch_that_fails_goes_unguided(tmp_path, monkeypatch):
 def test_what_is_not_finite_is_left_out(kind, tmp_path, monkeypatch):
     columns = annotated_data()
     unguided = by_hand(columns, weight=0.0, names="energy")
-
-    class NanBackward(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient * torch.nan
 
     def broken(scores, annotation):
         return scores.sum(-1) * torch.nan if kind == "value" else NanBackward.apply(scores.sum(-1))

@@ -6,23 +6,21 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from guided import RATE, annotated_data, explicit, fit, sgd_module, weights
+from guided import annotated_data, fit, sgd_module, weights
 from guided_loops import LOOPS
 from setting import data, vit
+from test_guidance_cues import step_by_hand
 from test_guidance_gradients import EXACT, assert_close
 from test_guidance_text_swaps import LANGUAGE
 from torch import Tensor, nn
 
 import lrptrain
 from lrptrain.callbacks import RelevanceGuidance
-from lrptrain.cues.cue import Cue
-from lrptrain.cues.donors import random_donors
 from lrptrain.cues.family import Family
 from lrptrain.cues.followed import Known, note_known
 from lrptrain.cues.places import places
 from lrptrain.cues.surroundings import Surroundings
 
-SEED = hash((0, 0, 0, 1)) % 2**63
 BORDER = places("fault", "outside")[0]
 FINDINGS: dict[str, Any] = {"loss": "swap", "swap": "findings", "on_error": "raise"}
 STEPPED = [name for name in LOOPS if name != "a line"]
@@ -30,20 +28,6 @@ STEPPED = [name for name in LOOPS if name != "a line"]
 
 def unannotated() -> dict[str, Tensor]:
     return {name: x for name, x in annotated_data().items() if name != "mask"}
-
-
-def step_by_hand(cues: list[Cue], columns: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights after one step of plain PyTorch on images with cues of each other."""
-    generator = torch.Generator().manual_seed(SEED)
-    torch.rand(6, generator=generator)
-    batch = {name: columns[name] for name in ("image", "mask")}
-    changed: dict[str, Any] = dict(batch)
-    for cue in cues:
-        donors = random_donors(torch.ones(6, dtype=torch.bool), generator)
-        changed = cue.exchange(changed, {name: x[donors] for name, x in batch.items()})
-    net = explicit(vit().double())
-    F.cross_entropy(net(changed["image"]), columns["label"]).backward()
-    return {name: x.detach() - RATE * (0 if x.grad is None else x.grad) for name, x in net.named_parameters()}
 
 
 @pytest.mark.parametrize("loop", STEPPED)

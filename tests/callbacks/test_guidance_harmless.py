@@ -134,9 +134,3 @@ def test_integer_masks_of_any_width(tmp_path):
     columns["mask"] = columns["mask"].to(torch.int8)
     of_four = stepped(tmp_path, guidance("energy", max_samples=4), columns)
     assert all(torch.equal(of_four[name], x) for name, x in expected.items())
-
-
-@pytest.mark.parametrize("loss", [["energy"], "energy+energy", "", {}])
-def test_losses_that_are_not_said_well(loss):
-    with pytest.raises(ValueError, match=r"loss must be a text|names energy twice"):
-        guidance(loss)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from guided import annotated_data, by_hand, weights
+from guided import NanBackward, annotated_data, by_hand, weights
 from guided_loops import LOOPS
 from setting import vit
 from test_guidance_gradients import EXACT, assert_close
@@ -164,16 +164,6 @@ def test_a_wrong_setting_is_told_before_the_first_step(trained):
 
 
 def test_a_gradient_that_is_not_finite_is_dropped(trained, monkeypatch):
-
-    class NanBackward(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient * torch.nan
-
     monkeypatch.setitem(MAP_LOSSES, "energy", lambda scores, annotation: NanBackward.apply(scores.sum(-1)))
     after, guidance = trained(annotated_data(), {"compare_every_n_batches": 0})
     assert guidance.skipped == 1

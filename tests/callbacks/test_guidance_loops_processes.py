@@ -4,15 +4,11 @@ import pytest
 import torch
 from guided import RATE
 from guided_loops import LOOPS
-from processes import one_and_two, result
+from processes import folders_of, result
 from test_guidance_gradients import assert_close
 from test_guidance_processes import EXACT, SINGLE
 
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """The same runs in one process and in two."""
-    return one_and_two(tmp_path_factory.mktemp("loops"), "guidance_loops_ddp_script.py")
+folders = folders_of("guidance_loops_ddp_script.py")
 
 
 NAMES = [name for name in LOOPS if name != "Lightning"]

@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
+from examples import assert_same
 from guided import RATE, annotated_data, by_hand, explicit, fit, guidance, hand_loss, sgd_module, stepped, weights
 from pytorch_lightning import Callback, seed_everything
 from setting import Points, loader, no_graph_left, trainer, vit
 from test_guidance_gradients import assert_close
-from test_harmless import assert_same
 
 SINGLE = 1e-4  # of sums of n = 25,000 float32 squares, whose rounding errors grow like sqrt(n) 6e-8 = 1e-5
 

@@ -3,17 +3,13 @@
 import pytest
 import torch
 from guided import RATE
-from processes import one_and_two, result
+from processes import folders_of, result
 from test_guidance_gradients import assert_close
 
 EXACT = 1e-12  # of float64
 SINGLE = 1e-4  # where the norms of gradients have a part, which are float32
 
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """The same runs in one process and in two."""
-    return one_and_two(tmp_path_factory.mktemp("guided"), "guidance_ddp_script.py")
+folders = folders_of("guidance_ddp_script.py")
 
 
 def state(folder, name, rank=0):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from guided import RATE, annotated_data, exchanged, explicit, fit, guidance, sgd_module, stepped, weights
+from guided import annotated_data, exchanged, explicit, fit, guidance, plain_step, sgd_module, stepped, weights
 from guided_loops import LOOPS
 from setting import vit
 from test_guidance_gradients import EXACT, assert_close
@@ -30,13 +30,6 @@ def swapped_images(columns: dict[str, Tensor], rows: Tensor | None = None, share
     swapped = exchanged(columns, generator)["image"]
     chosen = drawn < share if rows is None else rows
     return {**columns, "image": torch.where(chosen[:, None, None, None], swapped, columns["image"])}
-
-
-def plain_step(columns: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights after one step of plain PyTorch."""
-    net = explicit(vit().double())
-    F.cross_entropy(net(columns["image"]), columns["label"]).backward()
-    return {name: x.detach() - RATE * (0 if x.grad is None else x.grad) for name, x in net.named_parameters()}
 
 
 @pytest.mark.parametrize("loop", [name for name in LOOPS if name != "a line"])
@@ -262,21 +255,6 @@ def test_a_failure_leaves_the_batch_as_it_is(tmp_path, monkeypatch):
     assert callback.failures == 1
     assert callback.guidance.values["guidance/swapped"] == 0
     assert all(bool(x.isfinite().all()) for x in weights(pl_module).values())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"loss": "swap", "weight": 10.0}, "share of the samples"),
-        ({"loss": {"swap": 0.0}}, "share of the samples|positive"),
-        ({"loss": "swap", "adaptive": True}, "adaptive=True scales losses, and swap has none"),
-        ({"loss": "swop"}, "swap"),
-        ({"loss": "swap", "swap": "colours"}, "unknown swap 'colours'; known are outside, colour, "),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        lrptrain.Guidance(**options)
 
 
 def test_a_call_of_its_own_is_refused():

@@ -7,7 +7,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
-from guided import RATE
+from guided import RATE, descended
 from hugging_face import quiet_arguments
 from test_guidance_gradients import EXACT, assert_close
 from torch import Tensor
@@ -123,9 +123,7 @@ LANGUAGE = Language(TOKENIZER.convert_ids_to_tokens, text_form(TOKENIZER, bert()
 LENGTH = Length("the length", "open", LANGUAGE)
 
 
-def rewritten(
-    kind: str, batch: dict[str, Tensor], generator: torch.Generator, itself: bool = True
-) -> dict[str, Tensor]:
+def rewritten(kind: str, batch: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
     """Texts that have something of each other."""
     cue = LENGTH if kind == "length" else Family.of(kind, "open", LANGUAGE)
     donors = random_donors(torch.ones(6, dtype=torch.bool), generator)
@@ -141,8 +139,7 @@ def step_by_hand(kind: str) -> dict[str, Tensor]:
     changed = rewritten(kind, batch, generator)
     assert changed["input_ids"].tolist() != batch["input_ids"].tolist()
     net = bert()
-    F.cross_entropy(net(**changed).logits, labels).backward()
-    return {name: x.detach() - RATE * (0 if x.grad is None else x.grad) for name, x in net.named_parameters()}
+    return descended(net, F.cross_entropy(net(**changed).logits, labels))
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -197,24 +194,19 @@ class Wrapped(torch.nn.Module):
         return self.net(tokens, attention_mask).logits
 
 
-def test_a_model_with_other_names_takes_words_and_lengths():
+WORD = Phrase("the word 'x'", "open", LANGUAGE, phrases=(((ids_of("x")[1],),),))
+
+
+@pytest.mark.parametrize("swap", ["length", [LENGTH, WORD]], ids=["a length", "words, too"])
+def test_a_model_with_other_names_takes_lengths_and_words(swap):
+    """Its ids are the text, and no argument beside it."""
     net = Wrapped()
-    word = Phrase("the word 'x'", "open", LANGUAGE, phrases=(((ids_of("x")[1],),),))
-    guidance = lrptrain.Guidance("swap", swap=[LENGTH, word], on_error="raise", compare_every_n_batches=1)
+    guidance = lrptrain.Guidance("swap", swap=swap, on_error="raise", compare_every_n_batches=1)
     batch = texts()
     with guidance.step(net, {**batch, "label": batch["labels"]}) as step:
         step.guided(F.cross_entropy(net(batch["input_ids"], batch["attention_mask"] != 0), batch["labels"]))
     assert guidance.values["guidance/swapped"] == 6
     assert guidance.values["guidance/swap_distance"] > 0
-
-
-def test_ids_of_another_name_are_no_argument_beside_the_text():
-    net = Wrapped()
-    guidance = lrptrain.Guidance("swap", swap="length", on_error="raise")
-    batch = texts()
-    with guidance.step(net, {**batch, "label": batch["labels"]}) as step:
-        step.guided(F.cross_entropy(net(batch["input_ids"], batch["attention_mask"] != 0), batch["labels"]))
-    assert guidance.values["guidance/swapped"] == 6
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])

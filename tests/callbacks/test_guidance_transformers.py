@@ -7,6 +7,7 @@ import pytest
 import torch
 from guided import annotated_data, weights
 from guided_loops import Labelled, hugging_face_trainer
+from hugging_face import quiet_arguments
 from setting import vit
 from test_guidance_gradients import assert_close
 from torch import nn
@@ -16,12 +17,10 @@ from transformers import (
     BertTokenizer,
     DataCollatorWithPadding,
     Trainer,
-    TrainingArguments,
 )
 
 import lrptrain
 from lrptrain.guidance.transformers_trainer import AnnotationCollator
-from lrptrain.relevance import UnsupportedOperationError
 
 
 def texts(samples=12):
@@ -66,9 +65,8 @@ def bert():
 
 
 def text_trainer(folder, model=None, kind=Trainer, **arguments):
-    quiet = {"use_cpu": True, "disable_tqdm": True, "log_level": "error", "report_to": [], "logging_steps": 1}
-    sizes = {"per_device_train_batch_size": 6, "num_train_epochs": 2, "save_strategy": "no"}
-    settings = TrainingArguments(output_dir=str(folder), **{**quiet, **sizes, **arguments})
+    sizes = {"per_device_train_batch_size": 6, "num_train_epochs": 2, "log_level": "error", "logging_steps": 1}
+    settings = quiet_arguments(folder, **{**sizes, **arguments})
     data = {"train_dataset": texts(), "eval_dataset": texts(), "data_collator": collator()}
     return kind(bert() if model is None else model, settings, **data)
 
@@ -131,29 +129,6 @@ def test_half_precision_and_adapters(kind, tmp_path):
     changed = {name for name, x in after.items() if not torch.equal(x, before[name])}
     assert changed == {name for name, x in model.named_parameters() if x.requires_grad and name in changed}
     assert changed
-
-
-class Reentrant(nn.Module):
-    """A network that computes its blocks again by the old kind of checkpoint."""
-
-    def __init__(self):
-        super().__init__()
-        self.net = vit().double()
-        for block in self.net.blocks:
-            forward = block.forward
-            block.forward = lambda x, forward=forward: torch.utils.checkpoint.checkpoint(forward, x, use_reentrant=True)
-
-    def forward(self, image):
-        return self.net(image)
-
-
-@pytest.mark.parametrize("loss", ["energy", "consistency"])
-def test_reentrant_checkpoints_are_refused(loss, tmp_path):
-    columns = annotated_data()
-    trainer = hugging_face_trainer(Labelled(Reentrant()), columns, tmp_path, per_device_train_batch_size=6)
-    lrptrain.guide(trainer, loss, weight=0.5)
-    with pytest.raises((ValueError, UnsupportedOperationError), match=r"reentrant checkpoint.*use_reentrant=False"):
-        trainer.train()
 
 
 def test_where_the_loss_is_over_all_labels_the_guidance_is_a_mean_over_batches(tmp_path):

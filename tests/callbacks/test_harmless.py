@@ -5,25 +5,8 @@ import random
 import numpy as np
 import pytest
 import torch
+from examples import assert_same, keep_wandb_offline
 from setting import PACKAGES, data, loader, module, monitor, no_graph_left, trainer, vit
-
-
-def assert_same(one, other, path=""):
-    """Nested equality, to the bit."""
-    assert type(one) is type(other), path
-    if isinstance(one, torch.Tensor):
-        assert one.dtype == other.dtype, path
-        assert torch.equal(one, other), path
-    elif isinstance(one, dict):
-        assert one.keys() == other.keys(), path
-        for key in one:
-            assert_same(one[key], other[key], f"{path}/{key}")
-    elif isinstance(one, list | tuple):
-        assert len(one) == len(other), path
-        for i, pair in enumerate(zip(one, other, strict=True)):
-            assert_same(*pair, f"{path}/{i}")
-    else:
-        assert np.array_equal(one, other), path
 
 
 def outcome(folder, attached, module_options=None, package=PACKAGES[0], freeze=False, stays=False, **options):
@@ -132,10 +115,7 @@ def test_a_failure_keeps_no_graph_alive(tmp_path):
 def test_with_loggers_in_both_arms(logger, tmp_path, monkeypatch):
     from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    for kind in ("DATA", "CACHE", "CONFIG"):
-        monkeypatch.setenv(f"WANDB_{kind}_DIR", str(tmp_path / kind.lower()))
+    keep_wandb_offline(monkeypatch, tmp_path)
     outcomes = []
     for arm, attached in enumerate(([], [monitor(on_error="raise", max_pictures=1)])):
         folder = tmp_path / str(arm)

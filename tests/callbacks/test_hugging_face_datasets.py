@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hugging_face import small_sizes
+from hugging_face import quiet_arguments, small_sizes
 from PIL import Image
 
 import lrptrain
@@ -26,7 +26,7 @@ def collate(samples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
 
 
 def test_a_transform_makes_the_images_and_the_features_name_the_classes(tmp_path):
-    from transformers import Trainer, TrainingArguments, ViTConfig, ViTForImageClassification
+    from transformers import Trainer, ViTConfig, ViTForImageClassification
 
     noise = np.random.default_rng(0).integers(0, 255, (8, 16, 16, 3), np.uint8)
     mask = np.zeros((16, 16), np.uint8)
@@ -41,14 +41,7 @@ def test_a_transform_makes_the_images_and_the_features_name_the_classes(tmp_path
     columns = {"image": [Image.fromarray(each) for each in noise], "label": [0, 1] * 4, "mask": [mask] * 8}
     dataset = datasets.Dataset.from_dict(columns, features=features)
     dataset.set_transform(pixels)
-    arguments = TrainingArguments(
-        str(tmp_path),
-        num_train_epochs=1,
-        eval_strategy="epoch",
-        report_to=[],
-        use_cpu=True,
-        remove_unused_columns=False,
-    )
+    arguments = quiet_arguments(tmp_path, num_train_epochs=1, eval_strategy="epoch", remove_unused_columns=False)
     monitor = RelevanceMonitorCallback(budget=None, run=lrptrain.Run(on_error="raise"))
     Trainer(
         ViTForImageClassification(ViTConfig(image_size=16, patch_size=4, **small_sizes(16))),

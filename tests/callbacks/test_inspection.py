@@ -8,6 +8,7 @@ import pytest
 import torch
 from grouped_options import grouped
 from inspected import COUNT, SIDE, images
+from setting import learn
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 from torch.nn import functional as F
@@ -18,14 +19,12 @@ import lrptrain
 
 
 def trained(net: nn.Module, columns: dict[str, Any], names, steps=60, lr=3e-3):
-    optimizer = torch.optim.AdamW(net.parameters(), lr)
-    parts = [{name: x.chunk(4)[i] for name, x in columns.items()} for i in range(4)]
-    for step in range(steps):
-        part = parts[step % 4]
+    def loss(step):
+        part = {name: x.chunk(4)[step % 4] for name, x in columns.items()}
         output = net(part["image"]) if names == ["image"] else net(**{name: part[name] for name in names})
-        F.cross_entropy(getattr(output, "logits", output), part["label"]).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        return F.cross_entropy(getattr(output, "logits", output), part["label"])
+
+    learn(net, loss, steps, lr)
     return net.eval()
 
 
@@ -135,6 +134,13 @@ def test_it_is_saved_as_a_page_and_as_values(report, tmp_path):
     json.dumps(values, allow_nan=False)
 
 
+def test_in_a_script_it_is_printed_though_ipython_is_there(report, capsys):
+    import IPython  # noqa: F401
+
+    report.show()
+    assert capsys.readouterr().out.strip() == str(report)
+
+
 def test_a_loop_of_ones_own_is_listened_to(reads_the_corner):
     rows = [(each["image"], {"y": each["label"]}) for each in batches(images("corner", count=48))]
     report = lrptrain.inspect(
@@ -147,22 +153,8 @@ def test_a_loop_of_ones_own_is_listened_to(reads_the_corner):
 
 
 WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "good",
-    "bad",
-    "the",
-    "a",
-    "film",
-    "plot",
-    "sent",
-    "from",
-    "my",
-    "phone",
-    ".",
-]
+    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "bad", "the", "a", "film", "plot", "sent", "from", "my", "phone", ".",
+]  # fmt: skip
 
 
 class Tokenizer:
@@ -292,17 +284,16 @@ def test_other_tasks_are_inspected_as_they_are_monitored(task):
         "several labels": {"task": lrptrain.OneLabel(1)},
     }
     options = of_tasks[task]
-    optimizer = torch.optim.AdamW(net.parameters(), 3e-3)
-    for step in range(60):
+
+    def loss(step):
         output, truth = net(columns["image"].chunk(4)[step % 4]), red[0].chunk(4)[step % 4]
         if task == "regression":
-            loss = F.mse_loss(output[:, 0], 50 + 10 * truth) / 25
-        elif task == "one logit":
-            loss = F.binary_cross_entropy_with_logits(output[:, 0], truth)
-        else:
-            loss = F.binary_cross_entropy_with_logits(output, torch.stack([1 - truth, truth], 1))
-        loss.backward()
-        optimizer.step(), optimizer.zero_grad()
+            return F.mse_loss(output[:, 0], 50 + 10 * truth) / 25
+        if task == "one logit":
+            return F.binary_cross_entropy_with_logits(output[:, 0], truth)
+        return F.binary_cross_entropy_with_logits(output, torch.stack([1 - truth, truth], 1))
+
+    learn(net, loss, 60)
     label = {"regression": 50 + 10 * red[1], "several labels": torch.stack([1 - red[1], red[1]], 1)}.get(
         task, red[1].long()
     )

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 from grouped_options import grouped
+from guided_loops import Labelled
+from hugging_face import quiet_arguments
 from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, ModelCheckpoint, StochasticWeightAveraging
 from setting import data, loader, messages, module, monitor, trainer, vit
 from torch import nn
-from transformers import Trainer, TrainingArguments
-from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers import Trainer
 
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitorCallback
@@ -215,43 +216,30 @@ def test_a_run_whose_kept_weights_were_evaluated_goes_on_from_its_last_checkpoin
     assert moments == [(0, 4), (1, 9), (1, 10), (2, 14), (2, 15)]
 
 
-class Net(nn.Module):
-    """The net in the words of transformers."""
-
-    def __init__(self):
-        super().__init__()
-        self.net = vit()
-
-    def forward(self, pixel_values, labels=None):
-        logits = self.net(pixel_values)
-        loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
-        return SequenceClassifierOutput(loss=loss, logits=logits)
-
-
-def train(folder, *callbacks, scores=(), **options):
-    columns = data()
-    rows = [
-        {"pixel_values": image, "labels": label, "mask": mask}
-        for image, label, mask in zip(*columns.values(), strict=True)
-    ]
+def train(folder, *callbacks, scores=(), net=None, sets=None, optimizers=(None, None), **options):
+    """The Trainer of transformers after a training, whose collator drops the masks."""
+    train_rows, rows = (
+        [{"pixel_values": x, "labels": y, "mask": m} for x, y, m in zip(*each.values(), strict=True)]
+        for each in sets or (data(), data())
+    )
     scores = iter(scores)
     arguments = {
         "num_train_epochs": 3, "per_device_train_batch_size": 5, "learning_rate": 1e-2, "eval_strategy": "epoch",
-        "save_strategy": "epoch", "report_to": [], "use_cpu": True, "disable_tqdm": True, "logging_strategy": "no",
-        "remove_unused_columns": False,
+        "save_strategy": "epoch", "logging_strategy": "no", "remove_unused_columns": False,
     }  # fmt: skip
 
     def collate(chosen):
         return {name: torch.stack([row[name] for row in chosen]) for name in ("pixel_values", "labels")}
 
     runner = Trainer(
-        Net(),
-        TrainingArguments(output_dir=str(folder), **{**arguments, **options}),
-        train_dataset=rows,
+        net or Labelled(vit()),
+        quiet_arguments(folder, **{**arguments, **options}),
+        train_dataset=train_rows,
         eval_dataset=rows,
         data_collator=collate,
         compute_metrics=lambda _: {"score": next(scores, 0.0)},
         callbacks=list(callbacks),
+        optimizers=optimizers,
     )
     runner.train()
     return runner
@@ -261,7 +249,6 @@ def callback(**options):
     return RelevanceMonitorCallback(**grouped({"max_samples": 8, "max_pictures": 2, "on_error": "raise", **options}))
 
 
-@pytest.mark.filterwarnings("ignore:.*pin_memory")
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_the_trainer_of_transformers_has_its_best_weights_evaluated(budget, tmp_path):
     watching = callback(budget=budget)
@@ -276,7 +263,6 @@ def test_the_trainer_of_transformers_has_its_best_weights_evaluated(budget, tmp_
     assert [row["step"] for row in rows] == [each["step"] for each in read_events(watching.folder)]
 
 
-@pytest.mark.filterwarnings("ignore:.*pin_memory")
 def test_the_trainer_of_transformers_has_its_last_weights_evaluated_once(tmp_path):
     watching = callback(budget=None)
     runner = train(

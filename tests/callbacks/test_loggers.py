@@ -1,7 +1,7 @@
 """A monitored run as the readers of W&B, TensorBoard and MLflow find it."""
 
 import pytest
-from examples import Everything, keep_wandb_offline, wandb_records
+from examples import Everything, board_of, keep_wandb_offline, wandb_records
 from guided import guidance
 from pytorch_lightning.loggers import MLFlowLogger, TensorBoardLogger, WandbLogger
 from setting import balanced, loader, module, monitor, trainer
@@ -18,8 +18,6 @@ def runs(tmp_path_factory):
 
     MLflow keeps a file per key, so that no key can be the folder of another one.
     """
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     folder = tmp_path_factory.mktemp("loggers")
     with pytest.MonkeyPatch.context() as patch:
         keep_wandb_offline(patch, folder)
@@ -39,8 +37,7 @@ def runs(tmp_path_factory):
         wandb.experiment.finish()
         board.experiment.close()
     run = next((folder / "wandb").glob("offline-run-*"))
-    events = EventAccumulator(board.log_dir)
-    events.Reload()
+    events = board_of(board.log_dir)
     return wandb_records(run), events, mlflow, watching
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from examples import keep_wandb_offline, wandb_records
+from examples import board_of, keep_wandb_offline, wandb_records
 from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 from setting import loader, module, monitor, trainer, vit
 
@@ -31,8 +31,6 @@ def photos(samples: int, seed: int) -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """What W&B and TensorBoard read of an evaluation, what the monitor recorded, and what was said."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     folder = tmp_path_factory.mktemp("many")
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The run's record")
@@ -45,8 +43,7 @@ def run(tmp_path_factory):
         runner.fit(module(net=net), loader(photos(100, 0), 50), loader(photos(CLASSES, 1), 250))
         loggers[0].experiment.finish()
         loggers[1].experiment.close()
-    events = EventAccumulator(loggers[1].log_dir)
-    events.Reload()
+    events = board_of(loggers[1].log_dir)
     path = next((folder / "wandb").glob("offline-run-*"))
     return wandb_records(path), events, watching, runner
 

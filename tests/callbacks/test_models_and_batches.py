@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from pytorch_lightning import LightningModule
 from pytorch_lightning.callbacks import WeightAveraging
-from setting import data, loader, messages, module, monitor, trainer, vit
+from setting import UNSEEING, data, loader, messages, module, monitor, trainer, vit
 
 from lrptrain import attribute
 from lrptrain.loggers import read_samples
@@ -53,9 +53,9 @@ def test_an_only_child_is_found(path, tmp_path):
 @pytest.mark.parametrize("path", [None, "net"])
 def test_a_compiled_child_is_explained_as_it_stands(path, tmp_path):
     net = vit()
-    pl_module = module(net=torch.compile(net, backend="aot_eager"))
-    pl_module.validation_step = lambda batch, batch_idx: None
-    watching, _ = validated(tmp_path, pl_module, options={"model": path})
+    watching, _ = validated(
+        tmp_path, module(net=torch.compile(net, backend="aot_eager"), **UNSEEING), options={"model": path}
+    )
     torch.testing.assert_close(maps(watching), expected(net, watching), rtol=0, atol=1e-6)
 
 
@@ -140,9 +140,7 @@ def test_named_regions(tmp_path):
 
 @pytest.mark.parametrize("form", ["tuple", "adapter", "pixel_values"])
 def test_batches_of_other_forms(form, tmp_path):
-    pl_module, options = module(), {}
-    pl_module.validation_step = lambda batch, batch_idx: None
-    columns = data()
+    columns, options = data(), {}
     if form == "tuple":
         val = torch.utils.data.DataLoader(
             torch.utils.data.TensorDataset(columns["image"], columns["label"], columns["mask"]), batch_size=5
@@ -153,7 +151,7 @@ def test_batches_of_other_forms(form, tmp_path):
     else:
         val = loader({"pixel_values": columns["image"], "labels": columns["label"], "mask": columns["mask"]})
     watching = monitor(on_error="raise", **options)
-    trainer(tmp_path, watching).validate(pl_module, val, verbose=False)
+    trainer(tmp_path, watching).validate(module(**UNSEEING), val, verbose=False)
     reference, _ = validated(tmp_path, module())
     assert [one.values for one in watching.scored] == [one.values for one in reference.scored]
 
@@ -161,10 +159,8 @@ def test_batches_of_other_forms(form, tmp_path):
 def test_subclasses_of_tensor_are_read_as_tensors(tmp_path):
     from torchvision import tv_tensors
 
-    pl_module = module()
-    pl_module.validation_step = lambda batch, batch_idx: None
     options = {"batch_adapter": lambda batch: {**batch, "image": tv_tensors.Image(batch["image"])}}
-    watching, _ = validated(tmp_path, pl_module, options=options)
+    watching, _ = validated(tmp_path, module(**UNSEEING), options=options)
     assert {type(x) for one in watching.core.reader.sample.samples for x in one.tensors.values()} == {torch.Tensor}
 
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from examples import Everything
+from examples import Everything, board_of
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from setting import Points, balanced, loader, module, monitor, trainer
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lrptrain.loggers import read_events
 
@@ -68,7 +67,7 @@ def test_tensorboard_has_all_of_the_record(tmp_path):
     )
     fit(tmp_path, logger, watching, max_epochs=3)
     logger.experiment.close()
-    board = EventAccumulator(logger.log_dir, size_guidance={"scalars": 0, "images": 0, "tensors": 0}).Reload()
+    board = board_of(logger.log_dir)
     logged: dict[int, dict[str, float]] = {}
     for key in board.Tags()["scalars"]:
         for point in board.Scalars(key) if key.startswith("relevance/") else ():

@@ -9,7 +9,7 @@ import own_trainers
 import pytest
 import torch
 from hugging_face import quiet_arguments, small_sizes
-from own_trainers import N, in_a_loop, in_lightning, in_transformers
+from own_trainers import TRAINERS, N, answers
 from torch import Tensor, nn
 from transformers import BertConfig, BertForQuestionAnswering, Trainer
 
@@ -41,8 +41,6 @@ FORMS: dict[str, Any] = {
     "two heads": (lambda logits, states: {"malignancy": logits, "age": logits.flip(1)}, "malignancy"),
     "states and logits": (lambda logits, states: [states, logits], 1),
 }
-TRAINERS = [in_lightning, in_transformers, in_a_loop]
-pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory", "ignore:.*LeafSpec", "ignore:The '.*_dataloader'")
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +72,7 @@ def test_the_task_that_a_refusal_names_is_taken(title, train, tmp_path):
     assert task == lrptrain.Head(head)
     watching = train(tmp_path / "taken", model.train(), columns, {"task": task})
     own = model.net.eval()(columns["image"]).argmax(1)
-    assert [each.predicted for each in sorted(watching.scored, key=lambda each: each.sample.sample_id)] == own.tolist()
+    assert answers(watching) == own.tolist()
 
 
 @pytest.mark.parametrize("train", TRAINERS)

@@ -3,18 +3,14 @@
 import numpy as np
 import pytest
 from PIL import Image
-from processes import one_and_two, result
+from processes import folders_of, result
 
 from lrptrain.loggers import read_events, read_findings, read_samples
 
 FLOAT32 = 1e-3  # training itself rounds differently: 2e-4 measured in the share of one sample
 COSTS = ("relevance/seconds", "relevance/cost_share", "relevance/record_mb")
 
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """The same runs in one process and in two."""
-    return one_and_two(tmp_path_factory.mktemp("processes"), "ddp_script.py")
+folders = folders_of("ddp_script.py")
 
 
 def assert_close(one, other, tolerance, key=""):

@@ -12,7 +12,8 @@ import pytorch_lightning as pl
 import torch
 from grouped_options import grouped
 from hugging_face import quiet_arguments, small_sizes
-from setting import trainer
+from own_trainers import answered
+from setting import learn, trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from transformers import (
@@ -120,13 +121,18 @@ def test_of_bags_of_any_size_the_row_that_decides_is_named(of_slides):
     assert (found.relevance or 0) > 0.8
 
 
+def is_a_pen_mark(found):
+    """Rows like row <row> of sample <sample>."""
+    row, sample = (int(word.strip(",")) for word in found.name.split() if word.strip(",").isdigit())
+    return Slides().pen[sample] == row
+
+
 def test_what_lies_outside_of_labelled_instances_is_a_fault(of_slides):
     watching = of_slides(PEN, True)
     fault = watching.faults[0]
     assert fault.kind == "row mark"
     assert fault.name.endswith("outside the annotation")
-    row, sample = int(fault.name.split()[3]), int(fault.name.split()[6])
-    assert Slides().pen[sample] == row
+    assert is_a_pen_mark(fault)
     assert watching.scalars["relevance/label/energy_pointing_game"] < 0.1
 
 
@@ -269,11 +275,7 @@ def documents() -> tuple[Chunks, list[dict[str, Tensor]]]:
     ids = torch.randint(5, 50, (N, 4, 8))
     ids[:, 2, 5] = torch.where(label == 1, 55, 56)
     model = Chunks(4)
-    optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
-    for _ in range(40):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(ids), label).backward()
-        optimizer.step()
+    learn(model, lambda _: nn.functional.cross_entropy(model(ids), label), 40)
     batches = [
         {"input_ids": ids[i : i + 12], "attention_mask": torch.ones(12, 4, 8).long(), "label": label[i : i + 12]}
         for i in range(0, N, 12)
@@ -353,8 +355,7 @@ def test_bags_are_monitored_as_their_model_is_called(way, net, collator, call, t
         watching = lrptrain.Monitor(model, loader, tmp_path, step=step, **options)
         watching.evaluate(0)
     (found,) = (each for each in watching.findings if each.relies)
-    row, sample = int(found.name.split()[3]), int(found.name.split()[-1])
-    assert Slides().pen[sample] == row
+    assert is_a_pen_mark(found)
     assert (found.relevance or 0) > 0.8
     assert watching.scalars["relevance/samples"] == N
 
@@ -374,8 +375,7 @@ def test_a_bag_may_have_any_name_and_no_batch_axis(explain, tmp_path):
     with lrptrain.Monitor(OfOneBag(PEN), loader, tmp_path, step=step, **options) as watching:
         watching.evaluate(0)
     (found,) = (each for each in watching.findings if each.relies)
-    row, sample = int(found.name.split()[3]), int(found.name.split()[-1])
-    assert Slides().pen[sample] == row
+    assert is_a_pen_mark(found)
     assert watching.scalars["relevance/samples"] == N
 
 
@@ -396,8 +396,7 @@ class ForTransformers(nn.Module):
         self.net = net
 
     def forward(self, bag=None, input_ids=None, attention_mask=None, labels=None):
-        logits = self.net(bag) if bag is not None else self.net(input_ids, attention_mask)
-        return {"loss": None if labels is None else nn.functional.cross_entropy(logits, labels), "logits": logits}
+        return answered(self.net(bag) if bag is not None else self.net(input_ids, attention_mask), labels)
 
 
 @pytest.mark.parametrize("kind", ["documents", "bags"])

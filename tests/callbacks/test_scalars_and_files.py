@@ -8,7 +8,7 @@ import pytest
 import torch
 from examples import Everything
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
-from setting import PACKAGES, Points, balanced, data, loader, messages, module, monitor, trainer, vit
+from setting import PACKAGES, Points, balanced, data, learn, loader, messages, module, monitor, trainer, vit
 from test_unknown_values import planted
 from torch import nn
 
@@ -197,11 +197,7 @@ def test_new_findings_are_named_once(tmp_path):
     """A corner that the model has learned by heart, and that no later epoch changes."""
     columns = planted()
     net = vit(num_classes=2)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3)
-    for _ in range(40):
-        torch.nn.functional.cross_entropy(net(columns["image"]), columns["label"]).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    learn(net, lambda _: torch.nn.functional.cross_entropy(net(columns["image"]), columns["label"]), 40)
     learner = module(net=net)
     learner.configure_optimizers = lambda: torch.optim.SGD(learner.parameters(), lr=0.0)
     with messages() as lines:
@@ -230,11 +226,6 @@ def test_two_monitors_of_different_methods_keep_their_own_state(tmp_path):
     assert pair[0].folder != pair[1].folder
     state = torch.load(tmp_path / "last.ckpt", weights_only=True)["callbacks"]
     assert {pair[0].state_key, pair[1].state_key} <= set(state)
-
-
-def test_two_monitors_of_one_name_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"give each a run=lrptrain.Run\(name="):
-        fit(tmp_path, monitor(), monitor(method="rollout"), max_epochs=1)
 
 
 def cumulative_vit():

@@ -1,15 +1,10 @@
 """Two processes export what one does, each its own images; a failure in one keeps what is written."""
 
-import pytest
-from processes import one_and_two, result
+from processes import folders_of, result
 
 from lrptrain.segmentation import export_files
 
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """The same runs in one process and in two."""
-    return one_and_two(tmp_path_factory.mktemp("exported"), "seeds_ddp_script.py")
+folders = folders_of("seeds_ddp_script.py")
 
 
 def test_two_processes_write_what_one_writes(folders):

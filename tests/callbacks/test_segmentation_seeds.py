@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+from examples import assert_same
 from pytorch_lightning.loggers import CSVLogger
 from setting import PACKAGES, Points, data, loader, messages, module, trainer
-from test_harmless import CASES, assert_same, outcome
+from test_harmless import CASES, outcome
 
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitor, SegmentationSeeds

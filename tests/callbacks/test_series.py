@@ -3,16 +3,11 @@
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
-from hugging_face import quiet_arguments
-from setting import trainer
+from own_trainers import TRAINERS, answered
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, StackDataset
-from transformers import Trainer
 
 import lrptrain
-from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
 
 N, CHANNELS, TIME, PATCH = 64, 3, 64, 8
 SIGNAL, TAG = (0, 5), (1, 2)
@@ -33,33 +28,8 @@ class Patched(nn.Module):
         self.head.weight.data.view(2, CHANNELS, -1)[:, reads[0], reads[1]] = torch.tensor([-20.0, 20.0])
         self.head.bias.data = torch.tensor([10.0, -10.0])
 
-    def forward(self, signal: Tensor) -> Tensor:
-        return self.head(self.patches(signal.mT if self.time_first else signal).flatten(1))
-
-
-class OfTransformers(nn.Module):
-    def __init__(self, net: nn.Module):
-        super().__init__()
-        self.net = net
-
-    def forward(self, signal, labels=None):
-        logits = self.net(signal)
-        return {"loss": None if labels is None else nn.functional.cross_entropy(logits, labels), "logits": logits}
-
-
-class OfSignals(pl.LightningModule):
-    def __init__(self, net: nn.Module):
-        super().__init__()
-        self.net = net
-
-    def training_step(self, batch, batch_idx):
-        return nn.functional.cross_entropy(self.net(batch["signal"]), batch["label"])
-
-    def validation_step(self, batch, batch_idx):
-        self.log("loss", self.training_step(batch, batch_idx))
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.0)
+    def forward(self, signal: Tensor, labels: Tensor | None = None) -> Any:
+        return answered(self.head(self.patches(signal.mT if self.time_first else signal).flatten(1)), labels)
 
 
 def signals(time_first: bool = False) -> dict[str, Tensor]:
@@ -73,30 +43,10 @@ def signals(time_first: bool = False) -> dict[str, Tensor]:
     return {"signal": signal.mT if time_first else signal, "mask": mask, "label": label}
 
 
-def watched(way: str, folder: Any, columns: dict[str, Any], net: nn.Module) -> Any:
-    options: Any = {"max_samples": N, "run": lrptrain.Run(on_error="raise"), "explain": "signal"}
-    if way == "transformers":
-        columns = {("labels" if name == "label" else name): x for name, x in columns.items()}
-    dataset: Any = StackDataset(**columns)
-    if way == "loop":
-        monitor = lrptrain.Monitor(net, DataLoader(dataset, 16), folder, **options)
-        monitor.evaluate(0)
-        return monitor
-    if way == "transformers":
-        callback = RelevanceMonitorCallback(budget=None, **options)
-        arguments = quiet_arguments(folder, num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch")
-        data: Any = {"train_dataset": dataset, "eval_dataset": dataset}
-        Trainer(OfTransformers(net), arguments, callbacks=[callback], **data).train()
-        return callback
-    watching = RelevanceMonitor(budget=None, **options)
-    trainer(folder, watching, max_epochs=1).fit(OfSignals(net), *[DataLoader(dataset, 16)] * 2)
-    return watching
-
-
-@pytest.mark.parametrize("way", ["lightning", "transformers", "loop"])
+@pytest.mark.parametrize("train", TRAINERS)
 @pytest.mark.parametrize("time_first", [False, True])
-def test_a_tag_in_one_channel_is_a_fault_under_every_trainer(way, time_first, tmp_path):
-    monitor = watched(way, tmp_path, signals(time_first), Patched(TAG, time_first))
+def test_a_tag_in_one_channel_is_a_fault_under_every_trainer(train, time_first, tmp_path):
+    monitor = train(tmp_path, Patched(TAG, time_first), signals(time_first), {"explain": "signal"})
     assert [each.name for each in monitor.faults] == ["channel 1 in the second quarter of the series"]
     assert monitor.scalars["relevance/label/energy_pointing_game"] < 0.2
     assert monitor.scalars["relevance/chance"] == pytest.approx(8 / TIME)

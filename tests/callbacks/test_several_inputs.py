@@ -13,11 +13,11 @@ import pytest
 import torch
 from grouped_options import grouped
 from hugging_face import small_sizes
-from own_trainers import Module, N, Rows, in_a_loop, in_lightning, in_transformers
-from setting import trainer
+from own_trainers import TRAINERS, Module, N, answers, rows
+from setting import learn, trainer
 from test_explanation_audit import QUICK
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, TensorDataset
 from transformers import (
     BertConfig,
     BertModel,
@@ -218,11 +218,10 @@ CASES = {
 
 def in_turn(titles):
     """Each with one of the three trainers."""
-    return [(title, (in_lightning, in_transformers, in_a_loop)[i % 3]) for i, title in enumerate(titles)]
+    return [(title, TRAINERS[i % 3]) for i, title in enumerate(titles)]
 
 
 @pytest.mark.parametrize(("title", "train"), in_turn(CASES))
-@pytest.mark.filterwarnings("ignore:.*pin_memory", "ignore:.*LeafSpec.* is deprecated", "ignore:The '.*_dataloader'")
 def test_the_monitor_answers_as_the_trainer_does(title, train, tmp_path):
     case = CASES[title]
     torch.manual_seed(2)
@@ -238,9 +237,8 @@ def test_the_monitor_answers_as_the_trainer_does(title, train, tmp_path):
     torch.testing.assert_close(found, own.double().softmax(1), atol=2e-5, rtol=1e-4, check_dtype=False)
     accuracy = (own.argmax(1) == torch.arange(N) % 3).float().mean()
     assert watching.scalars["relevance/accuracy"] == pytest.approx(float(accuracy))
-    assert [each.sample.label for each in sorted(watching.scored, key=lambda each: each.sample.sample_id)] == [
-        i % 3 for i in range(N)
-    ], "the label was read before the step took it"
+    labels = {each.sample.sample_id: each.sample.label for each in watching.scored}
+    assert labels == {i: i % 3 for i in range(N)}, "the label was read before the step took it"
 
 
 def trained_on(title: str, tells: Callable[[dict[str, Tensor], Tensor], None]) -> tuple[nn.Module, dict[str, Tensor]]:
@@ -255,11 +253,7 @@ def _trained_on(title: str, tells: Callable[[dict[str, Tensor], Tensor], None]) 
     model, columns = case.model(), case.columns()
     label = torch.arange(N) % 3
     tells(columns, label)
-    optimizer = torch.optim.Adam(model.train().parameters(), 1e-2)
-    for _ in range(60):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(**columns).logits, label).backward()
-        optimizer.step()
+    learn(model.train(), lambda _: nn.functional.cross_entropy(model(**columns).logits, label), 60, 1e-2)
     return model, columns
 
 
@@ -289,7 +283,6 @@ DECIDES = {
 
 
 @pytest.mark.parametrize(("name", "train"), in_turn(DECIDES))
-@pytest.mark.filterwarnings("ignore:.*pin_memory", "ignore:.*LeafSpec.* is deprecated", "ignore:The '.*_dataloader'")
 def test_what_is_not_explained_is_a_cue_of_its_own(name, train, tmp_path):
     """A model that reads another input alone: that is named, with what each input does."""
     title, tells, explained = DECIDES[name]
@@ -306,7 +299,7 @@ def test_what_is_not_explained_is_a_cue_of_its_own(name, train, tmp_path):
     marked = {mark for _, mark in proof.samples[0].changed_words}
     assert bool(proof.path.endswith(".png")) == (title == "two images")
     assert ({"gone", "new"} <= marked) == (title != "two images"), "what of it was exchanged is shown"
-    report = lrptrain.inspect(model, DataLoader(Rows(columns, "label"), 8), **grouped(CASES[title].options))
+    report = lrptrain.inspect(model, DataLoader(rows(columns), 8), **grouped(CASES[title].options))
     by_input = {each.cue.name: each.effect.mean for each in report.judged if each.cue.kind == "input"}
     assert by_input.keys() == {name, explained}
     assert by_input[name] > 0.5 > by_input[explained]
@@ -316,16 +309,16 @@ def test_what_is_not_explained_is_a_cue_of_its_own(name, train, tmp_path):
 def test_without_a_step_entries_go_by_their_names(tmp_path):
     case = CASES["text and numbers"]
     model, columns = case.model(), case.columns()
-    loader = DataLoader(Rows(columns, "label"), 8)
+    loader = DataLoader(rows(columns), 8)
     watching = lrptrain.Monitor(model, loader, tmp_path, max_samples=N)
     watching.evaluate(0)
     own = model.eval()(**columns).logits.argmax(1)
-    assert [each.predicted for each in sorted(watching.scored, key=lambda each: each.sample.sample_id)] == own.tolist()
+    assert answers(watching) == own.tolist()
 
 
 def test_of_a_loop_without_a_step_explain_names_an_entry():
     model, columns = trained_on("two images", by_the_other_image)
-    loader = DataLoader(Rows(columns, "label"), 8)
+    loader = DataLoader(rows(columns), 8)
     report = lrptrain.inspect(model, loader, explain="mri")
     assert report.accuracy == 1
     assert "the input 'ct'" not in {each.name for each in report.reads}
@@ -338,7 +331,7 @@ def test_of_a_loop_without_a_step_explain_names_an_entry():
 
 def test_what_a_forward_needs_and_no_entry_gives_is_named(tmp_path):
     columns = {"image": numbers(1, 16, 16), "other": numbers(1, 16, 16)}
-    loader = DataLoader(Rows(columns, "label"), 8)
+    loader = DataLoader(rows(columns), 8)
     model = TwoImages(vit(), vit())
     with pytest.raises(ValueError, match=r"forward of TwoImages needs 'ct'.* Pass step=lambda model, batch"):
         lrptrain.Monitor(model, loader, tmp_path)
@@ -347,28 +340,17 @@ def test_what_a_forward_needs_and_no_entry_gives_is_named(tmp_path):
     )
     watching.evaluate(0)
     own = model.eval()(columns["image"], columns["other"]).logits.argmax(1)
-    assert [each.predicted for each in sorted(watching.scored, key=lambda each: each.sample.sample_id)] == own.tolist()
+    assert answers(watching) == own.tolist()
 
 
 def test_which_of_two_images_is_asked_before_the_first_step(tmp_path):
     case = CASES["two images"]
     watching = RelevanceMonitor()
-    loader = DataLoader(Rows(case.columns(), "label"), 8)
+    loader = DataLoader(rows(case.columns()), 8)
     module = Module(case.model())
     module.training_step = lambda *_: pytest.fail("training began")
     with pytest.raises(ValueError, match=r"gives the model 'mri' and 'ct', .* explain='mri'"):
         trainer(tmp_path, watching).fit(module, loader, loader)
-
-
-class Pairs(Dataset):
-    def __init__(self, columns: dict[str, Tensor]):
-        self.columns = columns
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
-        return self.columns["mri"][index], self.columns["ct"][index], index % 3
 
 
 def test_a_tuple_of_two_images_and_a_label(tmp_path):
@@ -383,12 +365,11 @@ def test_a_tuple_of_two_images_and_a_label(tmp_path):
     watching = RelevanceMonitor(
         max_samples=N, budget=None, run=lrptrain.Run(on_error="raise"), model="net", explain="mri"
     )
-    loader = DataLoader(Pairs(columns), 8)
+    loader = DataLoader(TensorDataset(columns["mri"], columns["ct"], torch.arange(N) % 3), 8)
     trainer(tmp_path, watching, max_epochs=1).fit(TupleModule(model), loader, loader)
     own = model.eval()(**columns).logits.argmax(1)
-    scored = sorted(watching.scored, key=lambda each: each.sample.sample_id)
-    assert [each.predicted for each in scored] == own.tolist()
-    assert [each.sample.label for each in scored] == [i % 3 for i in range(N)]
+    assert answers(watching) == own.tolist()
+    assert {each.sample.sample_id: each.sample.label for each in watching.scored} == {i: i % 3 for i in range(N)}
 
 
 def test_a_flag_of_each_call_is_given_again(tmp_path):
@@ -399,14 +380,14 @@ def test_a_flag_of_each_call_is_given_again(tmp_path):
 
     columns = CASES["text and numbers"].columns()
     model = Flagged(bert(), width=4)
-    loader = DataLoader(Rows(columns, "label"), 8)
+    loader = DataLoader(rows(columns), 8)
     named = lambda batch: {name: x for name, x in batch.items() if name != "label"}  # noqa: E731
     watching = lrptrain.Monitor(
         model, loader, tmp_path, max_samples=N, step=lambda model, batch: model(**named(batch), flipped=True)
     )
     watching.evaluate(0)
     own = model.eval()(**columns, flipped=True).logits.argmax(1)
-    assert [each.predicted for each in sorted(watching.scored, key=lambda each: each.sample.sample_id)] == own.tolist()
+    assert answers(watching) == own.tolist()
     count = iter(range(100))
     with pytest.raises(ValueError, match="another 'flipped' in each batch"):
         lrptrain.Monitor(
@@ -427,12 +408,12 @@ def test_other_verbs_give_the_model_all_that_it_takes(verb, tmp_path):
     options: dict[str, Any] = {"methods": ["attnlrp"]}
     if verb is lrptrain.audit:
         options |= {"output": tmp_path, "settings": QUICK}
-    verb(model, DataLoader(Rows(columns, "label"), 8), max_samples=8, **options)
+    verb(model, DataLoader(rows(columns), 8), max_samples=8, **options)
     assert seen
     assert all(isinstance(each, Tensor) for each in seen)
     del columns["numeric"]
     with pytest.raises(ValueError, match=r"needs 'numeric', which no entry of the batch is called") as raised:
-        verb(Needy(bert(), width=4), DataLoader(Rows(columns, "label"), 8), max_samples=8, **options)
+        verb(Needy(bert(), width=4), DataLoader(rows(columns), 8), max_samples=8, **options)
     assert "\n" not in str(raised.value)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from guided import annotated_data, fit, guidance, sgd_module
-from setting import data, loader, messages, module, monitor, trainer, vit
+from setting import UNTRAINED, data, loader, messages, module, monitor, trainer, vit
 from torch import Tensor, nn
 
 import lrptrain
@@ -181,11 +181,9 @@ def fit_once(folder, batches):
 
 
 def test_labels_that_are_no_class_of_one_logit_are_refused(tmp_path):
-    pl_module = module(net=OneLogit())
-    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
     wrong = {**data(), "image": columns()["image"]}
     with pytest.raises(ValueError, match="the label 2 is no class of the model"):
-        trainer(tmp_path, monitor()).fit(pl_module, loader(columns()), loader(wrong))
+        trainer(tmp_path, monitor()).fit(module(net=OneLogit(), **UNTRAINED), loader(columns()), loader(wrong))
 
 
 def step(net: nn.Module, folder: Any, target: str, loss: str, label: Tensor, **options: Any) -> Any:
@@ -248,10 +246,10 @@ def test_a_model_that_says_it_is_a_regression_is_refused_with_a_way_out_that_wor
         return net
 
     message = r"config\.problem_type is 'regression': pass task=lrptrain\.Regression\(mean, std\)"
-    pl_module = module(net=regression())
-    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
     with pytest.raises(ValueError, match=message):
-        trainer(tmp_path, monitor(), max_epochs=1).fit(pl_module, loader(columns()), loader(columns()))
+        trainer(tmp_path, monitor(), max_epochs=1).fit(
+            module(net=regression(), **UNTRAINED), loader(columns()), loader(columns())
+        )
     label = torch.tensor([0, 1, 1, 0, 0, 1])
     with pytest.raises(ValueError, match=message):
         step(regression(), tmp_path, "label", "energy", label)
@@ -310,7 +308,7 @@ def test_audits_and_comparisons_are_those_of_two_logits():
 
 def test_a_regression_is_explained_by_the_side_of_the_mean(tmp_path):
     """Above the mean of the labels maps explain the output, below it its negative."""
-    assert monitor(task=lrptrain.Regression(3.0, 2.0)).core.recorder.builder.class_names == ["below 3", "above 3"]
+    assert monitor(task=lrptrain.Regression(3.0, 2.0)).core.recorder.class_names == ["below 3", "above 3"]
     net = OneLogit()
     values = 3.0 + 2.0 * torch.randn(SAMPLES, generator=torch.Generator().manual_seed(3))
     watching = validated(tmp_path, net, values, task=lrptrain.Regression(3.0, 2.0), class_maps=0)

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 from grouped_options import grouped
+from guided_loops import Labelled
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
-from setting import Points, loader, messages, module, monitor, trainer
-from test_kept_weights import Net
-from transformers import EarlyStoppingCallback, Trainer, TrainingArguments
+from setting import Points, loader, messages, module, monitor, trainer, vit
+from test_kept_weights import train
+from transformers import EarlyStoppingCallback
 
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitorCallback
@@ -150,48 +151,22 @@ def test_a_learning_rate_that_goes_by_it_is_said(tmp_path):
     assert len([line for line in lines if "ReduceLROnPlateau takes that for the worst value" in line]) == 1
 
 
-def train(folder, callbacks, **options):
-    columns = planted(), planted(seed=1)
-    train_rows, rows = (
-        [
-            {"pixel_values": image, "labels": label, "mask": mask}
-            for image, label, mask in zip(*each.values(), strict=True)
-        ]
-        for each in columns
-    )
-
-    def collate(chosen):
-        return {name: torch.stack([row[name] for row in chosen]) for name in ("pixel_values", "labels")}
-
-    arguments: dict[str, Any] = {
-        "num_train_epochs": 6, "per_device_train_batch_size": 8, "learning_rate": 1e-2, "eval_strategy": "epoch",
-        "save_strategy": "epoch", "report_to": [], "use_cpu": True, "disable_tqdm": True, "logging_strategy": "no",
-        "remove_unused_columns": False, "load_best_model_at_end": True, "metric_for_best_model": f"eval_{RELIANCE}",
-        "greater_is_better": False,
-    }  # fmt: skip
-    net = Net()
+def train_planted(folder, *callbacks, **options):
+    net = Labelled(vit())
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: float(step >= 6))
-    runner = Trainer(
-        net,
-        TrainingArguments(output_dir=str(folder), **{**arguments, **options}),
-        train_dataset=train_rows,
-        eval_dataset=rows,
-        data_collator=collate,
-        callbacks=callbacks,
-        optimizers=(optimizer, schedule),
-    )
-    runner.train()
-    return runner
+    best = {"load_best_model_at_end": True, "metric_for_best_model": f"eval_{RELIANCE}", "greater_is_better": False}
+    sizes = {"num_train_epochs": 6, "per_device_train_batch_size": 8}
+    given: dict[str, Any] = {"net": net, "sets": (planted(), planted(seed=1)), "optimizers": (optimizer, schedule)}
+    return train(folder, *callbacks, **given, **{**sizes, **best, **options})
 
 
-@pytest.mark.filterwarnings("ignore:.*pin_memory")
 def test_the_trainer_of_transformers_keeps_no_untrained_model(tmp_path, caplog):
     ours = RelevanceMonitorCallback(
         max_samples=32, show=lrptrain.Show(max_pictures=0), run=lrptrain.Run(on_error="raise"), budget=None
     )
     with caplog.at_level("INFO", "lrptrain"):
-        runner = train(tmp_path, [ours, EarlyStoppingCallback(6)])
+        runner = train_planted(tmp_path, ours, EarlyStoppingCallback(6))
     assert reliances(ours.folder)[0] is None
     assert runner.state.best_global_step > 6
     assert math.isfinite(runner.state.best_metric)
@@ -202,20 +177,20 @@ def test_the_trainer_of_transformers_keeps_no_untrained_model(tmp_path, caplog):
     assert not [row for row in runner.state.log_history if math.isnan(row.get(RELIANCE, 0.0))]
 
 
-@pytest.mark.filterwarnings("ignore:.*pin_memory")
 def test_the_trainer_of_transformers_is_warned_of_the_default_direction(tmp_path):
     """Without `greater_is_better` larger is better, whatever the metric."""
     options: dict[str, Any] = {"max_samples": 32, "max_pictures": 0, "on_error": "raise", "budget": None}
+    ours, again = (RelevanceMonitorCallback(**grouped(options)) for _ in range(2))
     with pytest.warns(UserWarning, match="the wrong way, as lower is better") as caught:
-        train(tmp_path, [RelevanceMonitorCallback(**grouped(options))], greater_is_better=None, num_train_epochs=1)
+        train_planted(tmp_path, ours, greater_is_better=None, num_train_epochs=1)
     (pasted,) = (m[0] for each in caught if (m := re.search(r"TrainingArguments\(.*\)$", str(each.message))))
     given = eval(pasted.replace("TrainingArguments", "dict"))
-    train(tmp_path, [RelevanceMonitorCallback(**grouped(options))], **given, num_train_epochs=1)  # warnings are errors
+    train_planted(tmp_path, again, **given, num_train_epochs=1)  # warnings are errors
 
 
 def test_a_loop_has_the_same_values(tmp_path):
     with lrptrain.Monitor(
-        Net().net, loader(planted(), 8), tmp_path, max_samples=32, show=lrptrain.Show(max_pictures=0)
+        vit(), loader(planted(), 8), tmp_path, max_samples=32, show=lrptrain.Show(max_pictures=0)
     ) as ours:
         ours.evaluate(0)
     assert all(math.isnan(ours.scalars[key]) for key in UNKNOWN)

@@ -1,21 +1,16 @@
-"""Volumes with masks: monitored and guided in place of images, in Lightning and in a loop."""
+"""Volumes with masks: monitored and guided in place of images."""
 
 import json
 from typing import Any
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
-from hugging_face import quiet_arguments
+from own_trainers import answered, in_lightning, in_transformers
 from PIL import Image
-from setting import trainer
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
-from transformers import Trainer
 
 import lrptrain
-from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
 from lrptrain.loggers.inputs import input_path
 
 N = 32
@@ -36,8 +31,8 @@ class Volumetric(nn.Module):
         weight[0, place[0], place[1], place[2]], weight[1, place[0], place[1], place[2]] = -20, 20
         self.head.bias.data = torch.tensor([10.0, -10.0])
 
-    def forward(self, scan):
-        return self.head(self.patches(scan).flatten(1))
+    def forward(self, scan, labels=None):
+        return answered(self.head(self.patches(scan).flatten(1)), labels)
 
 
 CORNER, LESION = (0, 0, 3), (2, 2, 2)
@@ -55,60 +50,22 @@ def scans() -> dict[str, Tensor]:
     return {"image": image, "mask": mask, "label": label}
 
 
-class OfScans(pl.LightningModule):
-    def __init__(self, net: nn.Module):
-        super().__init__()
-        self.net = net
-
-    def training_step(self, batch, batch_idx):
-        return nn.functional.cross_entropy(self.net(batch[0]), batch[1])
-
-    def validation_step(self, batch, batch_idx):
-        self.log("loss", self.training_step(batch, batch_idx))
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=1e-6)
-
-
-def test_a_tag_in_a_corner_is_a_fault_in_lightning(tmp_path):
+@pytest.mark.parametrize("train", [in_lightning, in_transformers])
+def test_a_tag_in_a_corner_is_a_fault(train, tmp_path):
     columns = scans()
-    data = DataLoader(TensorDataset(columns["image"], columns["label"], columns["mask"]), 8)
-    watching = RelevanceMonitor(max_samples=N, run=lrptrain.Run(on_error="raise"), budget=None)
-    trainer(tmp_path, watching, max_epochs=1).fit(OfScans(Volumetric(*CORNER)), data, data)
-    assert [each.name for each in watching.faults] == ["the top right corner"]
-    assert watching.faults[0].medium == "volume"
-    assert 'Mend: RelevanceGuidance("swap", swap=monitor.faults)' in str(watching.faults[0])
+    columns["scan"] = columns.pop("image")
+    watching = train(tmp_path, Volumetric(*CORNER), columns, {})
+    assert watching.scalars["relevance/samples"] == N
+    (fault,) = watching.faults
+    assert (fault.name, fault.medium) == ("the top right corner", "volume")
+    is_lightning = train is in_lightning
+    assert ('Mend: RelevanceGuidance("swap", swap=monitor.faults)' in str(fault)) == is_lightning
     assert watching.scalars["relevance/label/energy_pointing_game"] < 0.2
-    picture = watching.core.recorder.drawn[0]
-    assert getattr(picture, "image").ndim == 3  # noqa: B009  one slice
-    assert watching.folder is not None
+    assert watching.core.recorder.drawn[0].image.ndim == 3  # one slice
     assert json.loads(input_path(watching.folder, 1).read_text())["grid"] == [16, 4]  # slices one below the other
-    proof = watching.faults[0].proof
-    assert proof is not None
-    shown = np.asarray(Image.open(watching.folder / proof.path).convert("L"))
+    shown = np.asarray(Image.open(watching.folder / fault.proof.path).convert("L"))
     # Of each volume the slice that holds the tag: bright in one of the first two pictures, where it was exchanged.
     assert (shown[:40, 120:160].mean() > 200) != (shown[:40, 290:330].mean() > 200)
-
-
-class OfTransformers(nn.Module):
-    def __init__(self, net: nn.Module):
-        super().__init__()
-        self.net = net
-
-    def forward(self, scan, labels=None):
-        logits = self.net(scan)
-        return {"loss": None if labels is None else nn.functional.cross_entropy(logits, labels), "logits": logits}
-
-
-def test_a_tag_in_a_corner_is_a_fault_in_transformers(tmp_path):
-    columns = scans()
-    rows: Any = [{"scan": x, "mask": m, "labels": y} for x, m, y in zip(*columns.values(), strict=True)]
-    watching = RelevanceMonitorCallback(max_samples=N, run=lrptrain.Run(on_error="raise"), budget=None)
-    arguments = quiet_arguments(tmp_path, num_train_epochs=1, learning_rate=0.0, eval_strategy="epoch")
-    model = OfTransformers(Volumetric(*CORNER))
-    Trainer(model, arguments, train_dataset=rows, eval_dataset=rows, callbacks=[watching]).train()
-    assert [each.name for each in watching.faults] == ["the top right corner"]
-    assert watching.scalars["relevance/samples"] == N
 
 
 @pytest.mark.parametrize("place", [CORNER, LESION])
@@ -153,7 +110,7 @@ def test_guidance_takes_volumes():
 class OfFrames(Volumetric):
     """The same of a video, whose frames come before their colours."""
 
-    def forward(self, scan):
+    def forward(self, scan, labels=None):
         return super().forward(scan.movedim(1, 2)[:, :1])
 
 

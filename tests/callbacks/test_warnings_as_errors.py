@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 import torch
-from own_trainers import N, in_a_loop, in_lightning, in_transformers
-from setting import data, vit
+from own_trainers import TRAINERS, N, Named, in_a_loop
+from setting import data
 from torch import nn
 
 from lrptrain import RelevanceWarning, terminal
@@ -13,21 +13,10 @@ from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.terminal import WrappedWarning
 from lrptrain.trainers.processes import SharedText
 
-TRAINERS = [in_lightning, in_transformers, in_a_loop]
-pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory", "ignore:.*LeafSpec", "ignore:The '.*_dataloader'")
 
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.net = vit()
-
+class Net(Named):
     def forward(self, image, labels=None):
-        from transformers.modeling_outputs import SequenceClassifierOutput
-
-        logits = self.net(image.nan_to_num())  # so that training itself bears the sample
-        loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
-        return SequenceClassifierOutput(loss=loss, logits=logits)
+        return super().forward(image.nan_to_num(), labels)  # so that training itself bears the sample
 
 
 @pytest.fixture

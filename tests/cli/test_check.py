@@ -148,7 +148,7 @@ def with_value(**values):
     return lambda one: one.update(values)
 
 
-# What else cannot be read is in tests/findings/test_recorded.py.
+# What else cannot be read is in tests/findings/test_finding.py.
 @pytest.mark.parametrize(("change", "says"), [
     (with_value(verdict="RELIES"), "a finding that cannot be read"),
     (with_value(is_fault=False), "a finding that contradicts its verdict and role"),

@@ -3,7 +3,7 @@
 import sys
 import threading
 
-from lrptrain.dashboard.charts import _charts, _make_beside
+from lrptrain.dashboard.page import _charts, _make_beside
 
 make = _charts.__wrapped__  # each time anew, and without taking the script from the tests of the page
 

@@ -9,10 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from shown import MARKUP
 
-from lrptrain.dashboard.maps import MOST_EPOCHS, packed, read_cards, read_history
+from lrptrain.dashboard.maps import MOST_EPOCHS, packed, read_cards, read_histories
 from lrptrain.dashboard.samples import read_sample_table
 from lrptrain.loggers import EpochRecord, Input, read_class_maps, read_samples, write_record
 from lrptrain.loggers.inputs import input_path
+
+
+def history_of(folder, sample_id):
+    return read_histories(folder, [sample_id])[sample_id]["history"]
 
 
 def unpacked(found):
@@ -59,7 +63,7 @@ def test_samples_that_were_drawn_have_maps_of_every_class(recorded):
         found = unpacked(cards[sample_id]["maps"][f"class {own}"])
         np.testing.assert_allclose(found, values, atol=np.abs(values).max() / 250)
     assert sum(len(card["maps"]) > 2 for card in cards.values()) == 2
-    history = read_history(folder, ids[0])["history"]
+    history = history_of(folder, ids[0])
     assert [len(one["maps"]) for one in history] == [2 + 3] * 3
     assert set(read_sample_table(folder)["targets"][2:]) == {f"class {own}" for own in rows["class"]}
 
@@ -75,7 +79,7 @@ def test_class_maps_that_cannot_be_read_are_passed_over_with_a_note(runs, damage
     found = read_cards(folder, path.stem, [sample_id])
     assert list(found["cards"][sample_id]["maps"]) == ["label", "predicted"]
     assert [note.startswith(f"class_maps/{path.name} cannot be read") for note in found["notes"]] == [True]
-    assert [len(one["maps"]) > 0 for one in read_history(folder, sample_id)["history"]] == [True] * 3
+    assert [len(one["maps"]) > 0 for one in history_of(folder, sample_id)] == [True] * 3
     assert read_sample_table(folder)["targets"][:2] == ["label", "predicted"]
 
 
@@ -93,7 +97,7 @@ def test_words_of_texts_are_not_rounded_away_beside_what_is_not_scored(recorded)
         assert np.abs(levels[scored]).max() == 127
         assert own["peak"] == pytest.approx(np.abs(values[scored]).max(), rel=1e-3)
         assert own["unscored"] == pytest.approx(np.abs(values[~scored]).sum() / np.abs(values).sum(), rel=1e-4)
-    history = read_history(folder, str(rows["sample_id"][0]))["history"]
+    history = history_of(folder, str(rows["sample_id"][0]))
     assert history[1]["maps"]["label"] == cards[str(rows["sample_id"][0])]["maps"]["label"]
 
 
@@ -134,14 +138,14 @@ def test_what_is_no_map_is_none():
 
 
 def test_history_has_every_evaluation_or_forty_with_both_ends(recorded, tmp_path):
-    found = read_history(recorded / "relevance" / "run", "0")["history"]
+    found = history_of(recorded / "relevance" / "run", "0")
     assert [one["epoch"] for one in found] == [0, 1, 2]
     for epoch in range(50):
         write_record(tmp_path, EpochRecord(epoch, epoch, samples={"sample_id": [1], "map_label": [[epoch, 0.0]]}))
-    epochs = [one["epoch"] for one in read_history(tmp_path, "1")["history"]]
+    epochs = [one["epoch"] for one in history_of(tmp_path, "1")]
     assert len(set(epochs)) == MOST_EPOCHS
     assert (epochs[0], epochs[-1]) == (0, 49)
-    assert read_history(tmp_path, "2")["history"] == []
+    assert history_of(tmp_path, "2") == []
 
 
 @pytest.mark.parametrize(

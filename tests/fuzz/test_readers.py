@@ -15,7 +15,7 @@ import pytest
 from examples import ENDED, finding
 from PIL import Image
 
-from lrptrain.dashboard.maps import read_cards, read_history
+from lrptrain.dashboard.maps import read_cards, read_histories
 from lrptrain.dashboard.masks import read_masks
 from lrptrain.dashboard.report import write_html_report
 from lrptrain.dashboard.runs import about_run, find_runs, read_new_events
@@ -81,7 +81,7 @@ def read_everything(folder: Path) -> None:
     """Call every reader of the page, the report and the loggers; what they return must be strict JSON."""
     answers = [about_run(folder), read_new_events(folder), read_scores(folder), read_audit(folder), read_masks(folder)]
     table = read_sample_table(folder)
-    answers += [table, read_cards(folder, table["evaluation"] or "", ["a", "b"]), read_history(folder, "a")]
+    answers += [table, read_cards(folder, table["evaluation"] or "", ["a", "b"]), read_histories(folder, ["a"])]
     assert to_json(answers)
     assert len(read_events(folder)) <= 6
     read_findings(folder)

@@ -1,7 +1,7 @@
 """W&B runs and SummaryWriters that a script has by itself."""
 
 import pytest
-from examples import finding, keep_wandb_offline, wandb_records
+from examples import board_of, finding, keep_wandb_offline, wandb_records
 from torch.utils.tensorboard import SummaryWriter
 
 from lrptrain import loggers
@@ -59,14 +59,11 @@ def test_media_and_alerts_are_there(written):
 
 
 def test_a_writer_has_scalars_and_findings(tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     writer = SummaryWriter(str(tmp_path))
     assert loggers.is_logger(writer)
     loggers.send_scalars(writer, record(0, 7, 0.5))
     loggers.send(writer, record(0, 7, 0.5))
-    board = EventAccumulator(str(tmp_path))
-    board.Reload()
+    board = board_of(tmp_path)
     assert [(point.step, point.value) for point in board.Scalars(FOCUS)] == [(7, 0.5)]
     assert any("relevance/highlights/t" in tag for tag in board.Tags()["tensors"])
     assert any("relevance/findings" in tag for tag in board.Tags()["tensors"])

@@ -132,10 +132,10 @@ def test_scores_of_many_classes_are_a_table():
     assert what_is_sent(Client(), record) == [
         "Client gets the scalars, but has no place for pictures, texts, tables: they are in the run's folder"
     ]
-    assert loggers.many_scores.with_few_scores(record).scalars == {"relevance/epg": 0.5}
-    table = loggers.many_scores.scores_table(record)
+    assert loggers.record_tables.with_few_scores(record).scalars == {"relevance/epg": 0.5}
+    table = loggers.record_tables.scores_table(record)
     assert list(zip(*table.values(), strict=True)) == [("per_class", str(i), float(i)) for i in range(51)]
-    assert loggers.many_scores.scores_table(RECORD)["score"] == []
+    assert loggers.record_tables.scores_table(RECORD)["score"] == []
     run = MLflowRun(None, "")
     assert what_is_sent(run, record) == [
         "MLflowRun gets the scores of single classes as a table, relevance/scores_table"
@@ -148,8 +148,8 @@ def test_how_many_classes_an_evaluation_has_does_not_decide_what_is_a_table():
     for predicted in (40, 55):
         scalars = {"relevance/epg": 0.5, **{f"relevance/per_class/{name}": 1.0 for name in names[:predicted]}}
         record = EpochRecord(0, 0, scalars, metrics=[CLASSES], class_names=names)
-        assert loggers.many_scores.with_few_scores(record).scalars == {"relevance/epg": 0.5}
-        assert len(loggers.many_scores.scores_table(record)["of"]) == predicted
+        assert loggers.record_tables.with_few_scores(record).scalars == {"relevance/epg": 0.5}
+        assert len(loggers.record_tables.scores_table(record)["of"]) == predicted
         notes.append(what_is_sent(MLflowRun(None, ""), record))
     assert notes[0] == notes[1]
     without = EpochRecord(0, 0, {"relevance/epg": 0.5}, metrics=[CLASSES], class_names=names)

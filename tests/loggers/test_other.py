@@ -5,7 +5,7 @@ import pytest
 from examples import finding
 
 from lrptrain.loggers import EpochRecord, Highlight, Picture, log_to_other
-from lrptrain.loggers.findings_table import findings_markdown, findings_table
+from lrptrain.loggers.record_tables import findings_markdown, findings_table
 
 RECORD = EpochRecord(
     epoch=1,

@@ -3,10 +3,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from examples import OPEN, finding
+from examples import OPEN, board_of, finding
 from PIL import Image
 from pytorch_lightning.loggers import TensorBoardLogger
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lrptrain.loggers import EpochRecord, Highlight, Picture, send
 
@@ -30,8 +29,7 @@ def written(tmp_path):
     for record in (first, replace(first, step=14, new_findings=[])):
         send(logger, record)
     logger.finalize("success")
-    accumulator = EventAccumulator(logger.log_dir, size_guidance={"images": 0, "tensors": 0})
-    return accumulator.Reload()
+    return board_of(logger.log_dir)
 
 
 def test_each_sample_has_its_pictures_over_the_epochs(written):

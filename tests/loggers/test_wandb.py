@@ -10,7 +10,7 @@ from PIL import Image
 from pytorch_lightning.loggers import WandbLogger
 
 from lrptrain.loggers import EpochRecord, Highlight, Picture, send, send_scalars
-from lrptrain.loggers.findings_table import findings_table
+from lrptrain.loggers.record_tables import findings_table
 from lrptrain.loggers.wandb import _of_one_size
 from lrptrain.monitor.summary import logged_metrics
 

@@ -2,20 +2,15 @@
 
 from typing import Any
 
-import numpy as np
-import torch
-from examples import OPEN, finding
+from examples import OPEN, explained, finding
 from torch import nn
 
-from lrptrain.batch import Sample
-from lrptrain.monitor.announced import unannounced
-from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
+from lrptrain.monitor.evaluation import Evaluation
+from lrptrain.monitor.recorder import unannounced
 
 
 def evaluation(probability: float = 0.9, **moment: Any) -> Evaluation:
-    values: dict[str, Any] = {"predicted": 0, "probabilities": np.array([probability, 1 - probability])}
-    rest: dict[str, Any] = {"maps": {"label": torch.ones(4)}, "grid": (2, 2), "num_logits": 2, "chance": 0.5}
-    samples = [ExplainedSample(sample=Sample(i, 0, {}), values={}, **values, **rest) for i in range(3)]
+    samples = [explained(i, (probability, 1 - probability)) for i in range(3)]
     return Evaluation(samples, **{"epoch": 1, "step": 7, **moment})
 
 

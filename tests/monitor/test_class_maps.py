@@ -10,9 +10,9 @@ from small_models import tiny_vit
 from transformers import BertConfig, BertForSequenceClassification
 
 from lrptrain.batch import Sample
-from lrptrain.monitor.class_maps import compute_class_maps
+from lrptrain.monitor.config import MonitorConfig, Run, Show
 from lrptrain.monitor.evaluation import ExplainedSample
-from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
+from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.relevance import attribute
 
 NAMES = [f"class {i}" for i in range(5)]
@@ -28,10 +28,15 @@ def images(count=6):
     return [Sample(f"s{i}", i % 6 - 1, {"image": image}) for i, image in enumerate(drawn)]  # the first has no label
 
 
+def made(model, method="attnlrp", class_maps=5, **show):
+    config = MonitorConfig(show=Show(**show), run=Run(batch_size=4))
+    return Evaluator(model, config, method=method, class_maps=class_maps)
+
+
 def explained(model, samples, **options):
-    evaluator = Evaluator(model, ExplanationConfig(**{"method": "attnlrp", "batch_size": 4, **options}))
+    evaluator = made(model, **options)
     shown = evaluator.evaluate(samples)
-    return shown, compute_class_maps(evaluator, shown, NAMES)
+    return shown, evaluator.class_maps_of(shown, NAMES)
 
 
 def known(one: ExplainedSample):
@@ -73,10 +78,10 @@ def test_none_are_made_where_none_are_asked_for_or_all_are_alike(model, options)
 def test_one_forward_pass_serves_all_classes_of_a_batch(model):
     passed = []
     hook = model.head.register_forward_hook(lambda *_: passed.append(1))
-    evaluator = Evaluator(model, ExplanationConfig(method="attnlrp", batch_size=4))
+    evaluator = made(model)
     shown = evaluator.evaluate(images())
     passed.clear()
-    assert len(compute_class_maps(evaluator, shown, NAMES)) == 6 * 5
+    assert len(evaluator.class_maps_of(shown, NAMES)) == 6 * 5
     hook.remove()
     assert len(passed) == 2  # batches of 4 and 2
 
@@ -87,7 +92,7 @@ def test_a_single_logit_has_two_classes():
     both = sorted((float(each.probabilities[k]), k) for each in shown for k in (0, 1))[::-1]
     assert [(found.probability, found.class_name) for found in maps] == [(p, NAMES[k]) for p, k in both]
     torch.testing.assert_close(maps[0].relevance, -maps[1].relevance, rtol=1e-10, atol=0)
-    assert compute_class_maps(Evaluator(torch.nn.Identity(), ExplanationConfig()), [], NAMES) == []
+    assert made(torch.nn.Identity()).class_maps_of([], NAMES) == []
 
 
 def test_texts_have_a_value_for_each_token():

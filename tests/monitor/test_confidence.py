@@ -1,11 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from lrptrain.batch import Sample
-from lrptrain.cues.measure import Measure
-from lrptrain.cues.places import Place
 from lrptrain.monitor.confidence import sharpened, sharpness
 
 LABELS = np.arange(40) % 4
@@ -56,33 +52,3 @@ def test_sharpened_probabilities_are_those_of_larger_logits():
     wanted = (7.0 * logits).softmax(1).numpy()
     np.testing.assert_allclose(sharpened(logits.softmax(1).numpy(), 7.0), wanted, rtol=1e-12, atol=0)
     assert sharpened(np.array([[1.0, 0.0]]), 3.0).tolist() == [[1.0, 0.0]]
-
-
-class Corner(nn.Module):
-    """Reads its first pixel, and is hardly sure of it."""
-
-    def forward(self, image: torch.Tensor) -> torch.Tensor:
-        evidence = 0.02 * (image[:, 0, 0, 0] - 0.5)
-        return torch.stack([-evidence, evidence], 1)
-
-
-def test_a_model_that_is_sure_of_nothing_is_seen_to_rely_on_what_it_reads():
-    generator = torch.Generator().manual_seed(0)
-    images = torch.rand(32, 1, 8, 8, generator=generator)
-    labels = torch.arange(32) % 2
-    images[:, 0, :2, :2] = labels[:, None, None].float()
-    model = Corner().eval()
-    before = model(images).softmax(1).double().numpy()
-    power = sharpness(before, labels.numpy())
-    samples = [Sample(i, -1, {"image": image}) for i, image in enumerate(images)]
-    everyone = np.arange(32)
-
-    def effect(power: float) -> float:
-        def probabilities(batch):
-            return sharpened(model(batch["image"]).softmax(1).double().numpy(), power)
-
-        measure = Measure(samples, before.argmax(1), probabilities)
-        return float(measure.effects(Place("the corner", "open", (0.0, 0.0, 0.25, 0.25)), everyone, everyone).mean())
-
-    assert effect(1.0) < 0.02
-    assert effect(power) > 0.2

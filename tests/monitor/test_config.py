@@ -87,12 +87,17 @@ def test_an_option_arrives_where_it_is_used():
         judge=lrptrain.Judge(fail_on="not sure", fail_after=3),
         run=lrptrain.Run(name="a", batch_size=3, dataloader_idx=1),
     )
-    assert monitor.config.explanation.targets == ("predicted",)
-    assert monitor.config.explanation.mixing_ratios
-    assert monitor.config.explanation.batch_size == 3
+    assert monitor.config.targets == ["predicted"]
     assert monitor.config.title == "RelevanceMonitor 'a'"
     assert monitor.dataloader_idx == 1
     assert monitor.core.judging._required(at_end=False) == 3
+
+
+def test_the_stages_of_a_monitor_share_no_key():
+    core = RelevanceMonitor().core
+    keys = [key for stage in core._stages for key in stage.state_dict()]
+    assert len(keys) == len({*keys})
+    assert core.state_dict().keys() == {*keys}
 
 
 @pytest.mark.parametrize(
@@ -108,16 +113,15 @@ def test_an_option_arrives_where_it_is_used():
         (lambda: lrptrain.Run(every_n_epochs=0), "every_n_epochs must be at least 1"),
         (lambda: lrptrain.Run(on_error=cast(Any, "ignore")), "on_error must be 'warn' or 'raise'"),
         (lambda: RelevanceMonitor(cues=None, judge=lrptrain.Judge(fail_on="relies")), "needs tests, and cues=None"),
-    ],
-)
-def test_what_cannot_be_is_refused_at_once(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
+        (lambda: RelevanceMonitor(cues=cast(Any, ["the corner"])), "cues must be frozen dataclasses"),
+        (lambda: RelevanceMonitor(budget=1), "budget must be a share between 0 and 1, or None"),
+        (lambda: RelevanceMonitor(budget=-0.1), "budget must be a share between 0 and 1, or None"),
+        (lambda: RelevanceMonitor(method="magic"), "unknown method 'magic'; known are"),
+        (lambda: RelevanceMonitor(method="lrp", show=lrptrain.Show(method_options={"magic": 1})), "of lrp 'magic'"),
+        (lambda: RelevanceMonitor(show=lrptrain.Show(method_options={"target": 1})), "target"),
+        (lambda: RelevanceMonitor(max_samples=0), "max_samples must be at least 1"),
+        (lambda: lrptrain.Run(batch_size=0), "batch_size must be at least 1"),
+        (lambda: lrptrain.Show(targets=["labels"]), "targets must be a list of some of"),
         (lambda: RelevanceMonitor(max_samples=cast(Any, 16.5)), "max_samples must be a whole number"),
         (lambda: RelevanceMonitor(max_samples=cast(Any, None)), "max_samples must be a whole number"),
         (lambda: lrptrain.Show(class_maps=cast(Any, "5")), "class_maps must be a whole number"),
@@ -131,6 +135,6 @@ def test_what_cannot_be_is_refused_at_once(make, message):
         (lambda: lrptrain.Run(run_name=cast(Any, 3)), "run_name must be a text"),
     ],
 )
-def test_what_has_the_wrong_type_is_refused_by_its_name(make, message):
+def test_what_cannot_be_is_refused_at_once(make, message):
     with pytest.raises(ValueError, match=message):
         make()

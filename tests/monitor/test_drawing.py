@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 import torch
+from examples import explained
 
 from lrptrain.batch import Sample
 from lrptrain.monitor.drawing import DisplayOptions, _title, highlights, inputs, pictures
-from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.render import to_picture
 
 LOOK = DisplayOptions(["cat", "dog"], lambda ids: [f"w{i}" for i in ids])
@@ -57,10 +57,8 @@ def test_texts_have_a_name_for_each_token_that_is_no_padding():
 def test_a_text_is_coloured_by_its_scored_tokens():
     tensors = {"input_ids": torch.tensor([5, 6, 7, 8]), "attention_mask": torch.ones(4, dtype=torch.long)}
     relevance = {"label": torch.tensor([0.99995, 2e-5, 1e-5, 2e-5])}
-    explained = ExplainedSample(
-        Sample("s", 1, tensors), 0, np.array([0.75, 0.25]), relevance, None, 2, chance=float("nan"), values={}
-    )
-    (text,) = highlights([explained], LOOK)
+    one = explained(Sample("s", 1, tensors), maps=relevance, grid=None, chance=float("nan"))
+    (text,) = highlights([one], LOOK)
     assert re.findall(r",([\d.]+)\);border-radius:2px\" title=\"[^\"]*\">(\w+)<", text.html) == [
         ("0.75", "w6"),
         ("0.38", "w7"),
@@ -75,17 +73,9 @@ def test_a_separator_between_two_texts_is_grey_and_an_unknown_word_is_not():
     tensors = {"input_ids": torch.arange(5), "attention_mask": torch.ones(5, dtype=torch.long)}
     scored = [False, True, False, True, False]
     assert made(tensors, grid=None, look=look).scored == scored
-    explained = ExplainedSample(
-        Sample("s", 1, tensors),
-        0,
-        np.array([0.75, 0.25]),
-        {"label": torch.tensor([9.0, 0.5, 90.0, -1.0, 9.0])},
-        None,
-        2,
-        chance=float("nan"),
-        values={},
-    )
-    (text,) = highlights([explained], look)
+    relevance = {"label": torch.tensor([9.0, 0.5, 90.0, -1.0, 9.0])}
+    one = explained(Sample("s", 1, tensors), maps=relevance, grid=None, chance=float("nan"))
+    (text,) = highlights([one], look)
     assert re.findall(r",([\d.]+)\);border-radius:2px\" title=\"[^\"]*\">([^<]+)<", text.html) == [
         ("0.38", "good"),
         ("0.75", "[UNK]"),
@@ -110,13 +100,10 @@ def test_a_picture_has_its_mask_at_its_own_size():
     mask = torch.zeros(8, 6, dtype=torch.uint8)
     mask[:4] = 1
     sample = Sample("s", 1, image(mask=mask))
-    values = {"label/energy_pointing_game": 0.25}
-    explained = ExplainedSample(
-        sample, 0, np.array([0.75, 0.25]), {"label": torch.ones(12)}, (4, 3), 2, chance=0.5, values=values
-    )
-    assert _title(explained, "label", LOOK.class_names) == "target 'dog', p = 0.25"
-    assert _title(explained, "predicted", LOOK.class_names) == "target 'cat', p = 0.75"
-    (picture,) = pictures([explained], LOOK)
+    one = explained(sample, maps={"label": torch.ones(12)}, grid=(4, 3), values={"label/energy_pointing_game": 0.25})
+    assert _title(one, "label", LOOK.class_names) == "target 'dog', p = 0.25"
+    assert _title(one, "predicted", LOOK.class_names) == "target 'cat', p = 0.75"
+    (picture,) = pictures([one], LOOK)
     assert picture.mask is not None
     assert picture.mask.shape == picture.image.shape[:2]
     # The image (160 x 120) as it is and its map, with the mask over both: [160, 120 + gap + 120], below a title.

@@ -5,9 +5,10 @@ import pytest
 import torch
 from small_models import tiny_vit
 
+import lrptrain
 from lrptrain.batch import Sample
-from lrptrain.monitor.class_maps import compute_class_maps
-from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
+from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.relevance import attribute
 
 
@@ -40,7 +41,7 @@ def single(model, sample, target):
 # A recording costs half as much as a walk back: three walks of six samples, or two and a recording of one.
 @pytest.mark.parametrize(("misread", "passes"), [(0, [6]), (1, [6, 1]), (3, [6]), (6, [6])])
 def test_the_label_and_the_predicted_class_share_a_recording_where_many_differ(model, misread, passes):
-    evaluator = Evaluator(model, ExplanationConfig("attnlrp"))
+    evaluator = Evaluator(model, MonitorConfig(), method="attnlrp")
     given = samples(model, misread)
     sizes, explained = passes_of(model, lambda: evaluator.evaluate(given))
     assert sizes == passes
@@ -50,7 +51,8 @@ def test_the_label_and_the_predicted_class_share_a_recording_where_many_differ(m
 
 
 def test_drawn_samples_have_the_maps_of_further_classes_from_the_same_recording(model):
-    evaluator = Evaluator(model, ExplanationConfig("attnlrp", batch_size=4, class_maps=3))
+    config = MonitorConfig(run=lrptrain.Run(batch_size=4))
+    evaluator = Evaluator(model, config, method="attnlrp", class_maps=3)
     given = samples(model, misread=2)
     sizes, explained = passes_of(model, lambda: evaluator.evaluate(given, drawn={1, 3, 5}))
     assert [each.sample.sample_id for each in explained] == [1, 3, 5, 0, 2, 4]
@@ -63,7 +65,7 @@ def test_drawn_samples_have_the_maps_of_further_classes_from_the_same_recording(
         assert list(each.class_maps) == (most_probable if drawn else [])
         for of_class, found in each.class_maps.items():
             np.testing.assert_allclose(found, single(model, each.sample, of_class), rtol=1e-9, atol=1e-14)
-    sizes, maps = passes_of(model, lambda: compute_class_maps(evaluator, explained[:3], [*"abcde"]))
+    sizes, maps = passes_of(model, lambda: evaluator.class_maps_of(explained[:3], [*"abcde"]))
     assert sizes == []
     assert len(maps) == 9
 
@@ -74,8 +76,9 @@ def test_a_further_class_that_fails_leaves_the_scores_and_is_tried_again(model, 
     def fails(*_):
         raise RuntimeError("no memory for this map")
 
-    evaluator = Evaluator(model, ExplanationConfig("attnlrp"))
-    monkeypatch.setattr(module, "explain_classes", fails)
-    explained = evaluator.evaluate(samples(model, misread=1), drawn={0, 1})
+    evaluator = Evaluator(model, MonitorConfig(), method="attnlrp")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "explain_classes", fails)
+        explained = evaluator.evaluate(samples(model, misread=1), drawn={0, 1})
     assert [each.class_maps for each in explained] == [{}] * 6
-    assert len(compute_class_maps(evaluator, explained[:2], [*"abcde"])) == 10
+    assert len(evaluator.class_maps_of(explained[:2], [*"abcde"])) == 10

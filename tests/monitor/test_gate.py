@@ -3,7 +3,10 @@ from dataclasses import replace
 import pytest
 from examples import OPEN, finding
 
-from lrptrain.monitor.gate import FindingError, gravest_forbidden, is_lasting, raise_if_forbidden, raise_if_unjudged
+import lrptrain
+from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.gate import FindingError, gravest_forbidden, is_lasting
+from lrptrain.monitor.judging import Judging
 
 
 def with_verdicts(*verdicts):
@@ -21,14 +24,16 @@ def with_verdicts(*verdicts):
     (("relies", "relies"), None, 1, False),
 ])  # fmt: skip
 def test_a_fault_is_forbidden_when_it_lasts(verdicts, fail_on, required, forbidden):
+    judging = Judging(MonitorConfig(judge=lrptrain.Judge(fail_on=fail_on, fail_after=required)), print)
+    judging.reset()
     open_one = replace(OPEN, verdicts=("relies", "relies"), epochs=(0, 1))
-    findings = [with_verdicts("does not rely", "does not rely"), open_one, with_verdicts(*verdicts)]
-    assert gravest_forbidden(findings, fail_on, required) == (findings[2] if forbidden else None)
+    judging.findings = [with_verdicts("does not rely", "does not rely"), open_one, with_verdicts(*verdicts)]
+    assert judging.is_forbidden() == forbidden
     if forbidden:
         with pytest.raises(FindingError, match=f"fail_on='{fail_on}'{' in 2 evaluations' if required == 2 else ':'}"):
-            raise_if_forbidden(findings, fail_on, required)
+            judging.raise_if_forbidden()
     else:
-        raise_if_forbidden(findings, fail_on, required)
+        judging.raise_if_forbidden()
 
 
 def test_the_gravest_is_named():
@@ -40,10 +45,3 @@ def test_the_gravest_is_named():
 def test_older_records_are_judged_by_their_last_verdict():
     assert is_lasting(finding(verdicts=(), epochs=()), ("relies",), 3)
     assert not is_lasting(finding(verdict="not sure", verdicts=(), epochs=()), ("relies",), 1)
-
-
-def test_a_gate_does_not_pass_where_nothing_was_tested():
-    with pytest.raises(FindingError, match=r"cannot pass after its last evaluation\. 7 samples are too few"):
-        raise_if_unjudged(True, "7 samples are too few", "relies", "Monitor")
-    raise_if_unjudged(True, "", "relies", "Monitor")
-    raise_if_unjudged(True, "7 samples are too few", None, "Monitor")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
+from examples import explained
 from plain_texts import bert
 
 from lrptrain.batch import Sample
@@ -13,7 +14,7 @@ from lrptrain.cues.family import Family
 from lrptrain.cues.measure import Effect
 from lrptrain.cues.places import Place, places
 from lrptrain.cues.search import Judged
-from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
+from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.reporting import findings_of, news_among, relevance_on
 
 CORNER = Place("the corner", "fault", (0.0, 0.0, 0.5, 0.5))
@@ -23,13 +24,8 @@ NAMES = ["a", "b", "c"]
 def evaluation(epoch=0, count=9):
     """Images of 4 x 4 pixels and 2 x 2 patches, of which the first has three quarters of the relevance."""
     samples = [Sample(i, i % 3, {"image": torch.zeros(1, 4, 4)}) for i in range(count)]
-    explained = [
-        ExplainedSample(
-            each, each.label, np.eye(3)[each.label], {"label": torch.tensor([3.0, 1.0, -5.0, 0.0])}, (2, 2), 3, 1.0, {}
-        )
-        for each in samples
-    ]
-    return Evaluation(explained, samples, epoch, 10 * epoch)
+    relevance = {"label": torch.tensor([3.0, 1.0, -5.0, 0.0])}
+    return Evaluation([explained(x, np.eye(3)[x.label], maps=relevance) for x in samples], samples, epoch, 10 * epoch)
 
 
 def judged(cue=CORNER, verdict="relies", named=True, low=0.2, **changes):
@@ -136,10 +132,8 @@ def test_of_a_text_the_area_is_a_share_of_its_content():
     (sample,) = writer.samples(["a b 1"])
     content = np.array([-1, *writer.ids("a b 1"), -1])
     relevance = {"label": torch.tensor([0.0, 1.0, 0.0, 3.0, 0.0])}
-    explained = ExplainedSample(sample, 0, np.eye(2)[0], relevance, None, 2, 0.3, {}, content_ids=content)
-    shares = relevance_on(
-        Family.of("numbers", "open", writer.language), Evaluation([explained], [sample]), np.arange(1)
-    )
+    one = explained(sample, maps=relevance, grid=None, content_ids=content)
+    shares = relevance_on(Family.of("numbers", "open", writer.language), Evaluation([one], [sample]), np.arange(1))
     assert shares == pytest.approx((3 / 4, 1 / 3))
 
 

@@ -15,7 +15,7 @@ from lrptrain.render import view
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "callbacks"))
 from inspected import images
-from setting import loader, vit
+from setting import learn, loader, vit
 
 
 @pytest.mark.parametrize("kind", [RelevanceMonitor, RelevanceMonitorCallback, lrptrain.Monitor])
@@ -27,11 +27,7 @@ def test_the_last_evaluation_is_shown(tmp_path, monkeypatch, capsys):
     torch.manual_seed(0)
     model = vit(depth=1)
     train = images("corner", 1, 256)
-    optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
-    for _ in range(60):
-        F.cross_entropy(model(train["image"]), train["label"]).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    learn(model, lambda _: F.cross_entropy(model(train["image"]), train["label"]), 60)
     monitor = lrptrain.Monitor(
         model, loader(images("corner"), batch_size=32), tmp_path, show=lrptrain.Show(max_pictures=3)
     )

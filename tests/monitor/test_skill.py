@@ -6,29 +6,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from examples import explained
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 import lrptrain
 from lrptrain.batch import Sample
 from lrptrain.loggers import read_events
-from lrptrain.monitor.closing import closing_words
-from lrptrain.monitor.collapse import single_answer, tells_classes_apart
-from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
-from lrptrain.monitor.power import Power, shown_by
-from lrptrain.monitor.skill import Skill
+from lrptrain.monitor.evaluation import Evaluation
+from lrptrain.monitor.power import Power, closing_words, shown_by
+from lrptrain.monitor.skill import Skill, single_answer, tells_classes_apart
 
 NAMES = ["cat", "dog"]
 ALTERNATING = [i % 2 for i in range(40)]
 
 
 def evaluation(labels, answers):
-    return Evaluation(
-        [
-            ExplainedSample(Sample(i, label, {}), answer, np.ones(2), {}, None, 2, 0.3, {})
-            for i, (label, answer) in enumerate(zip(labels, answers, strict=True))
-        ]
-    )
+    pairs = enumerate(zip(labels, answers, strict=True))
+    return Evaluation([explained(Sample(i, label, {}), np.eye(2)[answer]) for i, (label, answer) in pairs])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lrptrain.monitor.stratified_sample import StratifiedReservoir, ValidationSample, allocate, priorities
+from lrptrain.monitor.stratified_sample import ValidationSample, allocate, priorities
 from lrptrain.trainers.processes import DataShare
 
 COUNTS = st.dictionaries(st.integers(-1, 8), st.integers(0, 30), max_size=8)
@@ -45,24 +45,24 @@ def test_streaming_equals_choosing_at_once_for_any_order_and_processes(labels, p
     labels = np.array(labels)
     order = list(range(len(labels)))
     generator.shuffle(order)
-    keepers = [StratifiedReservoir(places, seed) for _ in range(size)]
+    keepers = [ValidationSample(places, seed) for _ in range(size)]
     while order:
         cut = generator.randint(1, 7)
         rows, order = order[:cut], order[cut:]
         batch = {"x": torch.tensor(rows), "label": torch.from_numpy(labels[rows])}
-        keepers[generator.randrange(size)].add(batch, np.array(rows), [True] * len(rows))
+        keepers[generator.randrange(size)].add_batch(batch, indices=np.array(rows))
     everywhere = [(dict(keeper.counts), keeper.keys()) for keeper in keepers]
-    chosen = [sample for keeper in keepers for sample in keeper.choose(everywhere).values()]
+    chosen = [sample for keeper in keepers for _, _, sample in keeper.choose(everywhere)]
     assert {sample.sample_id for sample in chosen} == chosen_at_once(labels, places, seed)
     assert len(chosen) == min(places, len(labels))
     assert all(sample.label == labels[sample.sample_id] for sample in chosen)
 
 
 def test_padding_is_not_counted():
-    keeper = StratifiedReservoir(10)
-    keeper.add({"x": torch.arange(4), "label": torch.zeros(4, dtype=torch.long)}, np.arange(4), [True, False] * 2)
+    keeper = ValidationSample(10, 0)
+    keeper.add_batch({"x": torch.arange(4), "label": torch.zeros(4, dtype=torch.long)}, share=DataShare(0, 1, 0, 2))
     assert keeper.counts == {0: 2}
-    assert {sample.sample_id for sample in keeper.choose([(keeper.counts, keeper.keys())]).values()} == {0, 2}
+    assert {sample.sample_id for _, _, sample in keeper.choose([(keeper.counts, keeper.keys())])} == {0, 2}
 
 
 @pytest.mark.parametrize("readers", [1, 2, 3])
@@ -80,11 +80,11 @@ def test_processes_that_read_the_same_part_count_each_sample_once(readers):
 
 
 def test_memory_stays_small_on_a_sorted_set():
-    keeper = StratifiedReservoir(64)
+    keeper = ValidationSample(64, 0)
     labels = torch.arange(2000) // 20
     for start in range(0, 2000, 50):
         rows = torch.arange(start, start + 50)
-        keeper.add({"x": rows, "label": labels[rows]}, rows.numpy(), [True] * 50)
+        keeper.add_batch({"x": rows, "label": labels[rows]}, indices=rows.numpy())
     assert sum(map(len, keeper.candidates.values())) < 6 * 64
 
 
@@ -97,6 +97,6 @@ def test_priorities_are_uniform_and_depend_on_the_seed():
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 def test_any_integer_label_will_do(dtype):
-    keeper = StratifiedReservoir(2)
-    keeper.add({"x": torch.arange(3), "label": torch.tensor([0, 1, 1], dtype=dtype)}, np.arange(3), [True] * 3)
-    assert {sample.label for sample in keeper.choose([(keeper.counts, keeper.keys())]).values()} == {0, 1}
+    keeper = ValidationSample(2, 0)
+    keeper.add_batch({"x": torch.arange(3), "label": torch.tensor([0, 1, 1], dtype=dtype)})
+    assert {sample.label for _, _, sample in keeper.choose([(keeper.counts, keeper.keys())])} == {0, 1}

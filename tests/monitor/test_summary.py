@@ -5,28 +5,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from examples import explained
 from timm.models.vision_transformer import VisionTransformer
 
 import lrptrain
 from lrptrain.batch import Sample
-from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.summary import METRICS, logged_metrics, scalars, table
 
 NAMES = ["cat", "dog"]
 
 
 def scored(i, label, share, predicted=0, group=None):
-    return ExplainedSample(
-        sample=Sample(i, label, {}, group),
+    targets = ("label", "predicted") if label >= 0 else ("predicted",)
+    return explained(
+        Sample(i, label, {}, group),
+        (0.9, 0.1),
         predicted=predicted,
-        probabilities=np.array([0.9, 0.1]),
-        maps={"label": torch.ones(4), "predicted": torch.ones(4)} if label >= 0 else {"predicted": torch.ones(4)},
-        grid=(2, 2),
-        num_logits=2,
-        chance=0.4,
-        values={
-            f"{target}/energy_pointing_game": share for target in (("label",) if label >= 0 else ()) + ("predicted",)
-        },
+        maps=dict.fromkeys(targets, torch.ones(4)),
+        values={f"{target}/energy_pointing_game": share for target in targets},
     )
 
 

@@ -21,7 +21,7 @@ from lrptrain.relevance import Relevance
 from lrptrain.relevance.shown import showing
 from lrptrain.relevance.shown.explained_batch import ExplainedBatch
 from lrptrain.render import beside, view
-from lrptrain.render.text_picture import WIDTH, token_picture
+from lrptrain.render.text import WIDTH, token_picture
 
 
 def images(count=2, size=32):

@@ -15,7 +15,7 @@ def test_a_row_among_richs_is_hidden_and_used_again():
     bars = rich_progress.Progress(console=rich_console.Console(file=screen, width=80, force_terminal=True))
     epoch = bars.add_task("Epoch 0", total=8)
     for total in (64, 32):
-        with rich_bar(bars)(total) as advance:
+        with rich_bar(bars, total) as advance:
             advance(16)
             row = bars.tasks[-1]
             assert (row.completed, row.total, row.visible) == (16, total, True)

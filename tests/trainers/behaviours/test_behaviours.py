@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from examples import Everything
+from examples import Everything, assert_same, board_of
 from torch import nn
 from torch.utils.data import DataLoader
 from trained import (
@@ -99,29 +99,18 @@ def paired(train, folder) -> Trained:
     return train(Training(folder / "paired", options, epochs=1, net=net, texts=Pairs))
 
 
-def assert_equal(one, other, path=""):
-    if isinstance(one, dict):
-        assert one.keys() == other.keys(), path
-        for key in one:
-            assert_equal(one[key], other[key], f"{path}/{key}")
-    elif isinstance(one, torch.Tensor):
-        assert torch.equal(one, other), path
-    else:
-        assert one == other, path
-
-
 def epochs(monitor):
     return [event["epoch"] for event in read_events(monitor.folder)]
 
 
 def test_training_is_the_same_to_the_bit(alone, monitored):
     assert monitored.monitor.failures == 0
-    assert_equal(alone.state["weights"], monitored.state["weights"])
+    assert_same(alone.state["weights"], monitored.state["weights"])
 
 
 @pytest.mark.parametrize("part", ["gradients", "frozen", "modes", "torch", "numpy", "python"])
 def test_gradients_modes_and_random_states_are_left_alone(part, alone, monitored):
-    assert_equal(alone.state[part], monitored.state[part])
+    assert_same(alone.state[part], monitored.state[part])
 
 
 def test_maps_are_those_of_the_model_as_it_is_then(monitored):
@@ -194,10 +183,7 @@ def test_a_run_goes_on_from_a_checkpoint_and_branches_from_one_that_it_has_passe
 
 
 def test_tensorboard_has_the_scalars_and_the_texts(monitored, folder):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    board = EventAccumulator(str(folder / "board"))
-    board.Reload()
+    board = board_of(folder / "board")
     events = read_events(monitored.monitor.folder)
     assert [x.value for x in board.Scalars(FOCUS)] == pytest.approx([each["scalars"][FOCUS] for each in events])
     assert any(tag.startswith("relevance/highlights/") for tag in board.Tags()["tensors"])
@@ -267,7 +253,7 @@ def test_masks_of_0_and_255_are_refused_before_the_first_step(train, tmp_path):
     before = {key: value.clone() for key, value in training.net.state_dict().items()}
     with pytest.raises(ValueError, match="255"):
         train(training)
-    assert_equal(before, dict(training.net.state_dict()))
+    assert_same(before, dict(training.net.state_dict()))
 
 
 def with_adapter() -> nn.Module:
@@ -293,7 +279,10 @@ def assert_harmless(train, folder, make, **options):
     alone = train(Training(folder / "two", epochs=1, net=make(), **options))
     assert watched.monitor.failures == 0
     assert len(watched.monitor.scored) == OPTIONS["max_samples"]
-    assert_equal(alone.state, watched.state)
+    assert_same(alone.state, watched.state)
+
+
+# Each is a row in the table of the documentation.
 
 
 def test_adapters_are_trained_as_ever(train, tmp_path):
@@ -331,7 +320,7 @@ def test_what_cannot_work_is_refused_before_the_first_step(name, train, tmp_path
     before = {key: value.clone() for key, value in training.net.state_dict().items()}
     with pytest.raises(ValueError, match="class_names"):
         train(training)
-    assert_equal(before, dict(training.net.state_dict()))
+    assert_same(before, dict(training.net.state_dict()))
 
 
 @pytest.mark.parametrize("train", [by_lightning, by_transformers])  # a loop that never evaluates knows it

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from examples import assert_same, board_of
 from grouped_options import grouped
-from test_behaviours import FOCUS, assert_equal, pytestmark
+from hugging_face import quiet_arguments
+from test_behaviours import FOCUS, pytestmark
 from torch import nn
 from trained import OPTIONS, Texts, bert, collate, unannotated
 
@@ -62,7 +64,7 @@ def test_the_mode_and_the_gradients_of_a_model_are_left_alone(tmp_path):
     monitor = lrptrain.Monitor(net, [collate(Texts(8, 1).rows)], tmp_path, **grouped(OPTIONS))
     monitor.evaluate(0)
     assert modes == {name: each.training for name, each in net.named_modules()}
-    assert_equal(gradients, {name: x.grad for name, x in net.named_parameters() if x.grad is not None})
+    assert_same(gradients, {name: x.grad for name, x in net.named_parameters() if x.grad is not None})
 
 
 class Sharded(nn.Module):
@@ -119,23 +121,15 @@ def test_options_that_do_not_exist_are_refused(tmp_path):
 
 
 def a_trainer(folder: Any, *callbacks: Any, **options: Any) -> Any:
-    from transformers import Trainer, TrainingArguments
+    from transformers import Trainer
 
-    arguments = {
-        "num_train_epochs": 2,
-        "per_device_train_batch_size": 4,
-        "learning_rate": 1e-2,
-        "eval_strategy": "epoch",
-        "save_strategy": "epoch",
-        "report_to": [],
-        "use_cpu": True,
-        "disable_tqdm": True,
-    }
+    sizes = {"num_train_epochs": 2, "per_device_train_batch_size": 4, "learning_rate": 1e-2}
+    strategies = {"eval_strategy": "epoch", "save_strategy": "epoch"}
     names = ("eval_dataset", "data_collator", "processing_class")
     of_trainer = {name: options.pop(name) for name in names if name in options}
     return Trainer(
         bert(),
-        TrainingArguments(output_dir=str(folder), **{**arguments, **options}),
+        quiet_arguments(folder, **{**sizes, **strategies, **options}),
         train_dataset=Texts(12, 0),
         callbacks=list(callbacks),
         **{"eval_dataset": Texts(11, 1), "data_collator": unannotated, **of_trainer},
@@ -205,10 +199,7 @@ def test_names_sets_and_tensorboard(tmp_path, monkeypatch):
     assert {each.sample.sample_id for each in monitor.scored} - {f"text{number}" for number in range(6)}
     page = next((monitor.folder / "highlights").rglob("*.html")).read_text()
     assert "word5" in page or "word6" in page
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    board = EventAccumulator(str(tmp_path / "board"))
-    board.Reload()
+    board = board_of(tmp_path / "board")
     assert [point.step for point in board.Scalars("relevance/mine/chance")] == [3]
     assert any(tag.startswith("relevance/mine/highlights/") for tag in board.Tags()["tensors"])
     with pytest.raises(ValueError, match="eval_name='third' is not among"):
@@ -259,9 +250,6 @@ def test_where_the_budget_pays_for_nothing_the_final_weights_are_evaluated_and_l
         ]
     pages = client.list_artifacts(run.info.run_id, "relevance/highlights")
     assert [page.path.rpartition("_")[2] for page in pages] == ["000009.html"]
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    board = EventAccumulator(str(tmp_path / "board"))
-    board.Reload()
+    board = board_of(tmp_path / "board")
     assert [point.step for point in board.Scalars("relevance/chance")] == [9]
     assert len([entry for entry in trainer.state.log_history if "relevance/samples" in entry]) == 1

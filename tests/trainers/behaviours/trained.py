@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from grouped_options import grouped
+from hugging_face import quiet_arguments
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -264,7 +265,7 @@ def by_lightning(training: Training) -> Trained:
 
 
 def by_transformers(training: Training) -> Trained:
-    from transformers import Trainer, TrainingArguments
+    from transformers import Trainer
 
     from lrptrain.callbacks import RelevanceMonitorCallback
 
@@ -272,16 +273,14 @@ def by_transformers(training: Training) -> Trained:
     if training.options is not None:
         monitor = RelevanceMonitorCallback(**grouped(training.monitor_options))
         training.spoil(monitor.core)
-    arguments = TrainingArguments(
-        output_dir=str(training.folder),
+    arguments = quiet_arguments(
+        training.folder,
         num_train_epochs=training.epochs,
         per_device_train_batch_size=4,
         learning_rate=1e-2,
         eval_strategy="epoch" if training.validates else "no",
         save_strategy="epoch",
         report_to=["tensorboard"] if training.board else [],
-        use_cpu=True,
-        disable_tqdm=True,
         bf16=bool(training.precision),
         torch_compile_backend="eager" if hasattr(training.net, "_orig_mod") else None,
         seed=1,
