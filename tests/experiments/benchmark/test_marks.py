@@ -109,6 +109,8 @@ def test_a_text_has_the_marks_of_the_saved_results_and_the_same_rationale(kind):
     for form in range(2):
         found = written(kind, form)
         for one, tweet in zip(found, np.repeat(np.arange(3), 30), strict=True):
+            assert TWEETS[tweet].spans is not None
+            assert one.spans is not None
             (start, end), (left, right) = TWEETS[tweet].spans[0], one.spans[0]
             assert one.text[left:right] == TWEETS[tweet].text[start:end]
             assert one.label == TWEETS[tweet].label
