@@ -109,11 +109,12 @@ def test_a_text_has_the_marks_of_the_saved_results_and_the_same_rationale(kind):
     for form in range(2):
         found = written(kind, form)
         for one, tweet in zip(found, np.repeat(np.arange(3), 30), strict=True):
-            assert TWEETS[tweet].spans is not None
+            before = TWEETS[tweet]
+            assert before.spans is not None
             assert one.spans is not None
-            (start, end), (left, right) = TWEETS[tweet].spans[0], one.spans[0]
-            assert one.text[left:right] == TWEETS[tweet].text[start:end]
-            assert one.label == TWEETS[tweet].label
+            (start, end), (left, right) = before.spans[0], one.spans[0]
+            assert one.text[left:right] == before.text[start:end]
+            assert one.label == before.label
         texts.append([one.text for one in found])
     assert not {*texts[0]} & {*texts[1]}
     assert zlib.crc32("\n".join(texts[0] + texts[1]).encode()) == TEXTS[kind]
