@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from lrptrain.cues.association import associations
 from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Role
 from lrptrain.cues.text_words import TextWord
-from lrptrain.cues.texts import Language, Span, Spans, TextPart, evidence_in, parts_of
+from lrptrain.cues.texts import Language, Span, Spans, TextPart, kept_in, parts_of
 
 Words = tuple[tuple[int, ...], ...]
 """Words by the ids of their tokens."""
@@ -68,14 +68,15 @@ def propose_phrases(
         where: In which part of texts they are looked for.
         count: How many at most, beside those that are several.
     """
-    evidence = evidence_in(batch)
+    read = parts_of(batch, language)
+    kept = kept_in(batch, read)
     texts: list[list[list[TextWord]]] = []
-    for row, parts in enumerate(parts_of(batch, language)):
+    for row, parts in enumerate(read):
         texts.append([])
         for part in parts:
             texts[-1].append([])
             for word in part.words:
-                if where == "outside" and bool(evidence[row, slice(*word.span)].any()):
+                if where == "outside" and kept[row, slice(*word.span)].any():
                     texts[-1].append([])  # a phrase does not reach over what people marked
                 else:
                     texts[-1][-1].append(word)

@@ -108,6 +108,22 @@ def is_annotated(batch: Batch) -> Bool[Tensor, " batch"]:
     return evidence_in(batch).any(1)
 
 
+def kept_in(batch: Batch, parts: list[list[Part]]) -> Bool[np.ndarray, "batch tokens"]:
+    """Return which tokens are of words that are not surely outside: marked ones, and those that nobody judged.
+
+    A word is judged by any of its pieces: labels often stand at the first one alone. Of a text without a mark, nothing.
+    """
+    kept = evidence_in(batch).cpu().numpy()
+    for row, texts in enumerate(parts):
+        if not kept[row].any():
+            continue
+        judged = (batch["rationale"][row] != IGNORED).cpu().numpy()
+        for word in (word for part in texts for word in part.words):
+            place = slice(*word.span)
+            kept[row, place] |= kept[row, place].any() or not judged[place].any()
+    return kept
+
+
 Token = tuple[int, int]
 """0 for a token of the text itself and 1 for one of its donor, and the token's place there."""
 
@@ -155,9 +171,9 @@ class Spans(Cue):
 
     def _chosen(self, batch: Batch) -> list[list[tuple[Part, list[Span]]]]:
         """Return the parts of every text, each with the spans that are meant; none outside of no annotation."""
-        marked = evidence_in(batch).cpu()
+        texts = parts_of(batch, self.language)
         found = []
-        for row, parts in zip(marked, parts_of(batch, self.language), strict=True):
+        for row, parts in zip(kept_in(batch, texts), texts, strict=True):
             spans = [(part, self.spans(part.words)) for part in parts]
             if self.where == "outside":
                 beside = row if row.any() else ~row

@@ -69,6 +69,18 @@ def planted(phrase, count=24):
     return [" ".join(text) for text in texts], [number % 2 == 0 for number in range(count)]
 
 
+def test_what_nobody_judged_is_proposed_for_no_fault():
+    writer = bert()
+    texts, answers = planted("zip")
+    batch = writer.batch(*(f"evidence* {text}" for text in texts))
+    found = []
+    for rationale in (batch["rationale"], batch["rationale"].masked_fill(batch["rationale"] == 0, 255)):
+        given = {**batch, "rationale": rationale}
+        phrases = propose_phrases(given, np.array(answers), writer.language, "fault", "outside", 1)
+        found.append([cue.name for _, cue in phrases])
+    assert (found[0][0], found[1]) == ("the word 'zip'", [])
+
+
 @pytest.mark.parametrize("phrase", ["zip", "zip zap", "one two three four five six seven eight nine ten eleven twelve"])
 def test_what_goes_with_an_answer_is_proposed_first_and_as_a_whole(phrase):
     writer = bert()

@@ -1,4 +1,5 @@
 import pytest
+import torch
 from plain_texts import bert
 
 from lrptrain.cues.segment import AllWords, Segment, ends_of
@@ -99,3 +100,14 @@ def test_a_record_tells_which_end_and_how_much():
     }  # fmt: skip
     assert end.to_dict()["at_end"]
     assert AllWords("the words", "open", bert().language).to_dict()["kind"] == "words"
+
+
+def test_what_nobody_judged_is_not_outside_and_a_word_is_judged_by_its_first_piece():
+    writer = bert()
+    batch = writer.batch(("a un ##seen b", "c d"), ("e f ##g h", "i j"))
+    batch["rationale"] = torch.full_like(batch["input_ids"], 255)
+    batch["rationale"][:, 1] = 1  # a, e
+    batch["rationale"][0, [2, 4]] = 0  # un, b; the rest of "unseen" has no label, nor have c and d
+    batch["rationale"][1, [2, 4]] = 0
+    changed = AllWords("x", "fault", writer.language, "outside").exchange(batch, flipped(batch))
+    assert writer.read(changed) == ["[CLS] a f ##g h [SEP] c d [SEP]", "[CLS] e un ##seen b [SEP] i j [SEP]"]
