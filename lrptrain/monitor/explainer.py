@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lrptrain.batch import Sample
 from lrptrain.findings.sentences import MOST_NAMES
@@ -11,6 +11,7 @@ from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.drawing import choose_displayed, choose_in_turn
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
+from lrptrain.monitor.state import RunState, state
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.trainers.context import TrainingContext
@@ -37,7 +38,7 @@ class GatheredSamples(NamedTuple):
     left_out: dict[int | str, str]
 
 
-class Explainer:
+class Explainer(RunState):
     """Explains the sample, and keeps to one method; samples that cannot be used are left out.
 
     Args:
@@ -52,24 +53,15 @@ class Explainer:
         left_out: Why samples have no part in the run, by their ids.
     """
 
+    # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
+    method: str | None = state(lambda self: self._config.method, "method")
+    inputs: tuple[list[Sample], list[int]] | None = state(lambda _: None)
+    left_out: dict[int | str, str] = state(lambda _: {})
+
     def __init__(self, config: MonitorConfig, inform: Callable[[str], None], warn: Callable[[str], None]) -> None:
         self._config = config
         self._inform = inform
         self._warn = warn
-
-    def reset(self) -> None:
-        """Forget an earlier run."""
-        self.method = self._config.method
-        self.inputs: tuple[list[Sample], list[int]] | None = None
-        self.left_out: dict[int | str, str] = {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed run continues."""
-        return {"method": self.method}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with a run; checkpoints of earlier versions name no method."""
-        self.method = state.get("method", self.method)
 
     def evaluator(self, context: TrainingContext, class_maps: int) -> Evaluator:
         """Return what runs the model as it stands now, with the trainer's autocast."""

@@ -1,6 +1,6 @@
 """The third stage of a monitor: the test of cues on its sample, by all processes together, and what follows of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,23 @@ from lrptrain.monitor.gate import FindingError, gravest_forbidden
 from lrptrain.monitor.judgement import Judgement, Tests
 from lrptrain.monitor.power import Power, shown_by
 from lrptrain.monitor.skill import Skill
+from lrptrain.monitor.state import RunState, state
 
 
-class Judging:
+def _plain(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    return [each.to_dict() for each in findings]
+
+
+def _findings(_: Any, __: Any, plain: Sequence[dict[str, Any]]) -> list[Finding]:
+    return [Finding.from_dict(values) for values in plain]
+
+
+def _skilled(_: Any, skill: Skill, learned: bool) -> Skill:
+    skill.learned = learned
+    return skill
+
+
+class Judging(RunState):
     """Judges evaluations, one after the other.
 
     Args:
@@ -38,36 +52,16 @@ class Judging:
         earlier: What was named before, and in which sample: it is tested again.
     """
 
+    findings: list[Finding] = state(lambda _: [], "findings", _plain, _findings)
+    judgement: Judgement = state(lambda _: Judgement())
+    evaluations: int = state(lambda _: 0, "evaluations")
+    skill: Skill = state(lambda _: Skill(), "learned", lambda skill: skill.learned, _skilled)
+    has_doubts: bool = state(lambda _: False, "doubts")
+    earlier: dict[str, Any] = state(lambda _: {}, "earlier")
+
     def __init__(self, config: MonitorConfig, inform: Callable[[str], None]) -> None:
         self._config = config
         self._inform = inform
-
-    def reset(self) -> None:
-        """Forget an earlier run."""
-        self.findings: list[Finding] = []
-        self.judgement = Judgement()
-        self.evaluations = 0
-        self.skill = Skill()
-        self.has_doubts = False
-        self.earlier: dict[str, Any] = {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed run continues, as plain values."""
-        return {
-            "findings": [each.to_dict() for each in self.findings],
-            "evaluations": self.evaluations,
-            "learned": self.skill.learned,
-            "doubts": self.has_doubts,
-            "earlier": self.earlier,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with a run; a checkpoint of an earlier version holds less."""
-        self.findings = [Finding.from_dict(values) for values in state.get("findings", ())]
-        self.evaluations = state.get("evaluations", 0)
-        self.skill.learned = state.get("learned", False)
-        self.has_doubts = state.get("doubts", False)
-        self.earlier = state.get("earlier", {})
 
     def start_over(self) -> None:
         """Forget the findings of earlier evaluations: a validation by itself is judged by itself.

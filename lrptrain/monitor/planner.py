@@ -1,7 +1,7 @@
 """The first stage of a monitor: when it evaluates, how much, and of which weights that is."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,8 +11,9 @@ from torch import nn
 from lrptrain.cues.followed import is_followed
 from lrptrain.findings.sentences import percent
 from lrptrain.loggers.timeline import Moment
-from lrptrain.monitor.budget import Extent
+from lrptrain.monitor.budget import Budget, Extent
 from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.state import RunState, state
 from lrptrain.monitor.weights import WeightsWatch, fingerprint
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.processes import gather
@@ -67,7 +68,28 @@ class Clock:
         return {"relevance/seconds": seconds, "relevance/cost_share": seconds / max(now - last_point, 1e-9)}
 
 
-class Planner:
+def _resumed(_: Any, clock: Clock, elapsed: float) -> Clock:
+    clock.resume(elapsed)
+    return clock
+
+
+def _saved(value: Any) -> Any:
+    return None if value is None else value.state_dict()
+
+
+def _loaded(_: Any, weights: WeightsWatch, plain: dict[str, Any]) -> WeightsWatch:
+    weights.load_state_dict(plain)
+    return weights
+
+
+def _load_budget(planner: "Planner", budget: Budget | None, plain: dict[str, Any] | None) -> Budget | None:
+    if budget is not None and plain is not None:
+        budget.load_state_dict(plain)
+        planner.extent = budget.extent or planner.extent
+    return budget
+
+
+class Planner(RunState):
     """Plans evaluations, and says where they take more than they should.
 
     Args:
@@ -84,36 +106,17 @@ class Planner:
         validated: Epoch and step of the last validation.
     """
 
+    clock: Clock = state(lambda _: Clock(), "elapsed", lambda clock: clock.elapsed, _resumed)
+    extent: Extent = state(lambda self: self._config.extent)
+    in_full: Extent = state(lambda self: self._config.extent)
+    budget: Budget | None = state(lambda self: self._config.new_budget(), "budget", _saved, _load_budget)
+    evaluated_epoch: int | None = state(lambda _: None, "evaluated_epoch")
+    weights: WeightsWatch = state(lambda _: WeightsWatch(), "weights", _saved, _loaded)
+    validated: Moment | None = state(lambda _: None)
+
     def __init__(self, config: MonitorConfig, inform: Callable[[str], None]) -> None:
         self._config = config
         self._inform = inform
-
-    def reset(self) -> None:
-        """Forget an earlier run."""
-        self.clock = Clock()
-        self.extent = self.in_full = self._config.extent
-        self.budget = self._config.new_budget()
-        self.evaluated_epoch: int | None = None
-        self.weights = WeightsWatch()
-        self.validated: Moment | None = None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed run continues, as plain values."""
-        return {
-            "elapsed": self.clock.elapsed,
-            "budget": None if self.budget is None else self.budget.state_dict(),
-            "evaluated_epoch": self.evaluated_epoch,
-            "weights": self.weights.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with a run; a checkpoint of an earlier version holds less."""
-        self.clock.resume(state.get("elapsed", 0.0))
-        if self.budget is not None and state.get("budget") is not None:
-            self.budget.load_state_dict(state["budget"])
-            self.extent = self.budget.extent or self.extent
-        self.evaluated_epoch = state.get("evaluated_epoch")
-        self.weights.load_state_dict(state.get("weights", {}))
 
     @contextmanager
     def timed(self) -> Iterator[None]:

@@ -28,6 +28,7 @@ from lrptrain.monitor.power import inputs_among
 from lrptrain.monitor.proving import Example, with_proofs
 from lrptrain.monitor.reporting import findings_of, news_among
 from lrptrain.monitor.run import EvaluationKey, MonitoredRun, RunPoint, branch_run, continue_run, start_run
+from lrptrain.monitor.state import RunState, state
 from lrptrain.relevance.sharding.shards import own_name
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures
@@ -40,7 +41,11 @@ _announced: WeakKeyDictionary[nn.Module, tuple[Hashable, dict[Hashable, str]]] =
 """By the user's module: its last evaluation, and which monitor has told each finding of it."""
 
 
-class Recorder:
+def _as_they_are_called(_: Any, __: Any, plain: Mapping[str, float]) -> dict[str, float]:
+    return {current_key(key): value for key, value in plain.items()}
+
+
+class Recorder(RunState):
     """Keeps the record of a run.
 
     Args:
@@ -59,6 +64,16 @@ class Recorder:
         next_key: That of the weights as they are now, should training end here.
     """
 
+    run: MonitoredRun | None = state(lambda _: None)
+    resumed: RunPoint | None = state(lambda _: None)
+    written: EvaluationKey | None = state(lambda _: None)
+    scalars: dict[str, float] = state(lambda _: {}, "scalars", dict, _as_they_are_called)
+    scored: list[ExplainedSample] = state(lambda _: [])
+    drawn: list[Picture | Highlight] = state(lambda _: [])
+    key: EvaluationKey | None = state(lambda _: None)
+    next_key: EvaluationKey | None = state(lambda _: None)
+    _mentioned: set[str] = state(lambda _: set())
+
     def __init__(self, config: MonitorConfig, inform: Callable[[str], None]) -> None:
         self._config = config
         self._inform = inform
@@ -70,15 +85,7 @@ class Recorder:
 
     def reset(self) -> None:
         """Forget an earlier run."""
-        self.run: MonitoredRun | None = None
-        self.resumed: RunPoint | None = None
-        self.written: EvaluationKey | None = None
-        self.scalars: dict[str, float] = {}
-        self.scored: list[ExplainedSample] = []
-        self.drawn: list[Picture | Highlight] = []
-        self.key: EvaluationKey | None = None
-        self.next_key: EvaluationKey | None = None
-        self._mentioned: set[str] = set()
+        super().reset()
         self._spawned_folder.text = ""
 
     def state_dict(self) -> dict[str, Any]:
@@ -86,14 +93,14 @@ class Recorder:
         point = self.resumed
         if self.run is not None:
             point = RunPoint(self.run.folder.name, self.run.run_id, self.written, self.key or self.next_key)
-        return {"run": None if point is None else point.to_dict(), "scalars": dict(self.scalars)}
+        return {"run": None if point is None else point.to_dict(), **super().state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint; the folder is looked for when something is written."""
+        super().load_state_dict(state)
         self.run = None
         self.resumed = RunPoint.from_dict(state["run"])
         self.written = None if self.resumed is None else self.resumed.last
-        self.scalars = {current_key(key): value for key, value in state["scalars"].items()}
 
     @property
     def folder(self) -> Path | None:

@@ -1,0 +1,54 @@
+"""State of a run that is declared once: forgetting it, saving it and going on with it follow from that."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True)
+class _Declared:
+    make: Callable[[Any], Any]
+    key: str
+    dump: Callable[[Any], Any]
+    load: Callable[[Any, Any, Any], Any]
+
+
+def state(
+    make: Callable[[Any], Any],
+    key: str = "",
+    dump: Callable[[Any], Any] = lambda value: value,
+    load: Callable[[Any, Any, Any], Any] = lambda stage, value, plain: plain,
+) -> Any:
+    """Declare a value of a run, in the class of a stage.
+
+    Args:
+        make: Returns the value that a run begins with; it is given the stage.
+        key: The name in checkpoints; "" for a value that is not saved.
+        dump: Returns the value as plain ones, where it is none.
+        load: Returns the value that a run goes on with; it is given the stage, the present value and the plain ones.
+    """
+    return _Declared(make, key, dump, load)
+
+
+class RunState:
+    """A stage of a monitor, whose values belong to a run."""
+
+    _declared: ClassVar[dict[str, _Declared]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls._declared = {name: value for name, value in vars(cls).items() if isinstance(value, _Declared)}
+
+    def reset(self) -> None:
+        """Begin a run."""
+        for name, declared in self._declared.items():
+            setattr(self, name, declared.make(self))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run continues, as plain values."""
+        return {each.key: each.dump(getattr(self, name)) for name, each in self._declared.items() if each.key}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with a run; what its checkpoint does not hold, as one of an earlier version, stays."""
+        for name, declared in self._declared.items():
+            if declared.key in state:
+                setattr(self, name, declared.load(self, getattr(self, name), state[declared.key]))
