@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from lrptrain.files import plain
-from lrptrain.findings.old_records import VERDICT_OF, translated
-from lrptrain.findings.proof import Proof, finding_html
+from lrptrain.findings.markup import finding_html
+from lrptrain.findings.old_records import translated
+from lrptrain.findings.proof import Proof
 from lrptrain.findings.sentences import sentences
 
 Verdict = Literal["relies", "not sure", "does not rely"]
@@ -15,8 +16,6 @@ Verdict = Literal["relies", "not sure", "does not rely"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """The gravest first."""
 Role = Literal["evidence", "fault", "open"]
-_NEEDED = ("name", "kind", "role", "verdict", "effect", "interval", "samples")
-_OLD = ("kind", "scope", "state")
 
 
 @dataclass(frozen=True, repr=False)
@@ -195,35 +194,3 @@ def reliance(findings: Iterable[Finding]) -> float:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
-
-
-def unreadable_part(values: Any) -> str:
-    """Return what of a recorded finding is missing, unknown or contradictory; "" where all of it can be read.
-
-    Args:
-        values: What a line has in place of a finding; see `Finding.to_dict`.
-    """
-    if not isinstance(values, dict):
-        return "a finding that is none"
-    is_old = "verdict" not in values
-    if missing := [name for name in (_OLD if is_old else _NEEDED) if name not in values]:
-        return f"a finding without {', '.join(missing)}"
-    try:
-        if is_old and values["state"] not in VERDICT_OF:
-            return f"a finding in the unknown state {_short(values['state'])}"
-        finding = Finding.from_dict(values)
-        str(finding)  # what has no sentences cannot be shown either
-        low, high = finding.interval
-        is_told = not finding.relies or -1 <= low <= finding.effect <= high <= 1
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        return f"a finding that cannot be read ({_short(error)})"
-    if not is_told:
-        return "a finding that the model relies on, without its effect"
-    if not is_old and values.get("is_fault", finding.is_fault) != finding.is_fault:
-        return "a finding that contradicts its verdict and role"
-    return ""
-
-
-def _short(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."

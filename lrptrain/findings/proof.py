@@ -1,12 +1,10 @@
-"""The proof of a finding: a few samples as they are, changed, and under the control; and the finding as HTML."""
+"""The proof of a finding: a few samples as they are, changed, and under the control, with what the model answers."""
 
 import base64
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
-
-from lrptrain.findings.sentences import sentences
 
 if TYPE_CHECKING:
     from lrptrain.findings.finding import Finding
@@ -16,9 +14,6 @@ MarkedWord = tuple[str, Mark]
 """A word of a text, and whether it was taken away or put in."""
 
 _STYLES = {"": "", "gone": "text-decoration:line-through;color:#b91c1c", "new": "font-weight:bold;color:#166534"}
-# On white, of a contrast of at least 4.5 (WCAG 2.2, AA).
-_COLORS = {"fault": "#b3382c", "open": "#1f5f8b", "evidence": "#5c5c5c"}
-_QUIET = "#5c5c5c"
 
 
 @dataclass(frozen=True)
@@ -84,22 +79,6 @@ class Proof:
         """Return the proof of a record."""
         samples = tuple(ProvenSample.from_dict(each) for each in values["samples"])
         return cls(values["change"], values["control"], samples, values.get("note", ""), values.get("path", ""))
-
-
-def finding_html(finding: "Finding") -> str:
-    """Return a finding as a block of HTML: the verdict in its colour, the evidence, the proof."""
-    verdict, *evidence, remedy = sentences(finding)
-    color = _COLORS[finding.role] if finding.relies else _QUIET
-    style = "font:14px/1.45 system-ui,sans-serif;color:#111;background:#fff;padding:6px 10px;margin:0 0 6px"
-    return (
-        f'<div style="{style};border-left:4px solid {color}">'
-        f'<div style="color:{color};font-weight:600">{html.escape(verdict)}</div>'
-        f"{_lines(evidence)}{proof_html(finding)}{_lines([f'Mend: {remedy}.'] if remedy else [])}</div>"
-    )
-
-
-def _lines(texts: Sequence[str]) -> str:
-    return "".join(f"<div>{html.escape(text)}</div>" for text in texts if text)
 
 
 def proof_html(finding: "Finding") -> str:

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from lrptrain.files import plain, read_whole
-from lrptrain.findings.finding import Finding, unreadable_part
+from lrptrain.findings import Finding
 from lrptrain.findings.old_records import translated_scalars
+from lrptrain.findings.recorded import unreadable_part
 from lrptrain.loggers.metrics import current_key
 
 EVENTS = "events.jsonl"

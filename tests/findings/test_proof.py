@@ -1,8 +1,7 @@
 import json
 from dataclasses import replace
 
-import pytest
-from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
+from examples import finding
 
 from lrptrain.findings import Finding
 from lrptrain.findings.proof import MarkedWord, Proof, ProvenSample, proof_html
@@ -31,25 +30,3 @@ def test_a_text_shows_what_was_taken_away_and_is_escaped():
 def test_an_image_holds_its_picture():
     assert 'src="data:image/png;base64,iVBORw=="' in proof_html(finding(proof=IMAGE))
     assert proof_html(finding()) == ""
-
-
-RED = "#b3382c"
-
-
-def test_a_finding_says_the_verdict_first_then_the_evidence_then_what_to_do():
-    page = finding()._repr_html_()
-    places = [page.index(text) for text in ("SHORTCUT: the model", "Effect 40", "That is 80", "50 % of", "Mend:")]
-    assert places == sorted(places)
-    assert RED in page
-
-
-@pytest.mark.parametrize("one", [OPEN, EVIDENCE, NOT_SURE, ENDED])
-def test_what_is_no_fault_has_another_colour(one):
-    assert RED not in one._repr_html_()
-
-
-def test_names_are_no_markup():
-    page = finding(name="<script>alert(1)</script>", medium="text", excerpts=('"read <b>"',))._repr_html_()
-    assert "<script" not in page
-    assert "&lt;script&gt;" in page
-    assert "Such as sample 17: &quot;read &lt;b&gt;&quot;<" in page
