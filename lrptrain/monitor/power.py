@@ -1,19 +1,15 @@
-"""What an evaluation without a fault shows: what was tested, and whether that says anything; and how a run ends."""
+"""What an evaluation without a fault shows: what was tested, and whether that says anything."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.cues.measure import Effect
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
-from lrptrain.findings import Finding
-from lrptrain.findings.announcement import gravity, look_at
-from lrptrain.findings.sentences import counted, listed, points, sentences
+from lrptrain.findings.sentences import counted, listed, points
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.skill import tells_classes_apart
-from lrptrain.terminal import fitted
 
 ALONE = "It does not rely on these alone"
 """Another cue may say the same."""
@@ -110,50 +106,3 @@ def inputs_among(judged: Sequence[Judged]) -> list[tuple[WholeInput, Effect]]:
     inputs = [(each.cue, each.effect) for each in judged if isinstance(each.cue, WholeInput) and each.effect.samples]
     largest = dict(sorted(inputs, key=lambda pair: pair[1].mean))
     return sorted(largest.items(), key=lambda pair: -pair[1].mean)
-
-
-def closing_words(
-    title: str,
-    subject: str,
-    findings: Sequence[Finding],
-    power: Power,
-    run: Path | None,
-    collapse: str = "",
-    guided_by: Sequence[str] = (),
-    cost: str = "",
-) -> str:
-    """Return a short paragraph on a run that has ended, or on a validation by itself.
-
-    Args:
-        title: What the paragraph begins with, such as the name of the monitor.
-        subject: What was evaluated, on how many samples, such as `epoch 3, on 128 samples`.
-        findings: The findings of the last evaluation.
-        power: What was tested, said where there is no fault. Where it tells nothing, there is no verdict.
-        run: The folder of the run; None in processes that do not write.
-        collapse: What is to be said of a model that has collapsed, which is graver than what it reads; "" of any other.
-        guided_by: The names of what guides the model; none of one that is trained without guidance.
-        cost: What the monitor took, in a sentence; "" where that is within its budget.
-    """
-    faults = sorted((each for each in findings if each.is_fault), key=gravity)
-    is_in_doubt = any(each.role == "fault" and each.verdict == "not sure" for each in findings)
-    reads = [each.name for each in findings if each.is_open]
-    if collapse:
-        message = f"{title}: {collapse} In {subject}."
-    elif faults:
-        more = f" And {counted(len(faults) - 1, 'other shortcut')}." if len(faults) > 1 else ""
-        failed = _not_removed(guided_by) if guided_by else ""
-        message = f"{title}: {sentences(faults[0]).verdict}{more} In {subject}.{failed}"
-    elif power.tells:
-        found = "not sure" if is_in_doubt else "no fault found" if power.can_fault else "nothing is annotated"
-        read = f" The model reads {listed(reads, 2)}: whether that is evidence, a person judges." if reads else ""
-        message = f"{title}: {found} in {subject}.{read} {power.short or power.text}"
-    else:
-        message = f"{title}: no verdict on {subject}. {power.text}"
-    lines = [fitted(f"{message} {cost}".rstrip())]
-    return "\n".join([*lines, *([f"  See: {look_at(run)}"] if run is not None else [])])
-
-
-def _not_removed(guided_by: Sequence[str]) -> str:
-    """Return that guidance has not done its work, and what to try."""
-    way_out = "train longer" if any(each.startswith("swap") for each in guided_by) else 'try "swap"'
-    return f" The guidance ({' + '.join(guided_by)}) has not removed it: {way_out} (docs/how-to/guidance.md)."

@@ -13,8 +13,9 @@ from torch import nn
 import lrptrain
 from lrptrain.batch import Sample
 from lrptrain.loggers import read_events
+from lrptrain.monitor.closing import closing_words
 from lrptrain.monitor.evaluation import Evaluation
-from lrptrain.monitor.power import Power, closing_words, shown_by
+from lrptrain.monitor.power import Power, shown_by
 from lrptrain.monitor.skill import Skill, single_answer, tells_classes_apart
 
 NAMES = ["cat", "dog"]
