@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from lrptrain.auditing.base import AuditTest, select_tests
-from lrptrain.auditing.brought import UNSUPPORTED, Fill, device_of, evaluation_with_gradients, logits_model, synchronize
+from lrptrain.auditing.brought import UNSUPPORTED, Fill, evaluation_with_gradients, synchronize
 from lrptrain.auditing.context import AuditContext, AuditSettings, Batch, fingerprint, predict_batches
 from lrptrain.auditing.report import markdown, write_audit_report
 from lrptrain.auditing.result import AuditResult, UnitResult
@@ -22,6 +22,7 @@ from lrptrain.batch.task import CLASSES, Task, TaskName, find_task
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts
+from lrptrain.trainers.discover import device_of, logits_model
 
 AUDITED_METHODS = (
     "raw_attention",

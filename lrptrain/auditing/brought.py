@@ -1,4 +1,4 @@
-"""A model as a user brings it: which of its modules gives logits, what it predicts, and how it is left as it was."""
+"""A model as a user brings it: what it predicts, and how it is left as it was."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,38 +8,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.relevance import UnsupportedMethodError, UnsupportedModelError, UnsupportedOperationError
-from lrptrain.relevance.model.preserve import preserved, unwrap
+from lrptrain.relevance.model.preserve import preserved
 from lrptrain.relevance.output.outputs import read_logits
 from lrptrain.relevance.passes.recording import Inputs
-from lrptrain.trainers.discover import find_model
 
 Fill = float | Sequence[float]
 """What removed pixels become: one number, or one per channel."""
 UNSUPPORTED = (UnsupportedMethodError, UnsupportedModelError, UnsupportedOperationError, ImportError)
 """Errors of a method that cannot explain a model, as opposed to failures."""
-LIGHTNING = ("pytorch_lightning", "lightning")
-
-
-def logits_model(model: nn.Module) -> nn.Module:
-    """Return the module whose forward gives logits: the model, or the only child of a LightningModule without forward.
-
-    Raises:
-        ValueError: If a LightningModule has no forward of its own, and several children or none.
-    """
-    model = unwrap(model)
-    # Lightning's own forward does nothing; torch's modules, such as Sequential, have one that does.
-    if (type(model).forward.__module__ or "").partition(".")[0] not in LIGHTNING:
-        return model
-    try:
-        return find_model(model, None)
-    except ValueError as error:
-        reason = str(error).partition(": say which")[0]
-        raise ValueError(f"{reason}: pass the model itself, such as module.{_first_child(model)}") from error
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Return the device of the first parameter; the CPU without any."""
-    return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 
 
 @contextmanager
@@ -64,10 +40,6 @@ def trainable_in_evaluation(model: nn.Module) -> Iterator[nn.Module]:
         finally:
             for parameter, trainable in flags:
                 parameter.requires_grad_(trainable)
-
-
-def _first_child(model: nn.Module) -> str:
-    return next((name for name, _ in model.named_children()), "net")
 
 
 def predict_logits(model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch classes"]:

@@ -17,9 +17,7 @@ from lrptrain.auditing.attention import content_of_map
 from lrptrain.auditing.brought import (
     UNSUPPORTED,
     Fill,
-    device_of,
     image_prediction,
-    logits_model,
     predict_logits,
     synchronize,
     trainable_in_evaluation,
@@ -43,6 +41,7 @@ from lrptrain.relevance import Relevance, attribute
 from lrptrain.relevance.registry import Method, get_method
 from lrptrain.relevance.registry import methods as all_methods
 from lrptrain.trainers.checks import check_counts
+from lrptrain.trainers.discover import device_of, logits_model
 
 PERTURBATION_FORWARDS = 18
 """Forward passes of the perturbation tests per image; a third of the time of as many forward and backward passes."""

@@ -157,7 +157,7 @@ def _inspected(
     tests = Tests(evaluator, evaluation, range(len(explained)), monitor.config, language, class_names=names)
     power = sharpness(evaluation.probabilities, evaluation.labels)
     judgement = judge_labels(tests) if evaluation.num_labels else tests.judge(power)
-    is_lightning = any(each.__name__ == "LightningModule" for each in type(evaluator.model).__mro__)
+    is_lightning = any(each.__name__ == "LightningModule" for source in sources for each in type(source).__mro__)
     call = Finding.guidance if is_lightning else GUIDANCE
     guidance = monitor.config.meaning.in_guidance(call.replace("monitor.", "report."))
     findings = findings_of(judgement.judged, evaluation, names, options.name_tokens, guidance=guidance)

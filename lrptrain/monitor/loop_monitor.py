@@ -15,7 +15,7 @@ from lrptrain.monitor.draw import at_rest, draw_sample
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
 from lrptrain.trainers.context import TrainingContext
-from lrptrain.trainers.discover import bare_model, device_of
+from lrptrain.trainers.discover import bare_model, device_of, logits_model
 from lrptrain.trainers.messages import inform, is_first_process, warn
 from lrptrain.trainers.naming import loader_sources
 from lrptrain.trainers.progress import no_bar, shows_progress, tqdm_bar
@@ -69,14 +69,15 @@ class Monitor(MonitorResults):
         require("pyarrow", "monitor")
         self.config = MonitorConfig.of(options.pop("kind", type(self).__name__), options)
         self.core = MonitorCore(self.config, inform, warn)
-        self._model = bare_model(model, takes_shards=True)
+        module = bare_model(model, takes_shards=True)
+        self._model = logits_model(module)
         self._root_dir = folder
         self._loggers = _checked(loggers)
         self._forward_context = forward_context
         self._has_step = step is not None
         self._hyperparameters = dict(hyperparameters or {})
-        self._name_sources = [*loader_sources(samples), self._model]
-        draw_sample(self.core, self._context(0, 0), samples, None if step is None else partial(step, self._model))
+        self._name_sources = [*loader_sources(samples), module]
+        draw_sample(self.core, self._context(0, 0), samples, None if step is None else partial(step, module))
         self.core.planner.clock.start(restart=True)
 
     def evaluate(self, epoch: int, step: int | None = None) -> EpochRecord | None:

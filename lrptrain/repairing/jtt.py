@@ -8,10 +8,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from lrptrain.auditing.brought import device_of, logits_model
 from lrptrain.batch import BatchAdapter, read_batch
 from lrptrain.batch.task import Regression, Task, TaskName, find_task
 from lrptrain.repairing.predictions import predicted_classes
+from lrptrain.trainers.discover import device_of, logits_model
 
 
 def jtt_weights(

@@ -16,7 +16,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lrptrain.auditing.brought import device_of, logits_model
 from lrptrain.auditing.samples import draw_samples
 from lrptrain.batch import BatchAdapter, Sample, batched
 from lrptrain.batch.task import OneLabel, Ordinal, Regression, Task, TaskName, find_task
@@ -41,6 +40,7 @@ from lrptrain.repairing.fitting import CrossValidation, LinearFit, Table, fit, f
 from lrptrain.repairing.last_layer import LastLayer, find_last_layer, read_features
 from lrptrain.terminal import WIDTH
 from lrptrain.trainers.checks import check_counts
+from lrptrain.trainers.discover import device_of, logits_model
 
 NOT_TESTED = (
     "Not tested: samples that come without the shortcut. An exchange leaves traces, such as the outline of what is "

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
-from lrptrain.auditing.brought import device_of, logits_model
 from lrptrain.auditing.samples import draw_samples
 from lrptrain.batch import BatchAdapter, Sample, batched
 from lrptrain.batch.task import Regression, Task, TaskName, find_task
@@ -30,6 +29,7 @@ from lrptrain.repairing.predictions import predicted_classes
 from lrptrain.repairing.repair import AS_THEY_ARE, WORST_GROUP
 from lrptrain.terminal import WIDTH
 from lrptrain.trainers.checks import check_counts
+from lrptrain.trainers.discover import device_of, logits_model
 
 COLUMN = 14
 

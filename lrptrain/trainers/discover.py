@@ -5,6 +5,7 @@ import operator
 import torch
 from torch import nn
 
+from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.sharding.shards import check_shards, is_sharded, own_name
 
 _WITHOUT_DTENSORS = {"FullyShardedDataParallel", "DeepSpeedEngine"}
@@ -38,6 +39,25 @@ def find_model(pl_module: nn.Module, path: str | None) -> nn.Module:
         return next(iter(children.values()))
     meant = f"its model could be any of {sorted(children)}" if children else "no child with parameters"
     raise ValueError(f"{name} has no forward of its own, and {meant}: say which with model='<attribute>'")
+
+
+def logits_model(model: nn.Module) -> nn.Module:
+    """Return the module whose forward gives logits: the model, or the only child of a LightningModule without forward.
+
+    Raises:
+        ValueError: If a LightningModule has no forward of its own, and several children or none.
+    """
+    model = unwrap(model)
+    # Lightning's own forward does nothing; torch's modules, such as Sequential, have one that does.
+    if (type(model).forward.__module__ or "").partition(".")[0] not in ("pytorch_lightning", "lightning"):
+        return model
+    try:
+        return find_model(model, None)
+    except ValueError as error:
+        reason = str(error).partition(": say which")[0]
+        raise ValueError(
+            f"{reason}: pass the model itself, such as module.{next(iter(parts(model)), 'net')}"
+        ) from error
 
 
 def parts(model: nn.Module) -> dict[str, nn.Module]:

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any, cast
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from grouped_options import grouped
 from inspected import COUNT, SIDE, images
@@ -71,6 +72,29 @@ def test_an_inspection_takes_few_passes(reads_the_corner, drop, most):
     assert len(report.judged) > 2 * len(goes_on)
     assert report.passes <= 12 / 128 * len(report.judged) + 2 * len(goes_on)
     assert report.passes <= most, "or an inspection has become dearer"
+
+
+def test_a_lightning_module_without_a_forward_is_inspected_by_the_network_that_it_calls(reads_the_corner, report):
+    columns = images("corner")
+
+    class Mine(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.accuracy, self.backbone = nn.Identity(), reads_the_corner
+
+        def validation_step(self, batch, _):
+            return reads_the_corner(batch["image"])
+
+    def step(model: Any, batch):
+        return model.validation_step(batch, 0)
+
+    module = Mine()
+    for found in (lrptrain.inspect(module, batches(columns), step=each) for each in (None, step)):
+        assert [each.effect for each in found.findings] == [each.effect for each in report.findings]
+        assert "RelevanceGuidance(" in str(found)  # as a LightningModule takes it
+    module.head = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=r"could be any of \['backbone', 'head'\]: pass .* such as module.backbone"):
+        lrptrain.inspect(module, batches(columns))
 
 
 def test_boxes_annotate_as_masks_do(reads_the_corner):

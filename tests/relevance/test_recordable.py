@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from golden_cases import relative_error
 from model_zoo import randomised
@@ -32,6 +33,15 @@ def test_torchscript():
     refused(scripted, r"in module '\(model\)' is TorchScript.*explain the model that was scripted or traced")
     traced = torch.jit.trace(nn.ReLU(), torch.zeros(2))
     refused(Small(traced), "in module 'between' is TorchScript")
+
+
+@pytest.mark.parametrize("base", [nn.Module, pl.LightningModule])
+def test_a_module_that_leaves_the_call_to_its_steps(base: type[nn.Module]) -> None:
+    module: Any = base()
+    module.accuracy, module.backbone = nn.Identity(), Small()
+    refused(module, r"has no forward of its own: explain the network that it calls, such as model\.backbone")
+    module.forward = module.backbone.forward
+    assert lrptrain.attribute(module.double(), patches(), 1).scores.shape == (len(patches()), 16)
 
 
 class Stubbed(nn.Module):

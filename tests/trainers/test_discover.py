@@ -1,5 +1,4 @@
-from lrptrain.auditing.brought import logits_model
-from lrptrain.trainers.discover import find_model
+from lrptrain.trainers.discover import find_model, logits_model
 
 CODE = """
 import pytorch_lightning as pl

@@ -62,6 +62,22 @@ def check_recordable(model: nn.Module) -> None:
             )
 
 
+def check_forward(model: nn.Module) -> None:
+    """Check that a model can be called: a LightningModule may leave that to its steps.
+
+    Raises:
+        UnsupportedModelError: If it has no forward of its own.
+    """
+    function = getattr(model.forward, "__func__", None)
+    package = (getattr(function, "__module__", None) or "").partition(".")[0]
+    if function is nn.Module.forward or package in ("pytorch_lightning", "lightning"):
+        parts = [name for name, child in model.named_children() if next(child.parameters(), None) is not None]
+        part = parts[0] if parts else "net"
+        raise UnsupportedModelError(
+            f"{type(model).__name__} has no forward of its own: explain the network that it calls, such as model.{part}"
+        )
+
+
 def _place(name: str, module: nn.Module) -> str:
     return f"{type(module).__name__} in module '{name or '(model)'}'"
 

@@ -21,6 +21,7 @@ from lrptrain.relevance.model.precision import (
     without_autocast,
 )
 from lrptrain.relevance.model.preserve import begin_anew
+from lrptrain.relevance.model.recordable import check_forward
 from lrptrain.relevance.output.heads import Head
 from lrptrain.relevance.output.logit_view import LogitView
 from lrptrain.relevance.output.outputs import applied_view
@@ -170,8 +171,9 @@ def forward_pass(
     Raises:
         NeedsTape: If nothing is to be recorded, and the model does what only a tape can follow.
         ValueError: If there is no argument of the name `explain`.
-        UnsupportedModelError: If there is no such copy, or nothing to explain.
+        UnsupportedModelError: If it has no forward, there is no such copy, or nothing to explain.
     """
+    check_forward(model)
     has_half = has_half_weights(model)
     with torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
         if full_precision or not has_half:
