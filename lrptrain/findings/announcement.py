@@ -1,6 +1,5 @@
 """Findings for a terminal: first what is wrong, then the evidence, then where to look and what to do."""
 
-import math
 import os
 import shlex
 import textwrap
@@ -16,12 +15,10 @@ if TYPE_CHECKING:
 
 MOST_SAMPLES = 3
 """So many samples of a finding are named, quoted, and shown in its proof."""
-STANDINGS = ("fault", "open", "not sure", "evidence", "does not rely")
-"""The gravest first."""
 
 
 def announce(findings: Iterable["Finding"], run: Path | None = None) -> list[str]:
-    """Return one paragraph per finding, the gravest first; where to look, and what to do, is said once.
+    """Return one paragraph per finding; where to look, and what to do, is said once.
 
     Args:
         findings: The findings.
@@ -32,17 +29,11 @@ def announce(findings: Iterable["Finding"], run: Path | None = None) -> list[str
     """
     said: set[str] = set()
     paragraphs = []
-    for number, each in enumerate(sorted(findings, key=gravity)):
+    for number, each in enumerate(findings):
         text = sentences(each)
         paragraphs.append(_paragraph(each, None if number else run, "" if text.remedy in said else text.remedy))
         said.add(text.remedy)
     return paragraphs
-
-
-def gravity(finding: "Finding") -> tuple[int, float]:
-    """Return what sorts findings, the gravest first: by their standing, then by how large an effect is sure."""
-    low = finding.interval[0]
-    return STANDINGS.index(finding.standing), math.inf if math.isnan(low) else -low
 
 
 def look_at(run: Path) -> str:

@@ -16,6 +16,8 @@ Verdict = Literal["relies", "not sure", "does not rely"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """The gravest first."""
 Role = Literal["evidence", "fault", "open"]
+STANDINGS = ("fault", "open", "not sure", "evidence", "does not rely")
+"""The gravest first."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,6 +187,12 @@ class HasFindings:
     def reads(self) -> list[Finding]:
         """What else the model surely reads: a person judges whether it is evidence."""
         return [each for each in self.findings if each.is_open]
+
+
+def gravity(finding: Finding) -> tuple[int, float]:
+    """Return what sorts findings, the gravest first: by their standing, then by how large an effect is sure."""
+    low = finding.interval[0]
+    return STANDINGS.index(finding.standing), math.inf if math.isnan(low) else -low
 
 
 def reliance(findings: Iterable[Finding]) -> float:

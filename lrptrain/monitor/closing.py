@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lrptrain.findings import Finding
-from lrptrain.findings.announcement import gravity, look_at
+from lrptrain.findings.announcement import look_at
 from lrptrain.findings.sentences import counted, listed, sentences
 from lrptrain.monitor.power import Power
 from lrptrain.terminal import fitted
@@ -32,7 +32,7 @@ def closing_words(
         guided_by: The names of what guides the model; none of one that is trained without guidance.
         cost: What the monitor took, in a sentence; "" where that is within its budget.
     """
-    faults = sorted((each for each in findings if each.is_fault), key=gravity)
+    faults = [each for each in findings if each.is_fault]
     is_in_doubt = any(each.role == "fault" and each.verdict == "not sure" for each in findings)
     reads = [each.name for each in findings if each.is_open]
     if collapse:

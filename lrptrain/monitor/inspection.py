@@ -39,7 +39,7 @@ class Inspection(HasFindings):
     `print` it, or let a notebook show it; `report.judged` has every cue that was tested.
 
     Attributes:
-        findings: What is reported, the strongest first.
+        findings: What is reported, the gravest first: faults, then what a person judges, each by what is sure.
         judged: All cues that were tested; what is named comes first, by the lower end of its effect.
         samples: The number of samples.
         accuracy: The share of the labelled samples that is answered rightly, in [0, 1]; nan without labels.

@@ -18,6 +18,7 @@ from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.findings import Finding
 from lrptrain.findings.announcement import MOST_SAMPLES
+from lrptrain.findings.finding import gravity
 from lrptrain.findings.sentences import MOST_NAMES
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.render import join_words
@@ -35,6 +36,8 @@ def findings_of(
     guidance: str = Finding.guidance,
 ) -> list[Finding]:
     """Return what is reported of an evaluation: what is named, doubts about faults, and what was reported before.
+
+    The gravest comes first.
 
     Args:
         judged: What was tested.
@@ -56,7 +59,7 @@ def findings_of(
             )
     ended_ones = [each for each in reported.values() if each.verdict == "does not rely"]
     lost = {each.identity for each in ended_ones[:-MOST_ENDED]}
-    return [each for each in reported.values() if each.identity not in lost]
+    return sorted((each for each in reported.values() if each.identity not in lost), key=gravity)
 
 
 def name_of(judged: Judged, class_names: Sequence[str]) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lrptrain.findings import Finding, HasFindings, announce
-from lrptrain.findings.announcement import gravity
 from lrptrain.findings.sentences import counted
 from lrptrain.loggers.record import Highlight, Picture
 from lrptrain.monitor.evaluation import ExplainedSample
@@ -65,7 +64,7 @@ class MonitorResults(HasFindings):
         heading = _heading(self.core.planner.evaluated_epoch, self.findings)
         blocks = [
             f'<div style="{_STYLE};font-weight:600">{html.escape(heading)}</div>',
-            *(finding._repr_html_() for finding in sorted(self.findings, key=gravity)),
+            *(finding._repr_html_() for finding in self.findings),
             f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(map(_sample, drawn))}</div>',
         ]
         display("".join(blocks), "\n\n".join([heading, *announce(self.findings), *(each.caption for each in drawn)]))

@@ -1,6 +1,6 @@
 // The verdict on a run in a sentence: the gravest of what was found, linked to it.
 
-const STANDINGS = ["fault", "open", "not sure", "evidence", "does not rely"]; // as in findings/announcement.py
+const STANDINGS = ["fault", "open", "not sure", "evidence", "does not rely"]; // as in findings/finding.py
 const BADGES = { fault: "shortcut", open: "reads", "not sure": "doubt", "does not rely": "quiet" }; // their styles
 const MOST_NAMES = 3;
 
