@@ -3,7 +3,7 @@
 Trainers of both packages take callbacks of either.
 """
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from lightning_utilities.core import rank_zero as rank_zero_module
 from torch import nn
@@ -67,6 +67,14 @@ class ModelCallback(Callback):
     model: str | None = None
     dataloader_idx: int | None = None
     _model: nn.Module | None = None
+
+    def on_init_end(self, *args: object, **kwargs: object) -> NoReturn:
+        """Reject the Trainer of transformers, which calls its callbacks by this name."""
+        raise ValueError(
+            f"{type(self).__name__} is a callback of Lightning's trainer: that of transformers takes "
+            "callbacks=[lrptrain.callbacks.RelevanceMonitorCallback()], lrptrain.guide(trainer, ...) and "
+            "lrptrain.group_dro(trainer, ...)"
+        )
 
     def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """Reject a strategy whose shards cannot be taken, and forget the model of an earlier run."""

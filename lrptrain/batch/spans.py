@@ -24,25 +24,26 @@ def token_rationale(rationale: Any, batch: Mapping[str, Any]) -> Any:
     samples are, the form is wrong. Of pairs of texts, spans and words belong to the first; the second is ignored.
 
     Args:
-        rationale: One value per token, `[batch, tokens]`; or for each sample its spans (start, end) in characters, end
-            excluded, or its words; None or an empty list for a sample without an annotation.
-        batch: The batch. Spans need the tokenizer's `offset_mapping` (`return_offsets_mapping=True`) in it, words also
-            the `text`.
+        rationale: One value per token, with padding or without it; or for each sample its spans (start, end) in
+            characters, end excluded, or its words; None or an empty list for a sample without an annotation.
+        batch: The batch. Spans need the tokenizer's `offset_mapping` (`return_offsets_mapping=True`) in it, padded or
+            not, words also the `text`.
 
     Raises:
         ValueError: If spans or words come without what they need, in another form, or none of them can be used.
     """
+    ids = torch.as_tensor(batch["input_ids"])
     if isinstance(rationale, Tensor):
-        if rationale.ndim == 3:
-            raise ValueError(f"{_FORM}, not a tensor of shape {list(rationale.shape)}")
-        return rationale
+        if rationale.shape == ids.shape or rationale.ndim not in (2, 3):
+            return rationale
+        rationale = list(rationale)
     if isinstance(rationale, str):
         raise ValueError(f"{_FORM}, not the text {rationale[:60]!r}")
     if not isinstance(rationale, Sequence):
         return rationale
     samples = [sample.tolist() if isinstance(sample, Tensor) else sample for sample in rationale]
     if not any(sample is not None and (isinstance(sample, Number) or len(sample)) for sample in samples):
-        return torch.full(torch.as_tensor(batch["input_ids"]).shape, IGNORED, dtype=torch.uint8)
+        return torch.full(ids.shape, IGNORED, dtype=torch.uint8)
     return _marked_tokens(samples, batch) if _marks_characters(samples, batch) else _per_token(samples, batch)
 
 
@@ -66,10 +67,31 @@ def _marks_characters(samples: Sequence[Any], batch: Mapping[str, Any]) -> bool:
     return words or spans
 
 
-def _per_token(samples: list[Any], batch: Mapping[str, Any]) -> list[Any]:
+def _per_token(samples: Sequence[Any], batch: Mapping[str, Any]) -> list[Any]:
     """Return one value per token, also for samples without any."""
+    rows = _at_tokens(samples, batch, IGNORED)
     tokens = torch.as_tensor(batch["input_ids"]).shape[1]
-    return [[IGNORED] * tokens if sample is None else sample for sample in samples]
+    wrong = {
+        i: f"it has {len(row)} values, and its text {tokens} tokens with padding: tokenize and cut both together"
+        for i, row in enumerate(rows)
+        if row is not None and len(row) not in (0, tokens)
+    }
+    _tell(wrong, samples, batch)
+    return [[IGNORED] * tokens if i in wrong or row is None or len(row) == 0 else row for i, row in enumerate(rows)]
+
+
+def _at_tokens(samples: Sequence[Any], batch: Mapping[str, Any], padding: Any) -> list[Any]:
+    """Return what has an item for each of a text's own tokens with one for each of the batch, wherever padding is."""
+    mask = batch.get("attention_mask")
+    attended = torch.ones_like(torch.as_tensor(batch["input_ids"])) if mask is None else torch.as_tensor(mask)
+    rows = []
+    for sample, row in zip(samples, attended.flatten(1).bool().tolist(), strict=True):
+        items = sample.tolist() if isinstance(sample, Tensor) else sample
+        if items and len(items) < len(row) and (mask is None or len(items) == sum(row)):
+            own = iter(items)
+            items = [next(own, padding) if attends else padding for attends in row]
+        rows.append(items)
+    return rows
 
 
 def _marked_tokens(samples: Sequence[Any], batch: Mapping[str, Any]) -> Tensor:
@@ -142,7 +164,9 @@ def _first_text(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch tokens 2"]:
         [CLS]  a     film   [SEP]  it    is    [SEP]
         (0,0)  (0,1) (2,6)  (0,0)  (0,2) (3,5) (0,0)
     """
-    offsets = torch.as_tensor(batch["offset_mapping"])
+    offsets = torch.as_tensor(
+        _at_tokens(batch["offset_mapping"], batch, (0, 0)), device=torch.as_tensor(batch["input_ids"]).device
+    )
     starts, ends = offsets.unbind(-1)
     covers = ends > starts
     gaps = (~covers).cumsum(1)

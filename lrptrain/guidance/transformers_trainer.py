@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.reading import ANNOTATIONS
+from lrptrain.batch.spans import token_rationale
 from lrptrain.extras import require
 from lrptrain.guidance.group_dro import GroupDROTraining, GroupOf, SampleLoss
 from lrptrain.guidance.guided_step import Progress
@@ -26,6 +26,8 @@ transformers = require("transformers", "transformers")
 
 COLUMNS = (*ANNOTATIONS, "sample_id")
 """What guidance reads of a batch, and few models take."""
+_OF_SPANS = ("offset_mapping", "text")
+"""What rationales of spans and words need."""
 STATE = "RelevanceGuidance"
 """The name of the guidance's state in a checkpoint's `trainer_state.json`."""
 GROUP_STATE = "GroupDRO"
@@ -48,7 +50,8 @@ def guide(
 
     The training set has the annotations as further columns: `mask` or `boxes` for images, `rationale` for texts. They
     reach the guidance also with `remove_unused_columns=True`, and the model only if its forward takes them. Collators
-    of transformers neither pad a rationale nor keep names of samples: that is done for them.
+    of transformers neither pad a rationale nor keep names of samples: that is done for them. Spans and words need the
+    columns `offset_mapping` and `text`.
 
     What `RelevanceGuidance` logs under `guidance/` goes into the logs of the training loss, and so to `report_to`. A
     resumed run goes on with the factor of its checkpoint. Where the Trainer divides its loss by the labels of all
@@ -158,10 +161,12 @@ class _GuidedTrainer:
         trainer._set_signature_columns_if_needed()
         signature = trainer._signature_columns
         collator = trainer.data_collator
-        trainer._signature_columns = [*signature, *(name for name in self.columns if name not in signature)]
+        columns = list(self.columns)
         # Those of transformers fail at names, and at rationales of several lengths; somebody's own knows its columns.
         if _module_of(collator).partition(".")[0] == "transformers":
             trainer.data_collator = AnnotationCollator(collator)
+            columns += _OF_SPANS if "rationale" in columns else ()
+        trainer._signature_columns = [*signature, *(name for name in columns if name not in signature)]
         try:
             return get_train_dataloader(*args, **kwargs)
         finally:  # evaluation is as it was
@@ -282,40 +287,19 @@ class AnnotationCollator:
         self.collator = collator
 
     def __call__(self, features: list[Any]) -> Any:
-        """Return the batch, with `rationale` padded like the token ids, by 255, and `sample_id` as a list."""
+        """Return the batch, with `rationale` as one value for each of its tokens, and `sample_id` as a list."""
         if not all(isinstance(each, Mapping) for each in features):
             return self.collator(features)
-        names = [name for name in ("rationale", "sample_id") if all(name in each for each in features)]
-        if not names:
+        names = [name for name in ("rationale", "sample_id", *_OF_SPANS) if all(name in each for each in features)]
+        columns = {name: [each[name] for each in features] for name in names}
+        if not columns:
             return self.collator(features)
-        batch = self.collator([{key: x for key, x in each.items() if key not in names} for each in features])
-        if "rationale" in names:
-            batch["rationale"] = _padded([torch.as_tensor(each["rationale"]) for each in features], batch)
-        if "sample_id" in names:
-            batch["sample_id"] = [each["sample_id"] for each in features]
+        batch = self.collator([{key: x for key, x in each.items() if key not in columns} for each in features])
+        if "rationale" in columns:
+            batch["rationale"] = torch.as_tensor(token_rationale(columns["rationale"], {**batch, **columns}))
+        if "sample_id" in columns:
+            batch["sample_id"] = columns["sample_id"]
         return batch
-
-
-def _padded(rationales: list[Tensor], batch: Mapping[str, Tensor]) -> Tensor:
-    """Return rationales as one tensor of the size of the token ids, 255 where these are padded.
-
-    Raises:
-        ValueError: If a rationale is not as long as its text.
-    """
-    ids = batch["input_ids"]
-    attended = batch.get("attention_mask")
-    padded = torch.full(ids.shape, IGNORED, dtype=torch.promote_types(torch.uint8, rationales[0].dtype))
-    for row, rationale in enumerate(rationales):
-        if attended is not None and int(attended[row].sum()) == len(rationale):
-            padded[row, attended[row].bool()] = rationale.to(padded.dtype)  # on whichever side the padding is
-        elif len(rationale) == ids.shape[1] or (attended is None and len(rationale) < ids.shape[1]):
-            padded[row, : len(rationale)] = rationale.to(padded.dtype)
-        else:
-            raise ValueError(
-                f"a rationale of {len(rationale)} tokens, but a text of {ids.shape[1]} with its padding: tokenize and "
-                "cut both together"
-            )
-    return padded
 
 
 def _module_of(function: Any) -> str:

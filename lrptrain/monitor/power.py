@@ -21,7 +21,7 @@ class Power(NamedTuple):
     Attributes:
         tells: Whether it shows anything: not while the answers are no better than chance.
         text: What was tested, in a few words.
-        can_fault: Whether anything that was tested could be a fault: without annotations nothing can.
+        can_fault: Whether anything could be a fault: without annotations only what is declared can.
         doubt: Why a gate cannot pass all the same, in a sentence; "" where it can.
         short: As `text`, with numbers of cues in the place of their names; "" where it is short already.
     """
@@ -56,7 +56,8 @@ def shown_by(
         return Power(False, f"That says nothing: {few} too few; {FEWEST_SAMPLES} can be enough.")
     if not tells_classes_apart(Evaluation(scored), confidence):
         return Power(False, "That says nothing yet: its answers are no better than chance.")
-    can_fault = any(each.cue.role == "fault" for each in judged)
+    # What lies outside of annotations is not tested where the whole input is not relied on.
+    can_fault = any(each.annotated is not None for each in scored) or any(each.cue.role == "fault" for each in judged)
     missing = Evaluation(scored).num_labels - len({each.label for each in judged} - {None})
     doubt = f"{missing} of the labels could not be tested." if missing > 0 else ""
     if not Evaluation(scored).num_labels and all(each.sample.label < 0 for each in scored):

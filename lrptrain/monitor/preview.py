@@ -21,6 +21,7 @@ from lrptrain.cues.annotator import Annotate, Annotator
 from lrptrain.cues.text_form import TextForm
 from lrptrain.cues.texts import Language
 from lrptrain.extras import require
+from lrptrain.files import write_text
 from lrptrain.findings.sentences import percent
 from lrptrain.loggers.record import Input
 from lrptrain.monitor.annotated import survey
@@ -70,7 +71,7 @@ class Preview:
         if path.suffix == ".png" and self.pictures:
             require("PIL.Image", "monitor").fromarray(self._sheet()).save(path)
         elif path.suffix == ".html":
-            path.write_text(f'<!doctype html><meta charset="utf-8"><title>Annotations</title>{self._repr_html_()}')
+            write_text(path, f'<!doctype html><meta charset="utf-8"><title>Annotations</title>{self._repr_html_()}')
         else:
             raise ValueError(f"{path.name!r}: annotations are saved as .html, those of images also as .png")
         return path

@@ -6,7 +6,6 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED
 
@@ -60,8 +59,9 @@ class WholeBatches:
         if not isinstance(batch, Mapping):
             return batch
         unread = [name for name in samples[0] if name not in batch and all(name in sample for sample in samples)]
-        mask = batch.get("attention_mask")
-        columns = {name: _column(name, [sample[name] for sample in samples], mask) for name in unread}
+        # Rationales of texts are padded where their tokens are, when the batch is read.
+        padding = {name: value for name, value in _PADDING.items() if name == "boxes" or "input_ids" not in batch}
+        columns = {name: _column([sample[name] for sample in samples], padding.get(name)) for name in unread}
         whole = WholeBatch({**batch, **columns})
         whole.own = tuple(batch)
         return whole
@@ -70,26 +70,12 @@ class WholeBatches:
         return {name: value for name, value in sample.items() if name not in self.dropped}
 
 
-def _column(name: str, values: list[Any], attention_mask: Tensor | None) -> Any:
-    """Return a column as a tensor, padded where samples differ in length; as it is where it is no numbers."""
+def _column(values: list[Any], padding: float | None) -> Any:
+    """Return a column as a tensor, padded if `padding` is a number; as it is where it is no numbers."""
     try:
         rows = [torch.as_tensor(value) for value in values]
-        if name == "rationale" and attention_mask is not None:
-            rows = [_at_tokens(row, mask) for row, mask in zip(rows, attention_mask, strict=True)]
-        return (
-            torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=_PADDING.get(name, 0))
-            if (name in _PADDING)
-            else torch.stack(rows)
-        )
+        if padding is None:
+            return torch.stack(rows)
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
     except (TypeError, ValueError, RuntimeError):
         return values
-
-
-def _at_tokens(rationale: Tensor, attention_mask: Tensor) -> Tensor:
-    """Return a rationale of a text's own tokens at their places, on whichever side the text was padded."""
-    tokens = attention_mask.bool()
-    if rationale.ndim != 1 or len(rationale) == len(tokens) or len(rationale) != int(tokens.sum()):
-        return rationale
-    padded = rationale.new_full((len(tokens),), IGNORED, dtype=torch.int64)
-    padded[tokens] = rationale.long()
-    return padded

@@ -23,6 +23,30 @@ def test_spans_and_words_mark_their_tokens(rationale):
     assert read.tolist() == [[255, 0, 1, 0, 0, 255], [255, 1, 0, 1, 1, 255], [255] * 6]
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("rationale", [[[0, 1, 0], [0, 0, 1, 0], None], [[(2, 6)], [(5, 9)], []], [["b"], ["cd"], []]])
+def test_what_is_not_padded_stands_where_its_tokens_do(rationale, side):
+    # "a bcd" as [CLS] bcd [SEP], and "a b cd" as [CLS] b cd [SEP]; the third is as long as the batch.
+    offsets = [[[0, 0], [2, 6], [0, 0]], [[0, 0], [2, 5], [5, 9], [0, 0]], [[0, 0]] * 5]
+    lengths = (3, 4, 5)
+    mask = torch.tensor([[int(i < n if side == "right" else i >= 5 - n) for i in range(5)] for n in lengths])
+    entries = {"input_ids": mask, "attention_mask": mask, "label": torch.zeros(3), "rationale": rationale}
+    texts = ["a b", "a abc cd", "a"]
+    read = read_batch({**entries, "offset_mapping": offsets, "text": texts})["rationale"]
+    marked = [[0, 1, 0], [0, 0, 1, 0]]
+    for row, attended, expected in zip(read, mask.bool(), marked, strict=False):
+        assert (row[attended] == 1).tolist() == [bool(x) for x in expected]
+        assert (row[~attended] == 255).all()
+    assert (read[2] == 255).all()
+
+
+def test_spans_are_taken_as_tensors():
+    spans = torch.tensor([[[2, 6]]] * 3)
+    assert (
+        read_batch(batch(rationale=spans, offset_mapping=OFFSETS))["rationale"].tolist() == [[255, 0, 1, 0, 0, 255]] * 3
+    )
+
+
 def test_one_value_per_token_stays_as_it_is():
     values = [[255, 0, 1, 0, 0, 255]] * 3
     assert read_batch(batch(rationale=values))["rationale"].tolist() == values
@@ -76,7 +100,6 @@ def test_no_rationale_beside_others():
 @pytest.mark.parametrize(
     ("rationale", "message"),
     [
-        (torch.tensor([[[2, 6]]] * 3), r"list of .start, end., or of words, for each sample, not a tensor of shape"),
         ("good", "not the text 'good'"),
         (["good"] * 3, "put words in a list"),
         ([(2, 6)] * 3, r"put each single .start, end. in a list"),

@@ -217,6 +217,14 @@ def test_callbacks_that_do_more_than_monitor_refuse_each_sharded_strategy(callba
         callback.setup(sharded(PACKAGES[0], "ModelParallelStrategy", tmp_path), module(), "fit")
 
 
+@pytest.mark.parametrize("callback", [RelevanceMonitor(), RelevanceGuidance("swap")])
+def test_the_trainer_of_transformers_is_told_what_it_takes(callback, tmp_path):
+    from transformers import Trainer, TrainingArguments
+
+    with pytest.raises(ValueError, match=r"RelevanceMonitorCallback\(\)\], lrptrain.guide\(trainer, "):
+        Trainer(nn.Linear(2, 2), TrainingArguments(str(tmp_path), report_to=[], use_cpu=True), callbacks=[callback])
+
+
 def test_a_strategy_is_known_by_its_class_and_not_by_its_name(tmp_path):
     """A plain strategy may be called anything, and one that derives from a sharding one may, too."""
     base = importlib.import_module("pytorch_lightning.strategies")

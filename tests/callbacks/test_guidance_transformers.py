@@ -51,11 +51,29 @@ def test_rationales_are_padded_like_their_texts(side):
         assert row[: len(start)] == start
 
 
-def test_a_rationale_of_another_length_is_refused():
+def test_a_rationale_of_another_length_costs_its_sample():
     rows = texts(3)
     rows[1]["rationale"] = rows[1]["rationale"][:-1]
-    with pytest.raises(ValueError, match="a rationale of 4 tokens, but a text of 6 with its padding"):
-        AnnotationCollator(collator())(rows)
+    with pytest.warns(UserWarning, match="sample text 1: it has 4 values, and its text 6 tokens with padding"):
+        batch = AnnotationCollator(collator())(rows)
+    assert batch["rationale"][1].tolist() == [255] * 6
+    assert (batch["rationale"][0] == 1).any()
+
+
+@pytest.mark.parametrize("rationale", [[(0, 5)], ["word0"]])
+def test_characters_and_words_mark_their_tokens(rationale):
+    rows = [
+        {
+            **{name: x for name, x in row.items() if name != "rationale"},
+            "rationale": rationale,
+            "offset_mapping": [[6 * i, 6 * i + 5] for i in range(len(row["input_ids"]))],
+            "text": " ".join(f"word{i}" for i in range(len(row["input_ids"]))),
+        }
+        for row in texts(3)
+    ]
+    batch = AnnotationCollator(collator("left"))(rows)
+    assert batch["rationale"].tolist()[0] == [255, 255, 1, 0, 0, 0]
+    assert set(batch) == {"input_ids", "attention_mask", "labels", "sample_id", "rationale"}
 
 
 def bert():

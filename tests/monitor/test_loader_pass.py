@@ -3,6 +3,7 @@
 import torch
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Subset, SubsetRandomSampler, TensorDataset
 
+from lrptrain.batch import read_batch
 from lrptrain.monitor.loader_pass import read_once, undisturbed
 from lrptrain.monitor.unread_columns import WholeBatches
 
@@ -96,7 +97,7 @@ def test_columns_that_a_collator_drops_stand_where_its_tokens_do():
     for side, expected in (("right", [[1, 0, 255], [1, 0, 0]]), ("left", [[255, 1, 0], [1, 0, 0]])):
         batches = WholeBatches(rows([2, 3]), None, collator(side), ("rationale", "name"))
         batch = batches.collate_fn(rows([2, 3]))
-        assert batch["rationale"].tolist() == expected
+        assert read_batch(batch)["rationale"].tolist() == expected
         assert batch["name"] == ["x", "x"]
 
 

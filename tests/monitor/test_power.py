@@ -49,6 +49,11 @@ def test_it_says_what_was_tested_and_what_was_not():
     assert shown_by(scored(), [judged(BORDER.declared("fault"), "not sure")], [], 0.95).can_fault
 
 
+def test_annotated_samples_could_have_had_a_fault_where_nothing_outside_was_tested():
+    annotated = [replace(each, annotated=np.array([True, False])) for each in scored()]
+    assert shown_by(annotated, [judged(TOP, "does not rely")], [], 0.95).can_fault
+
+
 @pytest.mark.parametrize(
     ("samples", "answer", "text"),
     [

@@ -87,6 +87,13 @@ def test_words_of_texts_are_underlined(tmp_path):
         shown.save(tmp_path / "words.png")
 
 
+def test_a_page_is_utf_8_whatever_the_machine_writes(tmp_path, monkeypatch):
+    monkeypatch.setattr("io.text_encoding", lambda encoding, stacklevel=2: encoding or "ascii")
+    sample = {"input_ids": torch.tensor([[5, 6]]), "label": torch.tensor([1]), "sample_id": ["größe"]}
+    page = lrptrain.preview([sample]).save(tmp_path / "words.html")
+    assert "größe" in page.read_text("utf-8")
+
+
 def test_volumes_show_a_slice():
     mask = torch.zeros(2, 6, 8, 8, dtype=torch.uint8)
     mask[:, 3, 2:6, 2:6] = 1
