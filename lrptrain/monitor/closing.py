@@ -25,7 +25,7 @@ def closing_words(
     Args:
         title: What the paragraph begins with, such as the name of the monitor.
         subject: What was evaluated, on how many samples, such as `epoch 3, on 128 samples`.
-        findings: The findings of the last evaluation.
+        findings: The findings of the last evaluation, the gravest first.
         power: What was tested, said where there is no fault. Where it tells nothing, there is no verdict.
         run: The folder of the run; None in processes that do not write.
         collapse: What is to be said of a model that has collapsed, which is graver than what it reads; "" of any other.
