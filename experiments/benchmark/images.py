@@ -1,6 +1,6 @@
 """Digits and photographs with a mark that goes with the class, or does not, and the small ViT that learns them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,18 +90,23 @@ def _columns(
         ground = behind[each.integers(len(behind))]
         top, left = (each.random(2) * (SIDE - THING + 1)).astype(int)
         place = int(top), int(left)
-        found.append(_scene(case.kind, int(form), stock.colours[row], stock.covers[row], ground, place, each))
-    pictures, masks = (np.stack(each) for each in zip(*found, strict=True))
+        found.append(scene(case.kind, int(form), stock.colours[row], stock.covers[row], ground, place, each))
+    return columns(found, stock.labels[rows])
+
+
+def columns(scenes: Sequence[tuple[np.ndarray, np.ndarray]], labels: Int[np.ndarray, " n"]) -> Columns:
+    """What a loader takes, of pictures (RGB in 0..1) with their masks, and their classes."""
+    pictures, masks = (np.stack(each) for each in zip(*scenes, strict=True))
     normalised = ((pictures - np.array(MEAN, np.float32)) / np.array(STD, np.float32)).transpose(0, 3, 1, 2)
     return {
         "image": torch.from_numpy(np.ascontiguousarray(normalised, np.float32)),
         "mask": torch.from_numpy(masks.astype(np.uint8)),
-        "label": torch.from_numpy(stock.labels[rows].astype(np.int64)),
-        "sample_id": torch.arange(len(rows)),
+        "label": torch.from_numpy(labels.astype(np.int64)),
+        "sample_id": torch.arange(len(labels)),
     }
 
 
-def _scene(
+def scene(
     kind: str, form: int, colour: np.ndarray, cover: np.ndarray, ground: np.ndarray, place: tuple[int, int],
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip

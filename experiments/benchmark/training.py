@@ -63,7 +63,11 @@ def plain_step(net: nn.Module, train: Columns, rows: Tensor) -> None:
 
 
 def trained(
-    case: Case, train: Columns, step: Step = plain_step, weights: Float[Tensor, " n"] | None = None
+    case: Case,
+    train: Columns,
+    step: Step = plain_step,
+    weights: Float[Tensor, " n"] | None = None,
+    steps: int | None = None,
 ) -> tuple[nn.Module, nn.Module]:
     """Train a network: AdamW with a one-cycle schedule, from the same weights and in the same order for all of a case.
 
@@ -72,6 +76,7 @@ def trained(
         train: What it learns.
         step: Computes the gradients of a step.
         weights: How often each sample is drawn; None for all alike.
+        steps: How many; None for the task's own.
 
     Returns:
         The network, and its last layer.
@@ -79,12 +84,13 @@ def trained(
     torch.manual_seed(case.randomness)
     task = TASKS[case.task]
     net = task.network(case.randomness)
+    steps = steps or task.STEPS
     learned = [weight for weight in net.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(learned, lr=task.LR, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, task.LR, task.STEPS)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, task.LR, steps)
     generator = torch.Generator().manual_seed(case.randomness)
     net.train()
-    for _ in range(task.STEPS):
+    for _ in range(steps):
         rows = torch.randint(len(train["label"]), (task.BATCH,), generator=generator)
         if weights is not None:
             rows = torch.multinomial(weights, task.BATCH, replacement=True, generator=generator)

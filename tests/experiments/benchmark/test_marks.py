@@ -7,7 +7,7 @@ import pytest
 
 from experiments.benchmark.cases import DEVELOPMENT, IMAGE_KINDS, NO_MARK, TEXT_KINDS
 from experiments.benchmark.image_marks import AROUND_MARKS, STAMPS
-from experiments.benchmark.images import KINDS, _scene, shown
+from experiments.benchmark.images import KINDS, scene, shown
 from experiments.benchmark.scenes import SIDE, THING
 from experiments.benchmark.text_marks import TEXT_MARKS
 from lrptrain.data.texts import Example
@@ -80,7 +80,7 @@ WORDS_CHANGED = ("tags", "language", "misspelt", "deidentified", "hashtag", "bro
 def picture(kind: str, form: int) -> tuple[np.ndarray, np.ndarray]:
     """A picture with its mark, and the mask of the thing."""
     thing, cover = np.full((THING, THING, 3), 0.4, np.float32), np.ones((THING, THING), np.float32)
-    return _scene(kind, form, thing, cover, GROUND, (3, 6), np.random.default_rng(7))
+    return scene(kind, form, thing, cover, GROUND, (3, 6), np.random.default_rng(7))
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
