@@ -127,7 +127,7 @@ def reads(run: Run, mark: str) -> bool:
 
 
 def names(run: Run, name: str, mark: str) -> list[Run]:
-    """What of a report is this mark: without it at most half of the effect is left. With annotations faults alone count."""
+    """What of a report is this mark: without it at most half of the effect is left. Where it can tell, faults alone."""
     some = [each for each in run[name] if each["is_fault"] or name == BARE]
     return [each for each in some if (each[f"without {mark}"] or 0.0) <= each["effect"] / 2]
 
