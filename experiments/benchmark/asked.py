@@ -61,11 +61,11 @@ def asked(net: nn.Module, head: nn.Module, columns: Columns, case: Case, data: D
         if first is not None and arm == READS:
             # With the mark gone, is what was named first gone, too?
             bare_report = inspected(net, data.bare, case, data.look, name, cues=[first])
-            row[name]["without the mark"] = _effect(bare_report, first)
+            row[name]["without the mark"] = effect_of(bare_report, first)
     return row if arm == CLEAN else row | rivals(net, head, columns, data.look)
 
 
-def _effect(report: Any, cue: Cue) -> float:
+def effect_of(report: Any, cue: Cue) -> float:
     """The effect of a cue in a report; 0 where no sample has it."""
     same = (each for each in report.judged if each.cue.declared("open") == cue.declared("open"))
     return max((float(each.effect.mean) for each in same), default=0.0)

@@ -1,6 +1,6 @@
 """Digits and photographs with a mark that goes with the class, or does not, and the small ViT that learns them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,12 +51,12 @@ def samples(case: Case, split: str, count: int, seed: int) -> Callable[[bool], C
         A function of whether the marks go with the classes as the run says, or are of any class.
     """
     stock = things(case.task, split)
-    rng = np.random.default_rng([case.randomness, seed])
-    rows = rng.integers(0, len(stock.labels), count)
+    rows = np.random.default_rng([case.randomness, seed]).integers(0, len(stock.labels), count)
 
     def make(related: bool) -> Columns:
         forms = shown(stock.labels[rows], case.correlation if related else None, CLASSES, [case.randomness, seed, 1])
-        return _columns(case, split, rows, forms, np.random.default_rng([case.randomness, seed, 2]))
+        rng = np.random.default_rng([case.randomness, seed, 2])
+        return marked(case.task, split, rows, {case.kind: forms}, rng)
 
     return make
 
@@ -79,18 +79,24 @@ def shown(
     return np.where(rng.random(len(labels)) < correlation, labels, other)
 
 
-def _columns(
-    case: Case, split: str, rows: Int[np.ndarray, " n"], forms: Int[np.ndarray, " n"], rng: np.random.Generator
+def marked(
+    task: str,
+    split: str,
+    rows: Int[np.ndarray, " n"],
+    marks: Mapping[str, Int[np.ndarray, " n"]],
+    rng: np.random.Generator,
 ) -> Columns:
-    stock, behind = things(case.task, split), grounds(split)
+    """Images of some things, each at a random place before a random ground, with marks of some classes."""
+    stock, behind = things(task, split), grounds(split)
     found = []
-    for row, form in zip(rows, forms, strict=True):
+    for i, row in enumerate(rows):
         # Each image has randomness of its own, so that its form changes no other image.
         each = np.random.default_rng(rng.integers(2**32))
         ground = behind[each.integers(len(behind))]
         top, left = (each.random(2) * (SIDE - THING + 1)).astype(int)
         place = int(top), int(left)
-        found.append(scene(case.kind, int(form), stock.colours[row], stock.covers[row], ground, place, each))
+        forms = {kind: int(each_form[i]) for kind, each_form in marks.items()}
+        found.append(scene(forms, stock.colours[row], stock.covers[row], ground, place, each))
     return columns(found, stock.labels[rows])
 
 
@@ -107,24 +113,26 @@ def columns(scenes: Sequence[tuple[np.ndarray, np.ndarray]], labels: Int[np.ndar
 
 
 def scene(
-    kind: str, form: int, colour: np.ndarray, cover: np.ndarray, ground: np.ndarray, place: tuple[int, int],
+    marks: Mapping[str, int], colour: np.ndarray, cover: np.ndarray, ground: np.ndarray, place: tuple[int, int],
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return a picture, RGB in 0..1, and where the thing is to be seen."""
-    picture = np.array(GROUND_MARKS[kind](ground, form, rng) if kind in GROUND_MARKS else ground)
+    """Return a picture, RGB in 0..1, with each mark of its class, and where the thing is to be seen."""
+    picture = np.array(ground)
+    for kind, form in marks.items():
+        picture = np.array(GROUND_MARKS[kind](picture, form, rng) if kind in GROUND_MARKS else picture)
     (top, left), side = place, len(cover)
     window = np.s_[top : top + side, left : left + side]
-    if kind in AROUND_MARKS:
-        hidden = np.zeros((SIDE, SIDE), np.float32)
-        hidden[window] = cover
-        picture = AROUND_MARKS[kind](picture, hidden, form, rng)
+    hidden = np.zeros((SIDE, SIDE), np.float32)
+    hidden[window] = cover
+    for kind, form in marks.items():
+        picture = AROUND_MARKS[kind](picture, hidden, form, rng) if kind in AROUND_MARKS else picture
     picture[window] += cover[..., None] * (colour - picture[window])
     mask, covered = np.zeros((2, SIDE, SIDE), bool)
     mask[window] = cover > STROKE_THRESHOLD
-    if kind in PICTURE_MARKS:
-        picture = PICTURE_MARKS[kind](picture, form, rng)
-    for stamp in STAMPS[kind](form, rng) if kind in STAMPS else ():
-        stamped(picture, *stamp, covered)
+    for kind, form in marks.items():
+        picture = PICTURE_MARKS[kind](picture, form, rng) if kind in PICTURE_MARKS else picture
+        for stamp in STAMPS[kind](form, rng) if kind in STAMPS else ():
+            stamped(picture, *stamp, covered)
     return picture.clip(0, 1), mask & ~covered
 
 

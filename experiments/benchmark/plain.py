@@ -92,7 +92,7 @@ def samples(plain: Plain, split: str, count: int) -> Columns:
             ground, top, left = np.zeros_like(ground), (SIDE - THING) // 2, (SIDE - THING) // 2
         if plain.kind == "colours":
             colour = colour.mean(-1, keepdims=True) * HUES[stock.labels[row]]
-        found.append(images.scene(NO_MARK, 0, colour, stock.covers[row], ground, (top, left), rng))
+        found.append(images.scene({}, colour, stock.covers[row], ground, (top, left), rng))
     return images.columns(found, stock.labels[rows])
 
 

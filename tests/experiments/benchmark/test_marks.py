@@ -80,7 +80,7 @@ WORDS_CHANGED = ("tags", "language", "misspelt", "deidentified", "hashtag", "bro
 def picture(kind: str, form: int) -> tuple[np.ndarray, np.ndarray]:
     """A picture with its mark, and the mask of the thing."""
     thing, cover = np.full((THING, THING, 3), 0.4, np.float32), np.ones((THING, THING), np.float32)
-    return scene(kind, form, thing, cover, GROUND, (3, 6), np.random.default_rng(7))
+    return scene({kind: form}, thing, cover, GROUND, (3, 6), np.random.default_rng(7))
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
