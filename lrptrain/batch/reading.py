@@ -228,6 +228,8 @@ def _column(name: str, value: Any) -> Tensor | list[int | str]:
     if name == "sample_id":
         return _ids(value)
     try:
+        if name == "boxes" and isinstance(value, list | tuple) and value:
+            value = _padded(value)
         column = torch.as_tensor(value).as_subclass(Tensor)  # torchvision's tv_tensors cannot be padded
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
@@ -248,10 +250,15 @@ def _column(name: str, value: Any) -> Tensor | list[int | str]:
         return column.to(_TOO_NARROW[column.dtype])
     if column.dtype in _WIDE_UNSIGNED and name not in IMAGES:
         column = column.long()
-    if name == "boxes" and column.ndim == 2 and not column.shape[1]:  # [[], []]: lists of no box
-        column = column.reshape(len(column), 0, 4)
     # Images of bytes have no gradient, and a box has corners between pixels.
     return column.float() if name in ("boxes", *IMAGES) and not column.is_floating_point() else column
+
+
+def _padded(boxes: Sequence[Any]) -> Tensor:
+    """Return the boxes of images, of which each has as many as it has, or None, padded with boxes of NaN."""
+    rows = [torch.as_tensor([] if each is None else each).as_subclass(Tensor).float() for each in boxes]
+    rows = [each if each.numel() else each.reshape(0, 4) for each in rows]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=float("nan"))
 
 
 def _ids(value: Any) -> list[int | str]:

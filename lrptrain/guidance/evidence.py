@@ -60,7 +60,10 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
         return _resized(_wide(mask), (image.shape[-2], image.shape[-1]))
     if "boxes" in batch:
         return boxes_to_mask(batch["boxes"], (image.shape[-2], image.shape[-1]))
-    raise ValueError(f"no annotation of images in a batch with {sorted(batch)}: guidance needs 'mask' or 'boxes'")
+    raise ValueError(
+        f"no annotation of images in a batch with {sorted(batch)}: guidance needs 'mask' or 'boxes', which the "
+        "collator has to keep; batch_adapter= renames other entries"
+    )
 
 
 def _of_volumes(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch slices height width"]:

@@ -5,12 +5,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lrptrain.batch import Sample, collate, model_inputs
-from lrptrain.batch.call import parameters_of
+from lrptrain.batch.call import IMAGES, parameters_of
+from lrptrain.batch.forms import as_mapping
 from lrptrain.monitor.loader_pass import PlacedBatch, has_places, read_once
-from lrptrain.monitor.model_input import InputListener, copied
+from lrptrain.monitor.model_input import InputListener, check_bytes, copied
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.strategy_answers import check_answers
 from lrptrain.relevance.model.preserve import preserved
@@ -85,6 +86,8 @@ def _add_all(
             if listener is not None and core.reader.is_by_name(context, placed.batch, listener):
                 step = listener = None  # and need not be run for each batch
             contract_batch = core.reader.check(context, placed.batch, listener)
+            if listener is None:
+                _check_bytes(core, context, placed.batch, contract_batch)
             try:
                 core.check_first_batch(context, placed.batch, contract_batch)
             except (TypeError, KeyError, IndexError, AttributeError, AssertionError, RuntimeError) as error:
@@ -97,6 +100,36 @@ def _add_all(
                 ) from error
             checked = True
         core.reader.sample.add_batch(core.reader.read(context, placed.batch, listener), indices=placed.places)
+
+
+def _check_bytes(core: MonitorCore, context: TrainingContext, batch: Any, contract_batch: dict[str, Any]) -> None:
+    """Reject images of bytes that the model does not take: the loop makes something of them, and none can know what.
+
+    Args:
+        core: The monitor.
+        context: The model.
+        batch: The batch as it comes.
+        contract_batch: The same in the contract's form, whose images are floats.
+
+    Raises:
+        ValueError: If the model fails on bytes, or reads them otherwise than the same numbers as floats.
+    """
+    adapter = core.config.batch_adapter
+    columns = as_mapping(batch if adapter is None else adapter(batch))
+    name = next((each for each in IMAGES if str(getattr(columns.get(each), "dtype", "")).endswith("uint8")), "")
+    if name not in contract_batch:
+        return
+    sent = {key: x.to(context.device) if isinstance(x, Tensor) else x for key, x in contract_batch.items()}
+    given = model_inputs(context.model, {**sent, name: sent[name].to(torch.uint8)})
+    try:
+        listener = _heard(context, given, lambda x: context.model(**x) if isinstance(x, dict) else context.model(x))
+    except Exception as error:
+        given_as = f"batch[{name!r}]" if isinstance(batch, Mapping) and name in batch else _first_of(batch, context)
+        raise ValueError(
+            f"{name!r} holds bytes, on which the model fails ({type(error).__name__}: {error}): say what it is given, "
+            f"as by step=lambda model, batch: model({given_as}.float() / 255)"
+        ) from error
+    check_bytes(context.model, sent, listener, core.config.title)
 
 
 def _first_of(batch: Any, context: TrainingContext) -> str:

@@ -82,6 +82,18 @@ def test_a_mask_with_a_channel_axis_is_the_mask():
     assert list(regions) == ["object"]
 
 
+def test_each_image_may_have_its_own_number_of_boxes():
+    """As collators of detection leave them: a list of tensors, of lists, or None."""
+    images = {"image": torch.rand(3, 3, 8, 8), "label": torch.tensor([0, 1, 0])}
+    one, two = [[1, 2, 3, 4]], [[0, 0, 2, 2], [4, 4, 8, 8]]
+    for several in ([torch.tensor(one), torch.tensor(two), torch.zeros(0, 4)], [one, two, []], [one, two, None]):
+        boxes = read_batch({**images, "boxes": several})["boxes"]
+        assert boxes[0, 0].tolist() == one[0]
+        assert boxes[1].tolist() == two
+        assert boxes[0, 1].isnan().all()
+        assert boxes[2].isnan().all()
+
+
 def test_a_batch_whose_samples_have_none_of_an_entry_lacks_it():
     images = {"image": torch.rand(2, 3, 4, 4), "label": torch.tensor([0, 1])}
     assert read_batch({**images, "boxes": [None, None], "mask": None}).keys() == images.keys()

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from setting import UNSEEING, UNTRAINED, data, loader, module, monitor, trainer
 from torch import nn
 
+import lrptrain
 from lrptrain.loggers import read_events
 
 BAD = 17  # in the last batch but one: beyond the two of the sanity check
@@ -302,6 +303,18 @@ def test_images_of_bytes(scales, tmp_path):
     else:
         runner.fit(pl_module, loader(columns), loader(columns))
         assert len(watching.scored) == 24
+
+
+def test_images_of_bytes_in_a_loop_that_makes_floats_of_them():
+    """Nobody can know what it makes of them: the model alone would be given other numbers than in training."""
+    columns = {**data(), "image": torch.randint(0, 256, (24, 3, 16, 16), dtype=torch.uint8)}
+    net = module().net
+    with pytest.raises(ValueError, match=r"step=lambda model, batch: model\(batch\['image'\].float\(\) / 255\)"):
+        lrptrain.inspect(net, loader(columns))
+    with pytest.raises(ValueError, match=r"'image' as bytes .* which it reads otherwise"):
+        lrptrain.inspect(Bytes(scales=True), loader(columns))
+    assert lrptrain.inspect(Bytes(scales=False), loader(columns))
+    assert lrptrain.inspect(net, loader(columns), step=lambda model, batch: model(batch["image"] / 255))
 
 
 def reads_batches():
