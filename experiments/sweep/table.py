@@ -163,10 +163,10 @@ Which model does which method serve? This page is generated from `experiments/sw
 to repeat it. Models have random weights and run in float64, two samples at a time, texts with padding.
 
 **ok** means: maps are finite and not all zero, a batch equals its samples alone, a second call equals the first, and
-the model is left as it was. `input_x_gradient` equals autograd's. `integrated_gradients` sum to the change of the logit.
-`rollout` and `raw_attention` equal what is made by hand of the attention that a transformers model returns, where that
-is square. Anything else is the reason that the error gives, in few words. **Global** attention sees all tokens in
-every block; **local** attention has windows, merged or reduced tokens."""
+the model is left as it was. `input_x_gradient` equals autograd's. `integrated_gradients` sum to the change of the
+logit. `rollout` and `raw_attention` equal what is made by hand of the attention that a transformers model returns,
+where that is square. Anything else is the reason that the error gives, in few words. **Global** attention sees all
+tokens in every block; **local** attention has windows, merged or reduced tokens."""
 
 
 def main() -> None:
