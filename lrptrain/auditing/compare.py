@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from lrptrain.auditing.attention import content_of_map
 from lrptrain.auditing.brought import (
     UNSUPPORTED,
     Fill,
@@ -22,7 +21,7 @@ from lrptrain.auditing.brought import (
     synchronize,
     trainable_in_evaluation,
 )
-from lrptrain.auditing.context import AuditBatch, predict_batches
+from lrptrain.auditing.context import AuditBatch, content_of_map, predict_batches
 from lrptrain.auditing.samples import draw_samples
 from lrptrain.auditing.score import Score, is_known, markdown_html, markdown_table, table_cell
 from lrptrain.batch import BatchAdapter, Sample, batched, token_annotations

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.auditing.brought import Fill, predict_logits
 from lrptrain.batch import model_inputs
+from lrptrain.batch.content import content_tokens
 from lrptrain.relevance import Relevance, attribute
 from lrptrain.relevance.model.preserve import unwrap
+from lrptrain.relevance.passes.recording import Inputs, explained_input
 
 Batch = Mapping[str, Tensor]
 Result = TypeVar("Result")
@@ -168,3 +170,19 @@ def fingerprint(model: nn.Module, batches: Iterable[Batch]) -> str:
             flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
             checksum = zlib.crc32(flat.numpy().tobytes(), checksum)
     return f"{checksum:08x}"
+
+
+def content_of_map(inputs: Inputs, tokens: int) -> Bool[Tensor, "batch tokens"]:
+    """Return the tokens of a map that are compared: all patches of an image, the content tokens of a text.
+
+    Args:
+        inputs: Arguments of the model's forward.
+        tokens: Number of tokens of a map.
+    """
+    explained = explained_input(inputs)[1]
+    all_tokens = torch.ones(explained.shape[0], tokens, dtype=torch.bool, device=explained.device)
+    if explained.ndim == 4:
+        return all_tokens
+    # A text may come as embeddings: of the token ids only the shape is read.
+    columns = inputs if isinstance(inputs, Mapping) else {}
+    return content_tokens({**columns, "input_ids": all_tokens})

@@ -33,7 +33,7 @@ def test_every_test_is_run_on_all_it_is_of(complete):
     assert [(unit.test, unit.unit) for unit in result.units[: 3 * len(METHODS)]] == [
         (test, method) for method in METHODS for test in DECIDING
     ]
-    counts = {"perturbation": 3, "gradient": 3, "agreement": 1}
+    counts = {"perturbation": 3, "leave_one_out": 3, "agreement": 1}
     assert {test: ran.count(test) for test in counts} == counts
     assert {verdict.method: verdict.faithful for verdict in result.verdicts}["random"] == "no"
     assert "not judged" not in [verdict.faithful for verdict in result.verdicts]

@@ -1,9 +1,11 @@
 import pytest
 import torch
 from audited import batches, context, model
+from model_zoo import KINDS, select
 
 import lrptrain
-from lrptrain.auditing.context import AuditContext, fingerprint, predict_batches
+from lrptrain.auditing.context import AuditContext, content_of_map, fingerprint, predict_batches
+from lrptrain.relevance.passes.recording import explained_input
 
 
 def test_samples_are_read_in_their_order():
@@ -54,3 +56,14 @@ def test_the_fingerprint_knows_weights_and_samples():
     with torch.no_grad():
         net.head.bias[0] += 1e-9
     assert first != fingerprint(net, samples)
+
+
+def test_content_is_every_patch_and_a_text_without_its_ends_and_padding():
+    assert content_of_map(torch.zeros(2, 3, 8, 8), 4).all()
+    inputs = KINDS["bert"].inputs()
+    expected = [[1 <= i < length - 1 for i in range(10)] for length in (10, 7, 4)]
+    assert content_of_map(inputs, 10).tolist() == expected
+    left = {name: x.flip(1) for name, x in inputs.items()}
+    assert torch.equal(content_of_map(left, 10), torch.tensor(expected).flip(1))
+    alone = select(inputs, slice(0, 1))["input_ids"]
+    assert content_of_map(alone, explained_input(alone)[1].shape[1]).sum() == 8

@@ -27,8 +27,8 @@ def result():
         units += [UnitResult(test, method, {names[test]: values[test]}, 1.0) for test in names]
     units += [
         UnitResult("agreement", "", {"methods": list(GAINS), "matrix": np.eye(3).tolist()}),
-        UnitResult("gradient", "attnlrp", problem="not run: the budget of 9 s is used up"),
-        UnitResult("gradient", "random", problem="not run: the budget of 9 s is used up"),
+        UnitResult("leave_one_out", "attnlrp", problem="not run: the budget of 9 s is used up"),
+        UnitResult("leave_one_out", "random", problem="not run: the budget of 9 s is used up"),
     ]
     about = {"samples": 20, "classes": 2, "accuracy": 0.9, "predicted": [0, 1], "labels": [0, 1]}
     return AuditResult(tuple(GAINS), tuple(units), tuple(verdicts), ("Of few samples.",), about, 9.0, 8.0)
@@ -48,7 +48,7 @@ def test_everything_is_said_once():
     assert "20 samples, 90% of them classified correctly" in text
     assert "- random: faithful on this model: no (its order does not beat random orders" in text
     assert "- Of few samples." in text
-    assert "- gradient of attnlrp, gradient of random: not run: the budget of 9 s is used up" in text
+    assert "- leave_one_out of attnlrp, leave_one_out of random: not run: the budget of 9 s is used up" in text
 
 
 def test_files_and_pictures(tmp_path):
@@ -58,7 +58,7 @@ def test_files_and_pictures(tmp_path):
     assert saved["tests"]["perturbation"] == {
         "title": "perturbation against random orders", "number": "gain over random orders", "range": [-0.2, 1.0]
     }  # fmt: skip
-    assert {"test": "gradient", "of": "random"}.items() <= saved["units"][-1].items()
+    assert {"test": "leave_one_out", "of": "random"}.items() <= saved["units"][-1].items()
     pictures = {path.stem for path in tmp_path.glob("*.png")}
     assert pictures == {"gains", "agreement"}
     for path in tmp_path.glob("*.png"):
@@ -72,7 +72,7 @@ def test_scalars_of_what_was_judged():
     assert logged["audit/attnlrp/perturbation_gain"] == pytest.approx(0.4)
     empty = AuditResult(("random",), (), (reach_verdict("random", registered_tests(), {}),), (), {}, 1.0, 1.0)
     assert audit_scalars(empty) == {}
-    assert not math.isfinite(UnitResult("gradient", "random").seconds)
+    assert not math.isfinite(UnitResult("leave_one_out", "random").seconds)
 
 
 def test_an_audit_is_a_table_and_a_short_line():

@@ -37,7 +37,7 @@ def test_a_checkpoint_is_audited_and_taken_up_again(digits, tmp_path, capsys):
     assert results["about"]["samples"] == 10
     units = {(unit["test"], unit["of"]): unit for unit in results["units"]}
     assert not [unit["problem"] for unit in units.values() if unit["problem"]]
-    assert ("gradient", "random") in units
+    assert ("leave_one_out", "random") in units
     said, saved = capsys.readouterr().out, (tmp_path / "audit.md").read_text(encoding="utf-8")
     assert "perturbation of raw_attention" in said
     assert saved in said

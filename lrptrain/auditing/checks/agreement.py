@@ -8,9 +8,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from lrptrain.auditing.attention import content_of_map
 from lrptrain.auditing.base import AuditTest, register
-from lrptrain.auditing.context import AuditContext
+from lrptrain.auditing.context import AuditContext, content_of_map
 from lrptrain.auditing.plots import saved_plot
 from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.store import Values, to_list

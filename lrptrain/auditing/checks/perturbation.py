@@ -8,10 +8,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lrptrain.auditing.attention import content_of_map
 from lrptrain.auditing.base import AuditTest, Check, Column, register
 from lrptrain.auditing.brought import Fill, image_prediction, predict_logits
-from lrptrain.auditing.context import AuditContext
+from lrptrain.auditing.context import AuditContext, content_of_map
 from lrptrain.auditing.plots import BLUE, GREY, saved_plot
 from lrptrain.auditing.result import AuditResult
 from lrptrain.auditing.score import Score

@@ -4,8 +4,8 @@ import torch
 from audited import context, registered
 from scipy import stats
 
-from lrptrain.auditing.attention import content_of_map
 from lrptrain.auditing.checks.agreement import agreement
+from lrptrain.auditing.context import content_of_map
 from lrptrain.metrics import rank_correlation
 
 
