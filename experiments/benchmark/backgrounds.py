@@ -31,7 +31,7 @@ from experiments.table import markdown, write_between
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "backgrounds.jsonl"
 ARMS = ("plain", "swap")
-SEEDS = range(2)
+SEEDS = range(6)
 PERMUTATIONS = 1000
 NUMBER = 950
 
