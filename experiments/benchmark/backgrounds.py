@@ -26,12 +26,13 @@ from experiments.mending.arms import guided
 from experiments.parallel import complete, load
 from experiments.real_models.samples import Pets
 from experiments.records import named
-from experiments.table import markdown, write_between
+from experiments.table import markdown, mean_interval, write_between
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "backgrounds.jsonl"
 ARMS = ("plain", "swap")
 SEEDS = range(6)
+SHOWN = ("whole", "background alone", "pet alone")
 PERMUTATIONS = 1000
 NUMBER = 950
 
@@ -93,14 +94,18 @@ def told_by_colours() -> tuple[float, float]:
 
 
 def table() -> str:
-    """A row a training."""
+    """A row a training, and by how much `swap` is above plain training."""
+    runs = load(RESULTS)
     rows = []
-    for run in load(RESULTS).values():
-        row = {"training": run["key"]}
-        row |= {name: f"{run[name]:.2f}" for name in ("whole", "background alone", "pet alone")}
+    for run in sorted(runs.values(), key=lambda run: (run["arm"], run["seed"])):
+        row = {"training": f"{run['arm']}, seed {run['seed']}"} | {name: f"{run[name]:.2f}" for name in SHOWN}
         row["faults"] = "; ".join(f"{each['cue']} {each['effect']:.2f}" for each in run["named"] if each["is_fault"])
         rows.append(row)
-    return markdown(rows)
+    difference = {"training": "swap minus plain, points"}
+    for name in SHOWN:
+        paired = [100 * (runs[Run("swap", seed).key][name] - runs[Run("plain", seed).key][name]) for seed in SEEDS]
+        difference[name] = "{:+.0f} ± {:.0f}".format(*mean_interval(paired))
+    return markdown([*rows, difference | {"faults": ""}])
 
 
 def main() -> None:
