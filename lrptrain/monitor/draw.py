@@ -79,14 +79,14 @@ def _add_all(
     batches: Iterator[PlacedBatch],
     step: Callable[[Any], object] | None,
 ) -> None:
-    checked = False
+    checked, is_told = False, step is not None
     for placed in batches:
         listener = None if step is None else _heard(context, placed.batch, step)
         if not checked:
             if listener is not None and core.reader.is_by_name(context, placed.batch, listener):
                 step = listener = None  # and need not be run for each batch
             contract_batch = core.reader.check(context, placed.batch, listener)
-            if listener is None:
+            if not is_told:
                 _check_bytes(core, context, placed.batch, contract_batch)
             try:
                 core.check_first_batch(context, placed.batch, contract_batch)
