@@ -24,7 +24,7 @@ BREEDS = 3
 
 @dataclass(frozen=True)
 class Cutouts:
-    """Pets as large as their frames (RGB in 0..1 times opacity, and opacity), their breeds, textures to set them before."""
+    """Pets as large as their frames (RGB in 0..1 times opacity, and opacity), breeds, textures to set them before."""
 
     pets: Float[Tensor, "n 4 side side"]
     labels: Int[Tensor, " n"]
