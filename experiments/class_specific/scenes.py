@@ -68,7 +68,7 @@ def digit_scenes(pool: Digits, count: int, generator: torch.Generator, alone: fl
         generator: Of all that is random.
         alone: Share of the scenes in which the second digit is left out.
     """
-    pair = _pairs(pool.labels, count, generator)
+    pair = pairs(pool.labels, count, generator)
     beside = torch.rand(count, generator=generator) < 0.5  # or one below the other
     pasted = []
     for half, chosen in zip((0, CANVAS // 2), pair, strict=True):
@@ -93,7 +93,7 @@ def own_and_other(scenes: Scenes, index: int) -> UInt8[Tensor, "n height width"]
     return torch.where(own == other, IGNORED, own.to(torch.uint8))
 
 
-def _pairs(labels: Int[Tensor, " n"], count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def pairs(labels: Int[Tensor, " n"], count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Indices of two samples of different classes."""
     first = torch.randint(len(labels), (count,), generator=generator)
     differs = labels[first][:, None] != labels

@@ -51,8 +51,7 @@ real = import_module("experiments.real_models.run")
 check("real_models", real.tables().values())
 table = import_module("experiments.class_specific.run").table
 check("class_specific", [table(results("class_specific", "digits"))])
-digits = load(Path("experiments/segment_digits/results/seeds.jsonl")).values()
-check("segment_digits", import_module("experiments.segment_digits.report").tables(list(digits)).values())
+check("segment_scenes", import_module("experiments.segment_scenes.run").texts().values())
 stages = ("classifiers", "sources", "refined", "segmenters")
 pets = {name: list(load(Path(f"experiments/segment_pets/results/{name}.jsonl")).values()) for name in stages}
 shelf = import_module("experiments.sweep.table")

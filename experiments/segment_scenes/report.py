@@ -7,7 +7,8 @@ from jaxtyping import Float
 
 from experiments.intervals import compared, estimate
 from experiments.parallel import Run
-from experiments.segment_digits.stages import BRIGHTNESS, REFINEMENTS
+from experiments.segment_scenes.stages import BRIGHTNESS, OUTLINE
+from experiments.segment_scenes.things import REFINEMENTS
 from experiments.table import markdown
 from lrptrain.relevance.registry import get_method
 
@@ -47,12 +48,14 @@ def _sources(runs: Sequence[Run]) -> str:
         rows.append({"seeds": name, "asks for a class": _asks(name)})
         rows[-1] |= {step: _cell([run[step]["test"] for run in own]) for step in REFINEMENTS}
         rows[-1][f"{REFINED}, minus {BRIGHTNESS}"] = differences[name]
-        rows[-1]["any digit"] = _cell([run["none"]["digit"] for run in own])
+        rows[-1]["anything"] = _cell([run["none"]["anything"] for run in own])
     return markdown(rows)
 
 
 def _asks(source: str) -> str:
-    return "yes" if source != BRIGHTNESS and get_method(source.partition(" ")[0], {}).class_specific else "no"
+    if source in (BRIGHTNESS, OUTLINE):
+        return "no"
+    return "yes" if get_method(source.partition(" ")[0], {}).class_specific else "no"
 
 
 def _segmenters(runs: Sequence[Run]) -> str:
@@ -60,8 +63,8 @@ def _segmenters(runs: Sequence[Run]) -> str:
     own = [run["sources"][source][step] for run, (source, step) in zip(runs, best, strict=True)]
     trained = {name: [run["segmenters"][name]["test"] for run in runs] for name in SEGMENTERS}
     rows = [
-        {"masks": "pseudo-masks, digits given", "test": _cell([run["test"] for run in own])},
-        {"masks": "pseudo-masks, digits predicted", "test": _cell([run["said"] for run in own])},
+        {"masks": "pseudo-masks, names given", "test": _cell([run["test"] for run in own])},
+        {"masks": "pseudo-masks, names predicted", "test": _cell([run["said"] for run in own])},
     ]
     rows += [{"masks": f"segmenter trained on {name}", "test": _cell(found)} for name, found in trained.items()]
     parts = [np.stack(own, axis=1) for own in zip(*trained.values(), strict=True)]
