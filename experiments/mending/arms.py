@@ -30,6 +30,7 @@ GROUPS = "last layer anew, told the marks of 200 held-out samples (the idea of D
 LAYER = "last layer anew, 200 held-out samples with swapped surroundings"
 ARMS = (PLAIN, ENERGY, DRO, OUTSIDE, ADVICE, FIRST, BOUND)
 CONFIRMED = (PLAIN, JTT, GROUPS, DRO, LAYER, OUTSIDE, BOUND)
+REPEATED = (PLAIN, DRO, OUTSIDE, BOUND)
 Arm = tuple[nn.Module, list[str]]
 
 

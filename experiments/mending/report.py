@@ -29,6 +29,20 @@ def table(runs: Sequence[Run], arms: Sequence[str]) -> str:
     return markdown(rows)
 
 
+def spread(runs: Sequence[Run], arms: Sequence[str]) -> str:
+    """By how many points seeds of one case lie apart: their standard deviation, pooled over cases."""
+    rows = []
+    for arm in arms:
+        row = {"training": arm}
+        for kind, some in (("images", [x for x in runs if x["task"] != "texts"]), ("texts", _texts(runs))):
+            for name, measure in (("another class's mark", _of(arm, "other")), ("minus plain", _minus(arm, PLAIN))):
+                values = _by_case(some, measure)
+                many = [np.var(x, ddof=1) for x in values if len(x) > 1]
+                row[f"{name}, {kind}"] = f"{np.mean(many) ** 0.5:.0f}" if many else ""
+        rows.append(row)
+    return markdown(rows)
+
+
 def _texts(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if run["task"] == "texts"]
 
@@ -43,10 +57,16 @@ def _minus(arm: str, other: str) -> Measure:
 
 def _mean(runs: Sequence[Run], measure: Measure) -> str:
     """Percent, with the half width of the interval over cases."""
+    cases = _by_case(runs, measure)
+    if len(cases) < 2:
+        return ""
+    mean, half = mean_interval([float(np.mean(values)) for values in cases])
+    return f"{mean:.0f} ± {half:.0f}"
+
+
+def _by_case(runs: Sequence[Run], measure: Measure) -> list[list[float]]:
+    """Percents of every seed, a list a case."""
     cases = defaultdict(list)
     for run in runs:
         cases[run["task"], run["kind"]].append(100 * measure(run))
-    if len(cases) < 2:
-        return ""
-    mean, half = mean_interval([float(np.mean(values)) for values in cases.values()])
-    return f"{mean:.0f} ± {half:.0f}"
+    return list(cases.values())

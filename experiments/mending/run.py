@@ -1,7 +1,6 @@
 """What does the printed advice give back? See README.md.
 
     .venv/bin/python -m experiments.mending.run [--workers 2]
-    .venv/bin/python -m experiments.mending.run --fresh [--workers 2]
     .venv/bin/python -m experiments.mending.run --tables    # from what is saved
 
 Every case and seed is a line in `results/mending.jsonl`; what was cut off goes on with what is missing.
@@ -22,8 +21,8 @@ from experiments.benchmark.cases import Case, planned
 from experiments.benchmark.report import uses
 from experiments.benchmark.run import RESULTS as BENCHMARK
 from experiments.benchmark.training import TASKS, data_of, right
-from experiments.mending.arms import ARMS, CONFIRMED, accuracies, arms, forms
-from experiments.mending.report import table
+from experiments.mending.arms import ARMS, CONFIRMED, REPEATED, accuracies, arms, forms
+from experiments.mending.report import spread, table
 from experiments.parallel import complete, load
 from experiments.table import write_between
 
@@ -31,6 +30,8 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "mending.jsonl"
 JUDGED, SEED = 400, 2
 """Held-out samples that accuracies are of, and what seeds their choice: not those that are inspected."""
+SEEDS = (ARMS, CONFIRMED, REPEATED, REPEATED, REPEATED)
+"""What is trained with each seed."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def judged(run: Run) -> Row:
     row: Row = {"task": case.task, "kind": case.kind, "correlation": case.correlation, "arms": {}}
     started = time.monotonic()
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        for name, net, swapped in arms(case, data, CONFIRMED if run.seed else ARMS):
+        for name, net, swapped in arms(case, data, SEEDS[run.seed]):
             found = {"in distribution": right(net, related).mean(), **accuracies(right(net, unrelated), own)}
             row["arms"][name] = {**found, "swapped": swapped, "until": time.monotonic() - started}
     plain: Row = rounded(row)
@@ -74,22 +75,21 @@ def learned() -> list[Case]:
 def texts_of_tables() -> dict[str, str]:
     """The tables of what is saved, by their marks in README.md."""
     rows = list(load(RESULTS).values())
-    return {
+    tables = {
         name: table([row for row in rows if names[1] in row["arms"]], names)
-        for name, names in (("arms", ARMS), ("fresh", CONFIRMED))
+        for name, names in (("arms", ARMS), ("fresh", CONFIRMED), ("seeds", REPEATED))
     }
+    return {**tables, "spread": spread(rows, REPEATED)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fresh", action="store_true", help="every second case and all texts, drawn anew")
     parser.add_argument("--workers", type=int, default=2, help="runs at a time, each on one core")
     parser.add_argument("--tables", action="store_true", help="write README.md from what is saved")
     arguments = parser.parse_args()
     if not arguments.tables:
-        fresh = [Run(case, 1) for i, case in enumerate(learned()) if i % 2 == 0 or case.task == "texts"]
-        runs = fresh if arguments.fresh else [Run(case, 0) for case in learned()]
-        complete(RESULTS, runs, judged, arguments.workers)
+        cases = learned()
+        complete(RESULTS, [Run(case, seed) for seed in range(len(SEEDS)) for case in cases], judged, arguments.workers)
     for name, text in texts_of_tables().items():
         write_between(HERE / "README.md", text, f"<!-- {name} -->", f"<!-- end of {name} -->")
 
