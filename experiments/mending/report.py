@@ -38,7 +38,7 @@ def spread(runs: Sequence[Run], arms: Sequence[str]) -> str:
             for name, measure in (("another class's mark", _of(arm, "other")), ("minus plain", _minus(arm, PLAIN))):
                 values = _by_case(some, measure)
                 many = [np.var(x, ddof=1) for x in values if len(x) > 1]
-                row[f"{name}, {kind}"] = f"{np.mean(many) ** 0.5:.0f}" if many else ""
+                row[f"{name}, {kind}"] = f"{np.mean(many) ** 0.5:.0f}" if any(many) else ""
         rows.append(row)
     return markdown(rows)
 

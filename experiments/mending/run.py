@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "mending.jsonl"
 JUDGED, SEED = 400, 2
 """Held-out samples that accuracies are of, and what seeds their choice: not those that are inspected."""
-SEEDS = (ARMS, CONFIRMED, REPEATED, REPEATED, REPEATED)
+SEEDS = (ARMS, CONFIRMED, REPEATED)
 """What is trained with each seed."""
 
 
