@@ -22,7 +22,7 @@ class Power(NamedTuple):
         tells: Whether it shows anything: not while the answers are no better than chance.
         text: What was tested, in a few words.
         can_fault: Whether anything could be a fault: without annotations only what is declared can.
-        doubt: Why a gate cannot pass all the same, in a sentence that is said beside a fault, too; "" where it can.
+        doubt: Why a gate cannot pass all the same, in a sentence; "" where it can.
         short: As `text`, with numbers of cues in the place of their names; "" where it is short already.
     """
 
@@ -55,8 +55,7 @@ def shown_by(
         few = "1 sample is" if len(scored) == 1 else f"{len(scored)} samples are"
         return Power(False, f"That says nothing: {few} too few; {FEWEST_SAMPLES} can be enough.")
     if not tells_classes_apart(Evaluation(scored), confidence):
-        chance = "its answers are no better than chance."
-        return Power(False, f"That says nothing yet: {chance}", doubt=chance.capitalize())
+        return Power(False, "That says nothing yet: its answers are no better than chance.")
     # What lies outside of annotations is not tested where the whole input is not relied on.
     can_fault = any(each.annotated is not None for each in scored) or any(each.cue.role == "fault" for each in judged)
     missing = Evaluation(scored).num_labels - len({each.label for each in judged} - {None})

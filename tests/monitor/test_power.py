@@ -114,11 +114,6 @@ def test_a_run_ends_with_its_first_fault_the_gravest(others):
     assert said(finding(), milder, *others).startswith(f"Monitor ends: {shortcut} And 1 other shortcut. In epoch 3")
 
 
-def test_a_fault_of_a_model_that_knows_nothing_yet_is_said_with_that():
-    power = Power(False, "That says nothing yet: ...", doubt="Its answers are no better than chance.")
-    assert said(finding(), power=power).endswith("In epoch 3, on 20 samples. Its answers are no better than chance.")
-
-
 def test_without_a_fault_it_says_what_was_tested():
     assert said(ENDED, EVIDENCE) == (
         "Monitor ends: no fault found in epoch 3, on 20 samples. It does not rely on these alone: much."
