@@ -19,7 +19,7 @@ VERBS = {
     "attribute": ("picture.png", "--mean=0", "--std=1"),
     "compare": ("--methods=random", "--max-samples=4", "--device=cpu"),
     "compare-models": ("--max-samples=4", "--device=cpu"),
-    "audit": ("--methods=random", "--max-samples=4", "--tests=gradient", "--device=cpu"),
+    "audit": ("--methods=random", "--max-samples=4", "--tests=leave_one_out", "--device=cpu"),
     "repair": ("--max-samples=4", "--device=cpu"),
     "segment": ("--masks.method=rollout", "--device=cpu"),
 }
