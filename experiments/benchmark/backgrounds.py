@@ -1,15 +1,7 @@
-"""Do backgrounds of pets tell the breed, and is a model called faulty that was kept from reading them? See README.md.
+"""Do backgrounds of pets tell the breed, and is a model called faulty that was kept from reading them?"""
 
-.venv/bin/python -m experiments.benchmark.backgrounds [--workers 2]
-.venv/bin/python -m experiments.benchmark.backgrounds --tables    # from what is saved
-"""
-
-import argparse
-import io
-import warnings
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,19 +10,18 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from experiments import parallel
 from experiments.benchmark import breeds
-from experiments.benchmark.asked import ANNOTATED, Row, inspected, rounded
+from experiments.benchmark.asked import ANNOTATED, Row, inspected
 from experiments.benchmark.cases import NO_MARK, Case
+from experiments.benchmark.report import found, listed
 from experiments.benchmark.training import plain_step, right, trained
 from experiments.mending.arms import guided
-from experiments.parallel import complete, load
 from experiments.real_models.samples import Pets
 from experiments.records import named
-from experiments.table import markdown, mean_interval, write_between
+from experiments.table import markdown, mean_interval
 
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results" / "backgrounds.jsonl"
-ARMS = ("plain", "swap")
+ARMS, COLOURS = ("plain", "swap"), "colours"
 SEEDS = range(6)
 SHOWN = ("whole", "background alone", "pet alone")
 PERMUTATIONS = 1000
@@ -42,7 +33,7 @@ class Run:
     """A training on photographs without marks.
 
     Attributes:
-        arm: One of `ARMS`.
+        arm: One of `ARMS`, or `COLOURS` for no network.
         seed: Of everything random.
     """
 
@@ -55,22 +46,35 @@ class Run:
         return f"{self.arm} | seed {self.seed}"
 
 
+def planned() -> list[Run]:
+    """The background's colours alone, and both trainings with every seed."""
+    return [Run(COLOURS, 0), *(Run(arm, seed) for seed in SEEDS for arm in ARMS)]
+
+
 def judged(run: Run) -> Row:
     """Train a network, and see what it knows of whole photographs, of backgrounds alone, and of pets alone."""
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore")
+    if run.arm == COLOURS:
+        return told_by_colours()
     case = Case("pets", NO_MARK, 1.0, NUMBER + run.seed)
     held_out = breeds.samples(case, "test", breeds.HELD_OUT, 1)(True)
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        step = plain_step if run.arm == "plain" else guided(case, "swap")
-        net, _ = trained(case, breeds.samples(case, "train", breeds.TRAIN, 0)(True), step)
-        said = named(inspected(net, held_out, case, breeds.look(case), ANNOTATED).findings)
-    row: Row = {"arm": run.arm, "seed": run.seed, "named": said, "whole": right(net, held_out).mean()}
+    step = plain_step if run.arm == "plain" else guided(case, "swap")
+    net, _ = trained(case, breeds.samples(case, "train", breeds.TRAIN, 0)(True), step)
+    said = named(inspected(net, held_out, case, breeds.look(case), ANNOTATED).findings)
+    row: Row = {ANNOTATED: {"named": said}, "whole": right(net, held_out).mean()}
     # 0 is the mean colour; the edge that nobody annotated is hidden with either.
     for name, shown in (("background alone", held_out["mask"] == 0), ("pet alone", held_out["mask"] == 1)):
         row[name] = right(net, {**held_out, "image": held_out["image"] * shown[:, None]}).mean()
-    found: Row = rounded(row)
-    return found
+    return row
+
+
+def told_by_colours() -> Row:
+    """Share of the test photographs whose breed a logistic regression tells by `colours`, and the p-value of that."""
+    (train, labels), (test, truth) = ((colours(x), x.label.numpy()) for x in map(breeds.stock, ("train", "test")))
+    regression = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
+    share = regression.fit(train, labels).score(test, truth)
+    rng = np.random.default_rng(0)
+    chance = [regression.fit(train, rng.permutation(labels)).score(test, truth) for _ in range(PERMUTATIONS)]
+    return {"share": share, "p": (1 + sum(x >= share for x in chance)) / (1 + PERMUTATIONS)}
 
 
 def colours(photographs: Pets) -> Float[np.ndarray, "n features"]:
@@ -83,41 +87,27 @@ def colours(photographs: Pets) -> Float[np.ndarray, "n features"]:
     return torch.stack(found).numpy()
 
 
-def told_by_colours() -> tuple[float, float]:
-    """Share of the test photographs whose breed a logistic regression tells by `colours`, and the p-value of that."""
-    (train, labels), (test, truth) = ((colours(x), x.label.numpy()) for x in map(breeds.stock, ("train", "test")))
-    regression = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
-    share = regression.fit(train, labels).score(test, truth)
-    rng = np.random.default_rng(0)
-    chance = [regression.fit(train, rng.permutation(labels)).score(test, truth) for _ in range(PERMUTATIONS)]
-    return share, (1 + sum(x >= share for x in chance)) / (1 + PERMUTATIONS)
-
-
-def table() -> str:
-    """A row a training, and by how much `swap` is above plain training."""
-    runs = load(RESULTS)
-    rows = []
-    for run in sorted(runs.values(), key=lambda run: (run["arm"], run["seed"])):
-        row = {"training": f"{run['arm']}, seed {run['seed']}"} | {name: f"{run[name]:.2f}" for name in SHOWN}
-        row["faults"] = "; ".join(f"{each['cue']} {each['effect']:.2f}" for each in run["named"] if each["is_fault"])
-        rows.append(row)
-    difference = {"training": "swap minus plain, points"}
-    for name in SHOWN:
-        paired = [100 * (runs[Run("swap", seed).key][name] - runs[Run("plain", seed).key][name]) for seed in SEEDS]
-        difference[name] = "{:+.0f} ± {:.0f}".format(*mean_interval(paired))
-    return markdown([*rows, difference | {"faults": ""}])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, default=2, help="trainings at a time, each on one core")
-    parser.add_argument("--tables", action="store_true", help="write README.md from what is saved")
-    arguments = parser.parse_args()
-    if not arguments.tables:
-        print("told by the background's colours: {:.2f}, p = {:.3f}".format(*told_by_colours()))
-        complete(RESULTS, [Run(arm, seed) for seed in SEEDS for arm in ARMS], judged, arguments.workers)
-    write_between(HERE / "README.md", table(), "<!-- backgrounds -->", "<!-- end of backgrounds -->")
-
-
-if __name__ == "__main__":
-    main()
+def table(runs: Sequence[parallel.Run]) -> str:
+    """A row a training, their means, and by how much `swap` is above plain training."""
+    saved = {run["key"]: run for run in runs}
+    if not {run.key for run in planned()} <= saved.keys():
+        return markdown([])
+    by_arm = {arm: [saved[Run(arm, seed).key] for seed in SEEDS] for arm in ARMS}
+    rows = [
+        {"training": run["key"].replace(" |", ",")}
+        | {name: f"{run[name]:.2f}" for name in SHOWN}
+        | {"faults": listed(found(run, ANNOTATED))}
+        for some in by_arm.values()
+        for run in some
+    ]
+    of = {arm: {name: np.array([run[name] for run in some]) for name in SHOWN} for arm, some in by_arm.items()}
+    for arm, shares in of.items():
+        rows.append(
+            {"training": f"{arm}, mean", **{name: f"{x.mean():.2f}" for name, x in shares.items()}, "faults": ""}
+        )
+    difference = {
+        name: "{:+.0f} ± {:.0f}".format(*mean_interval(100 * (of["swap"][name] - of["plain"][name]))) for name in SHOWN
+    }
+    rows.append({"training": "swap minus plain, points", **difference, "faults": ""})
+    colours = saved[Run(COLOURS, 0).key]
+    return f"{markdown(rows)}\n\nBy the background's colours alone: {colours['share']:.2f}, p = {colours['p']:.3f}."

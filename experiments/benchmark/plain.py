@@ -1,31 +1,21 @@
-"""Are models of plain data, that nothing was planted in, called faulty? See README.md.
+"""Models of plain data, that nothing was planted in, trained for longer: are they called faulty?"""
 
-.venv/bin/python -m experiments.benchmark.plain [--workers 2]
-.venv/bin/python -m experiments.benchmark.plain --tables    # from what is saved
-"""
-
-import argparse
-import io
-import warnings
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import torch
 
 from experiments.benchmark import images
-from experiments.benchmark.asked import ANNOTATED, BARE, Row, inspected, rounded
+from experiments.benchmark.asked import ANNOTATED, BARE, Row, inspected
 from experiments.benchmark.cases import IMAGE_TASKS, NO_MARK, Case
 from experiments.benchmark.images import HELD_OUT, TRAIN, Columns
+from experiments.benchmark.report import found, listed
 from experiments.benchmark.scenes import SIDE, THING, grounds, things
 from experiments.benchmark.training import right, trained
-from experiments.parallel import Run, complete, load
+from experiments.parallel import Run
 from experiments.records import named
-from experiments.table import markdown, write_between
+from experiments.table import markdown
 
-HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results" / "plain.jsonl"
 STEPS = 600
 """Four times those of the pairs."""
 OBJECTS = 6
@@ -79,10 +69,8 @@ def samples(plain: Plain, split: str, count: int) -> Columns:
     rows = rng.integers(0, len(stock.labels), count)
     if plain.kind == "video":
         once = np.random.default_rng(seed)
-        shown = [
-            once.choice(np.flatnonzero(stock.labels == label), OBJECTS, replace=False) for label in range(len(HUES))
-        ]
-        rows = rng.choice(np.concatenate(shown), count)
+        of_class = [np.flatnonzero(stock.labels == label) for label in range(len(HUES))]
+        rows = rng.choice(np.concatenate([once.choice(each, OBJECTS, replace=False) for each in of_class]), count)
     found = []
     for row in rows:
         ground = behind[rng.integers(len(behind))]
@@ -98,51 +86,24 @@ def samples(plain: Plain, split: str, count: int) -> Columns:
 
 def judged(plain: Plain) -> Row:
     """Train a model, and return what is said of it with every default."""
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore")
     train, held_out = samples(plain, "train", TRAIN), samples(plain, "test", HELD_OUT)
     net, _ = trained(plain.case, train, steps=STEPS)
     row: Row = {"task": plain.task, "kind": plain.kind, "accuracy": right(net, held_out).mean()}
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        for name in (ANNOTATED, BARE):
-            row[name] = named(inspected(net, held_out, plain.case, images.look(plain.case), name).findings)
-    found: Row = rounded(row)
-    return found
+    for name in (ANNOTATED, BARE):
+        row[name] = {"named": named(inspected(net, held_out, plain.case, images.look(plain.case), name).findings)}
+    return row
 
 
-def table() -> str:
+def table(runs: Sequence[Run]) -> str:
     """A row a kind and task."""
-    runs = list(load(RESULTS).values())
     rows = []
     for kind, words in KINDS.items():
         for task in IMAGE_TASKS:
             some = [run for run in runs if (run["kind"], run["task"]) == (kind, task)]
-            if not some:
-                continue
             row = {"data": f"{task}, {words}", "accuracy": ", ".join(f"{run['accuracy']:.2f}" for run in some)}
-            row["called faulty"] = f"{sum(_is_faulty(run) for run in some)} of {len(some)}"
-            row["named first without annotations"] = "; ".join(map(_first, some))
+            row["called faulty"] = f"{sum(bool(found(run, ANNOTATED)) for run in some)} of {len(some)}"
+            row["named first without annotations"] = "; ".join(
+                listed(found(run, BARE)[:1]) or "nothing" for run in some
+            )
             rows.append(row)
     return markdown(rows)
-
-
-def _is_faulty(run: Run) -> bool:
-    return any(each["is_fault"] for each in run[ANNOTATED])
-
-
-def _first(run: Run) -> str:
-    return f"{run[BARE][0]['cue']} {run[BARE][0]['effect']:.2f}" if run[BARE] else "nothing"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, default=2, help="models at a time, each on one core")
-    parser.add_argument("--tables", action="store_true", help="write README.md from what is saved")
-    arguments = parser.parse_args()
-    if not arguments.tables:
-        complete(RESULTS, planned(), judged, arguments.workers)
-    write_between(HERE / "README.md", table(), "<!-- plain -->", "<!-- end of plain -->")
-
-
-if __name__ == "__main__":
-    main()

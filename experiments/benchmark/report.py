@@ -38,9 +38,20 @@ def share(hits: float, number: int) -> Ratio:
 
 
 def uses(pair: Run) -> bool:
-    """Whether the model that could read the mark surely does: marks of any class cost it accuracy (McNemar, exact)."""
-    lost, won = pair[READS]["lost"], pair[READS]["won"]
+    """Whether the model that could read the mark surely does."""
+    return costs(pair[READS])
+
+
+def costs(counts: Run) -> bool:
+    """Whether marks of any class surely cost accuracy: more answers are lost than won (McNemar, exact)."""
+    lost, won = counts["lost"], counts["won"]
     return lost + won > 0 and float(stats.binomtest(lost, lost + won, alternative="greater").pvalue) < ALPHA
+
+
+def listed(named: Sequence[Run]) -> str:
+    """What is named, with its effect; faults in bold."""
+    marks = ["**" * each["is_fault"] for each in named]
+    return "; ".join(f"{x}{each['cue']}{x} {each['effect']:.2f}" for x, each in zip(marks, named, strict=True))
 
 
 def found(model: Run, name: str) -> list[Run]:
@@ -130,10 +141,7 @@ def kinds(pairs: Sequence[Run]) -> str:
         row["accuracy"] = f"{reads['shown']:.2f} to {reads['unbiased']:.2f}{'' if uses(pair) else ' (not used)'}"
         row["clean"] = f"{pair[CLEAN][BARE]['accuracy']:.2f}"
         for name in (ANNOTATED, BARE):
-            row[name] = "; ".join(
-                f"{'**' * each['is_fault']}{each['cue']}{'**' * each['is_fault']} {each['effect']:.2f}"
-                for each in reads[name]["named"][:2]
-            )
+            row[name] = listed(reads[name]["named"][:2])
         rows.append(row)
     return markdown(rows)
 

@@ -30,15 +30,17 @@ def table(runs: Sequence[Run], arms: Sequence[str]) -> str:
 
 
 def spread(runs: Sequence[Run], arms: Sequence[str]) -> str:
-    """By how many points seeds of one case lie apart: their standard deviation, pooled over cases."""
+    """Standard deviations in points: of seeds within a case, pooled, and of the cases' means."""
     rows = []
     for arm in arms:
         row = {"training": arm}
         for kind, some in (("images", [x for x in runs if x["task"] != "texts"]), ("texts", _texts(runs))):
             for name, measure in (("another class's mark", _of(arm, "other")), ("minus plain", _minus(arm, PLAIN))):
-                values = _by_case(some, measure)
-                many = [np.var(x, ddof=1) for x in values if len(x) > 1]
-                row[f"{name}, {kind}"] = f"{np.mean(many) ** 0.5:.0f}" if any(many) else ""
+                cases = _by_case(some, measure)
+                within = np.mean([np.var(x, ddof=1) for x in cases]) ** 0.5
+                between = np.std([np.mean(x) for x in cases], ddof=1)
+                is_other = arm != PLAIN or name != "minus plain"
+                row[f"{name}, {kind}"] = f"{within:.0f}; {between:.0f}" if is_other else ""
         rows.append(row)
     return markdown(rows)
 

@@ -14,12 +14,12 @@ from lrptrain.relevance.registry import get_method
 
 SEGMENTERS = ("pseudo-masks", "full masks")
 REFINED = "pixel_adaptive"
-"""The refinement by which sources are held against the image's brightness."""
+"""The refinement by which sources are held against another one."""
 
 
-def tables(runs: Sequence[Run]) -> dict[str, str]:
-    """The text between each pair of marks of README.md."""
-    return {"sources": _sources(runs), "segmenters": _segmenters(runs)}
+def tables(runs: Sequence[Run], other: str) -> dict[str, str]:
+    """The text between each pair of marks of README.md; sources are held against another one."""
+    return {"sources": _sources(runs, other), "segmenters": _segmenters(runs)}
 
 
 def _cell(shares: Iterable[Sequence[float]]) -> str:
@@ -37,17 +37,17 @@ def _quotient(totals: Float[np.ndarray, "resamples 2"]) -> Float[np.ndarray, " r
     return 100 * totals[:, 0] / totals[:, 1]
 
 
-def _sources(runs: Sequence[Run]) -> str:
+def _sources(runs: Sequence[Run], other: str) -> str:
     """The best on the validation scenes first."""
     names = sorted(runs[0]["sources"], key=lambda name: -sum(run["sources"][name]["none"]["val"] for run in runs))
     refined = {name: [_percent(run["sources"][name][REFINED]["test"]) for run in runs] for name in names}
-    differences = compared(refined, BRIGHTNESS, same_samples=True, digits=1)
+    differences = compared(refined, other, same_samples=True, digits=1)
     rows = []
     for name in names:
         own = [run["sources"][name] for run in runs]
         rows.append({"seeds": name, "asks for a class": _asks(name)})
         rows[-1] |= {step: _cell([run[step]["test"] for run in own]) for step in REFINEMENTS}
-        rows[-1][f"{REFINED}, minus {BRIGHTNESS}"] = differences[name]
+        rows[-1][f"{REFINED}, minus {other}"] = differences[name]
         rows[-1]["anything"] = _cell([run["none"]["anything"] for run in own])
     return markdown(rows)
 

@@ -13,13 +13,15 @@ import torch
 from experiments.parallel import Run, complete, load
 from experiments.segment_scenes.figure import figure
 from experiments.segment_scenes.report import tables
-from experiments.segment_scenes.stages import segmenters, sources
+from experiments.segment_scenes.stages import BRIGHTNESS, segmenters, sources
 from experiments.segment_scenes.things import Digits, Pets, Things
 from experiments.table import write_between
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "seeds.jsonl"
 KINDS: dict[str, type[Things]] = {"digits": Digits, "pets": Pets}
+BESIDE = {"digits": BRIGHTNESS, "pets": "rollout"}
+"""What asks for no class, and sources are held against."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,9 @@ def texts() -> dict[str, str]:
     """The tables of what is saved, by their marks in README.md."""
     runs = load(RESULTS).values()
     by_kind = {kind: [run for run in runs if run["kind"] == kind] for kind in KINDS}
-    return {f"{kind}, {name}": text for kind, some in by_kind.items() for name, text in tables(some).items()}
+    return {
+        f"{kind}, {name}": text for kind, some in by_kind.items() for name, text in tables(some, BESIDE[kind]).items()
+    }
 
 
 def main() -> None:

@@ -189,10 +189,14 @@ class HasFindings:
         return [each for each in self.findings if each.is_open]
 
 
-def gravity(finding: Finding) -> tuple[int, float]:
-    """Return what sorts findings, the gravest first: by their standing, then by how large an effect is sure."""
-    low = finding.interval[0]
-    return STANDINGS.index(finding.standing), math.inf if math.isnan(low) else -low
+def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Sort findings by their standing, then by how large an effect is sure; those without a number last."""
+
+    def gravity(finding: Finding) -> tuple[int, float]:
+        low = finding.interval[0]
+        return STANDINGS.index(finding.standing), math.inf if math.isnan(low) else -low
+
+    return sorted(findings, key=gravity)
 
 
 def reliance(findings: Iterable[Finding]) -> float:

@@ -27,7 +27,7 @@ from jaxtyping import Float32
 
 from lrptrain.extras import require
 from lrptrain.files import append_json_line, file_name_of, folder_size_mb, write_atomically, write_json, write_text
-from lrptrain.findings import Finding
+from lrptrain.findings import Finding, gravest_first
 from lrptrain.findings.proof import proof_html
 from lrptrain.findings.sentences import sentences
 from lrptrain.loggers.inputs import write_inputs
@@ -226,7 +226,7 @@ def read_class_maps(folder: Path | str, epoch: int | None = None) -> dict[str, l
 
 
 def read_findings(folder: Path | str) -> list[Finding]:
-    """The findings of the last evaluation that stands.
+    """The findings of the last evaluation that stands, the gravest first.
 
     Args:
         folder: Folder of the run.
@@ -236,7 +236,7 @@ def read_findings(folder: Path | str) -> list[Finding]:
     """
     # Not from findings.json, which a full disk or a killed process may have left behind the evaluations.
     events = read_events(folder)
-    return [Finding.from_dict(values) for values in events[-1]["findings"]] if events else []
+    return gravest_first(map(Finding.from_dict, events[-1]["findings"])) if events else []
 
 
 def _existing(folder: Path | str) -> Path:

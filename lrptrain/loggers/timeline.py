@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from lrptrain.files import plain, read_whole
-from lrptrain.findings import Finding
+from lrptrain.findings import Finding, gravest_first
 from lrptrain.findings.old_records import translated_scalars
 from lrptrain.findings.recorded import unreadable_part
 from lrptrain.loggers.metrics import current_key
@@ -162,7 +162,7 @@ def read_for_judgement(folder: Path) -> Judged | None:
         return None
     last = timeline.events[-1]
     cut = tuple(each["name"] for each in last["findings"] if _PAST in each)
-    return Judged(last, tuple(map(Finding.from_dict, last["findings"])), len(timeline.events), cut)
+    return Judged(last, tuple(gravest_first(map(Finding.from_dict, last["findings"]))), len(timeline.events), cut)
 
 
 def _unreadable_part(content: Any) -> str:

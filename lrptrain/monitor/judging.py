@@ -10,7 +10,7 @@ from lrptrain.cues.followed import Known
 from lrptrain.cues.kinds import restored
 from lrptrain.cues.measure import Rows
 from lrptrain.cues.texts import Language
-from lrptrain.findings import Finding
+from lrptrain.findings import Finding, gravest_first
 from lrptrain.monitor.confidence import sharpness
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.each_label import judge_labels
@@ -28,7 +28,7 @@ def _plain(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def _findings(_: Any, __: Any, plain: Sequence[dict[str, Any]]) -> list[Finding]:
-    return [Finding.from_dict(values) for values in plain]
+    return gravest_first(map(Finding.from_dict, plain))
 
 
 def _skilled(_: Any, skill: Skill, learned: bool) -> Skill:

@@ -56,8 +56,9 @@ def shown_by(
         return Power(False, f"That says nothing: {few} too few; {FEWEST_SAMPLES} can be enough.")
     if not tells_classes_apart(Evaluation(scored), confidence):
         return Power(False, "That says nothing yet: its answers are no better than chance.")
-    # What lies outside of annotations is not tested where the whole input is not relied on.
-    can_fault = any(each.annotated is not None for each in scored) or any(each.cue.role == "fault" for each in judged)
+    # What lies outside of annotations is not tested where the whole input is not relied on, nor where these are few.
+    annotated = sum(each.annotated is not None for each in scored)
+    can_fault = annotated >= FEWEST_SAMPLES or any(each.cue.role == "fault" for each in judged)
     missing = Evaluation(scored).num_labels - len({each.label for each in judged} - {None})
     doubt = f"{missing} of the labels could not be tested." if missing > 0 else ""
     if not Evaluation(scored).num_labels and all(each.sample.label < 0 for each in scored):

@@ -16,9 +16,8 @@ from lrptrain.cues.cue import Batch, Cue
 from lrptrain.cues.measure import Rows
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
-from lrptrain.findings import Finding
+from lrptrain.findings import Finding, gravest_first
 from lrptrain.findings.announcement import MOST_SAMPLES
-from lrptrain.findings.finding import gravity
 from lrptrain.findings.sentences import MOST_NAMES
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.render import join_words
@@ -59,7 +58,7 @@ def findings_of(
             )
     ended_ones = [each for each in reported.values() if each.verdict == "does not rely"]
     lost = {each.identity for each in ended_ones[:-MOST_ENDED]}
-    return sorted((each for each in reported.values() if each.identity not in lost), key=gravity)
+    return gravest_first(each for each in reported.values() if each.identity not in lost)
 
 
 def name_of(judged: Judged, class_names: Sequence[str]) -> str:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
 
-from lrptrain.findings import announce
-from lrptrain.findings.finding import gravity
+from lrptrain.findings import announce, gravest_first
 from lrptrain.terminal import WIDTH
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +39,7 @@ def test_the_gravest_comes_first():
     unknown = finding(effect=float("nan"), interval=(float("nan"), float("nan")), name="unknown")
     milder = finding(interval=(0.1, 0.9), name="milder")
     found = [ENDED, EVIDENCE, unknown, NOT_SURE, OPEN, milder, finding()]
-    assert sorted(found, key=gravity) == [finding(), milder, unknown, OPEN, NOT_SURE, EVIDENCE, ENDED]
+    assert gravest_first(found) == [finding(), milder, unknown, OPEN, NOT_SURE, EVIDENCE, ENDED]
 
 
 def test_words_of_a_text_are_shown_beside_its_number():

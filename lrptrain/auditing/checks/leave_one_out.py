@@ -1,20 +1,18 @@
 """Whether a method ranks the tokens as leaving them out does (Jain & Wallace 2019, section 4.1)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.auditing.base import AuditTest, Check, Column, register
+from lrptrain.auditing.brought import evaluation_with_gradients
 from lrptrain.auditing.context import AuditContext, content_of_map
 from lrptrain.auditing.score import Score
 from lrptrain.auditing.store import Values, to_list
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.extras import require
 from lrptrain.relevance import record
-from lrptrain.relevance.model.preserve import preserved, unwrap
+from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.model.process_wide import eager
 from lrptrain.relevance.output.outputs import read_logits
 from lrptrain.relevance.passes.recording import Inputs, Recording
@@ -70,21 +68,9 @@ def changes_without(model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch to
     Returns:
         Distances, where the token is taken away as the method `leave_one_out` does it; 0 at tokens that are no content.
     """
-    with _evaluating(model) as model:
-        return _changes(record(model, inputs), inputs)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield the model itself, unwrapped, in evaluation mode and without checkpointing; it is left as it was."""
     model = unwrap(model)
-    with preserved(model), torch.inference_mode(False), eager():
-        # Not `model.eval()`, which a module may override.
-        for module in model.modules():
-            module.training = False
-            if getattr(module, "grad_checkpointing", False) is True:  # timm's acts in evaluation mode, too
-                module.grad_checkpointing = False  # type: ignore[assignment]
-        yield model
+    with evaluation_with_gradients(model), eager():
+        return _changes(record(model, inputs), inputs)
 
 
 @torch.no_grad()
