@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from examples import OPEN, picture, record
 from examples import RECORDED as FINDING
-from examples import picture, record
 from PIL import Image
 
 from lrptrain.loggers import (

@@ -97,7 +97,7 @@ def test_a_pair_is_trained_and_asked(monkeypatch):
     monkeypatch.setattr(images, "HELD_OUT", 48)
     monkeypatch.setattr(images, "network", lambda _: vit(4, images.SIDE, width=32, depth=1))
     monkeypatch.setattr(asked, "has_packages", lambda: False)
-    row = run.judged(Case("digits", "frame", 1.0, 1))
+    row = run.quietly(run.judged, Case("digits", "frame", 1.0, 1))
     assert row[READS]["shown"] > 0.9 > row[READS]["unbiased"]
     assert row[DOES_NOT]["shown"] < 0.6
     found = row[READS][ANNOTATED]
