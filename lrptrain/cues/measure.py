@@ -11,10 +11,10 @@ from torch import Tensor
 
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import IMAGES, TEXTS, rows_of
-from lrptrain.batch.matters import FEWEST_SAMPLES
+from lrptrain.batch.matters import FEWEST_SAMPLES, LEVEL
 from lrptrain.batch.reading import CONTRACT
 from lrptrain.batch.sizes import by_size, fitted, size_of
-from lrptrain.cues.cue import Batch, Cue
+from lrptrain.cues.cue import MOST, Batch, Cue
 from lrptrain.cues.texts import as_wide_as
 from lrptrain.extras import require
 
@@ -27,6 +27,11 @@ FIRST_LOOK = 12
 
 Of twelve that do not move at all the interval reaches to 2 points (`effect_of`), of eight to more than 5, which matter.
 """
+FEWEST_FLIPPED = 4
+"""So many more samples with the cue of another answer than with that of the same one: then "does not rely" is not said.
+
+By chance as many have at most 2.5 % of models that hardly rely on a cue, and three have 7 % (logistic models, 128
+samples, 400 runs each)."""
 
 
 class MeasureError(RuntimeError):
@@ -68,6 +73,22 @@ def effect_of(values: Float[np.ndarray, " n"], level: float, fewest: int = FEWES
     padded = np.concatenate([values, [mean - 1 / count, mean + 1 / count]])
     reach = float(special.stdtrit(count - 1, 1 - level) * padded.std(ddof=1) / math.sqrt(count))
     return Effect(mean, max(mean - reach, -1.0), min(mean + reach, 1.0), count)
+
+
+def flipped(values: Float[np.ndarray, " n"], least: float = MOST) -> int:
+    """Return how many samples have at least such an effect, less those that have it the other way round, by chance."""
+    return int((values > least).sum()) - int((values < -least).sum())
+
+
+def most_flipped(values: Float[np.ndarray, " n"], level: float = LEVEL) -> float:
+    """Return which share of all samples a cue may decide, in [0, 1], by those that are not nan (Clopper & Pearson 1934).
+
+    Args:
+        values: The effect on each sample.
+        level: The probability that the share is larger.
+    """
+    count, seen = int((~np.isnan(values)).sum()), int((values > MOST).sum())
+    return float(special.betaincinv(seen + 1, count - seen, 1 - level)) if seen < count else 1.0
 
 
 def at_best(values: Float[np.ndarray, " n"], total: int, level: float, doubt: float) -> Effect:

@@ -20,7 +20,17 @@ from lrptrain.cues.apart import Apart
 from lrptrain.cues.cue import CANDIDATES, MOST, Cue
 from lrptrain.cues.family import Family
 from lrptrain.cues.look import Look
-from lrptrain.cues.measure import FIRST_LOOK, Effect, Measure, MeasureError, Rows, at_best, effect_of
+from lrptrain.cues.measure import (
+    FEWEST_FLIPPED,
+    FIRST_LOOK,
+    Effect,
+    Measure,
+    MeasureError,
+    Rows,
+    at_best,
+    effect_of,
+    flipped,
+)
 
 Verdict = Literal["relies", "not sure", "does not rely"]
 ENOUGH = 64
@@ -127,6 +137,7 @@ class Search:
         total = sum(root.weight for root in roots)
         for root in roots:
             self._test(root, self._level * root.weight / total, None)
+        self._leave_out_parts(roots)
         for root in roots:
             if root.is_whole and not any(each.named for each in self._judged):
                 self._name_strongest(root.cue.name)
@@ -138,6 +149,18 @@ class Search:
             for each in self._judged
         ]
         return sorted(told, key=lambda each: (not each.named, -each.effect.low))
+
+    def _leave_out_parts(self, roots: Sequence[Node]) -> None:
+        """Leave out shortcuts outside of the annotation where the model does not rely on all that lies there.
+
+        They are roots if they were named before or are the user's: an image statistic may break what a swap of all
+        that lies there leaves as it is.
+        """
+        if not any(_is_outside(node.cue) and node.cue.is_rest for root in roots for node in (root, *root.parts)):
+            return
+        outside = [each for each in self._judged if _is_outside(each.cue) and each.verdict == "relies"]
+        if not any(each.cue.is_rest for each in outside):
+            self._judged = [each for each in self._judged if not (each.is_fault and each in outside)]
 
     def _test(self, node: Node, level: float, parent: Judged | None) -> Judged | None:
         node = replace(node, cue=self._as_declared(node.cue))
@@ -206,24 +229,30 @@ class Search:
         share = level / 2 if len(classes) > 2 else level
         parts = self._looks(takers)
         values, drops = (np.full(len(answers), np.nan) for _ in range(2))
-        # Of a fault it is told, too, that a model surely does not rely on it.
+        # Of a fault it is told, too, that a model surely does not rely on it; of all that may be one, by all samples, as
+        # the first ones seldom have what few of them show.
         is_asked = parent is None and node.cue.role == "fault"
+        is_told = node.cue.role == "fault" and (parent is None or node.cue.is_rest)
         verdict: Verdict = "not sure"
         known = values
         for number, part in enumerate(parts):
             measured = np.concatenate(parts[: number + 1])
             known = drops
             known[part] = self._measure.drops(node.cue, part, node.rows)
-            if self._is_idle(known) or not (is_asked or self._may_rely(known, measured, takers, share, classes)):
-                break
-            known = values
-            known[part] = self._measure.effects(node.cue, part, node.rows)
-            # Each look may say that the model relies on it: the last has half of the level, the one before a quarter.
-            if effect_of(known, share / 2 ** (len(parts) - number)).low > self._least:
-                verdict = "relies"
-                break
+            is_idle = self._is_idle(known)
+            if not is_idle and (is_asked or self._may_rely(known, measured, takers, share, classes)):
+                known = values
+                missing = measured[np.isnan(known[measured])]  # also of earlier looks that needed no control
+                known[missing] = self._measure.effects(node.cue, missing, node.rows)
+                # Each look may say that the model relies on it: the last has half of the level, the one before a
+                # quarter.
+                if effect_of(known, share / 2 ** (len(parts) - number)).low > self._least:
+                    verdict = "relies"
+                    break
+                is_idle = self._is_idle(known)
             # Ending early for want of an effect makes none.
-            if self._is_idle(known) or not (is_asked or self._may_rely(known, measured, takers, share, classes)):
+            goes_on = is_told if is_idle else is_asked or self._may_rely(known, measured, takers, share, classes)
+            if not goes_on:
                 break
         effect = effect_of(known, share / 2 ** (len(parts) - number))
         if verdict != "relies" and self._is_idle(known):
@@ -236,8 +265,9 @@ class Search:
         return self._compared(Judged(node.cue, verdict, effect, known, node.rows, answer=answer), parent)
 
     def _is_idle(self, values: Float[np.ndarray, " samples"]) -> bool:
-        """Return whether a model surely does not rely on a cue."""
-        return effect_of(values, self._level / 2).high < self._least
+        """Return whether a model surely does not rely on a cue: neither in the mean nor in a few samples."""
+        flips = flipped(values, max(MOST, self._least))
+        return flips < FEWEST_FLIPPED and effect_of(values, self._level / 2).high < self._least
 
     def _may_rely(
         self, values: Float[np.ndarray, " samples"], measured: Rows, takers: Rows, level: float, classes: Sequence[int]
@@ -286,6 +316,10 @@ class Search:
             return replace(judged, within=parent.cue.name)
         measured = np.flatnonzero(~np.isnan(judged.values))
         self._measure_further(parent, measured)
+        # What an image statistic does beyond the whole, its exchange has broken.
+        more = judged.values[measured] - parent.values[measured]
+        if isinstance(judged.cue, Look) and effect_of(more, self._level / 2).low > self._least:
+            return replace(judged, within=parent.cue.name, verdict="not sure")
         whole = float(np.nansum(parent.values[measured]))
         share = float(np.nansum(judged.values[measured])) / whole if whole > 0 else None
         return replace(judged, within=parent.cue.name, share=share)
@@ -400,6 +434,10 @@ class Search:
             places = [each.flatten().cpu().numpy() for each in found if each is not None]
             self._places[cue] = np.concatenate(places) if len(places) == len(found) else None
         return self._places[cue]
+
+
+def _is_outside(cue: Cue) -> bool:
+    return getattr(cue, "where", "") == "outside"
 
 
 def _lies_within(

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lrptrain.batch.matters import FEWEST_SAMPLES
-from lrptrain.cues.measure import Effect
+from lrptrain.cues.measure import Effect, most_flipped
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
-from lrptrain.findings.sentences import counted, listed, points
+from lrptrain.findings.sentences import counted, listed, percent, points
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.skill import tells_classes_apart
 
@@ -72,7 +72,19 @@ def _in_numbers(judged: Sequence[Judged], untested: Sequence[str]) -> str:
     doubtful, others = verdicts.count("not sure"), verdicts.count("does not rely")
     lines = [f"Not sure of {counted(doubtful, 'cue')}."] if doubtful else []
     lines += [f"It does not rely on {counted(others, 'cue')} alone."] if others else []
-    return " ".join([*lines, *(f"Not tested: {line}." for line in untested)])
+    return " ".join([*lines, *_could_be_missed(judged), *(f"Not tested: {line}." for line in untested)])
+
+
+def _could_be_missed(judged: Sequence[Judged]) -> list[str]:
+    """Return what may decide few samples all the same: effects are means, and the first samples seldom show it."""
+    shares = {}
+    for each in judged:
+        is_fault = each.cue.role == "fault"
+        if each.verdict == "does not rely" and (is_fault or not (each.cue.is_several or each.cue.is_proposed)):
+            kind = "shortcuts" if is_fault else "cues"
+            shares[kind] = max(shares.get(kind, 0.0), most_flipped(each.values))
+    said = [f"{kind} that decide under {percent(share)} of samples" for kind, share in sorted(shares.items())]
+    return [f"Could be missed: {listed(said[::-1])}."] if said else []
 
 
 def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
@@ -97,7 +109,7 @@ def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
         told |= {*names}
         if names:
             lines.append(f"{words}: {listed(names)}.")
-    return [*lines, *(f"Not tested: {line}." for line in untested)]
+    return [*lines, *_could_be_missed(judged), *(f"Not tested: {line}." for line in untested)]
 
 
 def inputs_among(judged: Sequence[Judged]) -> list[tuple[WholeInput, Effect]]:

@@ -13,12 +13,12 @@ from torch.nn import functional as F
 from lrptrain.batch import collate
 from lrptrain.batch.rows import present_rows
 from lrptrain.cues.cue import Batch, Cue
-from lrptrain.cues.measure import Rows
+from lrptrain.cues.measure import FEWEST_FLIPPED, Rows, flipped, most_flipped
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.findings import Finding, gravest_first
 from lrptrain.findings.announcement import MOST_SAMPLES
-from lrptrain.findings.sentences import MOST_NAMES
+from lrptrain.findings.sentences import MOST_NAMES, percent
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.render import join_words
 
@@ -122,9 +122,18 @@ def _finding(
         worst_samples=tuple(each.sample.sample_id for each in worst),
         excerpts=tuple(_excerpt(each, name_tokens) for each in worst[:MOST_SAMPLES]) if is_text else (),
         medium="" if evaluation.medium == "rows" or evaluation.medium == "series" else evaluation.medium,
+        note=_note(judged),
         plain=judged.cue.to_dict(),
         cue=judged.cue,
     )
+
+
+def _note(judged: Judged) -> str:
+    """Return what few samples show, which a mean does not."""
+    if judged.verdict == "does not rely" and judged.effect.samples:
+        return f"It may decide up to {percent(most_flipped(judged.values))} of samples."
+    count = flipped(judged.values)
+    return f"It decides {count} of them." if judged.verdict == "not sure" and count >= FEWEST_FLIPPED else ""
 
 
 def _excerpt(explained: ExplainedSample, name_tokens: Callable[[list[int]], list[str]]) -> str:

@@ -41,6 +41,13 @@ class Columns(Cue):
         return self.parts
 
 
+@dataclass(frozen=True)
+class Outside(Columns):
+    """Some columns outside of the annotation."""
+
+    where: ClassVar[str] = "outside"
+
+
 def measure(weights, seed=0, count=COUNT):
     """A logistic model of six columns, each of which says the answer as far as its weight goes."""
     generator = torch.Generator().manual_seed(seed)
@@ -72,6 +79,52 @@ def test_verdicts_are_by_the_interval_and_the_least_effect():
     assert found["little"].effect.low <= 0.05 <= found["little"].effect.high
     assert run([4.0, 1.0, 0, 0, 0, 0], *cues, min_effect=0.9)["much"].verdict == "does not rely"
     assert next(iter(found)) == "much", "what is named comes first"
+
+
+@pytest.mark.parametrize("role", ["fault", "open"])
+@pytest.mark.parametrize(("count", "verdict"), [(0, "does not rely"), (4, "not sure"), (9, "not sure")])
+def test_of_what_decides_few_samples_it_is_not_said_that_a_model_does_not_rely_on_it(count, verdict, role):
+    """The first twelve samples seldom have it, and a mean over 128 hides it."""
+    values = np.zeros(128)
+    values[np.random.default_rng(1).permutation(128)[:count]] = 1.0
+    whole = Columns("all", (0,), role)
+    object.__setattr__(whole, "is_rest", role == "fault")
+    (found,) = Search(Given(all=values)).run([Node(whole, np.arange(128))])
+    assert found.effect.samples == (128 if role == "fault" else 12)
+    assert found.verdict == (verdict if role == "fault" else "does not rely")
+
+
+@pytest.mark.parametrize(("others", "verdict"), [(0, "not sure"), (2, "does not rely")])
+def test_samples_that_flip_either_way_are_chance(others, verdict):
+    values = np.r_[np.ones(4), -np.ones(others), np.zeros(188 - others)]
+    (found,) = Search(Given(all=values)).run([Node(Columns("all", (0,), "fault"), np.arange(192))])
+    assert found.effect.high < 0.05
+    assert found.verdict == verdict
+
+
+def test_of_what_lies_outside_no_part_is_a_shortcut_unless_the_whole_is_relied_on():
+    """What was named before is a root; an image statistic may break what a swap of all that lies outside leaves."""
+    whole, part = Outside("all", (0, 1), "fault"), Outside("colours", (0,), "fault")
+    object.__setattr__(whole, "is_rest", True)
+    for effect, verdict in ((0.0, "does not rely"), (0.5, "relies")):
+        found = Search(Given(all=[effect], colours=[0.8])).run([Node(cue, np.arange(192)) for cue in (whole, part)])
+        assert {each.cue.name: each.verdict for each in found}["all"] == verdict
+        assert any(each.cue is part for each in found) == (verdict == "relies")
+    # What is declared to be evidence is no shortcut.
+    found = Search(Given(all=[0.0], colours=[0.8])).run(
+        [Node(cue, np.arange(192)) for cue in (whole, part.declared("evidence"))]
+    )
+    assert [each.verdict for each in found] == ["relies", "does not rely"]
+
+
+@pytest.mark.parametrize(("effect", "named"), [(0.8, "all"), (0.42, "the colours outside the annotation")])
+def test_an_image_statistic_that_does_more_than_the_whole_is_no_part_of_it(effect, named):
+    colours = Colour.of("outside", "fault")
+    measured = Given(all=[0.4], **{colours.name.replace(" ", "_"): [effect]})
+    found = Search(measured).run(
+        [Node(Columns("all", (0,), "fault"), np.arange(192), (Node(colours, np.arange(192)),))]
+    )
+    assert [each.cue.name for each in found if each.named] == [named]
 
 
 def test_no_more_samples_are_spent_on_what_has_no_effect():

@@ -18,6 +18,8 @@ from lrptrain.monitor.power import Power, lines_of, shown_by
 from tests.plain_texts import bert
 
 BORDER, TOP, *_ = places("open")
+MISSED = "Could be missed: cues that decide under 17 % of samples."
+"""Of 16 samples none flips: 1 - 0.05^(1/16)."""
 
 
 def judged(cue, verdict):
@@ -42,11 +44,22 @@ def test_it_says_what_was_tested_and_what_was_not():
     assert power.tells
     assert power.text == (
         "Not sure whether it relies on: the border. It does not rely on these alone: the top edge. "
-        "Not tested: the rest: why."
+        f"{MISSED} Not tested: the rest: why."
     )
-    assert power.short == "Not sure of 1 cue. It does not rely on 1 cue alone. Not tested: the rest: why."
+    assert power.short == f"Not sure of 1 cue. It does not rely on 1 cue alone. {MISSED} Not tested: the rest: why."
     assert not power.can_fault
     assert shown_by(scored(), [judged(BORDER.declared("fault"), "not sure")], [], 0.95).can_fault
+
+
+def test_what_few_samples_would_show_is_said_of_shortcuts_and_of_other_cues():
+    """Of 128 samples that all stay, 2.3 % may flip; of 12, 22 %."""
+    many = replace(judged(BORDER.declared("fault"), "does not rely"), values=np.zeros(128))
+    few = replace(judged(TOP, "does not rely"), values=np.zeros(12))
+    shortcuts, others = "shortcuts that decide under 2 % of samples", "cues that decide under 22 % of samples"
+    assert lines_of([many, few], [])[-1] == f"Could be missed: {shortcuts} and {others}."
+    assert lines_of([many], [])[-1] == f"Could be missed: {shortcuts}."
+    three = np.r_[np.ones(3), np.zeros(125)]
+    assert "under 6 %" in lines_of([replace(many, values=three)], [])[-1]
 
 
 def test_annotated_samples_could_have_had_a_fault_where_nothing_outside_was_tested():
@@ -78,7 +91,7 @@ def test_of_two_cues_of_one_name_the_gravest_is_said():
     other = replace(TOP, name=BORDER.name)
     assert lines_of([judged(BORDER, "relies"), judged(other, "not sure")], []) == []
     both = lines_of([judged(BORDER, "does not rely"), judged(other, "not sure")], [])
-    assert both == ["Not sure whether it relies on: the border."]
+    assert both == ["Not sure whether it relies on: the border.", MISSED]
 
 
 def test_lists_of_words_are_not_said_beside_their_words():
