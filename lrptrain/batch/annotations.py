@@ -12,6 +12,11 @@ from jaxtyping import Bool, Float, Shaped, UInt8
 from torch import Tensor
 
 IGNORED = 255
+NO_CONTENT = (
+    "marks padding or special tokens alone: it belongs to other tokens (made without special tokens, or padded on the "
+    "other side?)"
+)
+EVERYTHING = "mark everything: nothing outside of them can be a shortcut (is 1 the evidence, and 0 all else?)"
 
 
 @dataclass(frozen=True)

@@ -81,10 +81,10 @@ def flipped(values: Float[np.ndarray, " n"], least: float = MOST) -> int:
 
 
 def most_flipped(values: Float[np.ndarray, " n"], level: float = LEVEL) -> float:
-    """Return which share of all samples a cue may decide, in [0, 1], by those that are not nan (Clopper & Pearson 1934).
+    """Return which share of all samples a cue may decide, in [0, 1] (Clopper & Pearson 1934).
 
     Args:
-        values: The effect on each sample.
+        values: The effect on each sample; nan where it was not measured.
         level: The probability that the share is larger.
     """
     count, seen = int((~np.isnan(values)).sum()), int((values > MOST).sum())

@@ -229,7 +229,7 @@ class Search:
         share = level / 2 if len(classes) > 2 else level
         parts = self._looks(takers)
         values, drops = (np.full(len(answers), np.nan) for _ in range(2))
-        # Of a fault it is told, too, that a model surely does not rely on it; of all that may be one, by all samples, as
+        # Of a fault it is told, too, that a model surely does not rely on it; of all that may be one, by all samples:
         # the first ones seldom have what few of them show.
         is_asked = parent is None and node.cue.role == "fault"
         is_told = node.cue.role == "fault" and (parent is None or node.cue.is_rest)

@@ -31,8 +31,9 @@ def announce(findings: Iterable["Finding"], run: Path | None = None) -> list[str
     paragraphs = []
     for number, each in enumerate(findings):
         text = sentences(each)
-        paragraphs.append(_paragraph(each, None if number else run, "" if text.remedy in said else text.remedy))
-        said.add(text.remedy)
+        doubt, remedy = ("" if words in said else words for words in (text.doubt, text.remedy))
+        paragraphs.append(_paragraph(each, None if number else run, doubt, remedy))
+        said |= {text.doubt, text.remedy}
     return paragraphs
 
 
@@ -45,14 +46,14 @@ def look_at(run: Path) -> str:
     return f"lrptrain dashboard {shlex.quote(min(paths, key=len))}"
 
 
-def _paragraph(finding: "Finding", run: Path | None, remedy: str) -> str:
+def _paragraph(finding: "Finding", run: Path | None, doubt: str, remedy: str) -> str:
     text = sentences(finding)
     evidence = (" ".join(part for part in (text.effect, text.history) if part), text.share, text.told_by)
     lines = [
         textwrap.fill(text.verdict, WIDTH, subsequent_indent="  "),
         *(
             textwrap.fill(f"  {line}", WIDTH, subsequent_indent="  ")
-            for line in (*evidence, text.relevance, text.excerpt)
+            for line in (*evidence, text.relevance, text.excerpt, doubt)
             if line
         ),
         *_where_next(finding, run, remedy),

@@ -13,6 +13,7 @@ MOST_NAMES = 6
 FOUND = re.compile(r", swap=\w+\.faults")
 """Is left out of advice on what lies outside of annotations: experiments/mending measured both."""
 MEND_OPEN = "if it is no evidence: swap it in training, or take other data"
+DOUBT = "Or the annotations are incomplete or shifted: lrptrain.preview(loader) shows them."
 _VERDICTS = {
     ("relies", "fault"): "SHORTCUT: the model relies on {name}.",
     ("relies", "open"): "The model reads {name}.",
@@ -33,6 +34,7 @@ class Sentences(NamedTuple):
         relevance: How much of the relevance lies on it.
         history: Since when, or until when.
         excerpt: Of texts, the words of a sample that shows it.
+        doubt: What else may be the reason of a shortcut: what lies outside may be evidence that nobody marked.
         remedy: What to do about it.
     """
 
@@ -43,6 +45,7 @@ class Sentences(NamedTuple):
     relevance: str
     history: str
     excerpt: str
+    doubt: str
     remedy: str
 
 
@@ -57,6 +60,7 @@ def sentences(finding: "Finding") -> Sentences:
         relevance=_relevance(finding),
         history=_history(finding),
         excerpt=f"Such as sample {finding.worst_samples[0]}: {finding.excerpts[0]}" if finding.excerpts else "",
+        doubt=DOUBT if role == "fault" and finding.is_outside else "",
         remedy=_remedy(role, finding),
     )
 

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch import BatchAdapter, read_batch
-from lrptrain.batch.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED, NO_CONTENT
 from lrptrain.batch.call import ARGUMENT, IMAGES, TEXTS, entry_of
 from lrptrain.batch.checks import Limits, unusable
+from lrptrain.batch.content import content_tokens
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import LABELS
@@ -120,6 +121,10 @@ class AnnotatedBatches:
                     "no sample of the first guided batch has an annotation (all are 255, ignored) and a label; if only "
                     "some samples have one, say so with sparse=True"
                 )
+            if is_annotated and not worked and "rationale" in columns and "input_ids" in columns:
+                is_marked = columns["evidence"][guidable] == 1
+                if is_marked.any() and not (is_marked & content_tokens(columns)[guidable]).any():
+                    raise ValueError(f"'rationale' of the first guided batch {NO_CONTENT}")
             if self.annotated_fraction < 1:
                 guidable &= in_annotated_fraction(columns, self.annotated_fraction, self.seed).to(guidable.device)
             return columns, torch.nonzero(guidable).flatten()[: self.max_samples]

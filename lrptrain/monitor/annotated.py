@@ -6,11 +6,14 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from lrptrain.batch import Sample
-from lrptrain.batch.annotations import IGNORED, mixes_0_and_255, no_evidence
+from lrptrain.batch import Sample, collate
+from lrptrain.batch.annotations import EVERYTHING, IGNORED, NO_CONTENT, mixes_0_and_255, no_evidence
+from lrptrain.batch.content import content_tokens
+from lrptrain.cues.cue import MOST
+from lrptrain.cues.images import mask_in
 from lrptrain.findings.sentences import listed
 
-_ANNOTATIONS = ("mask", "rationale", "boxes")
+_ANNOTATIONS = ("mask", "rationale", "boxes")  # as for cues, the first one counts
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,9 @@ class AnnotationSurvey:
         has_evidence: Whether any value is 1.
         has_values: Whether any value is not 255.
         mixed: The ids of samples with 0 and 255 and no 1.
+        marked: The number of samples with evidence.
+        everywhere: Of these, those in which nothing else can be judged.
+        nowhere: Of these, texts in which it is padding or special tokens alone.
         boxes: Boxes as (x1 + x2 - width, y1 + y2 - height): how far twice their centre lies from the image's.
     """
 
@@ -29,12 +35,24 @@ class AnnotationSurvey:
     has_evidence: bool = False
     has_values: bool = False
     mixed: list[int | str] = field(default_factory=list)
+    marked: int = 0
+    everywhere: int = 0
+    nowhere: int = 0
     boxes: set[tuple[float, float]] = field(default_factory=set)
 
     @property
     def misread(self) -> str:
         """Why no annotation can be trusted; "" if they can."""
-        return no_evidence(self.name) if self.mixed and not self.has_evidence else ""
+        if self.mixed and not self.has_evidence:
+            return no_evidence(self.name)
+        return self.without_content
+
+    @property
+    def without_content(self) -> str:
+        """That most texts are marked where no words are; "" if they are not."""
+        if self.nowhere <= MOST * self.marked:
+            return ""
+        return f"{self.name!r} of {self.nowhere} of {self.marked} texts {NO_CONTENT}"
 
     @property
     def remark(self) -> str:
@@ -47,6 +65,8 @@ class AnnotationSurvey:
         if self.mixed and self.has_evidence:
             ids = listed([*map(str, self.mixed)])
             return f"{self.name!r} of the samples {ids} holds 0 and 255 and no 1: read as no evidence, the rest ignored"
+        if self.everywhere > MOST * self.marked:
+            return f"the annotations of {self.everywhere} of {self.marked} samples {EVERYTHING}"
         # Of boxes anywhere a quarter has its centre there; of (x, y, width, height) read as corners nearly all have.
         if 0.25 ** len(self.boxes) < 0.001 and all(x < 0 and y < 0 for x, y in self.boxes):
             return (
@@ -69,8 +89,23 @@ def survey(samples: Sequence[Sample]) -> AnnotationSurvey:
             part = AnnotationSurvey(name, has_evidence, bool((values != IGNORED).any()), mixed)
         else:
             part = AnnotationSurvey(boxes=_centres(sample))
-        total = merged([total, part])
+        total = merged([total, replace(part, **_extent(sample))])
     return total
+
+
+def _extent(sample: Sample) -> dict[str, int]:
+    """Return whether anything is marked, everything, and nothing that is content."""
+    batch = collate([sample])
+    name = next((name for name in _ANNOTATIONS if name in batch), "")
+    if not name:
+        return {}
+    marks = mask_in(batch) if name == "boxes" else batch[name]
+    if not bool((marks == 1).any()):
+        return {}
+    is_text = name == "rationale" and "input_ids" in batch and marks.shape == batch["input_ids"].shape
+    judged = content_tokens(batch) if is_text else marks != IGNORED
+    everywhere, nowhere = not (judged & (marks != 1)).any(), is_text and not (judged & (marks == 1)).any()
+    return {"marked": 1, "everywhere": int(everywhere), "nowhere": int(nowhere)}
 
 
 def merged(parts: Sequence[AnnotationSurvey]) -> AnnotationSurvey:
@@ -80,6 +115,9 @@ def merged(parts: Sequence[AnnotationSurvey]) -> AnnotationSurvey:
         has_evidence=any(part.has_evidence for part in parts),
         has_values=any(part.has_values for part in parts),
         mixed=[sample_id for part in parts for sample_id in part.mixed],
+        marked=sum(part.marked for part in parts),
+        everywhere=sum(part.everywhere for part in parts),
+        nowhere=sum(part.nowhere for part in parts),
         boxes=set().union(*(part.boxes for part in parts)),
     )
 

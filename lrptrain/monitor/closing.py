@@ -40,7 +40,7 @@ def closing_words(
     elif faults:
         more = f" And {counted(len(faults) - 1, 'other shortcut')}." if len(faults) > 1 else ""
         failed = _not_removed(guided_by) if guided_by else ""
-        message = f"{title}: {sentences(faults[0]).verdict}{more} In {subject}.{failed}"
+        message = f"{title}: {sentences(faults[0]).verdict}{more} In {subject}.{failed} {sentences(faults[0]).doubt}"
     elif power.tells:
         found = "not sure" if is_in_doubt else "no fault found" if power.can_fault else "nothing is annotated"
         read = f" The model reads {listed(reads, 2)}: whether that is evidence, a person judges." if reads else ""

@@ -24,6 +24,7 @@ from lrptrain.batch.task import ONE_LOGIT, SIGNS, STEPS, Head
 from lrptrain.cues.followed import note_known
 from lrptrain.findings.sentences import counted
 from lrptrain.loggers import EpochRecord
+from lrptrain.monitor.annotated import survey
 from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.closing import closing_words
 from lrptrain.monitor.config import MonitorConfig
@@ -176,6 +177,8 @@ class MonitorCore:
         rows = range(min(batch_length(contract_batch), self.config.run.batch_size))
         self._learn_language(context)
         samples = [self.reader.annotated(take(contract_batch, row, row)) for row in rows]
+        if problem := survey(samples).without_content:
+            raise ValueError(f"{self.config.title}: {problem}")
         with preserved(context.module), no_errors_of(RelevanceWarning), warnings.catch_warnings():
             # A head that begins with zeros, as torchvision's, has nothing to explain yet.
             warnings.filterwarnings("ignore", f".*{ZERO_LOGIT}", RelevanceWarning)

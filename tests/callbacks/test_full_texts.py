@@ -169,3 +169,15 @@ def test_a_word_that_is_all_of_its_family_is_named_and_not_the_family():
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "label": torch.arange(N) % 2}
     report = lrptrain.inspect(Reads(), [batch], tokenizer=Pieces())
     assert [each.name for each in report.reads] == ["the word 'wajness'"]
+
+
+def test_a_monitor_refuses_texts_that_are_marked_where_no_words_are(reads_a_word, tmp_path):
+    columns = full_texts()
+    columns["attention_mask"] = torch.ones_like(columns["input_ids"])
+    columns["rationale"] = torch.zeros_like(columns["input_ids"])
+    columns["rationale"][:, -1] = 1  # [SEP]
+    columns["input_ids"][:, 0], columns["input_ids"][:, -1] = 2, 3
+    rows = [{name: x[i] for name, x in columns.items()} for i in range(N)]
+    loader = torch.utils.data.DataLoader(cast(Any, rows), 16)
+    with pytest.raises(ValueError, match="'rationale' of 16 of 16 texts marks padding or special tokens alone"):
+        lrptrain.Monitor(reads_a_word, loader, tmp_path)

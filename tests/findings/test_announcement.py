@@ -19,6 +19,8 @@ def test_what_is_wrong_comes_first_then_the_evidence_then_what_to_do():
         "  That is 80 % of the effect of everything outside the annotation.",
         "  The answer is also told by the border.",
         "  50 % of the relevance is there, on 6 % of the image.",
+        "  Or the annotations are incomplete or shifted: lrptrain.preview(loader) shows",
+        "  them.",
         "  See samples 17, 4: lrptrain dashboard runs/demo",
         '  Mend: RelevanceGuidance("swap"), or other data',
     ]
@@ -33,6 +35,7 @@ def test_where_to_look_and_what_to_do_is_said_once():
     texts = announce([finding(), finding(name="another"), OPEN], Path("runs"))
     assert ["lrptrain dashboard runs" in text for text in texts] == [True, False, False]
     assert ["  Mend: " in text for text in texts] == [True, False, True]
+    assert ["incomplete or shifted" in text for text in texts] == [True, False, False]
 
 
 def test_the_gravest_comes_first():

@@ -26,6 +26,14 @@ def test_a_shortcut_is_said_of_a_fault_alone(one, verdict):
     assert repr(one) == f"Finding({verdict!r})"
 
 
+@pytest.mark.parametrize(("one", "doubted"), [
+    (finding(), True), (finding(plain={"where": "image"}), False), (OPEN, False), (NOT_SURE, False),
+])  # fmt: skip
+def test_what_lies_outside_of_annotations_may_be_evidence_that_nobody_marked(one, doubted):
+    """Of a cue that people have declared to be a shortcut, no annotation says so."""
+    assert ("Or the annotations are incomplete or shifted" in str(one)) == doubted
+
+
 def test_the_evidence_is_in_sentences_of_its_own():
     said = sentences(finding(told_by=("the border", "the light"), first_epoch=2, epoch=5, excerpts=("so",)))
     assert said.effect == "Effect 40 points (30 to 50), of 24 images."
