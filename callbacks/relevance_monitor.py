@@ -20,6 +20,7 @@ from lrptrain.monitor.results import MonitorResults
 from lrptrain.monitor.watched import Watcher, check_names, check_watchers
 from lrptrain.relevance.sharding.shards import check_shards, is_sharded, own_name
 from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.failures import is_of_the_model
 from lrptrain.trainers.lightning import (
     best_checkpoint,
     callbacks_that_watch,
@@ -313,8 +314,15 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         """Reject a batch that cannot be used, and before a training what an evaluation would fail with."""
         context = self._context(trainer, pl_module)
         contract_batch = self.core.reader.check(context, batch, listener)
-        if trainer.sanity_checking and batch_idx == 0:
+        if not trainer.sanity_checking or batch_idx > 0:
+            return
+        try:
             self.core.check_first_batch(context, batch, contract_batch)
+        except Exception as error:
+            # What fails in the user's own model would be a warning in every later epoch, too.
+            if not is_of_the_model(error):
+                raise
+            self.core.failures.note("trying the first batch", error)
 
     def on_validation_epoch_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Show the scalars to checkpoints and early stopping, also those of the last evaluation; loggers have them."""

@@ -156,6 +156,11 @@ class Classes(Task):
                 f"middle pixel: task=lrptrain.Head(lambda output: output.logits[:, :, {middle}], label=lambda labels: "
                 f"labels[:, {middle}]), without .logits where the model returns a tensor"
             )
+        if _are_shares(label):
+            raise ValueError(
+                f"'label' {shape} holds shares of classes that add up to 1 (MixUp, CutMix, smoothing or distillation), "
+                "and maps explain one class: batch_adapter=lambda batch: {**batch, 'label': batch['label'].argmax(1)}"
+            )
         if not self.one_hot:
             grades = "of grades, 1 up to a step, task=lrptrain.Ordinal(); " if _are_levels(label) else ""
             raise ValueError(
@@ -172,6 +177,13 @@ class Classes(Task):
                 "give the most probable class, label.argmax(1)"
             )
         return torch.where(values.any(1), values.argmax(1), NO_LABEL)
+
+
+def _are_shares(label: Shaped[Tensor, "batch columns"]) -> bool:
+    """Return whether labels are no numbers of 0 and 1, and add up to 1 in every sample, as far as halves tell."""
+    values = label.double()
+    sums = (values.sum(1) - 1).abs().max() if len(values) else 1.0
+    return label.is_floating_point() and bool(sums < 0.01) and bool(((values > 0) & (values < 1)).any())
 
 
 def _are_levels(label: Shaped[Tensor, "batch columns"]) -> bool:

@@ -10,6 +10,7 @@ from lrptrain.batch.chunks import chunk_width
 from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.rows import grid_sizes
+from lrptrain.cues.band import bands
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import CANDIDATES, Cue, Role
 from lrptrain.cues.family import FAMILIES, Family
@@ -71,13 +72,15 @@ def of_images(
         ]
         return _merged(found)
 
+    channels = image_of(collate(samples[:1]))[1].shape[1]
     framing = Node(Framing.of("image", "open"), everyone)
     if not _are_told_apart(marked, answers):
-        parts = tuple(Node(place, everyone) for place in places("open"))
+        parts = tuple(Node(part, everyone) for part in (*places("open"), *bands("open", channels)))
         whole = Node(Place("the image", "open", WHOLE), everyone, parts, is_whole=True)
         looks = (Node(look.of("image", "open"), everyone) for look in LOOKS)
         return [*looks, framing, whole, *marked_by("image", everyone)]
     named = tuple(Node(Region(name, "fault", i), marked) for i, name in enumerate(regions) if i)
+    named += tuple(Node(band, marked) for band in bands("fault", channels, "outside"))
     return [
         Node(Surroundings(), marked, (*named, *marked_by("outside", marked)), FAULTS_WEIGH),
         *(Node(look.of("image", "open"), everyone) for look in LOOKS),

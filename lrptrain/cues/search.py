@@ -381,6 +381,8 @@ class Search:
         for first, second in combinations(self._strongest(), 2):
             extents = [self._extent(self._judged[each].cue) for each in (first, second)]
             pairs = [(second, first), (first, second)] if extents[0] <= extents[1] else [(first, second)]
+            if extents[0] == extents[1]:  # an image statistic goes rather than a thing, such as a channel
+                pairs.sort(key=lambda pair: not isinstance(self._judged[pair[0]].cue, Look))
             for lost, kept in pairs if extents[0] == extents[1] else pairs[:1]:
                 one, other = self._judged[lost], self._judged[kept]
                 # A fault is never left out for what nobody has spoken of.
@@ -446,6 +448,7 @@ def _lies_within(
     """Return whether a cue lies for the most part within another; a look lies within the same look of more."""
     if isinstance(inner, Look) or isinstance(outer, Look):
         return type(inner) is type(outer) and around is None and within is not None
-    if within is None or around is None or within.sum() > around.sum():
+    # Of a channel of an image, no pixels are places.
+    if within is None or around is None or len(within) != len(around) or within.sum() > around.sum():
         return False
     return bool((within & around).sum() > MOST * within.sum())

@@ -114,8 +114,8 @@ class AnnotatedBatches:
             columns["evidence"][list(problems)] = IGNORED
             guidable = guidable_samples(columns, self.objective.needs_label)
             self._unguided += not guidable.any()
-            # One bag may well be one that nobody marked; many are a mistake.
-            is_too_early = len(guidable) == 1 and self._unguided < IDLE_STEPS
+            # One bag may well be one that nobody marked, and a batch be empty; many are a mistake.
+            is_too_early = len(guidable) < 2 and self._unguided < IDLE_STEPS
             if not (guidable.any() or worked or self.sparse or is_too_early):
                 raise ValueError(
                     "no sample of the first guided batch has an annotation (all are 255, ignored) and a label; if only "

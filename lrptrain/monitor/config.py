@@ -41,8 +41,10 @@ class Show:
         class_names: The name of each class, in the order of the logits; None for the `class_names` of the datamodule or
             the module, or else numbers.
         region_names: The names of the regions of a `mask` `[B, K, H, W]`; the first is the evidence.
-        mean: The mean of each channel, to undo the normalisation of images in pictures.
-        std: The standard deviation of each channel, to undo the normalisation of images in pictures.
+        channels: Which three channels of images are drawn as red, green and blue, from 0 on; or one, in grey. None for
+            all, of which there must be one or three.
+        mean: The mean of each channel that is drawn, to undo the normalisation of images in pictures.
+        std: The standard deviation of each channel that is drawn, to undo the normalisation of images in pictures.
 
     Raises:
         ValueError: With the option, and what it may be.
@@ -55,6 +57,7 @@ class Show:
     mixing_ratios: bool = False
     class_names: Sequence[str] | None = None
     region_names: Sequence[str] = ()
+    channels: Sequence[int] | None = None
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
 
@@ -64,6 +67,8 @@ class Show:
             raise ValueError(f"targets must be a list of some of {TARGETS}, not {targets!r}")
         check_counts(0, max_pictures=self.max_pictures, class_maps=self.class_maps)
         check_normalisation(self.mean, self.std)
+        if self.channels is not None and (len(self.channels) not in (1, 3) or min(self.channels) < 0):
+            raise ValueError(f"channels must be one or three numbers from 0 on, not {self.channels!r}")
         if self.class_names is not None and (isinstance(self.class_names, str | Mapping)):
             raise ValueError(f"class_names must be a list in the order of the logits, not {self.class_names!r}")
 

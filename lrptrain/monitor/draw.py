@@ -7,16 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lrptrain.batch import Sample, collate, model_inputs
+from lrptrain.batch import Sample, batch_length, collate, model_inputs
 from lrptrain.batch.call import IMAGES, parameters_of
 from lrptrain.batch.forms import as_mapping
 from lrptrain.monitor.loader_pass import PlacedBatch, has_places, read_once
 from lrptrain.monitor.model_input import InputListener, check_bytes, copied
-from lrptrain.monitor.monitor import MonitorCore
+from lrptrain.monitor.monitor import MonitorCore, first_logits
 from lrptrain.monitor.strategy_answers import check_answers
 from lrptrain.relevance.model.preserve import preserved
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.failures import describe_error
 from lrptrain.trainers.processes import gather, in_every_process
 
 
@@ -94,11 +95,16 @@ def _add_all(
                 # Of the errors of torch, those that are nothing more special: a tensor of another shape than expected.
                 if listener is not None or (isinstance(error, RuntimeError) and type(error) is not RuntimeError):
                     raise
+                if first_logits(context, contract_batch) is not None:
+                    raise ValueError(
+                        f"the model answers without gradients, and fails with them in evaluation mode, which maps need "
+                        f"({describe_error(error)})"
+                    ) from error
                 raise ValueError(
                     f"the model fails on a batch as {core.config.title} gives it ({type(error).__name__}: {error}): "
                     f"say how it is called, as by step=lambda model, batch: model({_first_of(placed.batch, context)})"
                 ) from error
-            checked = True
+            checked = batch_length(contract_batch) > 0
         core.reader.sample.add_batch(core.reader.read(context, placed.batch, listener), indices=placed.places)
 
 

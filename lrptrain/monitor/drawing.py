@@ -30,12 +30,19 @@ class DisplayOptions:
         mean: The mean of each channel with which images were normalised; without it, images are stretched from their
             minimum to their maximum.
         std: The standard deviation of each channel with which images were normalised.
+        channels: Which channels are drawn; None for all.
     """
 
     class_names: Sequence[str]
     name_tokens: Callable[[list[int]], list[str]]
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
+    channels: Sequence[int] | None = None
+
+    def drawn(self, image: Float[Tensor, "channels height width"]) -> Float[Tensor, "drawn height width"]:
+        """Return the channels of an image that are drawn; all of one that has not so many."""
+        has_them = self.channels is not None and image.ndim == 3 and len(image) > max(self.channels)
+        return image[[*self.channels]] if has_them and self.channels is not None else image
 
 
 def choose_displayed(explained: Sequence[ExplainedSample], count: int) -> list[ExplainedSample]:
@@ -67,7 +74,7 @@ def _picture(explained: ExplainedSample, grid: tuple[int, ...], options: Display
         number = int(heat.clamp(min=0).nan_to_num(0.0).sum((1, 2)).argmax())
         (place,) = shown = _middles(sample, grid)[number : number + 1]
         sample, heat, title = _of_slices(sample, shown), heat[number], f"{title}, slice {place}"
-    image = _image(sample)
+    image = _image(sample, options)
     outline = _annotation(sample.tensors, (image.shape[-2], image.shape[-1]))
     pair = titled_pair(
         image,
@@ -114,17 +121,18 @@ def _title(explained: ExplainedSample, target: str, class_names: Sequence[str]) 
     return f"target {class_name(explained_class, class_names)!r}, p = {probability:.2f}"
 
 
-def _image(sample: Sample) -> Float[Tensor, "channels height width"]:
-    """Return the image of a sample.
+def _image(sample: Sample, options: DisplayOptions) -> Float[Tensor, "channels height width"]:
+    """Return the channels of a sample's image that are drawn.
 
     Raises:
         ValueError: If it cannot be drawn.
     """
-    image = _raw(sample)
+    image = options.drawn(_raw(sample))
     if not can_be_drawn(image):
         raise ValueError(
             f"an image has the shape [3, height, width] or [1, height, width] to be drawn, not {tuple(image.shape)}: "
-            "show=lrptrain.Show(max_pictures=0) goes on without pictures, with the same maps and tests"
+            "show=lrptrain.Show(max_pictures=0) goes on without pictures, with the same maps and tests, and of images "
+            "with more channels Show(channels=(3, 2, 1)) draws three"
         )
     return image.float()
 
@@ -185,7 +193,7 @@ def _input(sample: Sample, grid: tuple[int, ...] | None, options: DisplayOptions
         identity = sample.sample_id
         if len(grid) == 3:  # slices one below the other are an image, and so are their maps
             sample, grid = _of_slices(sample, _middles(sample, grid)), (grid[0] * grid[1], grid[2])
-        image = _image(sample)
+        image = _image(sample, options)
         annotation = _annotation(sample.tensors, (image.shape[-2], image.shape[-1]))
         pixels = to_pixels(image, mean=options.mean, std=options.std)
         return Input(identity, (grid[0], grid[1]), pixels, annotation=annotation)

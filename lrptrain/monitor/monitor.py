@@ -49,7 +49,7 @@ from lrptrain.terminal import no_errors_of
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.held_back import tellers
-from lrptrain.trainers.naming import has_tokenizer
+from lrptrain.trainers.naming import find_tokens, has_tokenizer
 
 
 def _are_signs(label: Tensor | None) -> bool:
@@ -57,7 +57,7 @@ def _are_signs(label: Tensor | None) -> bool:
     return label is not None and bool((label == 1).any() & (label < 0).any() & (label != 0).all())
 
 
-def _first_logits(context: TrainingContext, batch: dict[str, Any]) -> Float[Tensor, "batch classes"] | None:
+def first_logits(context: TrainingContext, batch: dict[str, Any]) -> Float[Tensor, "batch classes"] | None:
     """Return the logits of a batch; None where the model fails, which is told elsewhere."""
     with suppress(Exception), preserved(context.module), torch.no_grad(), one_logit_as(None):
         return model_output(context.model, batch)
@@ -173,6 +173,8 @@ class MonitorCore:
         Raises:
             Exception: What an evaluation would fail with.
         """
+        if not batch_length(contract_batch):
+            return
         self._mention_unread(context, batch, contract_batch)
         rows = range(min(batch_length(contract_batch), self.config.run.batch_size))
         self._learn_language(context)
@@ -217,12 +219,14 @@ class MonitorCore:
     def _mention_unread(self, context: TrainingContext, batch: Any, contract_batch: dict[str, Any]) -> None:
         """Say once how a single logit is read, what is left out of a tuple, and that tokens have no names."""
         title = self.config.title
+        if "input_ids" in contract_batch:  # whether the tokenizer works
+            find_tokens(self.config.tokenizer, context.name_sources)(contract_batch["input_ids"][0].flatten().tolist())
         if "input_ids" in contract_batch and not has_tokenizer(self.config.tokenizer, context.name_sources):
             self.inform(
                 f"{title} names tokens by their ids: tokenizer= says which tokenizer names them; without it, families "
                 "of words (numbers, punctuation, links, capitals) are not tested"
             )
-        logits = None if self.config.task is not None else _first_logits(context, contract_batch)
+        logits = None if self.config.task is not None else first_logits(context, contract_batch)
         if logits is not None and are_steps(logits):
             raise ValueError(f"{title}: {STEPS}")
         if logits is not None and logits.shape[1] == 1:

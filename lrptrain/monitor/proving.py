@@ -106,8 +106,10 @@ def _proof(cue: Cue, examples: Sequence[Example], measure: Measure, options: Dis
     images = [_images([each for each, _ in variants]) for _, variants in examples]
     if all(image is None for row in images for image in row):
         return replace(proof, path=f"{name}.html") if any(each.changed_words for each in proven) else None
-    drawable = [[image for image in row if image is not None and can_be_drawn(image)] for row in images]
-    if any(len(row) < 3 for row in drawable):
+    drawn = [[options.drawn(image) for image in row if image is not None] for row in images]
+    drawable = [[image for image in row if can_be_drawn(image)] for row in drawn]
+    # What was changed may lie in channels that are not drawn.
+    if any(len(row) < 3 for row in drawable) or all(torch.equal(row[0], row[2]) for row in drawable):
         return None
     return replace(proof, path=f"{name}.png", png=_drawn(drawable, proof, options))
 

@@ -246,9 +246,8 @@ class Recorder(RunState):
 
     def options(self, class_names: Sequence[str], sources: NameSources) -> drawing.DisplayOptions:
         """Return how samples are drawn."""
-        return drawing.DisplayOptions(
-            class_names, find_tokens(self._config.tokenizer, sources), self._config.show.mean, self._config.show.std
-        )
+        show, names = self._config.show, find_tokens(self._config.tokenizer, sources)
+        return drawing.DisplayOptions(class_names, names, show.mean, show.std, show.channels)
 
     def names(self, evaluation: Evaluation, sources: NameSources) -> list[str]:
         """Return the names of the classes.

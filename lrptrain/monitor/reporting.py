@@ -192,10 +192,11 @@ def relevance_on(cue: Cue, evaluation: Evaluation, rows: Rows) -> tuple[float | 
         batch = collate([evaluation.inputs[row]])
         inside = cue.locate(batch)
         of_series = evaluation.medium == "series"
-        # A map has a number for each part of the time, and none for a channel.
-        if inside is None or (of_series and inside.ndim == 3 and bool((inside != inside[:, :1]).any())):
+        by_channel = inside is not None and (evaluation.medium, inside.ndim) in (("series", 3), ("image", 4))
+        # A map has a number for each pixel or part of the time, and none for a channel.
+        if inside is None or (by_channel and bool((inside != inside[:, :1]).any())):
             return None, None
-        inside = inside[:, 0] if of_series and inside.ndim == 3 else inside
+        inside = inside[:, 0] if by_channel else inside
         explained = evaluation.samples[row]
         if not inside.any():
             continue

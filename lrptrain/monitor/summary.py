@@ -14,6 +14,8 @@ from lrptrain.metrics.localization import LOCALIZATION_METRICS, EnergyPointingGa
 from lrptrain.monitor.confidence import sharpness
 from lrptrain.monitor.config import TARGETS
 from lrptrain.monitor.evaluation import ExplainedSample
+from lrptrain.terminal import give_warning
+from lrptrain.trainers.failures import describe_error
 
 FOCUS = EnergyPointingGame.key
 
@@ -300,7 +302,7 @@ def register_metric(
         key: The name of the value, such as `corner_share`.
         compute: Takes the explained samples of an evaluation. Of each, `maps["predicted"]` `[tokens]` is the relevance,
             `grid` the rows and columns of its patches, `sample.label` and `predicted` are classes. It returns a number;
-            nan where there is none. It is tried before training, where its error ends the run.
+            nan where there is none, or where it fails, which is warned of.
         explanation: What the value means, in a sentence.
         higher_is_better: Whether a higher value is better; None if neither is.
         bounds: The least and the largest value; None where there are none.
@@ -312,7 +314,11 @@ def register_metric(
         raise ValueError(f"relevance/{key} is logged already: give the value another name")
 
     def named(scored: Sequence[ExplainedSample], _: Sequence[str]) -> dict[str, float]:
-        return {key: float(compute(scored))}
+        try:
+            return {key: float(compute(scored))}
+        except Exception as error:
+            give_warning(f"relevance/{key} could not be computed ({describe_error(error)}): it is nan")
+            return {key: math.nan}
 
     title = key.replace("_", " ").capitalize()
     unit: Literal["share", "number"] = "share" if bounds == (0, 1) else "number"

@@ -1,6 +1,7 @@
 """Seeds of a segmentation: relevance maps of the classes that an image is known to show."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from lrptrain.relevance.default import check_method
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.segmentation.config import CHUNK, SCALES
-from lrptrain.segmentation.sizes import any_size, patch_size, scaled_size
+from lrptrain.segmentation.sizes import any_size, native_size, patch_size, scaled_size
 
 
 def seed_maps(
@@ -94,10 +95,11 @@ def _views(
     model: nn.Module, images: Float[Tensor, "batch 3 height width"], scales: Sequence[float], flip: bool
 ) -> Iterator[tuple[Tensor, bool]]:
     """Yield the images at every scale and, with `flip`, their mirror images, and whether they are mirrored."""
-    patch = patch_size(model)
+    patch, own = patch_size(model), (images.shape[-2], images.shape[-1])
     for scale in scales:
-        size = scaled_size((images.shape[-2], images.shape[-1]), scale, patch)
-        view = F.interpolate(images, size, mode="bilinear", align_corners=False) if scale != 1 else images
+        is_native = scale == 1 and own == native_size(model)  # whatever its patches are
+        size = own if is_native else scaled_size(own, scale, patch)
+        view = F.interpolate(images, size, mode="bilinear", align_corners=False) if size != own else images
         yield view, False
         if flip:
             yield view.flip(-1), True
@@ -106,7 +108,8 @@ def _views(
 def _positive(
     model: nn.Module, images: Tensor, classes: Tensor, method: str | None, options: Mapping[str, Any]
 ) -> Float[Tensor, "batch rows columns"]:
-    with any_size(model):
+    is_native = tuple(images.shape[-2:]) == native_size(model)
+    with nullcontext() if is_native else any_size(model):
         relevance = attribute(model, images, classes, method, **options)
     if relevance.grid is None:
         raise UnsupportedModelError("seeds are made of images: the model reads no patches")

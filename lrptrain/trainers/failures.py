@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from lrptrain.relevance.types import UnsupportedModelError
 from lrptrain.terminal import give_warning
 
 
@@ -44,6 +45,16 @@ class Failures:
                 f"{self.callback} failed while {activity}: {describe_error(error)}\n{frames}"
                 "Training goes on; this is said once, and the logged value `failures` counts.",
             )
+
+
+def is_of_the_model(error: Exception) -> bool:
+    """Return whether an exception was raised by the code of a model, rather than as what it is refused with."""
+    called_by = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    rooms = [name.partition(".")[0] for name in called_by]
+    is_refusal = isinstance(error, ValueError) and rooms[-1] == "lrptrain"
+    if isinstance(error, UnsupportedModelError) or is_refusal or "torch.nn.modules.module" not in called_by:
+        return False
+    return not {*rooms[called_by.index("torch.nn.modules.module") :]} <= {"torch", "lrptrain"}
 
 
 def describe_error(error: Exception) -> str:

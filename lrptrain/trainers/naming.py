@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from lrptrain.terminal import give_warning
+from lrptrain.trainers.failures import describe_error
+
 if TYPE_CHECKING:
     import pytorch_lightning as pl
 
@@ -13,6 +16,8 @@ NameSources = Sequence[Any]
 """Objects that may know the names of classes and the tokenizer, or mappings of arguments; the first one first."""
 CLASS_NAMES = ("class_names", "classes", "label_names", "labels", "id2label", "names")
 """What datamodules, datasets and modules call the names of their classes."""
+_FAILED: list[Any] = []
+"""Tokenizers that could not name tokens: they are not asked again."""
 
 
 def name_sources(trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> NameSources:
@@ -110,10 +115,10 @@ def find_tokenizer(given: Any, sources: NameSources) -> Any:
     """
     if isinstance(given, str):
         return _loaded(given)
-    attributes = (getattr(source, "tokenizer", None) for source in sources)
+    attributes = (_asked(source, "tokenizer") for source in sources)
     others = (value for source in sources for value in getattr(source, "__dict__", {}).values())
     for each in (given, *attributes, *others):
-        if callable(getattr(each, "convert_ids_to_tokens", None)):
+        if callable(_asked(each, "convert_ids_to_tokens")) and not any(each is other for other in _FAILED):
             return each
     # Whoever wrote the arguments, as those of a checkpoint, nothing is fetched for them.
     saved = [
@@ -126,9 +131,20 @@ def find_tokenizer(given: Any, sources: NameSources) -> Any:
 
 
 def find_tokens(tokenizer: Any, sources: NameSources) -> Callable[[list[int]], list[str]]:
-    """Return a function that brings token ids to token strings; without a tokenizer, their numbers."""
+    """Return a function that brings token ids to token strings; without a tokenizer that can, their numbers."""
     chosen = find_tokenizer(tokenizer, sources)
-    return chosen.convert_ids_to_tokens if chosen is not None else lambda ids: [f" {number}" for number in ids]
+
+    def named(ids: list[int]) -> list[str]:
+        if chosen is not None:
+            try:
+                tokens: list[str] = chosen.convert_ids_to_tokens(ids)
+                return tokens
+            except Exception as error:
+                _FAILED.append(chosen)
+                _say(f"the tokenizer {type(chosen).__name__} fails ({describe_error(error)}): tokens go by their ids")
+        return [f" {number}" for number in ids]
+
+    return named
 
 
 def has_tokenizer(tokenizer: Any, sources: NameSources) -> bool:
@@ -152,10 +168,25 @@ def check_vocabulary(ids: Sequence[int], model: nn.Module) -> None:
         )
 
 
+@cache
+def _say(problem: str) -> None:
+    """Warn of what names nothing, once."""
+    give_warning(f"lrptrain: {problem}")
+
+
+def _asked(owner: Any, name: str) -> Any:
+    """Return an attribute; None where there is none, or the user's property fails."""
+    try:
+        return getattr(owner, name, None)
+    except Exception as error:
+        _say(f"{name} of {type(owner).__name__} cannot be read ({describe_error(error)}), and names nothing")
+        return None
+
+
 def _candidates(source: Any) -> Iterator[Any]:
     """Yield what a source may mean as the names of classes."""
     for name in CLASS_NAMES:
-        yield source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
+        yield source.get(name) if isinstance(source, Mapping) else _asked(source, name)
     # A dataset of Hugging Face's `datasets` says of its columns what their numbers mean.
     features = getattr(source, "features", None)
     if isinstance(features, Mapping):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from lrptrain.cues.band import bands
 from lrptrain.cues.beside import Beside
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.family import Family
@@ -30,6 +31,7 @@ CUES = [
     Colour.of("evidence", "open"),
     Framing.of("image", "open"),
     Beside(),
+    *bands("fault", 2, "outside"),
     Placement.of("size"),
     Mark("a mark", "fault", "outside", ((0.1, 0.2), (0.3, 0.4)), (1.0, 2.0), 4, (16, 16)),
     Family.of("numbers", "evidence", LANGUAGE, "outside"),

@@ -92,6 +92,31 @@ def test_a_model_of_one_size_says_so(name):
     assert seed_maps(model, images, PRESENT, scales=(1,)).any()
 
 
+@pytest.mark.parametrize("name", ["vit", "hf_vit"])
+@pytest.mark.parametrize("size", [(50, 37), (33, 61), (20, 41)])
+def test_images_whose_sides_are_no_multiple_of_the_patch_have_maps_of_their_size(name, size):
+    """They are brought to whole patches, as at every other scale."""
+    model, _ = setting(name)
+    images = torch.randn(3, 3, *size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    maps = seed_maps(model, images, PRESENT, scales=(1,), flip=False)
+    assert maps.shape == (3, 5, *size)
+    assert torch.equal(maps.amax((2, 3)) > 0, PRESENT)
+    whole = [max(round(side / 8), 1) * 8 for side in size]
+    resized = F.interpolate(images, whole, mode="bilinear", align_corners=False)
+    small = seed_maps(model, resized, PRESENT, scales=(1,), flip=False)
+    agreement = F.cosine_similarity(F.interpolate(maps, whole, mode="bilinear").flatten(1), small.flatten(1))
+    assert agreement[PRESENT.any(1)].min() > 0.95
+
+
+def test_a_model_of_an_odd_size_is_given_its_own(monkeypatch):
+    """Its patches leave out the last pixels, which is how it was trained."""
+    seen = []
+    model = timm_vit(True, img_size=30)
+    model.register_forward_pre_hook(lambda _, args: seen.append(tuple(args[0].shape[-2:])))
+    seed_maps(model, torch.randn(1, 3, 30, 30).double(), torch.ones(1, 1).bool(), scales=(1,), flip=False)
+    assert set(seen) == {(30, 30)}
+
+
 def test_bad_arguments():
     model, images = setting()
     for wrong in (PRESENT.long(), PRESENT[:2], PRESENT[0]):

@@ -1,0 +1,49 @@
+"""A channel of images that have more than those of a picture, such as a band of a satellite."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from lrptrain.cues.cue import Batch, Cue, Role
+from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
+
+PICTURES = (1, 3)
+"""So many channels have pictures in grey and in colours, whose channels are no things by themselves."""
+
+
+@dataclass(frozen=True)
+class Band(Cue):
+    """One channel of images, or what of it lies outside of the evidence.
+
+    Attributes:
+        channel: Which, from 0 on.
+        where: In which part of images.
+    """
+
+    kind: ClassVar[str] = "band"
+    name: str
+    role: Role
+    channel: int
+    where: Where = "image"
+
+    def locate(self, batch: Batch) -> Bool[Tensor, "batch channels height width"]:
+        """Return its places."""
+        inside = torch.zeros_like(image_of(batch)[1], dtype=torch.bool)
+        inside[:, self.channel] = pixels_of(self.where, batch)
+        return inside
+
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """See `Cue`."""
+        _, images = image_of(batch)
+        given = without_evidence(donors) if self.where == "outside" else image_of(donors)[1]
+        changed = torch.where(self.locate(batch), given.to(images.dtype), images)
+        return pasted(batch, changed, torch.ones_like(images[:, 0], dtype=torch.bool))
+
+
+def bands(role: Role, channels: int, where: Where = "image") -> list[Band]:
+    """Return every channel of images by itself; none of pictures."""
+    beside = "" if where == "image" else " outside the annotation"
+    return [Band(f"channel {i}{beside}", role, i, where) for i in range(channels) if channels not in PICTURES]
