@@ -52,6 +52,11 @@ from lrptrain.trainers.held_back import tellers
 from lrptrain.trainers.naming import find_tokens, has_tokenizer
 
 
+def _differ(one: Tensor, other: Tensor) -> bool:
+    """Return whether answers differ by more than sums in another order do, in half precision by a thousandth."""
+    return one.shape != other.shape or bool((one - other).abs().max() > 1e-2 * one.abs().max())
+
+
 def _are_signs(label: Tensor | None) -> bool:
     """Return whether labels look like -1 and 1 of a hinge loss: both are there, and no 0."""
     return label is not None and bool((label == 1).any() & (label < 0).any() & (label != 0).all())
@@ -64,6 +69,11 @@ def first_logits(context: TrainingContext, batch: dict[str, Any]) -> Float[Tenso
     return None
 
 
+MOVES = (
+    "the model answers the same batch otherwise each time, in evaluation mode and with the same random numbers: it changes "
+    "something that no module holds (a generator, a counter), which cannot be put back, so that training is not "
+    "bit-identical with and without maps"
+)
 COUNTED = (
     "the validation data are shuffled, and batches have no sample_id: samples are named by their place in the first "
     "validation, such as pass-7"
@@ -226,7 +236,10 @@ class MonitorCore:
                 f"{title} names tokens by their ids: tokenizer= says which tokenizer names them; without it, families "
                 "of words (numbers, punctuation, links, capitals) are not tested"
             )
-        logits = None if self.config.task is not None else first_logits(context, contract_batch)
+        again, logits = (first_logits(context, contract_batch) for _ in range(2))
+        if logits is not None and again is not None and _differ(logits, again):
+            self.warn(f"{title}: {MOVES}")
+        logits = None if self.config.task is not None else logits
         if logits is not None and are_steps(logits):
             raise ValueError(f"{title}: {STEPS}")
         if logits is not None and logits.shape[1] == 1:

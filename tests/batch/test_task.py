@@ -91,11 +91,22 @@ def test_one_hot_labels_are_classes_on_request_alone():
         assert read_batch({"image": IMAGE, "label": label}, task=find_task("classes"))["label"].tolist() == [2, 0, 3]
     one_hot[1] = 0
     assert find_task("classes").classes(one_hot).tolist() == [2, -1, 3]
-    for other in (SEVERAL.nan_to_num(0.0).clamp(min=0), one_hot * 0.9 + 0.025):
+    for other in (SEVERAL.nan_to_num(0.0).clamp(min=0), one_hot * 0.9):
         with pytest.raises(
             ValueError, match=r"is not one-hot: .*EachLabel\(\) .*lrptrain.OneLabel\(column\) .*label.argmax\(1\)"
         ):
             find_task("classes").classes(other)
+
+
+@pytest.mark.parametrize("task", [None, "classes"])
+def test_labels_of_mixed_images_are_refused_with_a_line_to_paste(task):
+    one_hot = torch.eye(4)[[2, 0, 3]]
+    mixed = 0.7 * one_hot + 0.3 * one_hot[[1, 2, 0]]
+    for label in (mixed, mixed.half(), 0.9 * one_hot + 0.025, mixed.softmax(1)):
+        with pytest.raises(ValueError, match=r"add up to 1 .MixUp, CutMix, .*batch_adapter=lambda batch: ") as refused:
+            read_batch({"image": IMAGE, "label": label}, task=find_task(task))
+    adapter = eval(str(refused.value).partition("batch_adapter=")[2])
+    assert read_batch({"image": IMAGE, "label": mixed}, adapter)["label"].tolist() == [2, 0, 3]
 
 
 def test_labels_of_tokens_and_pixels_are_refused_with_what_explains_them():

@@ -1,3 +1,4 @@
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -114,8 +115,12 @@ def test_no_two_values_have_one_name(registry, key):
         lrptrain.register_metric(key, len)
 
 
-def test_a_value_that_fails_ends_a_run_before_its_first_step(registry, tmp_path):
+def test_a_value_that_fails_is_nan_and_warned_of(registry, tmp_path):
     lrptrain.register_metric("broken", lambda samples: 1 / 0)
     model = VisionTransformer(img_size=16, patch_size=8, embed_dim=16, depth=1, num_heads=2, num_classes=2)
-    with pytest.raises(ZeroDivisionError):
-        lrptrain.Monitor(model, [{"image": torch.randn(2, 3, 16, 16), "label": torch.arange(2)}], tmp_path)
+    batch = {"image": torch.randn(8, 3, 16, 16), "label": torch.arange(8) % 2}
+    with pytest.warns(UserWarning, match="relevance/broken could not be computed .ZeroDivisionError: .*: it is nan"):
+        monitor = lrptrain.Monitor(model, [batch], tmp_path, max_samples=8, run=lrptrain.Run(name="a"))
+        monitor.evaluate(0)
+    assert math.isnan(monitor.scalars["relevance/a/broken"])
+    assert monitor.scalars["relevance/a/samples"] == 8

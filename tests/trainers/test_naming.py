@@ -102,3 +102,37 @@ def test_a_vocabulary_that_is_too_small():
     check_vocabulary([0, 4], net)
     with pytest.raises(ValueError, match="gives token 5, and the model has 5"):
         check_vocabulary([0, 5], net)
+
+
+class Fails:
+    """Properties that fail, as those that need a call of `setup` first."""
+
+    @property
+    def class_names(self):
+        raise RuntimeError("call setup first")
+
+    @property
+    def tokenizer(self):
+        raise KeyError("vocab")
+
+
+class Wordless:
+    def convert_ids_to_tokens(self, ids):
+        raise KeyError("vocab")
+
+
+def test_properties_that_fail_name_nothing_and_others_do():
+    names = SimpleNamespace(class_names=["a", "b"], words=tokenizer())
+    with pytest.warns(UserWarning, match="class_names of Fails cannot be read .RuntimeError: call setup first."):
+        assert find_class_names(None, [Fails(), names], 2) == ["a", "b"]
+    with pytest.warns(UserWarning, match="tokenizer of Fails cannot be read .KeyError"):
+        assert find_tokenizer(None, [Fails(), names]) is names.words
+
+
+def test_a_tokenizer_that_fails_is_warned_of_once_and_not_asked_again():
+    failing = Wordless()
+    assert has_tokenizer(failing, [])
+    with pytest.warns(UserWarning, match="the tokenizer Wordless fails .KeyError: 'vocab'.: tokens go by their ids"):
+        assert find_tokens(failing, [])([3, 4]) == [" 3", " 4"]
+    assert not has_tokenizer(failing, [])
+    assert find_tokens(failing, [])([3, 4]) == [" 3", " 4"]
