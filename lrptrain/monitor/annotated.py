@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from lrptrain.batch import Sample, collate
+from lrptrain.batch import IMAGES, Sample, collate
 from lrptrain.batch.annotations import EVERYTHING, IGNORED, NO_CONTENT, mixes_0_and_255, no_evidence
 from lrptrain.batch.content import content_tokens
+from lrptrain.batch.task import MASKS
 from lrptrain.cues.cue import MOST
 from lrptrain.cues.images import mask_in
 from lrptrain.findings.sentences import listed
@@ -97,9 +98,10 @@ def _extent(sample: Sample) -> dict[str, int]:
     """Return whether anything is marked, everything, and nothing that is content."""
     batch = collate([sample])
     name = next((name for name in _ANNOTATIONS if name in batch), "")
-    if not name:
+    if not name or MASKS in batch:  # masks of each label, which may well be all of an image together
         return {}
-    marks = mask_in(batch) if name == "boxes" else batch[name]
+    is_of_image = any(batch[each].ndim == 4 for each in IMAGES if each in batch)
+    marks = mask_in(batch) if is_of_image and name != "rationale" else batch[name]  # the first of several regions
     if not bool((marks == 1).any()):
         return {}
     is_text = name == "rationale" and "input_ids" in batch and marks.shape == batch["input_ids"].shape

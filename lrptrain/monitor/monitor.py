@@ -70,9 +70,9 @@ def first_logits(context: TrainingContext, batch: dict[str, Any]) -> Float[Tenso
 
 
 MOVES = (
-    "the model answers the same batch otherwise each time, in evaluation mode and with the same random numbers: it changes "
-    "something that no module holds (a generator, a counter), which cannot be put back, so that training is not "
-    "bit-identical with and without maps"
+    "the model answers the same batch otherwise each time, in evaluation mode and with the same random numbers: it "
+    "changes something that no module holds (a generator, a counter), which cannot be put back, so that training is "
+    "not bit-identical with and without maps"
 )
 COUNTED = (
     "the validation data are shuffled, and batches have no sample_id: samples are named by their place in the first "

@@ -104,10 +104,12 @@ def test_images_that_cannot_be_drawn_are_refused_with_what_goes_on_without_pictu
     ) as refused:
         trainer(tmp_path, monitor()).fit(module(net=vit(in_chans=channels)), loader(columns), loader(columns))
     assert "\n" not in str(refused.value)
-    watching = monitor(max_pictures=0, on_error="raise")
-    trainer(tmp_path, watching).fit(module(net=vit(in_chans=channels)), loader(columns), loader(columns))
-    assert watching.folder is not None
-    assert watching.scored
+    for goes_on in ({"max_pictures": 0}, {"channels": (1,) if channels == 2 else (3, 2, 1), "run_name": "drawn"}):
+        watching = monitor(**goes_on, on_error="raise")
+        trainer(tmp_path, watching).fit(module(net=vit(in_chans=channels)), loader(columns), loader(columns))
+        assert watching.folder is not None
+        assert watching.scored
+        assert any((watching.folder / "pictures").glob("*")) == ("channels" in goes_on)
 
 
 def test_a_mask_of_a_picture_is_none_of_a_video(tmp_path):

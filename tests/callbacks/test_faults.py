@@ -136,7 +136,7 @@ def test_what_the_package_refuses_within_a_model_still_ends_a_run(tmp_path):
 def test_a_loop_says_that_gradients_are_what_fails(tmp_path):
     model = WithoutGradients(RuntimeError("no gradients")).eval()
     for call in (lambda: lrptrain.Monitor(model, loader(), tmp_path), lambda: lrptrain.inspect(model, loader())):
-        with pytest.raises(ValueError, match="answers without gradients, and fails with them .*no gradients"):
+        with pytest.raises(ValueError, match=r"answers without gradients, and fails with them .*no gradients"):
             call()
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lrptrain.batch import Sample
+from lrptrain.batch.task import MASKS
 from lrptrain.monitor.annotated import AnnotationSurvey, merged, survey
 
 
@@ -27,6 +28,8 @@ BOX = torch.tensor([[1.0, 1.0, 5.0, 5.0]])
         ({"boxes": torch.tensor([[0.0, 0.0, 8.0, 8.0]])}, {"boxes": BOX}, True),
         ({"mask": torch.ones(8, 8)}, {"mask": torch.full((8, 8), 255)}, True),  # the others are not annotated
         ({"mask": HALF}, {"mask": torch.ones(8, 8)}, False),
+        ({"mask": torch.stack([HALF, 1 - HALF])}, {"mask": torch.stack([HALF, HALF])}, False),  # two regions
+        ({"mask": torch.ones(8, 8), MASKS: torch.ones(2, 8, 8)}, {"mask": HALF}, False),  # one for each label
         ({"boxes": BOX}, {"boxes": BOX}, False),
         ({"mask": torch.zeros(8, 8)}, {"mask": torch.zeros(8, 8)}, False),
     ],

@@ -130,3 +130,18 @@ def test_rows_are_shown_by_their_numbers_without_padding():
     assert (shown.tokens, shown.scored) == (["0", "1", "2", None], [True, True, True, False])
     assert shown.annotation is not None
     assert shown.annotation.tolist() == [0, 1, 0, 255]
+
+
+def test_chosen_channels_are_drawn():
+    """Of 13 bands three are red, green and blue, and the picture is theirs."""
+    bands = torch.rand(13, 8, 8)
+    look = DisplayOptions(LOOK.class_names, LOOK.name_tokens, channels=(3, 2, 1))
+    picked, plain = (
+        inputs([(Sample(0, 0, {"image": image}), (2, 2))], options)[0]().image
+        for image, options in ((bands, look), (bands[[3, 2, 1]], LOOK))
+    )
+    assert np.array_equal(picked, plain)
+    with pytest.raises(ValueError, match=r"not \(13, 8, 8\): .*Show\(channels=\(3, 2, 1\)\) draws three"):
+        inputs([(Sample(0, 0, {"image": bands}), (2, 2))], LOOK)[0]()
+    # Of an image that has not so many, all are drawn.
+    assert torch.equal(look.drawn(bands[:3]), bands[:3])
