@@ -13,7 +13,7 @@ MOST_NAMES = 6
 FOUND = re.compile(r", swap=\w+\.faults")
 """Is left out of advice on what lies outside of annotations: experiments/mending measured both."""
 MEND_OPEN = "if it is no evidence: swap it in training, or take other data"
-DOUBT = "Or the annotations are incomplete or shifted: lrptrain.preview(loader) shows them."
+DOUBT = "Or the annotations are incomplete or shifted (lrptrain.preview shows them)."
 _VERDICTS = {
     ("relies", "fault"): "SHORTCUT: the model relies on {name}.",
     ("relies", "open"): "The model reads {name}.",

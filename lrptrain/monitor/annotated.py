@@ -90,24 +90,25 @@ def survey(samples: Sequence[Sample]) -> AnnotationSurvey:
             part = AnnotationSurvey(name, has_evidence, bool((values != IGNORED).any()), mixed)
         else:
             part = AnnotationSurvey(boxes=_centres(sample))
-        total = merged([total, replace(part, **_extent(sample))])
+        marked, everywhere, nowhere = _extent(sample)
+        part = replace(part, marked=marked, everywhere=everywhere, nowhere=nowhere)
+        total = merged([total, part])
     return total
 
 
-def _extent(sample: Sample) -> dict[str, int]:
+def _extent(sample: Sample) -> tuple[bool, bool, bool]:
     """Return whether anything is marked, everything, and nothing that is content."""
     batch = collate([sample])
     name = next((name for name in _ANNOTATIONS if name in batch), "")
     if not name or MASKS in batch:  # masks of each label, which may well be all of an image together
-        return {}
+        return False, False, False
     is_of_image = any(batch[each].ndim == 4 for each in IMAGES if each in batch)
     marks = mask_in(batch) if is_of_image and name != "rationale" else batch[name]  # the first of several regions
     if not bool((marks == 1).any()):
-        return {}
+        return False, False, False
     is_text = name == "rationale" and "input_ids" in batch and marks.shape == batch["input_ids"].shape
     judged = content_tokens(batch) if is_text else marks != IGNORED
-    everywhere, nowhere = not (judged & (marks != 1)).any(), is_text and not (judged & (marks == 1)).any()
-    return {"marked": 1, "everywhere": int(everywhere), "nowhere": int(nowhere)}
+    return True, not (judged & (marks != 1)).any(), is_text and not (judged & (marks == 1)).any()
 
 
 def merged(parts: Sequence[AnnotationSurvey]) -> AnnotationSurvey:

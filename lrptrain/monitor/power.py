@@ -77,7 +77,7 @@ def _in_numbers(judged: Sequence[Judged], untested: Sequence[str]) -> str:
 
 def _could_be_missed(judged: Sequence[Judged]) -> list[str]:
     """Return what may decide few samples all the same: effects are means, and the first samples seldom show it."""
-    shares = {}
+    shares: dict[str, float] = {}
     for each in judged:
         is_fault = each.cue.role == "fault"
         if each.verdict == "does not rely" and (is_fault or not (each.cue.is_several or each.cue.is_proposed)):

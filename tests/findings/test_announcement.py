@@ -19,8 +19,7 @@ def test_what_is_wrong_comes_first_then_the_evidence_then_what_to_do():
         "  That is 80 % of the effect of everything outside the annotation.",
         "  The answer is also told by the border.",
         "  50 % of the relevance is there, on 6 % of the image.",
-        "  Or the annotations are incomplete or shifted: lrptrain.preview(loader) shows",
-        "  them.",
+        "  Or the annotations are incomplete or shifted (lrptrain.preview shows them).",
         "  See samples 17, 4: lrptrain dashboard runs/demo",
         '  Mend: RelevanceGuidance("swap"), or other data',
     ]

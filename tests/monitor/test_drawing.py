@@ -140,6 +140,8 @@ def test_chosen_channels_are_drawn():
         inputs([(Sample(0, 0, {"image": image}), (2, 2))], options)[0]().image
         for image, options in ((bands, look), (bands[[3, 2, 1]], LOOK))
     )
+    assert picked is not None
+    assert plain is not None
     assert np.array_equal(picked, plain)
     with pytest.raises(ValueError, match=r"not \(13, 8, 8\): .*Show\(channels=\(3, 2, 1\)\) draws three"):
         inputs([(Sample(0, 0, {"image": bands}), (2, 2))], LOOK)[0]()

@@ -125,7 +125,7 @@ def said(*findings, power=TESTED, **options):
 def test_a_run_ends_with_its_first_fault_the_gravest(others):
     milder = finding(name="a mark", effect=0.2, interval=(0.1, 0.3))
     shortcut = "SHORTCUT: the model relies on the top left corner."
-    doubt = "Or the annotations are incomplete or shifted: lrptrain.preview(loader) shows them."
+    doubt = "Or the annotations are incomplete or shifted (lrptrain.preview shows them)."
     assert said(*others, finding()) == f"Monitor ends: {shortcut} In epoch 3, on 20 samples. {doubt}"
     assert said(finding(), milder, *others).startswith(f"Monitor ends: {shortcut} And 1 other shortcut. In epoch 3")
 
