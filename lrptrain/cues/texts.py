@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.call import ARGUMENT
 from lrptrain.batch.chunks import chunk_width
-from lrptrain.batch.content import attended_tokens, end_tokens
+from lrptrain.batch.content import attended_tokens, special_tokens
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.cues.text_form import Padding, TextForm, padding_of
@@ -25,19 +25,27 @@ TextPart = Literal["text", "outside"]
 """All of a text, or what lies outside of what people marked."""
 
 
+def _numbers(ids: list[int]) -> list[str]:
+    return [f" {number}" for number in ids]
+
+
 @dataclass(frozen=True)
 class Language:
     """How texts are made up.
 
     Attributes:
-        name_tokens: Brings token ids to token strings.
+        name_tokens: Brings token ids to token strings; by default to their numbers, each a word.
         form: Their padding, the special tokens at their ends, and how long they may be.
         is_named: Whether tokens have names; else families of words are not known.
     """
 
-    name_tokens: NameTokens
+    name_tokens: NameTokens = _numbers
     form: TextForm = field(default_factory=TextForm)
     is_named: bool = True
+
+
+UNNAMED = partial(Language, is_named=False)
+"""Makes the language of texts that nobody says anything of."""
 
 
 class Part(NamedTuple):
@@ -56,10 +64,7 @@ def parts_of(batch: Batch, language: Language) -> list[list[Part]]:
     """Return the texts of every sample: what special tokens, or other token types, tell apart."""
     ids = batch["input_ids"]
     attended = attended_tokens(batch)
-    ends = language.form.ends if "attention_mask" in batch else {*language.form.ends, language.form.padding.token}
-    special = torch.isin(ids, torch.tensor(sorted(ends), device=ids.device))
-    if not language.form.ends:
-        special = end_tokens(attended, chunk_width(batch))
+    special = special_tokens(batch, language.form.ends, language.form.padding.token)
     # No text goes on from one chunk to the next.
     types = torch.stack([batch.get("token_type_ids", ids * 0), _chunk_of_places(batch).expand_as(ids)], -1)
     rows = zip(ids.tolist(), (attended & ~special).tolist(), types.tolist(), strict=True)
@@ -253,7 +258,8 @@ def composed(
     """Return samples whose texts are made of tokens of theirs and of their donors.
 
     What the model is given for each token, and its annotation, go along with it, but for token types, and for numbers
-    that count places. What makes a text, or a chunk of one, too long is cut before its last token.
+    that count places. Of a text, or a chunk of one, that becomes too long the tokens before its last one are cut, but
+    none of the words of its own that people marked.
 
     Args:
         batch: The samples.
@@ -270,7 +276,11 @@ def composed(
         [row if size is None else [each for each in row if each[2] // size == at // size] for at in starts]
         for row in rows
     ]
-    pieces = [[piece if len(piece) <= most else [*piece[: most - 1], piece[-1]] for piece in row] for row in pieces]
+    if any(len(piece) > most for row in pieces for piece in row):
+        kept = kept_in(batch, parts_of(batch, language))
+        if "rationale" in batch:  # one that marks all of a text tells nothing apart
+            kept &= (batch["rationale"] == 0).any(1, keepdim=True).cpu().numpy()
+        pieces = [[_cut(piece, most, own) for piece in row] for row, own in zip(pieces, kept, strict=True)]
     # Never narrower than before: a model of one's own may take texts of one length alone.
     width = max(ids.shape[1], *(len(row[0]) for row in pieces))
     step = width if size is None else size
@@ -299,6 +309,15 @@ def composed(
             filler = pad if name == "input_ids" else IGNORED if name in ANNOTATIONS else 0
             result[name] = _gathered(values, donors[name], side, place, there, filler)
     return result
+
+
+def _cut(
+    piece: Sequence[tuple[int, int, int]], most: int, kept: Bool[np.ndarray, " tokens"]
+) -> list[tuple[int, int, int]]:
+    """Return a text without the last of those tokens before its end that need not be kept, as many as are too many."""
+    free = [number for number, (side, place, _) in enumerate(piece[:-1]) if side or not kept[place]]
+    gone = set(free[len(free) - len(piece) + most :] if len(piece) > most else [])
+    return [token for number, token in enumerate(piece) if number not in gone]
 
 
 def _counted(

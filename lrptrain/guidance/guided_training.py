@@ -156,7 +156,6 @@ class GuidedTraining:
         self._part = None
         self._asked = False
         self.voice.start_over()
-        self.objective.swap.language = None
         self.failed.count = 0
         self.strength.start_over()
         self.batches.start_over()
@@ -205,11 +204,8 @@ class GuidedTraining:
         swap.takes_mask = takes(self._part or model, "attention_mask")
         if swap.followed:
             self._follow(swap.followed, trained)
-        if self.batches.annotator is not None and self.batches.language is None:
-            self.batches.language = self.languages.of(trained)
-        columns, rows = self.batches.read(batch, self.worked)
-        if swap.language is None and "input_ids" in columns:
-            swap.language = self.languages.of(trained)
+        columns, rows = self.batches.read(batch, self.worked, partial(self.languages.of, trained))
+        swap.language = self.batches.language
         if swap.followed and swap.needs_annotation and not columns.keys() & set(ANNOTATIONS):
             self.voice.say_once(
                 "what the monitor has found lies outside of annotations; batches without any are not swapped", "lacking"
