@@ -20,6 +20,7 @@ from lrptrain.monitor.results import MonitorResults
 from lrptrain.monitor.watched import Watcher, check_names, check_watchers
 from lrptrain.relevance.sharding.shards import check_shards, is_sharded, own_name
 from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.discover import title_of
 from lrptrain.trainers.lightning import (
     best_checkpoint,
     callbacks_that_watch,
@@ -265,7 +266,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         draws = trainer.sanity_checking or not self.core.reader.is_drawn
         if draws and dataloader_idx == self.dataloader_idx and self._model is not None:
             self._batch = copied(batch)
-            self._listener = InputListener(self._model, batch, answers=batch_idx == 0)
+            is_first = batch_idx == 0
+            self._listener = InputListener(self._model, batch, is_first, pl_module if is_first else None)
 
     def on_exception(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException) -> None:
         """Listen no longer, and stop the clock: the same trainer may go on with what it has paid for by now."""
@@ -398,7 +400,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         check_shards(pl_module)
         assert self._model is not None
         if self._model is not pl_module:
-            inform(f"{self.config.title} explains {own_name(self._model)} of {own_name(pl_module)}")
+            inform(f"{self.config.title} explains {title_of(self._model)} of {own_name(pl_module)}")
 
     def _context(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> TrainingContext:
         assert self._model is not None

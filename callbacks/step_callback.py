@@ -61,6 +61,7 @@ class StepCallback(ModelCallback):
 
     def teardown(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """Unwrap the training step."""
+        super().teardown(trainer, pl_module, stage)
         self._restore()
 
     def on_exception(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException) -> None:
@@ -87,6 +88,8 @@ class StepCallback(ModelCallback):
         """Run the user's training step, and change the loss that it returns."""
         if not trainer.training:  # a validation step that calls the training step gives its own loss
             return training_step(*args, **kwargs)
+        if self._model is None:  # a tuner fits before any callback's hook
+            self._find_model(trainer, pl_module)
         assert self._model is not None
         batch = args[0] if args else next(iter(kwargs.values()))
         progress = Progress(trainer.fit_loop.epoch_loop.batch_idx, trainer.global_step, self._end)

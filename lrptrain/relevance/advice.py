@@ -31,6 +31,6 @@ def other_methods(*names: str) -> str:
 def several_rows() -> str:
     """Return what is wrong with the maps of one row, where the logits read several."""
     return (
-        "the logits pool several tokens (a mean, a token for each class, choices), so that its map may be uniform, or that "
-        f"of another class; {other_methods('attnlrp', 'gamma_lrp')} read them as the model does"
+        "the logits pool several tokens (a mean, a token for each class, choices), so that its map may be uniform, or "
+        f"that of another class; {other_methods('attnlrp', 'gamma_lrp')} read them as the model does"
     )

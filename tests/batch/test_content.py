@@ -50,7 +50,10 @@ def test_what_other_texts_begin_with_decides():
 
 
 def test_a_tokenizer_decides_wherever_its_tokens_stand():
-    assert special_tokens({"input_ids": IDS}, {6, 101}).tolist() == [[True, False, True, *[False] * 3], [True, *[False] * 3, True, True]]
+    assert special_tokens({"input_ids": IDS}, {6, 101}).tolist() == [
+        [True, False, True, *[False] * 3],
+        [True, *[False] * 3, True, True],
+    ]
     masked = {"input_ids": IDS, "attention_mask": MASK}
     assert special_tokens(masked, {6, 101}).sum() == 3
     assert not special_tokens(masked, {50256}).any()  # the end of a text that no text holds

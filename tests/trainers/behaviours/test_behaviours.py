@@ -16,6 +16,7 @@ from trained import (
     OPTIONS,
     TRAINERS,
     OneLogit,
+    Headless,
     Pairs,
     Pictures,
     Texts,
@@ -310,7 +311,8 @@ def test_a_gate_ends_training(train, tmp_path):
     net = bert()
     torch.nn.init.normal_(net.classifier.weight, std=5.0)  # so that it gives several answers
     with pytest.raises(FindingError, match="stopped by fail_on='not sure' in 2 evaluations in a row"):
-        train(Training(tmp_path, {"fail_on": "not sure", "cues": [Everything()]}, net=net, epochs=6))
+        options = {"fail_on": "not sure", "cues": [Everything()]}
+        train(Training(tmp_path, options, net=net, epochs=6, texts=Headless))
     (events,) = tmp_path.rglob("events.jsonl")
     assert 2 <= len(events.read_text().splitlines()) < 6
 
