@@ -194,11 +194,15 @@ class RelevanceGuidance(StepCallback):
         """Tells two guidances apart, so that `setup` can say what to do instead."""
         return self._generate_state_key(losses=self.guidance.objective.names)
 
+    def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
+        """Reject what cannot work, and wrap the training step."""
+        super().setup(trainer, pl_module, stage)
+        # Validation dataloaders are made after this hook: who is asked is known at the first batch.
+        self.guidance.languages.sources = partial(name_sources, trainer, pl_module)
+
     def on_fit_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Find the model, and the end of training where the schedule needs it."""
         super().on_fit_start(trainer, pl_module)
-        # Validation dataloaders are made after this hook: who is asked is known at the first batch.
-        self.guidance.languages.sources = partial(name_sources, trainer, pl_module)
         needs_end = self.guidance.schedule.needs_end
         self._end = trainer.estimated_stepping_batches if needs_end else float("inf")
         if needs_end and self._end in (-1, float("inf")):

@@ -166,12 +166,16 @@ class Spans(Cue):
 
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """See `Cue`."""
-        rows = []
+        rows, size = [], chunk_width(batch)
         for row, (own, theirs) in enumerate(zip(self._chosen(batch), self._chosen(donors), strict=True)):
-            nothing = Part([], []), list[Span]()
-            given = [*theirs, *[nothing] * (len(own) - len(theirs))]
-            put = {part.tokens[0]: _joined(part, out, *lent) for (part, out), lent in zip(own, given, strict=False)}
-            rows.append(row_of(batch, row, [part for part, _ in own], put))
+            parts = [part for part, _ in own]
+            given = _counterparts(parts, [part for part, _ in theirs], size)
+            lent = {part.tokens[0]: spans for part, spans in theirs}
+            put = {
+                part.tokens[0]: _joined(part, out, each, lent[each.tokens[0]] if each.tokens else [])
+                for (part, out), each in zip(own, given, strict=True)
+            }
+            rows.append(row_of(batch, row, parts, put))
         return composed(batch, donors, rows, self.language)
 
     def _chosen(self, batch: Batch) -> list[list[tuple[Part, list[Span]]]]:
@@ -208,11 +212,22 @@ class Rewriting(Cue):
         rows = []
         pairs = zip(parts_of(batch, self.language), parts_of(donors, self.language), strict=True)
         for row, (own, theirs) in enumerate(pairs):
-            changed = self.rewritten(own, theirs)
+            changed = self.rewritten(own, _counterparts(own, theirs, chunk_width(batch)))
             kept = ([(0, place) for place in part.tokens] for part in own)
             put = {part.tokens[0]: changed.get(i, same) for i, (part, same) in enumerate(zip(own, kept, strict=True))}
             rows.append(row_of(batch, row, own, put))
         return composed(batch, donors, rows, self.language)
+
+
+def _counterparts(own: Sequence[Part], theirs: Sequence[Part], size: int | None) -> list[Part]:
+    """Return the donor's part in the same chunk, and as far along it, for each of a sample's own; empty without one."""
+
+    def places(parts: Sequence[Part]) -> list[tuple[int, int]]:
+        chunks = [part.tokens[0] // size if size else 0 for part in parts]
+        return [(chunk, chunks[:number].count(chunk)) for number, chunk in enumerate(chunks)]
+
+    given = dict(zip(places(theirs), theirs, strict=True))
+    return [given.get(place, Part([], [])) for place in places(own)]
 
 
 def _joined(part: Part, out: list[Span], given: Part, spans: list[Span]) -> list[Token]:

@@ -67,7 +67,7 @@ def find_model(pl_module: nn.Module, path: str | None) -> nn.Module:
         except AttributeError as error:
             raise ValueError(f"model={path!r}: {name} has no such attribute ({error})") from error
         if inspect.ismethod(model) and isinstance(model.__self__, nn.Module):
-            return Method(model)
+            return model.__self__ if model.__name__ == "forward" else Method(model)
         if not isinstance(model, nn.Module):
             raise ValueError(f"model={path!r} is a {type(model).__name__}, not a torch module")
         return model
