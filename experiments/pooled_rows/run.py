@@ -63,6 +63,8 @@ class TokenPerClass(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.net = vit(num_classes=0, reg_tokens=CLASSES - 1)
+        for token in (self.net.cls_token, self.net.reg_token):
+            nn.init.normal_(token, std=0.5)  # type: ignore[arg-type]  # else none knows which class it is of
 
     def forward(self, image: Tensor) -> Tensor:
         """Return the logits."""
