@@ -54,7 +54,7 @@ class ModelCallback(Callback):
 
     Attributes:
         takes_shards: Whether the callback gathers parameters that are DTensors.
-        model: The attribute path of the model on the LightningModule. None if the module itself is the model, or if it
+        model: The attribute path of the model, or of a method, on the LightningModule. None if it is the model, or if it
             has no forward of its own and only one child with parameters.
         dataloader_idx: The index of the validation dataloader that the callback reads; None if it reads none.
 

@@ -90,7 +90,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             two. A line says so where that takes more. None for an evaluation in full in each validation.
         method: One of `lrptrain.methods()`. By default that of `lrptrain.attribute`: the sanity check, or else the
             first evaluation, decides what serves the model, and the run keeps to it, also when it is resumed.
-        model: The attribute path of the model on the LightningModule, where that has no forward of its own.
+        model: The attribute path of the model on the LightningModule, where that has no forward of its own, or of the
+            method that gives the logits.
         explain: The parameter of the model's forward that is explained, where it takes several images or texts; by
             default the one that the batch calls its input. All other arguments stay with their samples.
         task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
