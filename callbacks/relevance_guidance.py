@@ -71,8 +71,9 @@ class RelevanceGuidance(StepCallback):
             large as the task's gradient allows, up to 1; see above.
         method: The relevance method of the maps that `energy` and the other losses on maps judge: a differentiable one
             of `lrptrain.methods()`. By default `generic_attention`, and `attnlrp`, with a `RelevanceWarning`, for
-            models without attention maps and where the logits read several tokens, as a mean does. Under autocast, methods that would amplify its rounding
-            (`transformer_attribution`, `lrp`, `epsilon_lrp`, `partial_lrp`) cost another forward pass, in float32.
+            models without attention maps and where the logits read several tokens, as a mean does. Under autocast,
+            methods that would amplify its rounding (`transformer_attribution`, `lrp`, `epsilon_lrp`, `partial_lrp`)
+            cost another forward pass, in float32.
         method_options: The options of the method.
         target: Whether maps explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the maps count as constants: cheaper, and reaches attention only.

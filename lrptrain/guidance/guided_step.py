@@ -249,8 +249,9 @@ class GuidedStep:
         if self._training.task is None and logits is not None and logits.ndim == 2 and are_steps(logits):
             raise ValueError(STEPS)
         labels = self.batch.get("label")
-        is_read = self._training.objective.weights and logits is not None and getattr(labels, "ndim", 0) == 1
-        if is_read and logits.ndim == 2 and are_beyond(logits.detach().argmax(1).cpu(), labels.cpu()):
+        if logits is None or labels is None or (logits.ndim, labels.ndim) != (2, 1):
+            return
+        if self._training.objective.weights and are_beyond(logits.detach().argmax(1).cpu(), labels.cpu()):
             self._training.voice.say(features(logits.shape[1], int(labels.max())))
 
     def _note_whole_batch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

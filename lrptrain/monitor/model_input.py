@@ -349,8 +349,8 @@ def _check_parts(listener: InputListener, batch: Mapping[str, Any], step: str) -
         and (own := [x for x in forward.get(part, []) if _comparable(x, name, ours)])
     ]
     if not shared:
-        heard = list(listener.heard_below)
-        meant = f"which module does it call? {choice(heard)}" if len(heard) == 1 else way_out(model)
+        names = list(listener.heard_below)
+        meant = f"which module does it call? {choice(names)}" if len(names) == 1 else way_out(model)
         message = f"{step} never calls {type(model).__name__}, which is explained; {meant}"
         warn_once(model, ("never called", step), message)
     elif not any(_same(x, y) for theirs, own in shared for x in theirs for y in own):

@@ -234,13 +234,16 @@ class SampleReader:
             name = f"the sample {batch['sample_id'][row]}" if "sample_id" in batch else f"sample {row} of its batch"
             raise ValueError(f"{self._config.title} cannot use {name}: {problem}")
 
-    def marked(self, samples: Sequence[Sample]) -> list[Sample]:
+    def marked(self, samples: Sequence[Sample], is_all: bool = False) -> list[Sample]:
         """Return texts with which of their tokens are special; see `special_tokens`.
 
-        All processes must call it at the same time.
+        Args:
+            samples: The samples; others stay as they are.
+            is_all: Whether they are all of this process, and all processes call it at the same time.
         """
         texts = [{name: x[None] for name, x in each.tensors.items()} for each in samples if _is_text(each)]
-        found = [ends for each in gather([ends_of_texts(text) for text in texts]) for ends in each]
+        own = [ends_of_texts(text) for text in texts]
+        found = [ends for each in (gather(own) if is_all else [own]) for ends in each]
         if not texts:
             return list(samples)
         seen = [set[int]().union(*each) for each in zip(*found, strict=True)]
@@ -347,7 +350,7 @@ class SampleReader:
             return self.sample.samples
         self.sample.finish()
         self._fill_masks()
-        self.sample.samples = self.marked(self.sample.samples or [])
+        self.sample.samples = self.marked(self.sample.samples or [], is_all=True)
         self._annotate()
         samples: list[Sample] = self.sample.samples or []
         self.is_wrong = any(gather(self.is_wrong))

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from setting import loader
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, StackDataset
 from transformers import BertConfig, BertForMultipleChoice, Trainer, TrainingArguments
 
 import lrptrain
@@ -144,12 +144,12 @@ class Lit(pl.LightningModule):
 def test_ends_are_swapped_in_lightning_and_transformers(tmp_path):
     columns = texts()
     pl_module = Lit()
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+    quiet: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
     runner = pl.Trainer(
         max_epochs=1, accelerator="cpu", enable_checkpointing=False, default_root_dir=tmp_path,
         callbacks=[RelevanceGuidance("swap", on_error="raise")], **quiet,
     )  # fmt: skip
-    runner.fit(pl_module, DataLoader(StackDataset(**columns), 64))
+    runner.fit(pl_module, loader(columns, 64))
     net = LastWord()
     rows = [{name: x[i] for name, x in columns.items()} for i in range(COUNT)]
     rows = [{**{name: x for name, x in row.items() if name != "label"}, "labels": row["label"]} for row in rows]
@@ -217,7 +217,12 @@ def test_the_marked_word_of_a_choice_stays_in_it():
 @pytest.mark.filterwarnings("ignore:.*the default method cannot serve")
 def test_guidance_on_choices_reads_the_words_of_the_choice():
     torch.manual_seed(0)
-    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    small: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
     net, columns = BertForMultipleChoice(BertConfig(vocab_size=100, **small)).eval(), choices(8)
     rationale = (columns["input_ids"] == 95).long()
     guidance = lrptrain.Guidance("energy", weight=1.0, on_error="raise")

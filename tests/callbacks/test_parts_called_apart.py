@@ -17,6 +17,9 @@ from lrptrain.callbacks import RelevanceGuidance
 class Parts(pl.LightningModule):
     """It has no forward."""
 
+    encoder: nn.Module
+    head: nn.Module
+
     def __init__(self) -> None:
         super().__init__()
         self.encoder, self.head = vit(num_classes=0), nn.Linear(32, 3)
@@ -103,7 +106,7 @@ def test_features_are_refused_with_the_method(kind, model, callback, tmp_path):
 def test_of_features_that_no_module_takes_no_verdict_is_given(tmp_path):
     pl_module, watch = Prototypes(), monitor(max_samples=12)
     with torch.no_grad():
-        pl_module.encoder.norm.bias[5:] += 10.0  # features beyond the classes are the largest
+        pl_module.encoder.get_parameter("norm.bias")[5:] += 10.0  # features beyond the classes are the largest
     fit(tmp_path, pl_module, watch)
     assert watch.findings == []
     assert "may be features, not logits" in watch.core.judging.skill.text
@@ -112,11 +115,11 @@ def test_of_features_that_no_module_takes_no_verdict_is_given(tmp_path):
 def test_guidance_says_what_may_be_features(tmp_path):
     net, batch = vit(num_classes=0), annotated_data(6, dtype=torch.float32)
     with torch.no_grad():
-        net.norm.bias[5:] += 10.0
+        net.get_parameter("norm.bias")[5:] += 10.0
     prototypes = nn.Parameter(torch.randn(3, 32))
     guidance = lrptrain.Guidance("consistency", weight=1.0, on_error="raise")
     said: list[str] = []
-    guidance.voice.say = lambda text, *_: said.append(text)
+    guidance.voice.say = lambda text: said.append(text)  # type: ignore[method-assign]
     with guidance.step(net, batch) as step:
         step.guided(F.cross_entropy(net(batch["image"]) @ prototypes.T, batch["label"]))
     assert any("Its 32 outputs may be features" in each for each in said)
@@ -141,7 +144,7 @@ def test_in_a_loop_a_method_is_guided():
 def test_an_inspection_of_features_tests_nothing_and_says_why():
     net = vit(num_classes=0).eval()
     with torch.no_grad():
-        net.norm.bias[5:] += 10.0
+        net.get_parameter("norm.bias")[5:] += 10.0
     report = lrptrain.inspect(net, [annotated_data(12, dtype=torch.float32)])
     assert not report.findings
     assert any("Its 32 outputs may be features, not logits" in each for each in report.untested)
