@@ -238,9 +238,11 @@ def _joined(part: Part, out: list[Span], given: Part, spans: list[Span]) -> list
     allowed = [number for number, place in enumerate(rest) if place in starts or number == 0] + [len(rest)]
     lent = {place for span in spans for place in range(*span)}
     others = [place for place in given.tokens if place not in lent]
+    if not others:
+        return _filled(part, gone, spans)
     put: dict[int, list[Token]] = {}
     for span in spans:
-        share = sum(place < span[0] for place in others) / max(len(others), 1)
+        share = sum(place < span[0] for place in others) / len(others)
         _, at = min((abs(number - share * len(rest)), number) for number in allowed)
         put.setdefault(at, []).extend((1, place) for place in range(*span))
     tokens: list[Token] = []
@@ -249,6 +251,22 @@ def _joined(part: Part, out: list[Span], given: Part, spans: list[Span]) -> list
         if number < len(rest):
             tokens.append((0, rest[number]))
     return tokens
+
+
+def _filled(part: Part, gone: set[int], spans: list[Span]) -> list[Token]:
+    """Return a text with spans that are all of its donor's in the places of its own, so that what stays does not move."""
+    tokens: list[Token] = []
+    left, missing = list(spans), 0
+    for place in part.tokens:
+        if place not in gone:
+            tokens.append((0, place))
+            continue
+        missing += 1
+        while left and missing > 0:
+            start, stop = left.pop(0)
+            tokens += [(1, each) for each in range(start, stop)]
+            missing -= stop - start
+    return tokens + [(1, place) for span in left for place in range(*span)]
 
 
 def row_of(batch: Batch, row: int, parts: Sequence[Part], put: dict[int, list[Token]]) -> list[tuple[int, int, int]]:

@@ -202,6 +202,24 @@ def test_choices_are_exchanged_choice_by_choice():
     assert max(effects.values()) > 0.9
 
 
+class AtItsPlace(Choice):
+    """It reads the sixth word of each choice alone."""
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.word(input_ids.flatten(0, 1))[:, 6, 0].view(len(input_ids), -1)
+
+
+@pytest.mark.parametrize("kind", [Choice, AtItsPlace])
+def test_what_lies_outside_of_the_right_choices_word_decides_nothing(kind):
+    """The words of a choice that another sample has marked in another choice must not move what is marked here."""
+    columns = choices()
+    columns["rationale"] = (columns["input_ids"] == 95).long()
+    report = lrptrain.inspect(kind(), [columns])
+    assert not report.faults
+    (outside,) = [each for each in report.judged if each.cue.name == "everything outside the annotation"]
+    assert abs(outside.effect.mean) < 0.02
+
+
 def test_the_marked_word_of_a_choice_stays_in_it():
     columns, net = choices(), Choice()
     rationale = (columns["input_ids"] == 95).long()
