@@ -254,7 +254,7 @@ def _joined(part: Part, out: list[Span], given: Part, spans: list[Span]) -> list
 
 
 def _filled(part: Part, gone: set[int], spans: list[Span]) -> list[Token]:
-    """Return a text with spans that are all of its donor's in the places of its own, so that what stays does not move."""
+    """Return a text with spans that are all of its donor's in the places of its own: what stays does not move."""
     tokens: list[Token] = []
     left, missing = list(spans), 0
     for place in part.tokens:

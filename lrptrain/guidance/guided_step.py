@@ -157,8 +157,7 @@ class GuidedStep:
         model = unwrap(self.model)
         hooks: list[Any] = [model.register_forward_pre_hook(self._note_whole_batch, with_kwargs=True)]
         if not self._training.worked:
-            if self._training.objective.weights:  # a swap alone goes by the loss of the step
-                self._continuation = Continuation(self.model, self._trained)
+            self._continuation = Continuation(self.model, self._trained)
             note = self._note_part
             hooks += [part.register_forward_pre_hook(note, with_kwargs=True) for part in parts(model).values()]
         try:
@@ -286,7 +285,9 @@ class GuidedStep:
             if not forwards:
                 raise ValueError(self._no_call())
             if self._continuation is not None:
-                self._continuation.check("the training step")
+                if training.objective.weights:  # a swap alone goes by the loss of the step
+                    self._continuation.check("the training step")
+                training.goes_on = bool(self._continuation.name)
             self._match_evidence(forwards[0].original)
             self._heard.replay = forwards[0].replay
             with forwards[0].autocast.restored():
@@ -450,8 +451,8 @@ class GuidedStep:
 
     def _swap_distance(self) -> dict[str, LossSum]:
         training = self._training
-        if "input_ids" in self.batch and not training.objective.swap.takes_mask:
-            return {}  # texts become longer and shorter, and the model cannot be told so
+        if training.goes_on or ("input_ids" in self.batch and not training.objective.swap.takes_mask):
+            return {}  # what is returned is no answer; or texts become longer, and the model cannot be told so
         with training.failed.caught("measuring the swap distance"), self._forwards[0].autocast.restored():
             distance = training.objective.swap_distance(
                 self._forwards[0], self.batch["evidence"], self._rows, self._generator()

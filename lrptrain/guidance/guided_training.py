@@ -52,6 +52,7 @@ class GuidedTraining:
         strength: What scales the guidance.
         values: The values of the last guided batch, by the names that they are logged under.
         skipped: How often a loss or a gradient was not finite.
+        goes_on: Whether the step goes on with what the model returns, which is no answer then.
         worked: Whether a batch was guided. Until then an error means a wrong setting, and ends the run.
 
     Raises:
@@ -61,6 +62,7 @@ class GuidedTraining:
     values: dict[str, float]
     skipped: int
     worked: bool
+    goes_on: bool
     _part: nn.Module | None
     _asked: bool
     _guided: bool
@@ -152,7 +154,7 @@ class GuidedTraining:
         """Forget an earlier training."""
         self.values = {}
         self.skipped = 0
-        self.worked = False
+        self.worked = self.goes_on = False
         self._part = None
         self._asked = False
         self.voice.start_over()

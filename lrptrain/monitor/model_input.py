@@ -339,7 +339,7 @@ def _check_parts(listener: InputListener, batch: Mapping[str, Any], step: str) -
         if any(_same(x, output) for x in heard):
             raise ValueError(
                 f"{step} gives what the forward of {type(model).__name__} returns to {name!r}, so that it is no "
-                f"logits: {way_out(model)}"
+                f"logits: {way_out(model, step)}"
             )
     name, ours = next((name, batch[name]) for name in (*IMAGES, "input_ids") if name in batch)
     shared = [
@@ -350,7 +350,7 @@ def _check_parts(listener: InputListener, batch: Mapping[str, Any], step: str) -
     ]
     if not shared:
         names = list(listener.heard_below)
-        meant = f"which module does it call? {choice(names)}" if len(names) == 1 else way_out(model)
+        meant = f"which module does it call? {choice(names)}" if len(names) == 1 else way_out(model, step)
         message = f"{step} never calls {type(model).__name__}, which is explained; {meant}"
         warn_once(model, ("never called", step), message)
     elif not any(_same(x, y) for theirs, own in shared for x in theirs for y in own):

@@ -9,6 +9,9 @@ from torch import Tensor, nn
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.trainers.discover import methods_of
 
+LOOPS = ("step=", "the loop")
+"""What a monitor of a loop calls the step."""
+
 
 class Continuation:
     """Notes which module a step hands the output of a model to. It changes nothing.
@@ -51,7 +54,8 @@ class Continuation:
         """
         if self.name:
             raise ValueError(
-                f"{step} gives what the model returns to {self.name!r}, so that it is no logits: {way_out(self._root)}"
+                f"{step} gives what the model returns to {self.name!r}, so that it is no logits: "
+                f"{way_out(self._root, step)}"
             )
 
     def _forget(self, module: nn.Module, args: Any) -> None:
@@ -67,11 +71,16 @@ class Continuation:
             self.name = self.name or name
 
 
-def way_out(root: nn.Module) -> str:
-    """Return how to name what gives the logits of a step that calls several modules."""
+def way_out(root: nn.Module, step: str = "") -> str:
+    """Return how to name what gives the logits of a step that calls several modules.
+
+    Args:
+        root: The module that holds them.
+        step: What the step is called: a monitor of a loop is given the model itself, and others its name.
+    """
     methods = methods_of(root)
-    if methods:
-        return f"name the method that gives the logits, model={methods[0]!r}" + (
-            f" or another of {methods[1:]}" if len(methods) > 1 else ""
-        )
-    return "put these calls into a method that the step calls, such as logits(self, image), and pass model='logits'"
+    name = methods[0] if methods else "logits"
+    call = f"model.{name} in place of the model" if step in LOOPS else f"model={name!r}"
+    if not methods:
+        return f"put these calls into a method that the step calls, such as logits(self, image), and pass {call}"
+    return f"pass the method that gives the logits, {call}" + (f"; there are {methods}" if len(methods) > 1 else "")

@@ -43,6 +43,7 @@ def title_of(model: nn.Module) -> str:
 
 def methods_of(module: nn.Module) -> list[str]:
     """Return the methods that a user has written for a module, beside those that its framework calls."""
+    module = module.owner if isinstance(module, Method) else module
     own = [each for each in type(module).__mro__ if (each.__module__ or "").partition(".")[0] not in _FRAMEWORKS]
     known = {name for each in type(module).__mro__ if each not in own for name in vars(each)}
     found = dict.fromkeys(name for each in own for name, x in vars(each).items() if inspect.isfunction(x))
@@ -84,12 +85,17 @@ def find_model(pl_module: nn.Module, path: str | None) -> nn.Module:
     )
 
 
-def logits_model(model: nn.Module) -> nn.Module:
+def logits_model(model: nn.Module | Callable[..., Any]) -> nn.Module:
     """Return the module whose forward gives logits: the model, or the only child of a LightningModule without forward.
+
+    A method of a module is one, too.
 
     Raises:
         ValueError: If a LightningModule has no forward of its own, and several children or none.
     """
+    if inspect.ismethod(model):
+        return find_model(model.__self__, model.__name__)
+    assert isinstance(model, nn.Module)
     model = unwrap(model)
     # Lightning's own forward does nothing; torch's modules, such as Sequential, have one that does.
     if (type(model).forward.__module__ or "").partition(".")[0] not in ("pytorch_lightning", "lightning"):

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+import transformers
 from guided import annotated_data
 from setting import loader, monitor, trainer, vit
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lrptrain
-from lrptrain.callbacks import RelevanceGuidance
+from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitorCallback
 
 
 class Parts(pl.LightningModule):
@@ -126,14 +127,6 @@ def test_guidance_says_what_may_be_features(tmp_path):
 
 
 def test_in_a_loop_a_method_is_guided():
-    class Loop(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoder, self.head = vit(num_classes=0), nn.Linear(32, 3)
-
-        def logits(self, image: Tensor) -> Tensor:
-            return self.head(self.encoder(image))
-
     net, batch = Loop(), annotated_data(6, dtype=torch.float32)
     guidance = lrptrain.Guidance("energy", weight=1.0, model="logits", on_error="raise")
     with guidance.step(net, batch) as step:
@@ -148,3 +141,72 @@ def test_an_inspection_of_features_tests_nothing_and_says_why():
     report = lrptrain.inspect(net, [annotated_data(12, dtype=torch.float32)])
     assert not report.findings
     assert any("Its 32 outputs may be features, not logits" in each for each in report.untested)
+
+
+class Loop(nn.Module):
+    """Its forward gives features, and its method the logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.head = vit(num_classes=0), nn.Linear(32, 3)
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.encoder(image)
+
+    def logits(self, image: Tensor) -> Tensor:
+        return self.head(self(image))
+
+
+def test_a_method_is_inspected_and_watched_in_a_loop(tmp_path):
+    net, batch = Loop().eval(), annotated_data(12, dtype=torch.float32)
+    step = {"step": lambda model, batch: net.head(net(batch["image"]))}
+    with pytest.raises(ValueError, match=r"step= gives what the model returns to 'head'.*model.logits in place of"):
+        lrptrain.inspect(net, [batch], **step)
+    with torch.no_grad():
+        expected = (net.logits(batch["image"]).argmax(1) == batch["label"]).float().mean()
+    assert lrptrain.inspect(net.logits, [batch]).accuracy == pytest.approx(float(expected))
+    watch = lrptrain.Monitor(net.logits, [batch], tmp_path, step=lambda _, batch: net.logits(batch["image"]))
+    assert watch.evaluate(0) is not None
+    assert watch.scalars["relevance/accuracy"] == pytest.approx(float(expected))
+
+
+def test_a_method_is_watched_and_guided_in_transformers(tmp_path):
+    class Apart(transformers.Trainer):
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
+            logits = model.logits(inputs["image"])
+            loss = F.cross_entropy(logits, inputs["labels"])
+            return (loss, {"logits": logits}) if return_outputs else loss
+
+        def prediction_step(self, model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
+            with torch.no_grad():
+                loss, output = self.compute_loss(model, inputs, True)
+            return loss, output["logits"], inputs["labels"]
+
+    columns = annotated_data(12, dtype=torch.float32)
+    rows = [
+        {"image": columns["image"][i], "labels": columns["label"][i], "mask": columns["mask"][i]} for i in range(12)
+    ]
+    options = transformers.TrainingArguments(
+        str(tmp_path), num_train_epochs=1, eval_strategy="epoch", report_to=[], use_cpu=True, save_strategy="no",
+        per_device_train_batch_size=6, disable_tqdm=True, remove_unused_columns=False,
+    )  # fmt: skip
+
+    def trained(**named: Any) -> Any:
+        watch = RelevanceMonitorCallback(max_samples=12, budget=None, run=lrptrain.Run(on_error="raise"), **named)
+        runner = Apart(Loop(), options, train_dataset=rows, eval_dataset=rows, callbacks=[watch])
+        lrptrain.guide(runner, "energy", on_error="raise", **named)
+        runner.train()
+        return watch
+
+    with pytest.raises(ValueError, match="model='logits'"):
+        trained()
+    assert trained(model="logits").scalars["relevance/samples"] == 12
+
+
+def test_of_features_no_distance_is_measured():
+    net, batch = Loop(), annotated_data(6, dtype=torch.float32)
+    guidance = lrptrain.Guidance("swap", on_error="raise", compare_every_n_batches=1)
+    with guidance.step(net, batch) as step:
+        step.guided(F.cross_entropy(net.head(net(batch["image"])), batch["label"]))
+    assert guidance.values["guidance/swapped"] == 6
+    assert not guidance.values.get("guidance/swap_distance", 0.0) > 0

@@ -54,4 +54,5 @@ def test_a_model_that_gives_the_logits_does(step):
 
 
 def test_without_a_method_one_is_advised():
+    assert "model.classify in place of the model" in way_out(Parts(), "step=")
     assert "such as logits(self, image), and pass model='logits'" in way_out(nn.Linear(1, 1))
