@@ -70,9 +70,9 @@ class Monitor(MonitorResults):
         require("pyarrow", "monitor")
         self.config = MonitorConfig.of(options.pop("kind", type(self).__name__), options)
         self.core = MonitorCore(self.config, inform, warn)
-        is_method = inspect.ismethod(model)
-        module = bare_model(model.__self__ if is_method else model, takes_shards=True)
-        self._model = logits_model(model if is_method else module)
+        held: Any = model.__self__ if inspect.ismethod(model) else model
+        module = bare_model(held, takes_shards=True)
+        self._model = logits_model(module if held is model else model)
         self._root_dir = folder
         self._loggers = _checked(loggers)
         self._forward_context = forward_context

@@ -94,7 +94,7 @@ def logits_model(model: nn.Module | Callable[..., Any]) -> nn.Module:
         ValueError: If a LightningModule has no forward of its own, and several children or none.
     """
     if inspect.ismethod(model):
-        return find_model(model.__self__, model.__name__)
+        return find_model(model.__self__, model.__name__)  # type: ignore[arg-type]
     assert isinstance(model, nn.Module)
     model = unwrap(model)
     # Lightning's own forward does nothing; torch's modules, such as Sequential, have one that does.

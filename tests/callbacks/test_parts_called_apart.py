@@ -159,9 +159,8 @@ class Loop(nn.Module):
 
 def test_a_method_is_inspected_and_watched_in_a_loop(tmp_path):
     net, batch = Loop().eval(), annotated_data(12, dtype=torch.float32)
-    step = {"step": lambda model, batch: net.head(net(batch["image"]))}
     with pytest.raises(ValueError, match=r"step= gives what the model returns to 'head'.*model.logits in place of"):
-        lrptrain.inspect(net, [batch], **step)
+        lrptrain.inspect(net, [batch], step=lambda _, batch: net.head(net(batch["image"])))
     with torch.no_grad():
         expected = (net.logits(batch["image"]).argmax(1) == batch["label"]).float().mean()
     assert lrptrain.inspect(net.logits, [batch]).accuracy == pytest.approx(float(expected))
@@ -172,7 +171,7 @@ def test_a_method_is_inspected_and_watched_in_a_loop(tmp_path):
 
 def test_a_method_is_watched_and_guided_in_transformers(tmp_path):
     class Apart(transformers.Trainer):
-        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, *_: Any, **__: Any) -> Any:
             logits = model.logits(inputs["image"])
             loss = F.cross_entropy(logits, inputs["labels"])
             return (loss, {"logits": logits}) if return_outputs else loss
