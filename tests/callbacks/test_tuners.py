@@ -20,8 +20,10 @@ class Data(pl.LightningDataModule):
         return loader(self.columns, self.batch_size)
 
 
-def tuned():
-    pl_module = module(net=vit().double())
+def tuned(checkpointed=False):
+    net = vit().double()
+    net.set_grad_checkpointing(checkpointed)
+    pl_module = module(net=net)
     del type(pl_module).validation_step
     pl_module.lr = 0.01
     return pl_module
@@ -49,5 +51,14 @@ def test_the_finder_as_a_callback_trains(tmp_path):
     callback = guidance("swap")
     runner = trainer(tmp_path, callback, finder, max_epochs=1)
     runner.fit(tuned(), datamodule=Data())
+    assert callback.failures == 0
+    assert runner.callback_metrics["guidance/samples"] == 6
+
+
+def test_checkpointed_blocks_are_tuned_as_they_are_and_guided_after_it(tmp_path):
+    callback, pl_module = guidance("energy"), tuned(checkpointed=True)
+    runner = trainer(tmp_path, callback, max_epochs=1)
+    Tuner(runner).lr_find(pl_module, datamodule=Data(), num_training=5, update_attr=False)
+    runner.fit(pl_module, datamodule=Data())
     assert callback.failures == 0
     assert runner.callback_metrics["guidance/samples"] == 6
