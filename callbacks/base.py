@@ -9,7 +9,7 @@ from lightning_utilities.core import rank_zero as rank_zero_module
 from torch import nn
 
 from lrptrain.terminal import WrappedWarning, harmless
-from lrptrain.trainers.discover import find_model
+from lrptrain.trainers.discover import Method, find_model
 from lrptrain.trainers.emphasis import for_logger, spoken_by
 from lrptrain.trainers.lightning import check_dataloader
 from lrptrain.trainers.strategies import check_strategy
@@ -54,8 +54,8 @@ class ModelCallback(Callback):
 
     Attributes:
         takes_shards: Whether the callback gathers parameters that are DTensors.
-        model: The attribute path of the model on the LightningModule. None if the module itself is the model, or if it
-            has no forward of its own and only one child with parameters.
+        model: The attribute path of the model, or of a method, on the LightningModule. None if that is the model, or
+            if it has no forward of its own and only one child with parameters.
         dataloader_idx: The index of the validation dataloader that the callback reads; None if it reads none.
 
     Raises:
@@ -90,6 +90,11 @@ class ModelCallback(Callback):
         self._find_model(trainer, pl_module)
         if self.dataloader_idx is not None and (trainer.sanity_checking or trainer.state.fn == "validate"):
             check_dataloader(trainer, self.dataloader_idx)
+
+    def teardown(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
+        """Leave the module as it was before."""
+        if isinstance(self._model, Method):
+            self._model.release()
 
     def _find_model(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Look the model up; a callback that has more to say about it extends this."""

@@ -70,9 +70,10 @@ class RelevanceGuidance(StepCallback):
         weight: A factor for all losses, applied as it is. By default 1 for losses with weights by name, and else as
             large as the task's gradient allows, up to 1; see above.
         method: The relevance method of the maps that `energy` and the other losses on maps judge: a differentiable one
-            of `lrptrain.methods()`. By default `generic_attention`, and for models without attention maps `attnlrp`,
-            with a `RelevanceWarning`. Under autocast, methods that would amplify its rounding
-            (`transformer_attribution`, `lrp`, `epsilon_lrp`, `partial_lrp`) cost another forward pass, in float32.
+            of `lrptrain.methods()`. By default `generic_attention`, and `attnlrp`, with a `RelevanceWarning`, for
+            models without attention maps and where the logits read several tokens, as a mean does. Under autocast,
+            methods that would amplify its rounding (`transformer_attribution`, `lrp`, `epsilon_lrp`, `partial_lrp`)
+            cost another forward pass, in float32.
         method_options: The options of the method.
         target: Whether maps explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the maps count as constants: cheaper, and reaches attention only.
@@ -90,7 +91,8 @@ class RelevanceGuidance(StepCallback):
         warmup_steps: Optimizer steps in which the weight rises from 0.
         decay: How the weight falls after that, to 0 at the end of training: "none", "linear" or "cosine".
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.
-        model: The attribute path of the model on the LightningModule, where that has no forward of its own.
+        model: The attribute path of the model on the LightningModule, where that has no forward of its own, or of the
+            method that gives the logits.
         batch_adapter: Brings a batch of another form to the contract's names.
         task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
             soft labels), `lrptrain.EachLabel()` of several labels per sample or `lrptrain.OneLabel(column)` of one of
@@ -194,11 +196,15 @@ class RelevanceGuidance(StepCallback):
         """Tells two guidances apart, so that `setup` can say what to do instead."""
         return self._generate_state_key(losses=self.guidance.objective.names)
 
+    def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
+        """Reject what cannot work, and wrap the training step."""
+        super().setup(trainer, pl_module, stage)
+        # Validation dataloaders are made after this hook: who is asked is known at the first batch.
+        self.guidance.languages.sources = partial(name_sources, trainer, pl_module)
+
     def on_fit_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Find the model, and the end of training where the schedule needs it."""
         super().on_fit_start(trainer, pl_module)
-        # Validation dataloaders are made after this hook: who is asked is known at the first batch.
-        self.guidance.languages.sources = partial(name_sources, trainer, pl_module)
         needs_end = self.guidance.schedule.needs_end
         self._end = trainer.estimated_stepping_batches if needs_end else float("inf")
         if needs_end and self._end in (-1, float("inf")):

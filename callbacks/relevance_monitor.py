@@ -20,6 +20,7 @@ from lrptrain.monitor.results import MonitorResults
 from lrptrain.monitor.watched import Watcher, check_names, check_watchers
 from lrptrain.relevance.sharding.shards import check_shards, is_sharded, own_name
 from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.discover import title_of
 from lrptrain.trainers.failures import is_of_the_model
 from lrptrain.trainers.lightning import (
     best_checkpoint,
@@ -90,7 +91,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             two. A line says so where that takes more. None for an evaluation in full in each validation.
         method: One of `lrptrain.methods()`. By default that of `lrptrain.attribute`: the sanity check, or else the
             first evaluation, decides what serves the model, and the run keeps to it, also when it is resumed.
-        model: The attribute path of the model on the LightningModule, where that has no forward of its own.
+        model: The attribute path of the model on the LightningModule, where that has no forward of its own, or of the
+            method that gives the logits.
         explain: The parameter of the model's forward that is explained, where it takes several images or texts; by
             default the one that the batch calls its input. All other arguments stay with their samples.
         task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
@@ -266,7 +268,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         draws = trainer.sanity_checking or not self.core.reader.is_drawn
         if draws and dataloader_idx == self.dataloader_idx and self._model is not None:
             self._batch = copied(batch)
-            self._listener = InputListener(self._model, batch, answers=batch_idx == 0)
+            is_first = batch_idx == 0
+            self._listener = InputListener(self._model, batch, is_first, pl_module if is_first else None)
 
     def on_exception(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException) -> None:
         """Listen no longer, and stop the clock: the same trainer may go on with what it has paid for by now."""
@@ -406,7 +409,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         check_shards(pl_module)
         assert self._model is not None
         if self._model is not pl_module:
-            inform(f"{self.config.title} explains {own_name(self._model)} of {own_name(pl_module)}")
+            inform(f"{self.config.title} explains {title_of(self._model)} of {own_name(pl_module)}")
 
     def _context(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> TrainingContext:
         assert self._model is not None

@@ -22,6 +22,7 @@ from lrptrain.monitor.unread_columns import WholeBatch, WholeBatches
 from lrptrain.monitor.watched import Watcher, check_names, check_watchers
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.discover import find_model
 from lrptrain.trainers.messages import inform, warn
 from lrptrain.trainers.processes import rank_and_size
 from lrptrain.trainers.transformers_trainer import calling_trainer, check_sharding, transformers_context
@@ -50,7 +51,8 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
 
     Args:
         eval_name: Of several evaluation sets, the name of the one to draw from; None for the first.
-        **options: Those of `RelevanceMonitor` by the same names, but for `model`.
+        model: The attribute path, on the Trainer's model, of the model or of the method that gives the logits.
+        **options: Those of `RelevanceMonitor` by the same names.
 
     Attributes:
         config: The options.
@@ -72,12 +74,15 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         callback = cls._made.get(restores or "")
         return callback if callback is not None else super().__new__(cls)
 
-    def __init__(self, *, eval_name: str | None = None, restores: str | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, eval_name: str | None = None, model: str | None = None, restores: str | None = None, **options: Any
+    ) -> None:
         if restores is not None and hasattr(self, "core"):
             return
         require("pyarrow", "monitor")
         self.config = MonitorConfig.of(type(self).__name__, {"budget": 0.05, **options})
         self.eval_name = eval_name
+        self.model = model
         self.core = MonitorCore(self.config, inform, warn)
         self._draws = True
         self._loggers: Sequence[Any] = ()
@@ -134,6 +139,8 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
     def _context(self, trainer: Any, args: Any, state: Any, model: nn.Module, tokenizer: Any) -> TrainingContext:
         """Return what the Trainer knows now, with the loggers that records can be sent to."""
         context = transformers_context(trainer, args, state, model, tokenizer)
+        if self.model is not None:
+            context = replace(context, model=find_model(context.module, self.model))
         context = replace(context, loggers=[each for each in context.loggers if is_logger(each)])
         if context.loggers:
             self._loggers = context.loggers
@@ -169,7 +176,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         """Give a batch to the model as the Trainer does, with whatever its user has changed of that."""
         own = {name: batch[name] for name in batch.own} if isinstance(batch, WholeBatch) else batch
         try:
-            trainer.prediction_step(context.model, own, prediction_loss_only=False)
+            trainer.prediction_step(context.module, own, prediction_loss_only=False)
         except Exception:  # of a Trainer that must have begun an evaluation: entries go by their names then
             logger.debug("the Trainer's own step could not be listened to", exc_info=True)
 

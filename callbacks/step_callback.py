@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lrptrain.callbacks.base import ModelCallback
 from lrptrain.guidance.guided_step import Progress
+from lrptrain.relevance.passes.interception import checkpoints
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.trainers.processes import Processes
 from lrptrain.trainers.wrapping import wrap_method
@@ -61,6 +62,7 @@ class StepCallback(ModelCallback):
 
     def teardown(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """Unwrap the training step."""
+        super().teardown(trainer, pl_module, stage)
         self._restore()
 
     def on_exception(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException) -> None:
@@ -87,7 +89,12 @@ class StepCallback(ModelCallback):
         """Run the user's training step, and change the loss that it returns."""
         if not trainer.training:  # a validation step that calls the training step gives its own loss
             return training_step(*args, **kwargs)
+        if self._model is None:  # a tuner fits before any callback's hook
+            self._find_model(trainer, pl_module)
         assert self._model is not None
+        # Nor does it call the hooks in which blocks are computed again as they were recorded.
+        if self not in trainer.callbacks and checkpoints(self._model):  # type: ignore[attr-defined]
+            return training_step(*args, **kwargs)
         batch = args[0] if args else next(iter(kwargs.values()))
         progress = Progress(trainer.fit_loop.epoch_loop.batch_idx, trainer.global_step, self._end)
         step = self._training.begin(self._model, pl_module, batch, progress, _processes(trainer))

@@ -183,6 +183,6 @@ def content_of_map(inputs: Inputs, tokens: int) -> Bool[Tensor, "batch tokens"]:
     all_tokens = torch.ones(explained.shape[0], tokens, dtype=torch.bool, device=explained.device)
     if explained.ndim == 4:
         return all_tokens
-    # A text may come as embeddings: of the token ids only the shape is read.
     columns = inputs if isinstance(inputs, Mapping) else {}
-    return content_tokens({**columns, "input_ids": all_tokens})
+    is_text = explained.shape[:2] == all_tokens.shape  # else nothing tells which token is which
+    return content_tokens({**columns, "input_ids": explained if is_text else all_tokens})

@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
@@ -39,3 +39,16 @@ def class_probabilities(
     """
     precision = torch.promote_types(logits.dtype, torch.float32) if dtype is None else dtype
     return two_class_logits(logits.to(precision)).softmax(1)
+
+
+def are_beyond(answers: Int[Tensor, " batch"], labels: Int[Tensor, " batch"]) -> bool:
+    """Return whether most answers are classes above all labels, as the largest of an embedding's features are."""
+    return bool((answers > labels.max()).double().mean() > 0.5 and labels.max() >= 0) if len(labels) else False
+
+
+def features(outputs: int, most: int) -> str:
+    """Return what is said of outputs most of which no label names."""
+    return (
+        f"most of its answers are classes beyond {most}, and no label is. Its {outputs} outputs may be features, not "
+        "logits: explain what gives the logits (model=)"
+    )

@@ -41,10 +41,29 @@ def token_rationale(rationale: Any, batch: Mapping[str, Any]) -> Any:
         raise ValueError(f"{_FORM}, not the text {rationale[:60]!r}")
     if not isinstance(rationale, Sequence):
         return rationale
+    if ids.ndim == 3:
+        return _of_chunks(rationale, ids)
     samples = [sample.tolist() if isinstance(sample, Tensor) else sample for sample in rationale]
     if not any(sample is not None and (isinstance(sample, Number) or len(sample)) for sample in samples):
         return torch.full(ids.shape, IGNORED, dtype=torch.uint8)
     return _marked_tokens(samples, batch) if _marks_characters(samples, batch) else _per_token(samples, batch)
+
+
+def _of_chunks(samples: Sequence[Any], ids: Tensor) -> Tensor:
+    """Return the rationale of texts in chunks, of which each sample has a value per token, padded or not."""
+    rationale = torch.full(ids.shape, IGNORED, dtype=torch.uint8)
+    for row, sample in enumerate(samples):
+        values = torch.as_tensor([] if sample is None else sample)
+        if values.numel() and (
+            values.ndim != 2 or any(has > room for has, room in zip(values.shape, ids.shape[1:], strict=True))
+        ):
+            raise ValueError(
+                f"a 'rationale' of texts in chunks has a value per token, {list(ids.shape[1:])} here, not "
+                f"{list(values.shape)}"
+            )
+        if values.numel():
+            rationale[row, : len(values), : values.shape[1]] = values
+    return rationale
 
 
 def _marks_characters(samples: Sequence[Any], batch: Mapping[str, Any]) -> bool:

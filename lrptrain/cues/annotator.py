@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 from lrptrain.batch.call import batch_length, required_parameters
+from lrptrain.batch.content import SPECIAL
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.segmenter import segmented
 from lrptrain.cues.cue import Batch
@@ -83,7 +84,7 @@ class Annotator:
         values = batch[name][row].detach().cpu().contiguous()
         places = values.shape[-2:] if name in IMAGES else values.shape
         # Of a text, also which tokens are padding.
-        known = [batch[each][row].cpu().contiguous() for each in ("attention_mask", "token_type_ids") if each in batch]
+        known = [batch[each][row].cpu().contiguous() for each in _OF_TEXT[1:] if each in batch]
         digest = hashlib.blake2b(repr((values.shape, values.dtype, label)).encode(), digest_size=16)
         for each in (values, *known):
             digest.update(each.view(torch.uint8).numpy().tobytes())
@@ -163,7 +164,7 @@ class Annotator:
         return [words[number] for number in sorted(inside)]
 
 
-_OF_TEXT = ("input_ids", "attention_mask", "token_type_ids")
+_OF_TEXT = ("input_ids", "attention_mask", "token_type_ids", SPECIAL)
 
 
 def _spans(made: Any, text: str) -> list[tuple[int, int]]:

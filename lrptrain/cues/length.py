@@ -17,7 +17,7 @@ class Length(Rewriting):
         """See `Rewriting`; from both ends, so that beginning and end stay what they were."""
         changed: dict[int, list[Token]] = {}
         for number, (part, given) in enumerate(zip(own, theirs, strict=False)):
-            count, wanted = len(part.tokens), len(given.tokens)
+            count, wanted = len(part.tokens), len(given.tokens) or len(part.tokens)
             front = [part.tokens[i % count] for i in range(wanted - wanted // 2)]
             back = [part.tokens[-1 - i % count] for i in range(wanted // 2)][::-1]
             changed[number] = [(0, place) for place in (*front, *back)]

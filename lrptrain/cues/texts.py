@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.call import ARGUMENT
 from lrptrain.batch.chunks import chunk_width
-from lrptrain.batch.content import attended_tokens, end_tokens
+from lrptrain.batch.content import attended_tokens, special_tokens
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.cues.text_form import Padding, TextForm, padding_of
@@ -25,19 +25,27 @@ TextPart = Literal["text", "outside"]
 """All of a text, or what lies outside of what people marked."""
 
 
+def _numbers(ids: list[int]) -> list[str]:
+    return [f" {number}" for number in ids]
+
+
 @dataclass(frozen=True)
 class Language:
     """How texts are made up.
 
     Attributes:
-        name_tokens: Brings token ids to token strings.
+        name_tokens: Brings token ids to token strings; by default to their numbers, each a word.
         form: Their padding, the special tokens at their ends, and how long they may be.
         is_named: Whether tokens have names; else families of words are not known.
     """
 
-    name_tokens: NameTokens
+    name_tokens: NameTokens = _numbers
     form: TextForm = field(default_factory=TextForm)
     is_named: bool = True
+
+
+UNNAMED = partial(Language, is_named=False)
+"""Makes the language of texts that nobody says anything of."""
 
 
 class Part(NamedTuple):
@@ -56,10 +64,7 @@ def parts_of(batch: Batch, language: Language) -> list[list[Part]]:
     """Return the texts of every sample: what special tokens, or other token types, tell apart."""
     ids = batch["input_ids"]
     attended = attended_tokens(batch)
-    ends = language.form.ends if "attention_mask" in batch else {*language.form.ends, language.form.padding.token}
-    special = torch.isin(ids, torch.tensor(sorted(ends), device=ids.device))
-    if not language.form.ends:
-        special = end_tokens(attended, chunk_width(batch))
+    special = special_tokens(batch, language.form.ends, language.form.padding.token)
     # No text goes on from one chunk to the next.
     types = torch.stack([batch.get("token_type_ids", ids * 0), _chunk_of_places(batch).expand_as(ids)], -1)
     rows = zip(ids.tolist(), (attended & ~special).tolist(), types.tolist(), strict=True)
@@ -161,12 +166,16 @@ class Spans(Cue):
 
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """See `Cue`."""
-        rows = []
+        rows, size = [], chunk_width(batch)
         for row, (own, theirs) in enumerate(zip(self._chosen(batch), self._chosen(donors), strict=True)):
-            nothing = Part([], []), list[Span]()
-            given = [*theirs, *[nothing] * (len(own) - len(theirs))]
-            put = {part.tokens[0]: _joined(part, out, *lent) for (part, out), lent in zip(own, given, strict=False)}
-            rows.append(row_of(batch, row, [part for part, _ in own], put))
+            parts = [part for part, _ in own]
+            given = _counterparts(parts, [part for part, _ in theirs], size)
+            lent = {part.tokens[0]: spans for part, spans in theirs}
+            put = {
+                part.tokens[0]: _joined(part, out, each, lent[each.tokens[0]] if each.tokens else [])
+                for (part, out), each in zip(own, given, strict=True)
+            }
+            rows.append(row_of(batch, row, parts, put))
         return composed(batch, donors, rows, self.language)
 
     def _chosen(self, batch: Batch) -> list[list[tuple[Part, list[Span]]]]:
@@ -203,11 +212,22 @@ class Rewriting(Cue):
         rows = []
         pairs = zip(parts_of(batch, self.language), parts_of(donors, self.language), strict=True)
         for row, (own, theirs) in enumerate(pairs):
-            changed = self.rewritten(own, theirs)
+            changed = self.rewritten(own, _counterparts(own, theirs, chunk_width(batch)))
             kept = ([(0, place) for place in part.tokens] for part in own)
             put = {part.tokens[0]: changed.get(i, same) for i, (part, same) in enumerate(zip(own, kept, strict=True))}
             rows.append(row_of(batch, row, own, put))
         return composed(batch, donors, rows, self.language)
+
+
+def _counterparts(own: Sequence[Part], theirs: Sequence[Part], size: int | None) -> list[Part]:
+    """Return the donor's part in the same chunk, and as far along it, for each of a sample's own; empty without one."""
+
+    def places(parts: Sequence[Part]) -> list[tuple[int, int]]:
+        chunks = [part.tokens[0] // size if size else 0 for part in parts]
+        return [(chunk, chunks[:number].count(chunk)) for number, chunk in enumerate(chunks)]
+
+    given = dict(zip(places(theirs), theirs, strict=True))
+    return [given.get(place, Part([], [])) for place in places(own)]
 
 
 def _joined(part: Part, out: list[Span], given: Part, spans: list[Span]) -> list[Token]:
@@ -218,9 +238,11 @@ def _joined(part: Part, out: list[Span], given: Part, spans: list[Span]) -> list
     allowed = [number for number, place in enumerate(rest) if place in starts or number == 0] + [len(rest)]
     lent = {place for span in spans for place in range(*span)}
     others = [place for place in given.tokens if place not in lent]
+    if not others:
+        return _filled(part, gone, spans)
     put: dict[int, list[Token]] = {}
     for span in spans:
-        share = sum(place < span[0] for place in others) / max(len(others), 1)
+        share = sum(place < span[0] for place in others) / len(others)
         _, at = min((abs(number - share * len(rest)), number) for number in allowed)
         put.setdefault(at, []).extend((1, place) for place in range(*span))
     tokens: list[Token] = []
@@ -229,6 +251,22 @@ def _joined(part: Part, out: list[Span], given: Part, spans: list[Span]) -> list
         if number < len(rest):
             tokens.append((0, rest[number]))
     return tokens
+
+
+def _filled(part: Part, gone: set[int], spans: list[Span]) -> list[Token]:
+    """Return a text with spans that are all of its donor's in the places of its own: what stays does not move."""
+    tokens: list[Token] = []
+    left, missing = list(spans), 0
+    for place in part.tokens:
+        if place not in gone:
+            tokens.append((0, place))
+            continue
+        missing += 1
+        while left and missing > 0:
+            start, stop = left.pop(0)
+            tokens += [(1, each) for each in range(start, stop)]
+            missing -= stop - start
+    return tokens + [(1, place) for span in left for place in range(*span)]
 
 
 def row_of(batch: Batch, row: int, parts: Sequence[Part], put: dict[int, list[Token]]) -> list[tuple[int, int, int]]:
@@ -253,7 +291,8 @@ def composed(
     """Return samples whose texts are made of tokens of theirs and of their donors.
 
     What the model is given for each token, and its annotation, go along with it, but for token types, and for numbers
-    that count places. What makes a text, or a chunk of one, too long is cut before its last token.
+    that count places. Of a text, or a chunk of one, that becomes too long the tokens before its last one are cut, but
+    none of the words of its own that people marked.
 
     Args:
         batch: The samples.
@@ -270,7 +309,11 @@ def composed(
         [row if size is None else [each for each in row if each[2] // size == at // size] for at in starts]
         for row in rows
     ]
-    pieces = [[piece if len(piece) <= most else [*piece[: most - 1], piece[-1]] for piece in row] for row in pieces]
+    if any(len(piece) > most for row in pieces for piece in row):
+        kept = kept_in(batch, parts_of(batch, language))
+        if "rationale" in batch:  # one that marks all of a text tells nothing apart
+            kept &= (batch["rationale"] == 0).any(1, keepdim=True).cpu().numpy()
+        pieces = [[_cut(piece, most, own) for piece in row] for row, own in zip(pieces, kept, strict=True)]
     # Never narrower than before: a model of one's own may take texts of one length alone.
     width = max(ids.shape[1], *(len(row[0]) for row in pieces))
     step = width if size is None else size
@@ -299,6 +342,15 @@ def composed(
             filler = pad if name == "input_ids" else IGNORED if name in ANNOTATIONS else 0
             result[name] = _gathered(values, donors[name], side, place, there, filler)
     return result
+
+
+def _cut(
+    piece: Sequence[tuple[int, int, int]], most: int, kept: Bool[np.ndarray, " tokens"]
+) -> list[tuple[int, int, int]]:
+    """Return a text without the last of those tokens before its end that need not be kept, as many as are too many."""
+    free = [number for number, (side, place, _) in enumerate(piece[:-1]) if side or not kept[place]]
+    gone = set(free[len(free) - len(piece) + most :] if len(piece) > most else [])
+    return [token for number, token in enumerate(piece) if number not in gone]
 
 
 def _counted(

@@ -1,5 +1,6 @@
 """Read the batches of a training: which samples are guided, and where their evidence is."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,12 +10,13 @@ from lrptrain.batch import BatchAdapter, read_batch
 from lrptrain.batch.annotations import IGNORED, NO_CONTENT
 from lrptrain.batch.call import ARGUMENT, IMAGES, TEXTS, entry_of
 from lrptrain.batch.checks import Limits, unusable
-from lrptrain.batch.content import content_tokens
+from lrptrain.batch.chunks import flattened
+from lrptrain.batch.content import SPECIAL, content_tokens, ends_of_texts, special_tokens
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import LABELS
 from lrptrain.cues.annotator import Annotate, Annotator
-from lrptrain.cues.texts import Language
+from lrptrain.cues.texts import UNNAMED, Language
 from lrptrain.guidance.evidence import (
     everything,
     evidence,
@@ -45,7 +47,7 @@ class AnnotatedBatches:
         explain: The argument that is explained, where the model takes several; None for the input of the batch.
 
     Attributes:
-        language: How texts are made up, where annotations are made of them.
+        language: How texts are made up; None before the first ones.
         left_out: How often a sample went unguided for its values.
     """
 
@@ -79,20 +81,24 @@ class AnnotatedBatches:
         """Forget the batches of an earlier training."""
         self.left_out = self._unguided = 0
         self.language: Language | None = None
+        self._ends: list[set[int]] = []
         self._png_masks = PngMasks()
 
-    def read(self, batch: Any, worked: bool) -> tuple[dict[str, Any], Tensor]:
+    def read(self, batch: Any, worked: bool, learn: Callable[[], Language] = UNNAMED) -> tuple[dict[str, Any], Tensor]:
         """Return a batch in the contract's form, with its evidence, and the indices of the samples to guide.
 
         Args:
             batch: The batch, as the user's step gets it.
             worked: Whether an earlier batch was guided: then an error is that of a single batch, which goes unguided.
+            learn: Finds out how texts are made up, once.
 
         Raises:
             ValueError: If no batch has worked yet, and this one cannot be used.
         """
         try:
             columns = self._columns(batch)
+            if "input_ids" in columns:
+                columns[SPECIAL] = self._special(columns, learn)
             self.objective.swap.check_medium(columns)
             needs_annotation = self.objective.needs_annotation
             # What a monitor finds later may go by annotations: those that there are must fit from the first batch on.
@@ -123,7 +129,8 @@ class AnnotatedBatches:
                 )
             if is_annotated and not worked and "rationale" in columns and "input_ids" in columns:
                 is_marked = columns["evidence"][guidable] == 1
-                if is_marked.any() and not (is_marked & content_tokens(columns)[guidable]).any():
+                # Of one text alone nobody may know whether its ends are words.
+                if len(is_marked) > 1 and is_marked.any() and not (is_marked & content_tokens(columns)[guidable]).any():
                     raise ValueError(f"'rationale' of the first guided batch {NO_CONTENT}")
             if self.annotated_fraction < 1:
                 guidable &= in_annotated_fraction(columns, self.annotated_fraction, self.seed).to(guidable.device)
@@ -133,6 +140,14 @@ class AnnotatedBatches:
                 raise
             self.failed.note("reading a batch", error)
             return {}, _none()
+
+    def _special(self, columns: dict[str, Any], learn: Callable[[], Language]) -> Tensor:
+        """Return which tokens of texts are special, by the ends of all texts so far where no tokenizer says so."""
+        self.language = self.language or learn()
+        texts = flattened(columns)
+        form, ends = self.language.form, ends_of_texts(texts)
+        self._ends = [before | found for before, found in zip(self._ends or ends, ends, strict=True)]
+        return special_tokens(texts, form.ends, form.padding.token, self._ends).view_as(columns["input_ids"])
 
     def _columns(self, batch: Any) -> dict[str, Any]:
         """Return a batch in the contract's form, with all of several labels as its label."""

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, batch_length
-from lrptrain.batch.logits import are_steps
+from lrptrain.batch.logits import are_beyond, are_steps, features
 from lrptrain.batch.rows import has_rows
 from lrptrain.batch.task import ONE_LOGIT, STEPS
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
@@ -28,7 +28,8 @@ from lrptrain.relevance.output.outputs import has_one_logit, logits_of
 from lrptrain.relevance.passes.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import Tape
-from lrptrain.trainers.discover import choice_of_parts, parts, whole_batch
+from lrptrain.trainers.continuation import Continuation, way_out
+from lrptrain.trainers.discover import bare_model, choice_of_parts, methods_of, parts, title_of, whole_batch
 from lrptrain.trainers.held_back import note_teller
 from lrptrain.trainers.processes import Processes
 
@@ -141,6 +142,7 @@ class GuidedStep:
         self._forwards: list[InterceptedForward] = []
         self._heard = _Heard()
         self._seen = _Seen()
+        self._continuation: Continuation | None = None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -153,8 +155,9 @@ class GuidedStep:
         # Where blocks are computed again, one backward pass does so for all calls: all or none are explicit.
         guided = samples if checkpoints(self.model) else len(self._rows)
         model = unwrap(self.model)
-        hooks = [model.register_forward_pre_hook(self._note_whole_batch, with_kwargs=True)]
+        hooks: list[Any] = [model.register_forward_pre_hook(self._note_whole_batch, with_kwargs=True)]
         if not self._training.worked:
+            self._continuation = Continuation(self.model, self._trained)
             note = self._note_part
             hooks += [part.register_forward_pre_hook(note, with_kwargs=True) for part in parts(model).values()]
         try:
@@ -168,6 +171,8 @@ class GuidedStep:
         finally:
             for hook in hooks:
                 hook.remove()
+            if self._continuation is not None:
+                self._continuation.stop()
 
     def guided(self, task_loss: Tensor, share: float = 1.0) -> Tensor:
         """Return the loss of the task plus the guidance.
@@ -231,8 +236,8 @@ class GuidedStep:
         """What the backward pass must run in, or None where it runs as ever."""
         return self._heard.replay
 
-    def _mention_one_logit(self) -> None:
-        """Say once how one number per sample is read, where the user has not said what it is.
+    def _mention_output(self) -> None:
+        """Say once how one number per sample is read, where the user has not said what it is, and what may be features.
 
         Raises:
             ValueError: If there are several that are no logits of classes.
@@ -242,6 +247,11 @@ class GuidedStep:
         logits = logits_of(self._forwards[0].output)
         if self._training.task is None and logits is not None and logits.ndim == 2 and are_steps(logits):
             raise ValueError(STEPS)
+        labels = self.batch.get("label")
+        if logits is None or labels is None or (logits.ndim, labels.ndim) != (2, 1):
+            return
+        if self._training.objective.weights and are_beyond(logits.detach().argmax(1).cpu(), labels.cpu()):
+            self._training.voice.say(features(logits.shape[1], int(labels.max())))
 
     def _note_whole_batch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         has_batch = any(value is self._given for value in (*args, *kwargs.values()))
@@ -274,6 +284,10 @@ class GuidedStep:
                 return {}
             if not forwards:
                 raise ValueError(self._no_call())
+            if self._continuation is not None:
+                if training.objective.weights:  # a swap alone goes by the loss of the step
+                    self._continuation.check("the training step")
+                training.goes_on = bool(self._continuation.name)
             self._match_evidence(forwards[0].original)
             self._heard.replay = forwards[0].replay
             with forwards[0].autocast.restored():
@@ -284,7 +298,7 @@ class GuidedStep:
             if not training.worked:
                 self._check_pooling(forwards[0])
                 self._check_reach(losses)
-                self._mention_one_logit()
+                self._mention_output()
             training.worked = True
             return losses
         except Exception as error:
@@ -298,10 +312,14 @@ class GuidedStep:
         if self._heard.whole:
             return whole_batch(unwrap(self.model))
         return (
-            f"the training step never called {type(self.model).__name__} with {self._asked_for()}the "
+            f"the training step never called {title_of(self.model)} with {self._asked_for()}the "
             f"{batch_length(self.batch)} samples of its batch: say which module it calls with them, "
-            f"{choice_of_parts(self.model)}"
+            f"{choice_of_parts(self._root)}{'' if methods_of(self._root) else '; or ' + way_out(self._root)}"
         )
+
+    @property
+    def _root(self) -> nn.Module:
+        return bare_model(self._trained, takes_shards=True)
 
     def _asked_for(self) -> str:
         explain = self._training.batches.explain
@@ -433,8 +451,8 @@ class GuidedStep:
 
     def _swap_distance(self) -> dict[str, LossSum]:
         training = self._training
-        if "input_ids" in self.batch and not training.objective.swap.takes_mask:
-            return {}  # texts become longer and shorter, and the model cannot be told so
+        if training.goes_on or ("input_ids" in self.batch and not training.objective.swap.takes_mask):
+            return {}  # what is returned is no answer; or texts become longer, and the model cannot be told so
         with training.failed.caught("measuring the swap distance"), self._forwards[0].autocast.restored():
             distance = training.objective.swap_distance(
                 self._forwards[0], self.batch["evidence"], self._rows, self._generator()

@@ -52,6 +52,7 @@ class GuidedTraining:
         strength: What scales the guidance.
         values: The values of the last guided batch, by the names that they are logged under.
         skipped: How often a loss or a gradient was not finite.
+        goes_on: Whether the step goes on with what the model returns, which is no answer then.
         worked: Whether a batch was guided. Until then an error means a wrong setting, and ends the run.
 
     Raises:
@@ -61,6 +62,7 @@ class GuidedTraining:
     values: dict[str, float]
     skipped: int
     worked: bool
+    goes_on: bool
     _part: nn.Module | None
     _asked: bool
     _guided: bool
@@ -152,11 +154,10 @@ class GuidedTraining:
         """Forget an earlier training."""
         self.values = {}
         self.skipped = 0
-        self.worked = False
+        self.worked = self.goes_on = False
         self._part = None
         self._asked = False
         self.voice.start_over()
-        self.objective.swap.language = None
         self.failed.count = 0
         self.strength.start_over()
         self.batches.start_over()
@@ -205,11 +206,8 @@ class GuidedTraining:
         swap.takes_mask = takes(self._part or model, "attention_mask")
         if swap.followed:
             self._follow(swap.followed, trained)
-        if self.batches.annotator is not None and self.batches.language is None:
-            self.batches.language = self.languages.of(trained)
-        columns, rows = self.batches.read(batch, self.worked)
-        if swap.language is None and "input_ids" in columns:
-            swap.language = self.languages.of(trained)
+        columns, rows = self.batches.read(batch, self.worked, partial(self.languages.of, trained))
+        swap.language = self.batches.language
         if swap.followed and swap.needs_annotation and not columns.keys() & set(ANNOTATIONS):
             self.voice.say_once(
                 "what the monitor has found lies outside of annotations; batches without any are not swapped", "lacking"

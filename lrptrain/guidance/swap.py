@@ -16,6 +16,7 @@ from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.call import ARGUMENT, CHUNK, ROWS, TEXTS, rows_of
 from lrptrain.batch.chunks import flattened
+from lrptrain.batch.content import SPECIAL, special_tokens
 from lrptrain.batch.rows import has_rows
 from lrptrain.batch.sizes import marks_time
 from lrptrain.cues.colour import Colour
@@ -28,7 +29,7 @@ from lrptrain.cues.placement import Placement
 from lrptrain.cues.series import SeriesSurroundings
 from lrptrain.cues.surroundings import LOOKS
 from lrptrain.cues.text_form import Padding, padding_of
-from lrptrain.cues.texts import Language, as_wide_as
+from lrptrain.cues.texts import UNNAMED, Language, as_wide_as
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.guidance.followed_cues import FollowedCues, names_of
 from lrptrain.guidance.swap_names import FINDINGS, OF_IMAGES, OF_ROWS, OF_TEXTS, OUTSIDE, Medium, medium_of
@@ -151,7 +152,7 @@ class Swap:
         Raises:
             ValueError: If words are named, and nothing names the tokens.
         """
-        language = self.language or Language(_numbers, is_named=False)
+        language = self.language or UNNAMED()
         unnamed = [each for each in self._every if isinstance(each, str) and each in FAMILIES]
         if unnamed and not language.is_named:
             raise ValueError(f"swap={unnamed[0]!r} reads the texts: pass tokenizer=, that of the model")
@@ -208,6 +209,9 @@ class Swap:
         else:
             full = of_texts and self.takes_mask and not bool((explained == self._padding(cues).token).any())
             batch |= _texts(explained, annotation, arguments, full) if of_texts else _images(explained, annotation)
+            if of_texts:
+                form = (self.language or UNNAMED()).form
+                batch[SPECIAL] = special_tokens(batch, form.ends, form.padding.token)
         padding = padding_of(batch, self._padding(cues)) if "input_ids" in batch else None
         rows, changed = torch.zeros_like(usable), dict(batch)
         for cue in cues:
@@ -222,7 +226,8 @@ class Swap:
         before = as_wide_as(changed, batch, padding)
         after = {name: _where(rows, values, before[name]) for name, values in changed.items()}
         moved = after.pop("rationale", annotation)
-        after.pop("mask", None)
+        for name in ("mask", SPECIAL):
+            after.pop(name, None)
         # A monitor may explain another input than guidance does.
         own = next(
             (entry for name, x in arguments.items() if x is explained and (entry := f"{ARGUMENT}{name}") in after), ""
@@ -325,11 +330,6 @@ def _others(cues: Sequence[Cue], arguments: Mapping[str, Any], explained: Tensor
             f"{sorted(name.removeprefix(ARGUMENT) for name, x in given.items() if x is not explained)}"
         )
     return {name: given[name] for name in entries}
-
-
-def _numbers(ids: list[int]) -> list[str]:
-    """Return tokens that nobody names by their ids, each a word."""
-    return [f" {number}" for number in ids]
 
 
 def _images(explained: Tensor, mask: Shaped[Tensor, " batch *places"]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from lrptrain.batch.content import end_tokens
+from lrptrain.batch.content import special_tokens
 
 
 def text_probability(
@@ -23,7 +23,7 @@ def text_probability(
         inputs: Of the model's forward. `input_ids`, `attention_mask` and whatever else is `[batch, tokens]` and whole
             numbers lose the same tokens; anything else is passed on as it is.
         target: The explained class of every sample.
-        keep_ends: The first and the last token of every text (its special tokens) always stay.
+        keep_ends: The first and the last token always stay where they are special: where all texts have the same one.
         pad: Id that fills rows up; else the one the inputs are padded with, or 0 where none is.
 
     Returns:
@@ -39,7 +39,7 @@ def text_probability(
             "deleting tokens needs inputs['attention_mask'] [batch, tokens]: ones, where no text is padded"
         )
     attended = inputs["attention_mask"] != 0
-    always = end_tokens(attended) if keep_ends else torch.zeros_like(attended)
+    always = special_tokens({"input_ids": attended, **inputs}) if keep_ends else torch.zeros_like(attended)
     fill = _pad_id(inputs, attended) if pad is None else pad
 
     def probability(keep: Bool[Tensor, "batch tokens"]) -> Float[Tensor, " batch"]:

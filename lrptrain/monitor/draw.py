@@ -149,7 +149,7 @@ def _first_of(batch: Any, context: TrainingContext) -> str:
 def _heard(context: TrainingContext, batch: Any, step: Callable[[Any], object]) -> InputListener:
     """Return what a step gives the model; it is given a copy of the batch, which it may change."""
     given = copied(batch)
-    listener = InputListener(context.model, given, answers=False)
+    listener = InputListener(context.model, given, False, context.module)
     try:
         with torch.no_grad(), context.forward_context():
             step(given)

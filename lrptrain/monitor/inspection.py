@@ -99,7 +99,7 @@ class Inspection(HasFindings):
 
 
 def inspect(
-    model: nn.Module,
+    model: nn.Module | Callable[..., Any],
     samples: Any,
     *,
     step: Callable[[nn.Module, Any], object] | None = None,

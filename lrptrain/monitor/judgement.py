@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float
 
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.call import model_output
+from lrptrain.batch.logits import are_beyond, features
 from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.sizes import cannot_meet, size_of
 from lrptrain.batch.task import MASKS
@@ -109,6 +111,10 @@ class Tests:
             return Judgement(
                 untested=["anything: the model gives one answer to all samples, so nothing can be exchanged"]
             )
+        answers, labels = torch.tensor(evaluation.answers), torch.tensor([each.label for each in self.samples])
+        if are_beyond(answers, labels):
+            outputs = evaluation.probabilities.shape[1]
+            return Judgement(untested=[f"anything: {features(outputs, int(labels.max()))}"])
         measure = Measure(
             self.samples,
             evaluation.answers,

@@ -1,5 +1,6 @@
 """A monitor for a training loop of the user's own: it is called, where a callback would be."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -34,7 +35,7 @@ class Monitor(MonitorResults):
 
     Args:
         model: The model, also wrapped by DDP, Fabric or `torch.compile`, or sharded by FSDP2 or tensor parallel; its
-            forward gives logits `[batch, classes]` or an object with `.logits`.
+            forward gives logits `[batch, classes]` or an object with `.logits`. Or a method of a module that does.
         samples: The validation data: a DataLoader, a Dataset or an iterable of batches. Batches have the form that
             `RelevanceMonitor` reads.
         folder: The folder below which the run gets its own, `<folder>/relevance/<run>`.
@@ -56,7 +57,7 @@ class Monitor(MonitorResults):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: nn.Module | Callable[..., Any],
         samples: Any,
         folder: str | Path = ".",
         *,
@@ -69,8 +70,9 @@ class Monitor(MonitorResults):
         require("pyarrow", "monitor")
         self.config = MonitorConfig.of(options.pop("kind", type(self).__name__), options)
         self.core = MonitorCore(self.config, inform, warn)
-        module = bare_model(model, takes_shards=True)
-        self._model = logits_model(module)
+        held: Any = model.__self__ if inspect.ismethod(model) else model
+        module = bare_model(held, takes_shards=True)
+        self._model = logits_model(module if held is model else model)
         self._root_dir = folder
         self._loggers = _checked(loggers)
         self._forward_context = forward_context

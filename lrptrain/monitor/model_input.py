@@ -32,6 +32,7 @@ from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.output.outputs import read_logits
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.relevance.tape.nodes import map_nested
+from lrptrain.trainers.continuation import Continuation, way_out
 from lrptrain.trainers.discover import choice, choice_of_parts, parts, whole_batch
 
 _MOST_HEARD = 16  # a step that calls the model over and over, to write a text, say, must not fill the memory
@@ -48,6 +49,7 @@ class InputListener:
         model: The model that the user's step calls.
         batch: The batch as the step gets it.
         answers: Whether to note what a sharded model answers.
+        root: The module that holds the model; None for not to note what the step goes on with.
 
     Attributes:
         model: The model.
@@ -59,10 +61,13 @@ class InputListener:
         whole: Whether a call had the whole batch as an argument.
         unnamed: Whether several arguments of a call have no names, as those of `forward(self, *inputs)`.
         given: The places in a tuple of what the model was given.
+        continuation: What the step goes on with; None where nobody asks.
         answers: What a sharded model answers in the step; None of a model that is not sharded, or not listened to.
     """
 
-    def __init__(self, model: nn.Module, batch: Any = None, answers: bool = True) -> None:
+    def __init__(
+        self, model: nn.Module, batch: Any = None, answers: bool = True, root: nn.Module | None = None
+    ) -> None:
         self.calls: list[dict[str, Any]] = []
         self.heard_below: dict[str, list[Tensor]] = {}
         self.called = False
@@ -76,6 +81,7 @@ class InputListener:
         self.listens = not compiled
         self.answers = StrategyAnswers(model) if answers and is_sharded(model) and not compiled else None
         self._handles = [] if compiled else [inner.register_forward_pre_hook(self._note, with_kwargs=True)]
+        self.continuation = None if root is None or compiled else Continuation(model, root)
         for name, child in () if compiled else parts(inner).items():
             if child._compiled_call_impl is None and not hasattr(child, "_orig_mod"):
                 self._handles += _listen(child, partial(self._note_below, name))
@@ -86,6 +92,8 @@ class InputListener:
             handle.remove()
         if self.answers is not None:
             self.answers.stop()
+        if self.continuation is not None:
+            self.continuation.stop()
         self._batch = None
 
     def _note(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -163,6 +171,8 @@ def with_call(
     """
     if listener.whole:
         raise ValueError(whole_batch(listener.model))
+    if listener.continuation is not None:
+        listener.continuation.check(step)
     if listener.unnamed and not listener.calls:
         raise ValueError(
             f"the forward of {type(unwrap(listener.model)).__name__} takes *args, which have no names: name the "
@@ -321,9 +331,16 @@ def _check_parts(listener: InputListener, batch: Mapping[str, Any], step: str) -
     if not listener.heard_below or not any(name in batch for name in (*IMAGES, "input_ids")):
         return  # the step runs no part of the model
     model = unwrap(listener.model)
-    forward = _heard_in_forward(model, batch)
-    if forward is None:
+    found = _heard_in_forward(model, batch)
+    if found is None:
         return  # the model does not run: that is told where it is explained
+    forward, output = found
+    for name, heard in listener.heard_below.items():
+        if any(_same(x, output) for x in heard):
+            raise ValueError(
+                f"{step} gives what the forward of {type(model).__name__} returns to {name!r}, so that it is no "
+                f"logits: {way_out(model, step)}"
+            )
     name, ours = next((name, batch[name]) for name in (*IMAGES, "input_ids") if name in batch)
     shared = [
         (theirs, own)
@@ -332,8 +349,9 @@ def _check_parts(listener: InputListener, batch: Mapping[str, Any], step: str) -
         and (own := [x for x in forward.get(part, []) if _comparable(x, name, ours)])
     ]
     if not shared:
-        meant = choice(list(listener.heard_below))
-        message = f"{step} never calls {type(model).__name__}, which is explained; which module does it call? {meant}"
+        names = list(listener.heard_below)
+        meant = f"which module does it call? {choice(names)}" if len(names) == 1 else way_out(model, step)
+        message = f"{step} never calls {type(model).__name__}, which is explained; {meant}"
         warn_once(model, ("never called", step), message)
     elif not any(_same(x, y) for theirs, own in shared for x in theirs for y in own):
         theirs, own = shared[0]
@@ -343,8 +361,8 @@ def _check_parts(listener: InputListener, batch: Mapping[str, Any], step: str) -
         )
 
 
-def _heard_in_forward(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, list[Tensor]] | None:
-    """Return what the children of a model get from its forward, called with a batch; None if it fails."""
+def _heard_in_forward(model: nn.Module, batch: Mapping[str, Any]) -> tuple[dict[str, list[Tensor]], Tensor] | None:
+    """Return what the children of a model get from its forward with a batch, and its logits; None if it fails."""
     heard: dict[str, list[Tensor]] = {name: [] for name in parts(model)}
 
     def note(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -354,13 +372,13 @@ def _heard_in_forward(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, l
     try:
         inputs = model_inputs(model, batch)
         with torch.no_grad(), preserved(model):
-            model(**inputs) if isinstance(inputs, dict) else model(inputs)
+            output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
+            return heard, read_logits(output, batch_length(batch))
     except Exception:
         return None
     finally:
         for handle in handles:
             handle.remove()
-    return heard
 
 
 def check_bytes(model: nn.Module, batch: Mapping[str, Any], listener: InputListener, step: str) -> None:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -188,7 +189,8 @@ class MonitorCore:
         self._mention_unread(context, batch, contract_batch)
         rows = range(min(batch_length(contract_batch), self.config.run.batch_size))
         self._learn_language(context)
-        samples = [self.reader.annotated(take(contract_batch, row, row)) for row in rows]
+        taken = self.reader.marked([take(contract_batch, row, row) for row in rows])
+        samples = [self.reader.annotated(each) for each in taken]
         if problem := survey(samples).without_content:
             raise ValueError(f"{self.config.title}: {problem}")
         with preserved(context.module), no_errors_of(RelevanceWarning), warnings.catch_warnings():
@@ -205,9 +207,8 @@ class MonitorCore:
         self.reader.start()
 
     def _learn_language(self, context: TrainingContext) -> None:
-        """Note how texts are made up, where annotations are made of them."""
-        if self.config.annotate is not None and self.reader.language is None:
-            self.reader.language = self.recorder.language(context.name_sources, context.model)
+        """Note who knows how texts are made up."""
+        self.reader.learn = partial(self.recorder.language, context.name_sources, context.model)
 
     def _first_evaluation(
         self, context: TrainingContext, samples: Sequence[Sample], batch: dict[str, Any]

@@ -9,16 +9,18 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
+from torch import nn
 
 from lrptrain.batch import IMAGES, BatchAdapter, Sample, batch_length, take
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.batch.checks import Limits, unusable
+from lrptrain.batch.content import SPECIAL, special_tokens
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import read_columns
 from lrptrain.batch.rows import has_rows
 from lrptrain.batch.task import CLASSES
 from lrptrain.cues.annotator import Annotate, Annotator
-from lrptrain.cues.text_form import TextForm
+from lrptrain.cues.text_form import text_form
 from lrptrain.cues.texts import Language
 from lrptrain.extras import require
 from lrptrain.files import write_text
@@ -106,7 +108,7 @@ def preview(
     """
     found = find_tokenizer(tokenizer, [])
     names = find_tokens(found, [])
-    language = Language(names, TextForm(), found is not None)
+    language = Language(names, text_form(found, nn.Module()), found is not None)
     annotator = None if annotate is None else Annotator(annotate)
     if not isinstance(samples, Iterable):
         samples = (each.batch for each in read_once(samples, max_samples))
@@ -141,6 +143,8 @@ def _samples(
         label = columns.pop("label", None)
         with suppress(ValueError):  # labels that are no classes, as several per sample, are not needed here
             columns |= {} if label is None else {"label": CLASSES.classes(label)}
+        if "input_ids" in columns:
+            columns[SPECIAL] = special_tokens(columns, language.form.ends, language.form.padding.token)
         if annotator is not None:
             columns = annotator(columns, language)
         png_masks.add(columns)

@@ -1,6 +1,6 @@
 """From a user's batches to the monitor's sample: batches are read, checked and drawn from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,13 +21,14 @@ from lrptrain.batch.call import (
 )
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.chunks import flattened
+from lrptrain.batch.content import SPECIAL, ends_of_texts, special_tokens
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS, of_one_row
 from lrptrain.batch.rows import as_rows
 from lrptrain.batch.task import Task, find_task
 from lrptrain.cues.annotator import Annotator
 from lrptrain.cues.text_form import text_form
-from lrptrain.cues.texts import Language
+from lrptrain.cues.texts import UNNAMED, Language
 from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.model_input import InputListener, by_names, check_bytes, with_call, without_given
@@ -35,6 +36,10 @@ from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.model.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.processes import gather, in_every_process_of
+
+
+def _is_text(sample: Sample) -> bool:
+    return "input_ids" in sample.tensors and not sample.tensors.keys() & set(IMAGES)
 
 
 class _Model(NamedTuple):
@@ -64,7 +69,7 @@ class SampleReader:
         png_masks: Whether masks are those of PNG files, as far as batches have told.
         misread: Why the annotations of the sample are not used; "" if they are.
         is_wrong: Whether a batch was not what the user's step gives the model, in any process.
-        language: How texts are made up; set where annotations are to be made.
+        learn: Finds out how texts are made up.
         in_order: Whether batches come in the order of the dataset; else its indices are not known.
     """
 
@@ -76,8 +81,9 @@ class SampleReader:
         self.misread = ""
         self.is_wrong = False
         self.in_order = True
-        self.language: Language | None = None
+        self.learn: Callable[[], Language] = UNNAMED
         self._annotator = None if config.annotate is None else Annotator(config.annotate)
+        self._language: Language | None = None
         self._call: Call | None = None
         self._model = _Model()
         self.start()
@@ -228,6 +234,27 @@ class SampleReader:
             name = f"the sample {batch['sample_id'][row]}" if "sample_id" in batch else f"sample {row} of its batch"
             raise ValueError(f"{self._config.title} cannot use {name}: {problem}")
 
+    def marked(self, samples: Sequence[Sample], is_all: bool = False) -> list[Sample]:
+        """Return texts with which of their tokens are special; see `special_tokens`.
+
+        Args:
+            samples: The samples; others stay as they are.
+            is_all: Whether they are all of this process, and all processes call it at the same time.
+        """
+        texts = [{name: x[None] for name, x in each.tensors.items()} for each in samples if _is_text(each)]
+        own = [ends_of_texts(text) for text in texts]
+        found = [ends for each in (gather(own) if is_all else [own]) for ends in each]
+        if not texts:
+            return list(samples)
+        seen = [set[int]().union(*each) for each in zip(*found, strict=True)]
+        self._language = self._language or self.learn()
+        form = self._language.form
+        special = iter([special_tokens(text, form.ends, form.padding.token, seen)[0] for text in texts])
+        return [
+            replace(each, tensors={**each.tensors, SPECIAL: next(special)}) if _is_text(each) else each
+            for each in samples
+        ]
+
     def annotated(self, sample: Sample) -> Sample:
         """Return a sample with the annotation that is made of it, if one is.
 
@@ -237,7 +264,7 @@ class SampleReader:
         if self._annotator is None:
             return sample
         entries = collate([sample]) | {"label": torch.tensor([sample.label]), "sample_id": [sample.sample_id]}
-        made = self._annotator(entries, self.language)
+        made = self._annotator(entries, self._language)
         return replace(sample, tensors=sample.tensors | {name: made[name][0] for name in ANNOTATIONS if name in made})
 
     def _fill_masks(self) -> None:
@@ -323,6 +350,7 @@ class SampleReader:
             return self.sample.samples
         self.sample.finish()
         self._fill_masks()
+        self.sample.samples = self.marked(self.sample.samples or [], is_all=True)
         self._annotate()
         samples: list[Sample] = self.sample.samples or []
         self.is_wrong = any(gather(self.is_wrong))

@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
+from lrptrain.batch.logits import are_beyond, features
 from lrptrain.findings.sentences import percent
 from lrptrain.metrics.by_chance import agreement, level_of_look
-from lrptrain.monitor.evaluation import Evaluation
+from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 
 ONE_ANSWER = 0.9
 """From this share of the samples on, an answer is the only one that counts: a choice."""
@@ -92,6 +94,9 @@ def single_answer(evaluation: Evaluation, class_names: Sequence[str], confidence
     labelled = [each for each in evaluation.samples if each.sample.label >= 0]
     if len({each.sample.label for each in labelled}) < 2 or tells_classes_apart(evaluation, confidence):
         return ""
+    labels, answers = _told(labelled)
+    if are_beyond(answers, labels):
+        return features(len(class_names), int(labels.max()))
     answer, count = Counter(each.predicted for each in labelled).most_common(1)[0]
     share = count / len(labelled)
     if share < ONE_ANSWER:
@@ -118,9 +123,14 @@ def tells_classes_apart(evaluation: Evaluation, confidence: float) -> bool:
     if several := evaluation.num_labels:
         level = 1 - (1 - confidence) / several
         return any(tells_classes_apart(evaluation.of(label), level) for label in range(several))
-    labels = torch.tensor([each.sample.label for each in evaluation.samples])
-    answers = torch.tensor([each.predicted for each in evaluation.samples])
+    labels, answers = _told(evaluation.samples)
     classes = labels[labels >= 0].unique()
+    if are_beyond(answers, labels):
+        return False
     if len(classes) < 2:
         return len(classes) == 1 or len(answers.unique()) > 1
     return agreement(answers, labels).p_value <= 1 - confidence
+
+
+def _told(samples: Sequence[ExplainedSample]) -> tuple[Tensor, Tensor]:
+    return torch.tensor([each.sample.label for each in samples]), torch.tensor([each.predicted for each in samples])

@@ -26,3 +26,11 @@ def other_methods(*names: str) -> str:
     """Name methods that may serve instead: "integrated_gradients or lrp", without the one that was called."""
     others = [name for name in names if name != _CALLED.get()]
     return " or ".join([", ".join(others[:-1]), others[-1]] if len(others) > 1 else others)
+
+
+def several_rows() -> str:
+    """Return what is wrong with the maps of one row, where the logits read several."""
+    return (
+        "the logits pool several tokens (a mean, a token for each class, choices), so that its map may be uniform, or "
+        f"that of another class; {other_methods('attnlrp', 'gamma_lrp')} read them as the model does"
+    )

@@ -1,6 +1,9 @@
 """Find the model: on a LightningModule, and within what DDP, Accelerate or Fabric put around it in a loop."""
 
+import inspect
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,13 +14,49 @@ from lrptrain.relevance.sharding.shards import check_shards, is_sharded, own_nam
 _WITHOUT_DTENSORS = {"FullyShardedDataParallel", "DeepSpeedEngine"}
 
 
+_FRAMEWORKS = ("pytorch_lightning", "lightning", "torch")
+
+
+class Method(nn.Module):
+    """A method of a module as a model of its own: whoever calls the method calls it.
+
+    Args:
+        method: The method. Its module has this model in its place until `release` is called.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        super().__init__()
+        self.owner: nn.Module = method.__self__  # type: ignore[attr-defined]
+        self.forward = method
+        vars(self.owner)[method.__name__] = self  # and no child of it: that would be one of its own
+
+    def release(self) -> None:
+        """Give the method back to its module."""
+        vars(self.owner).pop(self.forward.__name__, None)
+
+
+def title_of(model: nn.Module) -> str:
+    """Return what a model is called in messages."""
+    is_method = isinstance(model, Method)
+    return f"{type(model.owner).__name__}.{model.forward.__name__}" if is_method else type(unwrap(model)).__name__
+
+
+def methods_of(module: nn.Module) -> list[str]:
+    """Return the methods that a user has written for a module, beside those that its framework calls."""
+    module = module.owner if isinstance(module, Method) else module
+    own = [each for each in type(module).__mro__ if (each.__module__ or "").partition(".")[0] not in _FRAMEWORKS]
+    known = {name for each in type(module).__mro__ if each not in own for name in vars(each)}
+    found = dict.fromkeys(name for each in own for name, x in vars(each).items() if inspect.isfunction(x))
+    return [name for name in found if not name.startswith("_") and name not in known]
+
+
 def find_model(pl_module: nn.Module, path: str | None) -> nn.Module:
     """Return the module whose forward gives logits.
 
     Args:
         pl_module: The LightningModule.
-        path: The attribute path of the model on it, such as `"net.backbone"`. None for the LightningModule itself, or,
-            if it has no forward of its own, for its only child with parameters.
+        path: The attribute path of the model on it, such as `"net.backbone"`, or of a method that gives logits. None
+            for the LightningModule itself, or, if it has no forward of its own, for its only child with parameters.
 
     Raises:
         ValueError: If there is no model, or several children could be meant.
@@ -28,25 +67,35 @@ def find_model(pl_module: nn.Module, path: str | None) -> nn.Module:
             model = operator.attrgetter(path)(pl_module)
         except AttributeError as error:
             raise ValueError(f"model={path!r}: {name} has no such attribute ({error})") from error
+        if inspect.ismethod(model) and isinstance(model.__self__, nn.Module):
+            return model.__self__ if model.__name__ == "forward" else Method(model)
         if not isinstance(model, nn.Module):
             raise ValueError(f"model={path!r} is a {type(model).__name__}, not a torch module")
         return model
     # A module without a forward inherits Lightning's, which only calls torch's, which raises.
-    if (type(pl_module).forward.__module__ or "").partition(".")[0] not in ("pytorch_lightning", "lightning", "torch"):
+    if (type(pl_module).forward.__module__ or "").partition(".")[0] not in _FRAMEWORKS:
         return pl_module
     children = parts(pl_module)
     if len(children) == 1:
         return next(iter(children.values()))
     meant = f"its model could be any of {sorted(children)}" if children else "no child with parameters"
-    raise ValueError(f"{name} has no forward of its own, and {meant}: say which with model='<attribute>'")
+    raise ValueError(
+        f"{name} has no forward of its own, and {meant}: say which with model='<attribute>', or name the method that "
+        f"gives the logits, model={next(iter(methods_of(pl_module)), 'logits')!r}"
+    )
 
 
-def logits_model(model: nn.Module) -> nn.Module:
+def logits_model(model: nn.Module | Callable[..., Any]) -> nn.Module:
     """Return the module whose forward gives logits: the model, or the only child of a LightningModule without forward.
+
+    A method of a module is one, too.
 
     Raises:
         ValueError: If a LightningModule has no forward of its own, and several children or none.
     """
+    if inspect.ismethod(model):
+        return find_model(model.__self__, model.__name__)  # type: ignore[arg-type]
+    assert isinstance(model, nn.Module)
     model = unwrap(model)
     # Lightning's own forward does nothing; torch's modules, such as Sequential, have one that does.
     if (type(model).forward.__module__ or "").partition(".")[0] not in ("pytorch_lightning", "lightning"):
@@ -74,8 +123,8 @@ def whole_batch(model: nn.Module) -> str:
 
 
 def choice_of_parts(model: nn.Module) -> str:
-    """Return which parts of a model `model=` may name."""
-    return choice(list(parts(model)))
+    """Return which methods and parts of a model `model=` may name."""
+    return choice([*methods_of(model), *parts(model)])
 
 
 def choice(names: list[str]) -> str:

@@ -61,8 +61,16 @@ def test_the_fingerprint_knows_weights_and_samples():
 def test_content_is_every_patch_and_a_text_without_its_ends_and_padding():
     assert content_of_map(torch.zeros(2, 3, 8, 8), 4).all()
     inputs = KINDS["bert"].inputs()
+    words = [[i < length for i in range(10)] for length in (10, 7, 4)]
+    assert content_of_map(inputs, 10).tolist() == words  # no two texts begin or end alike
+    embedded = {"inputs_embeds": inputs["input_ids"][..., None].float(), "attention_mask": inputs["attention_mask"]}
+    assert content_of_map(embedded, 10).tolist() == words
+    inputs["input_ids"][:, 0] = 2
+    inputs["input_ids"][torch.arange(3), inputs["attention_mask"].sum(1) - 1] = 3
+    embedded["inputs_embeds"] = inputs["input_ids"][..., None].float()
     expected = [[1 <= i < length - 1 for i in range(10)] for length in (10, 7, 4)]
     assert content_of_map(inputs, 10).tolist() == expected
+    assert content_of_map(embedded, 10).tolist() == expected
     left = {name: x.flip(1) for name, x in inputs.items()}
     assert torch.equal(content_of_map(left, 10), torch.tensor(expected).flip(1))
     alone = select(inputs, slice(0, 1))["input_ids"]

@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import default_collate
 
 from lrptrain.batch import read_batch
-from lrptrain.batch.spans import word_spans
+from lrptrain.batch.spans import token_rationale, word_spans
 
 # "a good film" as [CLS] a good fi ##lm [SEP]
 OFFSETS = torch.tensor([[[0, 0], [0, 1], [2, 6], [7, 9], [9, 11], [0, 0]]] * 3)
@@ -134,3 +134,15 @@ def test_spans_of_pairs_are_of_the_first_text(types):
         [255, 1, 255, 255, 255, 255, 255],
         [255, 255, 1, 1, 255, 255, 255],
     ]
+
+
+@pytest.mark.parametrize("given", [list, lambda x: [each.tolist() for each in x]])
+def test_rationales_of_chunks_have_a_value_per_token(given):
+    ids = torch.ones(2, 3, 4, dtype=torch.long)
+    marks = torch.tensor([[[0, 1, 0, 0]] * 2, [[0, 0, 1, 0]] * 2])
+    found = token_rationale([*given(marks), None], {"input_ids": ids.new_ones(3, 3, 4)})
+    assert found[:2, :2].tolist() == marks.tolist()
+    assert (found[:, 2] == 255).all()
+    assert (found[2] == 255).all()
+    with pytest.raises(ValueError, match=r"a value per token, \[3, 4\] here, not \[2\]"):
+        token_rationale([[0, 1], [0, 1]], {"input_ids": ids})

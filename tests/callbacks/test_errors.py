@@ -34,7 +34,7 @@ def without_forward(**children):
     ("pl_module", "options", "message"),
     [
         (module(), {"model": "nett"}, "model='nett': Classifier has no such attribute"),
-        (module(), {"model": "net.forward"}, "is a method, not a torch module"),
+        (module(), {"model": "net.training"}, "is a bool, not a torch module"),
         (without_forward(a=vit(), b=vit()), {}, r"could be any of \['a', 'b'\]: say which with model="),
         (without_forward(), {}, "no child with parameters"),
     ],

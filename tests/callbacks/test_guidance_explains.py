@@ -16,7 +16,6 @@ from transformers import Trainer
 
 import lrptrain
 from lrptrain.batch import token_annotations
-from lrptrain.batch.annotations import IGNORED
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.cues.followed import Known, note_known
 from lrptrain.metrics import energy_pointing_game
@@ -75,10 +74,8 @@ def test_the_loss_is_that_of_the_map_of_what_is_named(case, method):
     found = lrptrain.attribute(model, given(batch), batch["labels"], method, explain=explain)
     if case == "scans":
         columns = {"image": batch["ct"], "mask": batch["mask"]}
-    else:  # of which special tokens are no content, as by an ignored rationale
-        rationale = batch["rationale"].clone()
-        rationale[:, [0, -1]] = IGNORED
-        columns = {"input_ids": batch["input_ids"], "rationale": rationale}
+    else:
+        columns = {"input_ids": batch["input_ids"], "rationale": batch["rationale"]}
     annotation, _ = token_annotations(columns, found.grid)
     assert annotation is not None
     # A map without positive relevance counts as one outside.

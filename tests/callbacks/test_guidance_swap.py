@@ -17,6 +17,7 @@ import lrptrain
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.surroundings import Surroundings
 from lrptrain.guidance import MAP_LOSSES
+from lrptrain.guidance.swap import Swap
 
 SEED = hash((0, 0, 0, 1)) % 2**63
 SEED_OF_LOSSES = hash((0, 0, 0)) % 2**63
@@ -45,6 +46,17 @@ def test_a_step_is_that_of_the_swapped_batch(loop, tmp_path):
     assert values["guidance/total"] == 0
     assert values["guidance/applied_weight"] == 1
     assert monitored.failures == 0
+
+
+@pytest.mark.parametrize("several", [("outside",), ("colour",)])
+def test_the_only_sample_that_can_be_swapped_is_none(several):
+    """It would take from itself, and count as swapped."""
+    columns = annotated_data(rows=(2,))
+    found = Swap(several)(columns["image"], columns["mask"], torch.Generator().manual_seed(0))
+    assert not found.rows.any()
+    assert torch.equal(found.explained, columns["image"])
+    two = annotated_data(rows=(2, 3))
+    assert Swap(several)(two["image"], two["mask"]).rows.tolist() == [i in (2, 3) for i in range(6)]
 
 
 @pytest.mark.parametrize("annotated", [False, True])

@@ -624,6 +624,7 @@ class Unbatched3(nn.Module):
         return table[..., None] * torch.ones(2)
 
 
+@pytest.mark.filterwarnings("ignore:the default method cannot serve")
 def test_documents_in_chunks_are_swapped_and_guided():
     model, batches = documents()
     batch = {**batches[0], "rationale": torch.zeros(12, 4, 8, dtype=torch.long)}

@@ -263,6 +263,7 @@ def by_numbers(columns: dict[str, Tensor], label: Tensor) -> None:
 
 def by_boxes(columns: dict[str, Tensor], label: Tensor) -> None:
     columns["bbox"] += 10 * label[:, None, None]
+    columns["input_ids"][:, 0], columns["input_ids"][:, -1] = 1, 2  # special, as of a tokenizer
 
 
 def by_the_other_image(columns: dict[str, Tensor], label: Tensor) -> None:

@@ -5,6 +5,8 @@ import pytest
 import torch
 from plain_texts import bert, roberta
 
+from lrptrain.batch.call import CHUNK
+from lrptrain.batch.chunks import flattened
 from lrptrain.cues.family import FAMILIES, Family
 from lrptrain.cues.length import Length
 from lrptrain.cues.order import Order
@@ -383,3 +385,52 @@ def test_a_real_tokenizer_names_the_words_of_each_family(tokenized):
     for name, expected in text.items():
         inside = Family.of(name, "open", language).locate(batch)[0]
         assert language.name_tokens(batch["input_ids"][0][inside].tolist()) == expected
+
+
+def marked_in_chunks():
+    """Texts of two chunks of [CLS] a b c d [SEP], with a marked word in one of them."""
+    ids = torch.arange(48).view(4, 2, 6) + 10
+    ids[..., 0], ids[..., -1] = 2, 3
+    rationale = torch.zeros(4, 2, 6, dtype=torch.long)
+    rationale[torch.arange(4), torch.arange(4) % 2, 3] = 1
+    return flattened({"input_ids": ids, "attention_mask": torch.ones_like(ids), "rationale": rationale})
+
+
+@pytest.mark.parametrize("shift", [1, 2, 3])
+@pytest.mark.parametrize("chunked", [True, False])
+def test_no_marked_word_is_cut_where_a_donor_brings_too_many(shift, chunked):
+    batch = marked_in_chunks()
+    if not chunked:
+        batch.pop(CHUNK)
+    donors = {name: x.roll(shift, 0) for name, x in batch.items()}
+    cue = AllWords("outside", "fault", Language(form=TextForm(ends=frozenset({2, 3}), most=12)), "outside")
+    result = cue.exchange(batch, donors)
+    for row in range(4):
+        marked = batch["input_ids"][row][batch["rationale"][row] == 1]
+        assert result["input_ids"][row][result["rationale"][row] == 1].tolist() == marked.tolist()
+        theirs = donors["input_ids"][row][donors["rationale"][row] == 1]
+        assert not torch.isin(result["input_ids"][row], theirs).any()
+        assert result["input_ids"].shape == batch["input_ids"].shape
+    # All else of chunk and text is the donor's.
+    kept = torch.isin(result["input_ids"], batch["input_ids"]) & (result["input_ids"] > 3)
+    assert int((kept & (result["rationale"] == 1)).sum()) == 4
+
+
+def test_choices_take_from_the_same_choice_also_where_one_is_empty():
+    ids = torch.tensor([[[2, 11, 3, 0], [2, 12, 13, 3]], [[2, 3, 0, 0], [2, 14, 15, 3]]])
+    batch = flattened({"input_ids": ids, "attention_mask": (ids > 0).long()})
+    donors = {name: x.flip(0) for name, x in batch.items()}
+    cue = AllWords("the words", "open", Language(form=TextForm(ends=frozenset({2, 3}))), "text")
+    first = cue.exchange(batch, donors)["input_ids"][0].tolist()
+    assert first == [2, 3, 0, 0, 2, 14, 15, 3]
+
+
+def test_where_all_of_a_text_is_marked_it_is_cut_as_one_without_marks():
+    batch = {"input_ids": torch.tensor([[2, 5, 6, 7, 3], [2, 8, 8, 9, 3]]), "attention_mask": torch.ones(2, 5).long()}
+    batch["rationale"] = torch.tensor([[255, 1, 1, 1, 255]] * 2)
+    rows = [
+        [(0, 0, 0), (1, 1, 1), (1, 2, 1), (0, 1, 1), (0, 2, 1), (0, 4, 4)],
+        [(0, place, place) for place in range(5)],
+    ]
+    found = composed(batch, {name: x.flip(0) for name, x in batch.items()}, rows, Language())
+    assert found["input_ids"][0].tolist() == [2, 8, 8, 5, 3]

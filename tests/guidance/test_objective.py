@@ -191,6 +191,20 @@ def test_without_a_method_guidance_takes_what_serves_the_model_and_says_so():
         Objective({"energy": 1.0}, "generic_attention").losses(calls[0], mask, label, torch.arange(SAMPLES))
 
 
+def test_guidance_takes_no_map_of_one_row_where_several_are_pooled():
+    images, mask, label = batch()
+    net = tiny_vit(num_classes=3, class_token=False, global_pool="avg").double()
+
+    def computed(method):
+        with intercepted(net, SAMPLES, True) as calls:
+            net(images)
+        return Objective({"energy": 1.0}, method).losses(calls[0], mask, label, torch.arange(SAMPLES))["energy"].total
+
+    with pytest.warns(lrptrain.RelevanceWarning, match="pool several tokens.*attnlrp is used in its place"):
+        found = computed(None)
+    assert torch.equal(found, computed("attnlrp"))
+
+
 def test_of_several_labels_a_loss_is_the_mean_over_them_and_a_map_that_of_all():
     labels = torch.tensor([[1, 0, 1], [0, 1, 1], [0, 0, -1], [1, 1, 0], [-1, 0, 1]])
     rows = [0, 1, 2, 4]

@@ -177,7 +177,7 @@ def test_what_is_let_go_is_freed():
 
 def test_a_step_with_learned_queries_is_run_once_and_those_are_written_out():
     model, inputs = vit(global_pool="map", class_token=False)
-    objective = Objective({"energy": 1.0})
+    objective = Objective({"energy": 1.0}, "generic_attention")
     runs = []
     model.get_submodule("patch_embed").register_forward_hook(lambda *_: runs.append(1))
     expected, _ = guided(model, inputs, objective, keeps_maps=True)

@@ -5,7 +5,6 @@ import torch
 import transformers
 from hugging_face import small_sizes
 
-from lrptrain.batch.content import end_tokens
 from lrptrain.metrics import delete_tokens, text_probability
 
 SIZES: dict[str, Any] = {**small_sizes(16, layers=2), "vocab_size": 40, "num_labels": 3}
@@ -25,11 +24,18 @@ def texts(pad, lengths=(9, 5, 7)):
     return {"input_ids": ids.masked_fill(mask == 0, pad), "attention_mask": mask}
 
 
+def with_ends(inputs):
+    ids = inputs["input_ids"].clone()
+    ids[:, 0] = 2
+    ids[torch.arange(len(ids)), inputs["attention_mask"].sum(1) - 1] = 3
+    return {**inputs, "input_ids": ids}
+
+
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 @pytest.mark.parametrize("keep_ends", [True, False])
 def test_the_probability_is_that_of_the_shorter_text_alone(kind, keep_ends):
     net, pad = model(kind)
-    inputs, target = texts(pad), torch.tensor([0, 2, 1])
+    inputs, target = with_ends(texts(pad)), torch.tensor([0, 2, 1])
     keep = torch.rand(inputs["input_ids"].shape, generator=torch.Generator().manual_seed(2)) < 0.5
     keep[:, 2] = True
     found = text_probability(lambda **batch: net(**batch).logits, inputs, target, keep_ends)(keep)
@@ -69,9 +75,19 @@ def test_a_row_of_which_nothing_is_left_keeps_its_first_token():
     assert (shorter["input_ids"].tolist(), shorter["attention_mask"].tolist()) == ([[4]], [[1]])
 
 
-def test_ends_are_found_beside_padding_on_either_side():
-    attended = torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0], [0, 1, 0, 0]]).bool()
-    assert end_tokens(attended).int().tolist() == [[0, 1, 0, 1], [1, 1, 0, 0], [0, 1, 0, 0]]
+@pytest.mark.parametrize("ends", [True, False])
+def test_ends_stay_where_all_texts_have_the_same(ends):
+    inputs = with_ends(texts(0)) if ends else texts(0)
+    seen = []
+
+    def predict(**batch):
+        seen.append(batch["input_ids"])
+        return torch.zeros(3, 2)
+
+    text_probability(predict, inputs, torch.zeros(3).long())(torch.arange(9).expand(3, 9) == 1)
+    assert [row[row > 0].tolist() for row in seen[0]] == [
+        [2, word, 3] if ends else [word] for word in inputs["input_ids"][:, 1].tolist()
+    ]
 
 
 def test_a_mask_is_needed():

@@ -117,3 +117,17 @@ def test_a_run_says_that_its_model_has_collapsed(tmp_path, caplog):
     assert monitor.folder is not None
     powers = [event.get("power", {}) for event in read_events(monitor.folder)]
     assert [power.get("collapsed", False) for power in powers] == [False, True]
+
+
+def of_features(answers):
+    pairs = enumerate(zip(ALTERNATING, answers, strict=True))
+    return Evaluation([explained(Sample(i, label, {}), np.eye(48)[answer]) for i, (label, answer) in pairs])
+
+
+def test_answers_beyond_all_labels_are_no_skill():
+    """Features read as logits: the few answers that are classes may well go with the label."""
+    features = of_features([i % 2 if i < 18 else 7 + i for i in range(40)])
+    assert not tells_classes_apart(features, 0.95)
+    words = single_answer(features, [str(i) for i in range(48)], 0.95)
+    assert words.startswith("most of its answers are classes beyond 1, and no label is. Its 48 outputs may be features")
+    assert tells_classes_apart(of_features([i % 2 if i < 24 else 7 + i for i in range(40)]), 0.95)

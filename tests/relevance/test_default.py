@@ -13,8 +13,19 @@ from lrptrain.relevance.default import DEFAULT_METHODS, check_method, first_that
 
 
 def without_a_rule() -> Small:
-    """A model with attention, with an operation through which gradients pass, but no relevance."""
-    return Small(Block(lambda tokens: torch.logcumsumexp(tokens, 1))).double().eval()
+    """A model that pools one token, with an operation through which gradients pass, but no relevance."""
+    return Small(Block(lambda tokens: torch.logcumsumexp(tokens, 1)), Block(first)).double().eval()
+
+
+def first(tokens):
+    return tokens[:, :1]
+
+
+class TokenPerClass(Small):
+    def forward(self, x):
+        tokens = self.embed(x).flatten(2).transpose(1, 2) + self.position
+        q, k, v = self.qkv(tokens).chunk(3, -1)
+        return (tokens + nn.functional.scaled_dot_product_attention(q, k, v))[:, :4].mean(-1)
 
 
 def test_the_default_has_its_own_numbers_and_says_nothing():
@@ -46,6 +57,25 @@ def test_the_next_takes_the_place_of_one_that_cannot_serve_the_model_and_it_is_s
     named = lrptrain.attribute(model, patches(), 1, "generic_attention")
     for scores in (first.scores, second.scores, third.scores):
         assert torch.equal(scores, named.scores)
+
+
+@pytest.mark.parametrize("model", [Small(), TokenPerClass()], ids=["mean", "a token per class"])
+def test_a_map_of_one_row_of_several_is_no_default_and_says_so(model):
+    model = model.double().eval()
+    with pytest.warns(lrptrain.RelevanceWarning, match="pool several tokens.*attnlrp or gamma_lrp read them"):
+        lrptrain.attribute(model, patches(), 1, "generic_attention")
+    recording = lrptrain.record(model, patches())
+    with pytest.raises(lrptrain.UnsupportedMethodError, match="pool several tokens"):
+        recording.check_default("generic_attention")
+    recording.check_default("attnlrp")
+
+
+def test_a_map_of_the_only_row_is_a_default():
+    model = Small(after=Block(first)).double().eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lrptrain.attribute(model, patches(), 1, "generic_attention")
+    lrptrain.record(model, patches()).check_default("generic_attention")
 
 
 @pytest.mark.filterwarnings("ignore::lrptrain.RelevanceWarning")

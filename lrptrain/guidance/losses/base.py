@@ -126,12 +126,15 @@ class GuidedBatch:
             yes = recording.logits.detach() > 0 if target is None else target > 0
             target = of_all_labels(torch.where(yes, 1.0, -1.0) * (1 if target is None else target >= 0))
 
+        names = check_method(self.maps.method, self.maps.options, GUIDANCE_METHODS)
+
         def explain(method: str) -> Relevance:
+            if self.maps.method is None:
+                recording.check_default(method)
             return recording.attribute(
                 target, method, create_graph=True, first_order=self.maps.first_order, **self.maps.options
             )
 
-        names = check_method(self.maps.method, self.maps.options, GUIDANCE_METHODS)
         return first_that_serves(recording.model, names, explain)
 
     @cached_property

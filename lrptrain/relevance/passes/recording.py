@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lrptrain.relevance.advice import REACH_INPUT, called, other_methods
-from lrptrain.relevance.default import check_method, first_that_serves
+from lrptrain.relevance.advice import REACH_INPUT, called, other_methods, several_rows
+from lrptrain.relevance.default import UNSUPPORTED, check_method, first_that_serves
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.fast.kernels import KernelError, Kernels
 from lrptrain.relevance.fast.switch import is_plain
@@ -23,6 +23,7 @@ from lrptrain.relevance.model.classes import class_names, explained_class, outpu
 from lrptrain.relevance.model.precision import HALF, AutocastState, autocast_state
 from lrptrain.relevance.model.preserve import begin_anew, preserved
 from lrptrain.relevance.model.recordable import check_recordable, gives_answers_only, warn_of_train_mode
+from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.output.heads import Head, HeadFunction, as_head
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.propagation.composite import Rules, applied_to, custom_rules, split_composite
@@ -137,6 +138,7 @@ class Recording:
             names = check_method(None, options)
 
             def explain(name: str) -> Relevance:
+                self.check_default(name)
                 return self._attribute(target, name, other, create_graph, first_order, options)
 
             return first_that_serves(self.model, names, explain, create_graph=create_graph)
@@ -176,6 +178,8 @@ class Recording:
             convergence_delta=maps.convergence_delta,
             batch=None if create_graph else self._shown_with(labels),
         )
+        if chosen.name == "generic_attention" and not self.pools_one_row:
+            warn_once(self.model, "several rows", f"generic_attention: {several_rows()}")
         if not create_graph:
             check_finite(relevance, self.leaf)
             with called(method):
@@ -467,6 +471,26 @@ class Recording:
         if rules not in self._pooling:
             self._pooling[rules] = flow_to(self.propagator, self.output, self.token_output, self.length)
         return self._pooling[rules]
+
+    @cached_property
+    def pools_one_row(self) -> bool:
+        """Whether all logits read one and the same token's row of the maps, as that of a class token."""
+        if not self.attentions:
+            return True
+        try:
+            last = flow_to(self.propagator, self.output, self.token_output, self.length, logit=-1)
+        except UNSUPPORTED:  # windows and stages, of which many are pooled
+            return False
+        return bool((torch.minimum(self.pooling, last).amax(-1) > 1 - 1e-4).all())
+
+    def check_default(self, method: str) -> None:
+        """Reject generic attention where nobody names it and its maps would say where tokens are pooled, no more.
+
+        Raises:
+            UnsupportedMethodError: If the logits read the rows of several tokens.
+        """
+        if method == "generic_attention" and not self.pools_one_row:
+            raise UnsupportedMethodError(several_rows())
 
     @property
     def attention(self) -> Blocks:

@@ -106,11 +106,13 @@ def unweighted(propagator: Propagator, states: Value) -> Value:
 POOLING_FLOW = Composite({**FLOW.type_map, "mul": _weigh_tokens}, name="flow", replaceable=False)
 
 
-def flow_to(propagator: Propagator, logits: Value, value: Value, length: int) -> Float[Tensor, "batch length"]:
-    """The pooling's own weights: what share of the logits is read from every token of `value`; sums to 1."""
-    # Any class does: the rules of the flow do not look at values.
+def flow_to(
+    propagator: Propagator, logits: Value, value: Value, length: int, logit: int = 0
+) -> Float[Tensor, "batch length"]:
+    """The pooling's own weights: what share of a logit is read from every token of `value`; sums to 1."""
+    # Mostly any class does: the rules of the flow do not look at values.
     start = at_least_float32(logits.tensor).new_zeros(logits.tensor.shape)
-    start[:, 0] = 1.0
+    start[:, logit] = 1.0
     weights = propagator.per_token(value, propagator.propagate({logits: start}, POOLING_FLOW, [value])[value], length)
     if (weights.sum(-1) <= 0).any():
         raise UnsupportedModelError(

@@ -141,7 +141,9 @@ def _kind(root: Value, cells: Cells | None) -> Kind:
 
 
 def text_input(root: Value) -> ExplainedInput:
-    """The word embeddings of a text: every position is a token."""
+    """The word embeddings of a text, or of its chunks, one behind the other: every position is a token."""
+    if len(root.shape) > 3:
+        return _every_place(root, kind="text", features=(len(root.shape) - 1,), grid=None)
     return _rows(root, "text")
 
 

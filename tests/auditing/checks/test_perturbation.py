@@ -19,6 +19,14 @@ class Corner(nn.Module):
         return torch.stack([-answer, answer], 1)
 
 
+def texts():
+    """Texts of different lengths, with special tokens at their ends."""
+    inputs = KINDS["bert"].inputs()
+    inputs["input_ids"][:, 0] = 2
+    inputs["input_ids"][torch.arange(3), inputs["attention_mask"].sum(1) - 1] = 3
+    return inputs
+
+
 def gain(model, inputs, method):
     """How much better the order of a method is than two random ones."""
     found = lrptrain.attribute(model, inputs, method=method)
@@ -51,7 +59,7 @@ def test_images_by_the_definition():
 
 
 def test_texts_by_the_definition():
-    model, inputs = hugging_face("BertForSequenceClassification", True), KINDS["bert"].inputs()
+    model, inputs = hugging_face("BertForSequenceClassification", True), texts()
     found = lrptrain.attribute(model, inputs, method="input_x_gradient")
     content = torch.zeros_like(inputs["attention_mask"], dtype=torch.bool)
     for row, length in enumerate((10, 7, 4)):
@@ -63,7 +71,7 @@ def test_texts_by_the_definition():
 
 @pytest.mark.parametrize("name", ["vit", "bert"])
 def test_a_batch_equals_singles(name):
-    model, inputs = KINDS[name].build(True), KINDS[name].inputs(3)
+    model, inputs = KINDS[name].build(True), texts() if name == "bert" else KINDS[name].inputs(3)
     together = gain(model, inputs, "generic_attention")
     alone = [gain(model, select(inputs, slice(i, i + 1)), "generic_attention") for i in range(3)]
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-9, rtol=0)
@@ -82,7 +90,7 @@ def test_random_orders_gain_nothing_and_differ_from_the_method_of_that_name():
 
 
 def test_what_cannot_be_is_told():
-    model, inputs = hugging_face("BertForSequenceClassification", True), KINDS["bert"].inputs()
+    model, inputs = hugging_face("BertForSequenceClassification", True), texts()
     with pytest.raises(ValueError, match="random_maps"):
         random_order_score(model, inputs, torch.zeros(3, dtype=torch.long), random_maps=0)
     with pytest.raises(ValueError, match="attention_mask"):

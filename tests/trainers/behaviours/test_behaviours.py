@@ -15,6 +15,7 @@ from trained import (
     NAMES,
     OPTIONS,
     TRAINERS,
+    Headless,
     OneLogit,
     Pairs,
     Pictures,
@@ -309,8 +310,9 @@ def test_a_compiled_model_is_trained_as_ever(train, tmp_path):
 def test_a_gate_ends_training(train, tmp_path):
     net = bert()
     torch.nn.init.normal_(net.classifier.weight, std=5.0)  # so that it gives several answers
+    options = {"fail_on": "not sure", "cues": [Everything()]}
     with pytest.raises(FindingError, match="stopped by fail_on='not sure' in 2 evaluations in a row"):
-        train(Training(tmp_path, {"fail_on": "not sure", "cues": [Everything()]}, net=net, epochs=6))
+        train(Training(tmp_path, options, net=net, epochs=6, texts=Headless))
     (events,) = tmp_path.rglob("events.jsonl")
     assert 2 <= len(events.read_text().splitlines()) < 6
 

@@ -28,14 +28,14 @@ OPTIONS = {"max_samples": 8, "run_name": "run", "max_pictures": 1, "class_maps":
 
 
 class Texts(Dataset):
-    """Texts of several lengths; the second token says the class, and is the rationale."""
+    """Texts of several lengths; the token behind the first says the class, and is the rationale."""
 
     def __init__(self, samples: int, seed: int, wrong: int | None = None) -> None:
         generator = torch.Generator().manual_seed(seed)
         self.rows: list[dict[str, Any]] = []
         for number in range(samples):
             ids = torch.randint(10, 40, (int(torch.randint(5, 9, (), generator=generator)),), generator=generator)
-            ids[1] = 5 + number % 2
+            ids[0], ids[1], ids[-1] = 1, 5 + number % 2, 2
             rationale = torch.zeros(len(ids), dtype=torch.long)
             rationale[1] = 3 if number == wrong else 1
             self.rows.append(
@@ -47,6 +47,15 @@ class Texts(Dataset):
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         return self.rows[index]
+
+
+class Headless(Texts):
+    """Texts that begin with a word each: so does what is pooled."""
+
+    def __init__(self, samples: int, seed: int) -> None:
+        super().__init__(samples, seed)
+        for number, row in enumerate(self.rows):
+            row["input_ids"][0] = 10 + number
 
 
 class Pairs(Texts):
