@@ -17,7 +17,7 @@ from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.images import image_of
 from lrptrain.cues.places import Place
 from lrptrain.dashboard.report import write_html_report
-from lrptrain.dashboard.verdicts import proof_picture
+from lrptrain.dashboard.runs import proof_picture
 from lrptrain.findings import reliance
 from lrptrain.loggers import read_events, read_findings
 from lrptrain.monitor.gate import FindingError

@@ -75,6 +75,9 @@ class Visit:
     def view(self, name, run: str | list[str] = "", wait="main", **fields):
         chosen = {"view": name, **({"run": run} if run else {}), **fields}
         self.page.goto(f"{self.address}#{urlencode(chosen, doseq=True)}")
+        # What was there stays until the view is drawn: without this, the text of the view before could be taken for it.
+        first = run if isinstance(run, str) else run[0]
+        self.page.wait_for_selector(f'#view[data-shown{"" if first else "^"}="{name}/{first}"]')
         self.page.wait_for_selector(wait)
         self.unfold()
         return self.page
