@@ -15,7 +15,6 @@ from setting import loader
 from shown import reader_of_a_corner
 from torch.nn import functional as F
 
-import lrptrain
 from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, write_record
 
