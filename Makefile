@@ -6,13 +6,24 @@ BIN := .venv/bin
 # One thread a process: the tests run in two processes.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint types format tables docs data rivals fuzz notebooks
+.PHONY: demo test trained browser lint types format tables docs data rivals fuzz notebooks
 
 demo: .venv/.demo
 	$(BIN)/lrptrain demo
 
 test: lint types
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations 15
+	$(MAKE) trained
+
+# Training rounds otherwise on another processor: what tests say of a trained model holds without its vector units, too.
+trained: .venv/.dev
+	ATEN_CPU_CAPABILITY=default $(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m trained
+
+# The tests of the page need a Chromium: they are skipped without one, and fail where CI=true.
+browser:
+	@for name in chromium chromium-browser google-chrome chrome; do command -v $$name && exit; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get -qq update && apt-get -qqy install chromium; \
+	else echo "no Chromium is installed: the tests of the page need one"; fi
 
 lint: .venv/.dev
 	$(BIN)/ruff format --check .

@@ -350,15 +350,12 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         """Stop training if a finding demands it: after this epoch, so that its checkpoints are written."""
         if trainer.state.fn == "validate":
             self.core.raise_if_misread()
-            self.core.raise_if_unjudged()
             self.core.end_validation()
-        if trainer.sanity_checking or not self.core.judging.is_forbidden(at_end=trainer.state.fn == "validate"):
-            return
+            self.core.raise_if_failed(is_trained=False)
         # No error yet in `fit`: callbacks that come later, such as checkpoints, would miss this epoch. `on_fit_end`
         # raises it.
-        trainer.should_stop = True
-        if trainer.state.fn == "validate":
-            self.core.judging.raise_if_forbidden(at_end=True)
+        elif not trainer.sanity_checking and self.core.judging.is_forbidden():
+            trainer.should_stop = True
 
     def on_train_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Evaluate the kept weights as soon as every callback has left its own in the model, such as averages."""
@@ -398,8 +395,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         self.core.end()
         if not self.core.has_evaluated and not self.failures and trainer.enable_validation:
             warn(f"{self.config.title} evaluated nothing in this run: no validation was completed (max_steps?)")
-        self.core.raise_if_unjudged()
-        self.core.judging.raise_if_forbidden(at_end=True)
+        self.core.raise_if_failed()
 
     def _find_model(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         # Validations start in every epoch; the model is looked up, and its name is told to the user, once.

@@ -251,6 +251,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
             self._note(state, state.global_step)
         if not trainer.is_in_train:
             self.core.end_validation()
+            self.core.raise_if_failed(is_trained=False)
         self._show(prefix, args, logs)
 
     def _note(self, state: Any, step: int) -> None:
@@ -271,12 +272,8 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Stop training if a finding demands it: its checkpoint is written before the error."""
-        # Beside a training, a single evaluation is all there is.
-        alone = not calling_trainer(transformers.Trainer).is_in_train
-        if self.core.judging.is_forbidden(at_end=alone):
+        if self.core.judging.is_forbidden():
             control.should_training_stop = True
-            if alone:
-                self.core.judging.raise_if_forbidden(at_end=True)
 
     def on_train_end(
         self, args: Any, state: Any, control: Any, model: nn.Module, processing_class: Any = None, **kwargs: Any
@@ -293,8 +290,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         if record is not None:
             self._note(state, record.step)
         self.core.end()
-        self.core.raise_if_unjudged()
-        self.core.judging.raise_if_forbidden(at_end=True)
+        self.core.raise_if_failed()
 
 
 def _saved_state(states: Any, key: str) -> dict[str, Any] | None:

@@ -12,14 +12,15 @@ UNREADABLE = 4
 def check_run(run: str, max_reliance: float = 0.0, fail_after: int = 2) -> None:
     """Exit with 0 if a run passes, 1 if it relies on a fault, 3 if nobody can say, 4 if it is unreadable.
 
-    0 passed: enough was tested, and the model relies on no fault by more than allowed.
+    0 passed: the last evaluation is of the kept weights, could tell, and found no fault greater than allowed.
     1 failed: it does.
     2 wrong use: an option or the run's folder is not what it should be.
-    3 not sure: too few samples, no test, a model at chance, or it reads something that a person has to judge.
+    3 not sure: the run has not ended or its last evaluation failed, too few samples, no test, a model at chance, or it
+    relies on something that a person has to judge.
     4 unreadable: there is no run, no evaluation, or a line of its record cannot be read.
 
-    What counts is on what the model relied in the last evaluations in a row, two by default, as a single one is wrong
-    now and then; a run with fewer is judged by those that it has.
+    What counts is on what the model relied in the last evaluations in a row that could tell, two by default, as a
+    single one is wrong now and then; a run with fewer is judged by those that it has.
 
     Args:
         run: Folder of a monitored run (with events.jsonl), or one that holds a single such folder.

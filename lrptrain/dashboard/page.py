@@ -13,7 +13,7 @@ from lrptrain.render.colors import to_palette
 
 SCRIPTS = (
     "elements address redraw controls typeahead source charts explain maps cards notes dialog verdict runtable runs "
-    "proof findings filters histogram confusion atlas plots compare export samples masks audit app"
+    "proof findings filters histogram confusion plots compare export samples app"
 )
 """In the order in which they are loaded."""
 STYLES = ("page", "explore", "proof")

@@ -5,14 +5,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from lrptrain.dashboard.embedding import read_embedding
 from lrptrain.dashboard.maps import read_cards, read_histories
-from lrptrain.dashboard.masks import mask_picture, read_masks
 from lrptrain.dashboard.notes import read_notes
 from lrptrain.dashboard.page import page
-from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
+from lrptrain.dashboard.runs import about_run, file_in, find_runs, proof_picture, read_new_events
 from lrptrain.dashboard.samples import read_sample_table, read_scores
-from lrptrain.dashboard.verdicts import audit_picture, proof_picture, read_audit
 from lrptrain.files import read_whole, to_json, write_text
 from lrptrain.loggers.inputs import input_path
 
@@ -56,27 +53,16 @@ def _everything(folder: Path) -> dict[str, Any]:
     scores = read_scores(folder, [None, *labels[:MOST_SCORED_CLASSES]], confidence)
     ids = _chosen(table)
     cards = read_cards(folder, table["evaluation"] or "", ids)
-    audit = read_audit(folder)
-    masks = read_masks(folder)
     return {
         "about": about,
         "events": events,
         "scores": {label or "": each for label, each in scores.items()},
         "table": table,
         "cards": cards,
-        "embedding": {
-            target: read_embedding(folder, table["evaluation"], target)
-            for target in table["targets"]
-            if not target.startswith("class ")
-        },
         "history": read_histories(folder, ids),
         "images": {sample_id: _pictures(folder, sample_id) for sample_id in ids},
         "proofs": {name: _embedded(proof_picture(folder, name), "png") for name in _proof_names(events)},
-        "audit": audit,
-        "audit_pictures": {name: _embedded(audit_picture(folder, name), "png") for name in audit["pictures"]},
-        "masks": masks,
         "notes": read_notes(folder),
-        "mask_pictures": {row["name"]: _masks_of(folder, masks["export"], row) for row in masks["rows"]},
     }
 
 
@@ -101,11 +87,6 @@ def _pictures(folder: Path, sample_id: str) -> dict[str, str]:
     }
     paths = {kind: file_in(folder, "inputs", name) for kind, name in names.items()}
     return {kind: _embedded(path, "webp") for kind, path in paths.items() if path is not None}
-
-
-def _masks_of(folder: Path, export: str, row: dict[str, Any]) -> dict[str, str]:
-    paths = {kind: mask_picture(folder, export, kind, row["name"]) for kind in row["pictures"]}
-    return {kind: _embedded(path, "jpeg" if kind == "image" else "png") for kind, path in paths.items() if path}
 
 
 def _embedded(path: Path | None, kind: str) -> str:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from lrptrain.files import MOST_BYTES, plain, read_whole
+from lrptrain.loggers.local import PROOFS
 from lrptrain.loggers.timeline import has_continuation, timeline_of
 
 MARKS = ("events.jsonl", "run.json")
-"""A folder with any of these is a monitored run. One with an audit, or with an export of masks, is shown as one."""
-AUDIT = "audit"
-SEGMENTATION = "segmentation"
+"""A folder with any of these is a monitored run."""
+PNG = b"\x89PNG\r\n\x1a\n"
 _DEEPEST = 8
 _BRIEF = ("kind", "name", "role", "verdict", "effect", "interval", "is_fault")
 
@@ -20,8 +20,7 @@ _BRIEF = ("kind", "name", "role", "verdict", "effect", "interval", "is_fault")
 def find_runs(root: Path) -> dict[str, Path]:
     """The run folders at or below a folder, by their path from it (its own name for itself), in order.
 
-    Hidden folders and links are passed over, and nothing is looked for inside a monitored run. Beside an audit or an
-    export, as `lrptrain audit` and `lrptrain segment` write them to the folder of a project, there may be other runs.
+    Hidden folders and links are passed over, and nothing is looked for inside a monitored run.
 
     Raises:
         FileNotFoundError: If there is no such folder.
@@ -29,19 +28,6 @@ def find_runs(root: Path) -> dict[str, Path]:
     if not root.is_dir():
         raise FileNotFoundError(f"{str(root)!r} is no folder: name one of a run, or one that holds runs")
     return {_name(path, root): path for path in sorted(_walk(root))}
-
-
-def find_exports(folder: Path) -> list[str]:
-    """Exports of seeds and pseudo-masks in the folder of a run, as paths from it (`.` for itself).
-
-    The export of the end comes first, then those of epochs, the last one first.
-    """
-    # The folder itself is one after `lrptrain segment`; below a monitored run it is segmentation/, as by the callback.
-    base = "." if _is_export(folder, ".") else SEGMENTATION
-    epochs = [path.name for path in (folder / base).glob("epoch_*") if path.name.removeprefix("epoch_").isdecimal()]
-    epochs.sort(key=lambda name: -int(name.removeprefix("epoch_")))
-    names = [base, *((Path(base) / name).as_posix() for name in epochs)]
-    return [name for name in names if _is_export(folder, name)]
 
 
 def file_in(folder: Path, *parts: str) -> Path | None:
@@ -53,6 +39,19 @@ def file_in(folder: Path, *parts: str) -> Path | None:
     except (OSError, ValueError):  # a name that no file can have
         return None
     return path if is_inside else None
+
+
+def proof_picture(folder: Path, name: str) -> Path | None:
+    """The picture of a finding's proof by its path in the run's folder; None if there is none, or it is no PNG."""
+    parts = name.split("/")
+    # As `lrptrain.loggers.local` writes them: no other file of the run is given out by this way.
+    if len(parts) != 3 or parts[0] != PROOFS or not name.endswith(".png") or "\\" in name:
+        return None
+    path = file_in(folder, *parts)
+    if path is None:
+        return None
+    with path.open("rb") as file:
+        return path if file.read(len(PNG)) == PNG else None
 
 
 def _lies_in(path: Path, folder: Path) -> bool:
@@ -85,9 +84,7 @@ def about_run(folder: Path) -> dict[str, Any]:
     """A run in short: `settings`, `notes`, and stamps that change when there is something new to read."""
     notes: list[str] = []
     events = file_in(folder, "events.jsonl")
-    audit = file_in(folder, AUDIT, "results.json")
-    exports = find_exports(folder)
-    if events is None and audit is None and not exports:
+    if events is None:
         notes.append("No evaluation was written yet.")
     settings = read_settings(folder, notes)
     parent = settings.get("parent")
@@ -97,8 +94,6 @@ def about_run(folder: Path) -> dict[str, Any]:
         "settings": settings,
         "size": events.stat().st_size if events else 0,
         "written": events.stat().st_mtime if events else None,
-        "audit": audit.stat().st_mtime if audit else None,
-        "masks": _masks_stamp(folder, exports),
         "notes": notes,
     }
 
@@ -157,30 +152,11 @@ def _shared(evaluation: Any) -> str:
 def _walk(root: Path) -> Iterator[Path]:
     for parent, folders, _ in os.walk(root):
         path = Path(parent)
-        if any(file_in(path, mark) for mark in MARKS) or _is_export(path, "."):
+        if any(file_in(path, mark) for mark in MARKS):
             folders.clear()  # os.walk goes into what is left in this list
-            yield path
-        elif file_in(path, AUDIT, "results.json") or find_exports(path):
-            folders[:] = [name for name in folders if name not in (AUDIT, SEGMENTATION)]
             yield path
         deep = len(path.relative_to(root).parts) >= _DEEPEST
         folders[:] = [] if deep else sorted(name for name in folders if not name.startswith("."))
-
-
-def _is_export(folder: Path, name: str) -> bool:
-    """Whether there is an export that has a line, in an index or in a part of one."""
-    if file_in(folder, name, "classes.json") is None and file_in(folder, name, "settings.json") is None:
-        return False
-    return any(file_in(folder, name, path.name) for path in (folder / name).glob("index*.jsonl"))
-
-
-def _masks_stamp(folder: Path, exports: list[str]) -> float | None:
-    """When the first export was done; 0 while it is written, None without one."""
-    if not exports:
-        return None
-    # There is a merged index only once an export is complete.
-    index = file_in(folder, exports[0], "index.jsonl")
-    return index.stat().st_mtime if index is not None else 0
 
 
 def _name(path: Path, root: Path) -> str:

@@ -8,13 +8,10 @@ from typing import Any
 
 from lrptrain.dashboard import page
 from lrptrain.dashboard.access import token_required
-from lrptrain.dashboard.embedding import read_embedding
 from lrptrain.dashboard.maps import read_cards, read_histories
-from lrptrain.dashboard.masks import mask_picture, read_masks
 from lrptrain.dashboard.notes import LONGEST, read_notes, write_note
-from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
+from lrptrain.dashboard.runs import about_run, file_in, find_runs, proof_picture, read_new_events
 from lrptrain.dashboard.samples import read_sample_table, read_scores
-from lrptrain.dashboard.verdicts import audit_picture, proof_picture, read_audit
 from lrptrain.extras import require
 from lrptrain.files import to_json
 from lrptrain.loggers.inputs import input_path
@@ -163,12 +160,6 @@ def _image(folder: Path, query: Any) -> Path | None:
     return file_in(folder, "inputs", input_path(folder, query.get("id", ""), ending).name)
 
 
-def _masks(folder: Path, query: Any) -> dict[str, Any]:
-    filters = {"split": "split", "of_class": "class", "status": "status", "export": "export", "sort": "sort"}
-    chosen = {argument: query.get(name, "") for argument, name in filters.items()}
-    return read_masks(folder, **chosen, page=_count(query, "page"))
-
-
 def _of_one(read: Callable[..., Any], folder: Path, name: str | None, *options: Any) -> Any:
     return read(folder, [name], *options)[name]
 
@@ -195,14 +186,9 @@ _READERS: dict[str, Callable[[Path, Any], Any]] = {
     "table": lambda folder, query: read_sample_table(folder, query.get("evaluation")),
     "cards": lambda folder, query: read_cards(folder, query.get("evaluation", ""), query.getlist("id")[:MOST_CARDS]),
     "history": lambda folder, query: _of_one(read_histories, folder, query.get("id", "")),
-    "embedding": lambda folder, query: read_embedding(folder, query.get("evaluation", ""), query.get("target", "")),
-    "audit": lambda folder, query: read_audit(folder),
-    "masks": _masks,
     "notes": lambda folder, query: read_notes(folder),
 }
 _PICTURES: dict[str, Callable[[Path, Any], Path | None]] = {
     "/image": _image,
-    "/audit.png": lambda folder, query: audit_picture(folder, query.get("name", "")),
     "/proof.png": lambda folder, query: proof_picture(folder, query.get("path", "")),
-    "/mask": lambda folder, query: mask_picture(folder, *(query.get(name, "") for name in ("export", "kind", "name"))),
 }

@@ -42,7 +42,7 @@ class Finding:
         verdicts: The verdict in each of them.
         epochs: The epoch of each of them; empty where an older record does not say.
         within: The name of the cue that it is a part of; "" for none.
-        share: Which share of that cue's effect it carries; None for none.
+        share: Which share of that cue's effect it carries, in [0, 1]: 1 also where it does more; None for none.
         by_class: The effect on the samples of each answer, by its name; empty where there are two.
         relevance: The share of the positive relevance that lies on it, in [0, 1]; None for a cue that lies everywhere.
         area: The share of pixels or tokens that it covers, in [0, 1]; None likewise.
@@ -89,6 +89,11 @@ class Finding:
     cue: Any = field(default=None, compare=False)
     proof: Proof | None = field(default=None, compare=False)
 
+    def __post_init__(self) -> None:
+        """Bound the share: alone, a part may do more than with all else of the whole."""
+        if self.share is not None:
+            object.__setattr__(self, "share", min(max(self.share, 0.0), 1.0))
+
     @property
     def relies(self) -> bool:
         """Whether the model surely relies on it."""
@@ -108,6 +113,11 @@ class Finding:
     def is_outside(self) -> bool:
         """Whether it lies outside of annotations, and is swapped with all else there."""
         return self.plain.get("where") == "outside"
+
+    @property
+    def is_annotated(self) -> bool:
+        """Whether it lies on what is annotated."""
+        return self.plain.get("where") == "evidence"
 
     @property
     def standing(self) -> str:

@@ -110,8 +110,8 @@ def _effect(finding: "Finding") -> str:
 def _share(finding: "Finding") -> str:
     if finding.share is None or not finding.within:
         return ""
-    if finding.share > 1:
-        return f"That is all of the effect of {finding.within}, or more."
+    if finding.share >= 1:
+        return f"That is all of the effect of {finding.within}."
     return f"That is {percent(finding.share)} of the effect of {finding.within}."
 
 

@@ -121,23 +121,52 @@ class UnreadableRunError(ValueError):
 
 @dataclass(frozen=True)
 class Judged:
-    """The last evaluation of a run, of which every line can be read.
+    """The evaluations of a run that stand, where every line can be read.
 
     Attributes:
-        event: See `parse_event`.
-        findings: What it found.
-        count: The number of evaluations that stand.
+        events: In order of time; see `parse_event`.
+        findings: What the last one found.
+        id: The id of the last one; "" where the record does not say it.
         cut: Findings of whose history no more than `MOST_ENTRIES` is there, by name, as where a run goes on elsewhere.
     """
 
-    event: dict[str, Any]
+    events: tuple[dict[str, Any], ...]
     findings: tuple[Finding, ...]
-    count: int
+    id: str = ""
     cut: tuple[str, ...] = ()
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The last evaluation."""
+        return self.events[-1]
+
+    def times_relied(self, finding: Finding) -> int:
+        """Return in how many evaluations in a row the model has relied on a finding of the last one.
+
+        Passed over are those before it that could tell nothing.
+        """
+        entries = [*zip(finding.epochs, finding.verdicts, strict=False)]
+        times = 0
+        for event in reversed(self.events):
+            recorded = {_identity(each): each["verdict"] for each in event["findings"]}
+            verdict = recorded.get(finding.identity, "")
+            if entries and entries[-1][0] == event["epoch"]:
+                _, verdict = entries.pop()
+            if not could_tell(event) and event is not self.last:
+                continue
+            if verdict != "relies":
+                break
+            times += 1
+        return times
+
+
+def could_tell(event: dict[str, Any]) -> bool:
+    """Return whether an evaluation says anything of the model; those of earlier versions do not say."""
+    return bool(event.get("power", {}).get("tells", True))
 
 
 def read_for_judgement(folder: Path) -> Judged | None:
-    """Return the last evaluation that stands; None where none was written yet.
+    """Return the evaluations that stand; None where none was written yet.
 
     What a page passes over, since the rest is still worth a look, a gate must not: it would pass what it cannot read.
     Forgiven is only a line of a process that was killed while it wrote it, once a later line has the same evaluation.
@@ -162,7 +191,8 @@ def read_for_judgement(folder: Path) -> Judged | None:
         return None
     last = timeline.events[-1]
     cut = tuple(each["name"] for each in last["findings"] if _PAST in each)
-    return Judged(last, tuple(gravest_first(map(Finding.from_dict, last["findings"]))), len(timeline.events), cut)
+    findings = tuple(gravest_first(map(Finding.from_dict, last["findings"])))
+    return Judged(tuple(timeline.events), findings, timeline.ids[moment_of(last)], cut)
 
 
 def _unreadable_part(content: Any) -> str:

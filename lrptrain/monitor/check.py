@@ -7,8 +7,16 @@ from typing import Any, Literal
 
 from lrptrain.findings import Finding, announce, reliance
 from lrptrain.findings.sentences import counted, listed, points, sentences
-from lrptrain.loggers.timeline import EVENTS, MOST_ENTRIES, Judged, UnreadableRunError, read_for_judgement
-from lrptrain.monitor.gate import is_lasting
+from lrptrain.loggers.timeline import (
+    EVENTS,
+    MOST_ENTRIES,
+    Judged,
+    UnreadableRunError,
+    could_tell,
+    moment_of,
+    read_for_judgement,
+)
+from lrptrain.monitor.run import SETTINGS, is_numbered, read_settings
 from lrptrain.trainers.checks import check_counts
 
 Verdict = Literal["passed", "failed", "not sure"]
@@ -62,10 +70,13 @@ def check(run: Path | str, max_reliance: float = 0.0, fail_after: int = 2) -> Ch
     """Judge a run's findings: a gate for continuous integration.
 
     A single evaluation is wrong now and then: a fault counts on which the model relied in the last `fail_after`
-    evaluations in a row, or in all of them where the run has fewer.
+    evaluations in a row that could tell, or in all of them where the run has fewer. An evaluation that training makes
+    at its end of weights that it keeps is judged by itself.
 
-    A run passes only by what was tested. It is "not sure" where nothing was, where the model does not tell classes
-    apart, where a test of a fault could not decide, and where the model reads something that a person has to judge.
+    A run passes only if its last evaluation is of the weights that training left, could tell, and found nothing. It is
+    "not sure" where training has not ended, where nothing was tested or a test failed, where the model does not tell
+    classes apart, where a test of a fault could not decide, and where the model relies on something that a person has
+    to judge. What lies on the annotation is nothing to judge.
 
     Args:
         run: Folder of a monitored run (with events.jsonl), or one that holds a single such folder.
@@ -74,7 +85,8 @@ def check(run: Path | str, max_reliance: float = 0.0, fail_after: int = 2) -> Ch
 
     Raises:
         FileNotFoundError: If there is no such run, or it has no evaluation yet.
-        ValueError: If several runs are meant, max_reliance is not in 0..1, or fail_after below 1.
+        ValueError: If several runs are meant, or a newer one of the same name is there, max_reliance is not in 0..1, or
+            fail_after below 1.
         UnreadableRunError: If something of the record cannot be read.
     """
     if not 0 <= max_reliance <= 1:
@@ -83,14 +95,13 @@ def check(run: Path | str, max_reliance: float = 0.0, fail_after: int = 2) -> Ch
     folder = run_of(Path(run))
     judged = _read(folder)
     assert judged is not None
-    required = min(fail_after, judged.count)
+    required = _required(judged, fail_after)
     if judged.cut and required > MOST_ENTRIES:
         raise UnreadableRunError(f"the history of {judged.cut[0]!r} is not in the lines before")
-    lasting = [each for each in judged.findings if is_lasting(each, ("relies",), required)]
-    most = reliance(lasting)
-    reason = "" if most > max_reliance else _doubt(judged, max_reliance)
+    most = reliance([each for each in judged.findings if judged.times_relied(each) >= required])
+    reason = "" if most > max_reliance else _doubt(judged, max_reliance) or _unkept(folder, judged)
     verdict: Verdict = "failed" if most > max_reliance else "not sure" if reason else "passed"
-    return CheckResult(folder, verdict, reason, most, max_reliance, required, judged.event["epoch"], judged.findings)
+    return CheckResult(folder, verdict, reason, most, max_reliance, required, judged.last["epoch"], judged.findings)
 
 
 def run_of(folder: Path) -> Path:
@@ -111,7 +122,29 @@ def run_of(folder: Path) -> Path:
         raise FileNotFoundError(f"no monitored run with an evaluation in {str(folder)!r}: there is nothing to judge")
     if len(runs) > 1 and folder not in runs:
         raise ValueError(f"{str(folder)!r} holds {len(runs)} runs: name one of {[str(path) for path in runs]}")
-    return folder if folder in runs else runs[0]
+    run = folder if folder in runs else runs[0]
+    if (newer := _newer_of_its_name(run)) is not None:
+        raise ValueError(
+            f"{str(newer)!r} is a newer run of the same name, as its folder was there already: judge that one, or move "
+            "one of them away"
+        )
+    return run
+
+
+def _newer_of_its_name(run: Path) -> Path | None:
+    """Return the newest run that was asked for under the name of another and got a number, if it is the newer one."""
+    own = run.resolve()
+    others = [each for each in own.parent.iterdir() if each != own and is_numbered(each.name, own.name)]
+    # A name with a number may also be one that was asked for, as of ours and ours-2: the record says which.
+    others = [each for each in others if each.is_dir() and read_settings(each).get("name", own.name) == own.name]
+    newest = max(others, key=_last_written, default=None)
+    return newest if newest is not None and _last_written(newest) >= _last_written(own) else None
+
+
+def _last_written(run: Path) -> float:
+    # Of a run that was stopped before its first evaluation there is no more than the folder.
+    files = [path for name in (EVENTS, SETTINGS) if (path := run / name).exists()]
+    return max(path.stat().st_mtime_ns for path in files or [run])
 
 
 def _is_empty(folder: Path) -> bool:
@@ -128,9 +161,38 @@ def _read(folder: Path) -> Judged | None:
         raise UnreadableRunError(str(error)) from error
 
 
+def _required(judged: Judged, fail_after: int) -> int:
+    """Return in how many evaluations in a row a fault has to be found."""
+    last = judged.last
+    # At its end, training evaluates the weights that it keeps: evaluations of other weights say nothing of them.
+    if "weights" in last and (last["weights"]["epoch"], last["weights"]["step"]) != moment_of(last):
+        return 1
+    return min(fail_after, max(sum(map(could_tell, judged.events)), 1))
+
+
+def _unkept(folder: Path, judged: Judged) -> str:
+    """Return why the last evaluation is not known to be of the weights that training left; "" where it is."""
+    settings = read_settings(folder)
+    if not settings and (folder / SETTINGS).exists():
+        raise UnreadableRunError(f"{folder / SETTINGS} cannot be read")
+    # What other programs have written, and earlier versions, may not say it.
+    if "ended" not in settings:
+        return ""
+    if settings["ended"] is not True:
+        return (
+            "The run has not come to its end: what it keeps is not known (monitor.close() ends one of your own loop)."
+        )
+    kept = settings.get("kept")
+    if not isinstance(kept, dict) or (kept.get("epoch"), kept.get("step")) != moment_of(judged.last):
+        return "The last evaluation is not of the weights that training left, or one that followed it failed."
+    if judged.id and kept.get("id") != judged.id:
+        return "The evaluation of the weights that training left is not in the record any more."
+    return ""
+
+
 def _doubt(judged: Judged, max_reliance: float) -> str:
     """Return why nobody can say whether a run without a lasting fault passes, in a sentence; "" where it does."""
-    power: dict[str, Any] = judged.event.get("power", {})
+    power: dict[str, Any] = judged.last.get("power", {})
     if power.get("tells") is False:
         return str(power["text"])
     if power.get("doubt"):
@@ -139,7 +201,7 @@ def _doubt(judged: Judged, max_reliance: float) -> str:
     if doubts:
         return f"More samples decide whether the model relies on {listed(doubts)} (max_samples=128)."
     for finding in _strongest_first(judged.findings):
-        if finding.is_open and finding.interval[0] > max_reliance:
+        if finding.is_open and not finding.is_annotated and finding.interval[0] > max_reliance:
             return f"{sentences(finding).verdict.rstrip('.')}, by {points(finding.effect)} points: a person judges."
     if not power and not any(each.is_fault for each in judged.findings):
         return "Nothing was tested: the record does not say by what."

@@ -176,4 +176,6 @@ def judge_labels(tests: Tests) -> Judgement:
         titles = tests.class_names or [f"label {number}" for number in range(yes.shape[1])]
         untested.append(f"{listed([titles[each] for each in alike])}: the model answers nearly all samples alike")
     # What is named first, the strongest of any label.
-    return Judgement(sorted(judged, key=lambda x: (not x.named, -x.effect.low)), untested, measures, joint.passes)
+    return Judgement(
+        sorted(judged, key=lambda x: (not x.named, -x.effect.low)), untested, measures, joint.passes, tests.failed
+    )

@@ -37,12 +37,14 @@ class Judgement(NamedTuple):
         measures: What measured the effects, to show examples, by the number of the label; the only one by None, and
             none where nothing could be tested.
         passes: How many samples the model was given, in this process.
+        failed: The names of the cues that could not be measured.
     """
 
     judged: Sequence[Judged] = ()
     untested: Sequence[str] = ()
     measures: Mapping[int | None, Measure] = {}
     passes: int = 0
+    failed: Sequence[str] = ()
 
 
 @dataclass
@@ -73,6 +75,7 @@ class Tests:
 
     def __post_init__(self) -> None:
         self.untested: list[str] = []
+        self.failed: list[str] = []
         self._places: dict[Cue, Bool[np.ndarray, " places"] | None] = {}
         self._marks: Marks | None = None
 
@@ -127,7 +130,7 @@ class Tests:
             gather=gather,
         )
         judged = self.searched(measure, evaluation, self.config.judge.confidence)
-        return Judgement(judged, self.untested, {None: measure}, measure.passes)
+        return Judgement(judged, self.untested, {None: measure}, measure.passes, self.failed)
 
     def searched(
         self,
@@ -198,6 +201,7 @@ class Tests:
         return [*images, *roots], [*plan.untold(samples, answers), *unlike]
 
     def _failed(self, cue: Cue, error: MeasureError) -> None:
+        self.failed.append(cue.name)
         if self._note([f"{cue.name}: {error}"]) and self.on_failure is not None:
             self.on_failure(f"{cue.name} could not be exchanged: {error}")
 

@@ -1,6 +1,7 @@
 """The third stage of a monitor: the test of cues on its sample, by all processes together, and what follows of it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from lrptrain.cues.kinds import restored
 from lrptrain.cues.measure import Rows
 from lrptrain.cues.texts import Language
 from lrptrain.findings import Finding, gravest_first
+from lrptrain.findings.finding import Verdict
 from lrptrain.monitor.confidence import sharpness
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.each_label import judge_labels
@@ -31,6 +33,10 @@ def _findings(_: Any, __: Any, plain: Sequence[dict[str, Any]]) -> list[Finding]
     return gravest_first(map(Finding.from_dict, plain))
 
 
+def _key(finding: Finding) -> str:
+    return "/".join(finding.identity)
+
+
 def _skilled(_: Any, skill: Skill, learned: bool) -> Skill:
     skill.learned = learned
     return skill
@@ -45,16 +51,22 @@ class Judging(RunState):
 
     Attributes:
         findings: What the last evaluation has found.
+        before: What it found, and what an earlier one did if it could tell nothing: their histories go on.
         judgement: What its tests have shown.
-        evaluations: How many evaluations there were in a row.
+        evaluations: How many evaluations there were.
+        telling: How many in a row could tell anything.
+        told: By finding, its verdicts in those.
         skill: Whether the model tells classes apart.
         has_doubts: Whether it was said that probabilities are sharpened.
         earlier: What was named before, and in which sample: it is tested again.
     """
 
     findings: list[Finding] = state(lambda _: [], "findings", _plain, _findings)
+    before: list[Finding] = state(lambda _: [], "before", _plain, _findings)
     judgement: Judgement = state(lambda _: Judgement())
     evaluations: int = state(lambda _: 0, "evaluations")
+    telling: int = state(lambda _: 0, "telling")
+    told: dict[str, list[Verdict]] = state(lambda _: {}, "told")
     skill: Skill = state(lambda _: Skill(), "learned", lambda skill: skill.learned, _skilled)
     has_doubts: bool = state(lambda _: False, "doubts")
     earlier: dict[str, Any] = state(lambda _: {}, "earlier")
@@ -68,8 +80,8 @@ class Judging(RunState):
 
         It may be of other weights, or of the same ones as the evaluation before: neither makes two in a row.
         """
-        self.findings = []
-        self.evaluations = 0
+        self.findings, self.before, self.told = [], [], {}
+        self.evaluations = self.telling = 0
 
     def judge(
         self,
@@ -129,18 +141,23 @@ class Judging(RunState):
         self.evaluations += 1
         if self.skill.update(evaluation, class_names, self._config.judge.confidence, held_back):
             self._inform(f"{self._config.title}: {self.skill.text}")
+        if self.power(evaluation.samples)["tells"]:
+            self.before = findings
+            self.told = {_key(each): [*self.told.get(_key(each), ()), each.verdict] for each in findings}
+            self.telling += 1
+        else:
+            found = {each.identity for each in findings}
+            self.before = [*findings, *(each for each in self.before if each.identity not in found)]
 
     def shown(self, scored: Sequence[ExplainedSample]) -> Power:
         """Return what the last evaluation shows of what the model does not rely on."""
-        judged, untested = self.judgement.judged, self.judgement.untested
-        return shown_by(scored, judged, untested, self._config.judge.confidence, self.skill.text)
+        judgement, confidence = self.judgement, self._config.judge.confidence
+        return shown_by(scored, judgement.judged, judgement.untested, confidence, self.skill.text, judgement.failed)
 
     def power(self, scored: Sequence[ExplainedSample]) -> dict[str, Any]:
-        """Return what was tested, where no fault is found, or that the model has collapsed; else nothing."""
+        """Return what was tested, or that the model has collapsed."""
         if self.skill.collapsed:
             return {"tells": False, "text": self.skill.text, "collapsed": True}
-        if any(finding.is_fault for finding in self.findings):
-            return {}
         return {name: value for name, value in self.shown(scored)._asdict().items() if name != "short"}
 
     def known(self) -> Known:
@@ -155,7 +172,7 @@ class Judging(RunState):
         Args:
             at_end: Whether no evaluation will follow: then those that there were have to do.
         """
-        return gravest_forbidden(self.findings, self._config.judge.fail_on, self._required(at_end)) is not None
+        return self._forbidden(at_end)[0] is not None
 
     def raise_if_forbidden(self, at_end: bool = False) -> None:
         """Raise an error for the gravest finding that ends training.
@@ -163,16 +180,26 @@ class Judging(RunState):
         Raises:
             FindingError: If there is one.
         """
-        fail_on, required = self._config.judge.fail_on, self._required(at_end)
-        finding = gravest_forbidden(self.findings, fail_on, required)
+        finding, required = self._forbidden(at_end)
         if finding is not None:
             times = f" in {required} evaluations in a row" if required > 1 else ""
-            raise FindingError(f"stopped by fail_on={fail_on!r}{times}: {finding}")
+            raise FindingError(f"stopped by fail_on={self._config.judge.fail_on!r}{times}: {finding}")
+
+    def _forbidden(self, at_end: bool) -> tuple[Finding | None, int]:
+        """Return the gravest finding that ends training, and in how many evaluations in a row it stood."""
+        judge = self._config.judge
+        found = gravest_forbidden(self.findings, judge.fail_on, judge.fail_after)
+        if found is not None:
+            return found, judge.fail_after
+        # Evaluations that could tell nothing are none without it.
+        told = [replace(each, verdicts=tuple(self.told.get(_key(each), each.verdicts))) for each in self.findings]
+        required = self._required(at_end)
+        return gravest_forbidden(told, judge.fail_on, required), required
 
     def _required(self, at_end: bool) -> int:
         """Return in how many evaluations in a row a finding has to stand."""
         fail_after = self._config.judge.fail_after
-        return min(fail_after, max(self.evaluations, 1)) if at_end else fail_after
+        return min(fail_after, max(self.telling, 1)) if at_end else fail_after
 
     def _sharpness(self, evaluation: Evaluation) -> float:
         """Return what sharpens the probabilities of a model that is right more often than sure; say so once."""

@@ -127,8 +127,7 @@ class Monitor(MonitorResults):
             self.core.evaluate_kept(self._context(0, 0))  # the moment is that of the last call of `evaluate`
         self.core.count_failures()
         self.core.end()
-        self.core.raise_if_unjudged()
-        self.core.judging.raise_if_forbidden(at_end=True)
+        self.core.raise_if_failed()
 
     def __enter__(self) -> "Monitor":
         """Return the monitor, whose run ends with the block."""

@@ -20,7 +20,6 @@ from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.call import model_output
 from lrptrain.batch.forms import ignored_parts, overlooked_entries
 from lrptrain.batch.logits import are_steps
-from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, STEPS, Head
 from lrptrain.cues.followed import note_known
 from lrptrain.findings.sentences import counted
@@ -324,7 +323,7 @@ class MonitorCore:
             moment = max(validated[0], context.epoch), max(validated[1], context.step)
             key = next_key if next_key is not None and moment == validated else EvaluationKey.new(moment)
             last = replace(context, epoch=key.moment[0], step=key.moment[1])
-            self.judging.evaluations = 0  # of other weights or of more samples: it is not one more in a row
+            self.judging.telling = 0  # of other weights or of more samples: it is not one more in a row
             with preserved(context.module):
                 context.module.eval()  # training is over, but the module still trains
                 return self._evaluate(last, extent, weights, key, is_last=True)
@@ -357,7 +356,8 @@ class MonitorCore:
         if judgement.measures:  # else as in a first epoch, in which all answers are alike: no news
             self.recorder.mention([f"not tested: {line}" for line in judgement.untested])
         guidance = self.config.meaning.in_guidance(context.guidance)
-        record = recorder.build(evaluation, context.name_sources, judgement, self.judging.findings, guidance)
+        told, before = self.judging.findings, self.judging.before
+        record = recorder.build(evaluation, context.name_sources, judgement, told, guidance, before)
         # In all processes, for they may share the model.
         examples = examples_of(judgement) if judgement.measures else {}
         self.recorder.scored = gathered.explained
@@ -384,7 +384,10 @@ class MonitorCore:
     def _with_scalars(self, context: TrainingContext, record: EpochRecord, started: float) -> EpochRecord:
         """Return a record with all scalars; what follows, drawing and writing, is part of the next point's cost."""
         power = self.judging.power(self.recorder.scored)
-        values = record.scalars if power.get("tells", True) else without_verdicts(record.scalars)
+        is_silent = not power["tells"] and (
+            power.get("collapsed") or not any(each.is_fault for each in record.findings)
+        )
+        values = without_verdicts(record.scalars) if is_silent else record.scalars
         values = (
             values | self.planner.clock.costs(started) | self.recorder.count(self.failures, self.explainer.left_out)
         )
@@ -415,15 +418,20 @@ class MonitorCore:
         if self.reader.misread:
             raise ValueError(self.reader.misread)
 
-    def raise_if_unjudged(self) -> None:
-        """Raise an error if a gate would pass because nobody looked.
+    def raise_if_failed(self, is_trained: bool = True) -> None:
+        """Raise an error if the gate does not pass at the end: a finding is forbidden, or nobody could look.
+
+        Args:
+            is_trained: Whether a training ends; else it is a validation by itself.
 
         Raises:
-            FindingError: If there is a gate, and was no evaluation, or the last one left something untested.
+            FindingError: If there is a gate, and its last evaluation found what is forbidden, could not tell, failed or
+                was not of the weights that training left, or there was none.
         """
         scored, gate = self.recorder.scored, self.config.judge.fail_on
         if gate is None:
             return
+        self.judging.raise_if_forbidden(at_end=True)
         if not self.has_evaluated:
             raise FindingError(
                 f"fail_on={gate!r}: {self.config.title} evaluated nothing in this run, so that its gate cannot pass: "
@@ -431,10 +439,13 @@ class MonitorCore:
             )
         power = self.judging.power(scored) if scored else {}
         # Without a label, nobody knows whether a model guesses: a gate that forbids no doubt does not ask.
-        asks = gate == "not sure" or any(each.labels is not None for each in scored)
+        has_labels = any(each.labels is not None for each in scored)
+        asks = gate == "not sure" or has_labels or bool(self.judging.judgement.failed)
         untested = power.get("doubt", "") if asks else ""
-        if power.get("tells") is False and (gate == "not sure" or len(scored) < FEWEST_SAMPLES):
-            untested = power["text"]
+        if not power.get("tells"):
+            untested = power.get("text", "It was of an earlier process.")
+        if is_trained and not self.planner.weights.judged_kept:
+            untested = "It is not of the weights that training left, or the evaluation of those failed."
         if untested:
             raise FindingError(
                 f"fail_on={gate!r}: the gate of {self.config.title} cannot pass after its last evaluation. {untested}"
@@ -444,11 +455,13 @@ class MonitorCore:
         """Note the end of the run, and say how it ended."""
         self.planner.clock.stop()
         with self.failures.caught("writing files"):
-            self.recorder.end(self.planner.weights.evaluated_kept)
+            self.recorder.end(self.planner.weights.judged_kept)
         self._close(f"{self.config.title} ends", self.planner.subject)
 
     def end_validation(self) -> None:
-        """Say what a validation by itself has shown."""
+        """Note the end of a validation by itself, and say what it has shown."""
+        with self.failures.caught("writing files"):
+            self.recorder.end(is_kept=True)
         self._close(self.config.title, "this validation")
 
     def _close(self, title: str, subject: str) -> None:

@@ -39,6 +39,7 @@ def shown_by(
     untested: Sequence[str],
     confidence: float,
     answer: str = "",
+    failed: Sequence[str] = (),
 ) -> Power:
     """Return what an evaluation shows of what the model does not rely on.
 
@@ -48,6 +49,7 @@ def shown_by(
         untested: What was not, a line each.
         confidence: The level of verdicts, in (0, 1).
         answer: What is to be said of a model that gives one answer to nearly all samples; "" of any other.
+        failed: The names of what could not be measured.
     """
     if answer:
         return Power(False, answer)
@@ -63,6 +65,8 @@ def shown_by(
     doubt = f"{missing} of the labels could not be tested." if missing > 0 else ""
     if not Evaluation(scored).num_labels and all(each.sample.label < 0 for each in scored):
         doubt = "No sample has a label, so that nobody knows whether the answers are better than chance."
+    if failed:
+        doubt = f"The test of {listed([*dict.fromkeys(failed)])} failed."
     return Power(bool(judged), " ".join(lines_of(judged, untested)), can_fault, doubt, _in_numbers(judged, untested))
 
 

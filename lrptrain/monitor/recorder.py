@@ -167,6 +167,7 @@ class Recorder(RunState):
         judgement: Judgement = UNTESTED,
         previous: Sequence[Finding] = (),
         guidance: str = Finding.guidance,
+        before: Sequence[Finding] | None = None,
     ) -> EpochRecord:
         """Return the record of an evaluation, without drawings.
 
@@ -176,13 +177,15 @@ class Recorder(RunState):
             judgement: What the tests of cues have shown.
             previous: The findings of the evaluation before.
             guidance: How a swap of the faults is written.
+            before: The findings whose histories go on; None for `previous`.
 
         Raises:
             ValueError: If there are no samples, or the class names do not fit.
         """
         names = self.names(evaluation, sources)
         tokens = find_tokens(self._config.tokenizer, sources)
-        findings = findings_of(judgement.judged, evaluation, names, tokens, previous, guidance)
+        earlier = previous if before is None else before
+        findings = findings_of(judgement.judged, evaluation, names, tokens, earlier, guidance)
         return EpochRecord(
             epoch=evaluation.epoch,
             step=evaluation.step,

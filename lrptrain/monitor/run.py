@@ -3,10 +3,11 @@
 `run.json` holds, beside what was monitored, what tells runs apart:
 
     id        of the run, also in its checkpoints
+    name      that was asked for, also where the folder has a number behind it; null where none was
     parent    of a branch: name and id of the other run, and the last evaluation that both share
     writer    the process that writes: host, pid and a key of its own
-    ended     true once training came to its end
-    kept      then: which evaluation is of the weights that training left; null where none is
+    ended     true once training, or a validation by itself, came to its end
+    kept      then: which evaluation is of the weights that training left; null where none is, or the last one failed
 """
 
 import os
@@ -103,12 +104,14 @@ class MonitoredRun:
     Attributes:
         folder: The folder.
         run_id: The id of the run.
+        name: The name that was asked for; None if it is the time.
         parent: Of a branch, what `run.json` says of the other run.
         notice: What the user should know about how the run goes on; empty for a new one.
     """
 
     folder: Path
     run_id: str = field(default_factory=lambda: uuid4().hex)
+    name: str | None = None
     parent: dict[str, Any] | None = None
     notice: str = ""
     _origin: tuple[Path, EvaluationKey] | None = None
@@ -123,7 +126,8 @@ class MonitoredRun:
             OSError: If there is no room.
         """
         if self._settings is None:
-            content = {"id": self.run_id, "parent": self.parent, "writer": self._writer, "ended": False, **settings}
+            known = {"id": self.run_id, "name": self.name, "parent": self.parent, "writer": self._writer}
+            content = {**known, "ended": False, **settings}
             write_json(self.folder / SETTINGS, content, default=str)
             self._settings = content
         if self._origin is not None:
@@ -164,7 +168,7 @@ def start_run(root: str | Path, name: str | None = None, suffix: str = "") -> Mo
         name: The name of the run, numbered if there is such a folder; None for the time.
         suffix: Text behind the name.
     """
-    return MonitoredRun(new_run_folder(root, name, suffix))
+    return MonitoredRun(new_run_folder(root, name, suffix), name=name and f"{name}{suffix}")
 
 
 def continue_run(root: str | Path, point: RunPoint, name: str | None = None) -> MonitoredRun:
@@ -185,7 +189,7 @@ def continue_run(root: str | Path, point: RunPoint, name: str | None = None) -> 
         return branch_run(
             root, point, name, f"the run {point.name!r} of the checkpoint is not in {str(folder.parent)!r}"
         )
-    if name is not None and not _is_numbered(point.name, name):
+    if name is not None and not is_numbered(point.name, name):
         return branch_run(root, point, name, f"the checkpoint is of the run {point.name!r}")
     if _is_running(identity.get("writer")):
         return branch_run(root, point, name, f"another process writes to {point.name!r}")
@@ -196,7 +200,7 @@ def continue_run(root: str | Path, point: RunPoint, name: str | None = None) -> 
     later = [moment for moment in timeline.ids if last is None or moment > last.moment]
     if later and identity.get("ended"):
         return branch_run(root, point, name, f"the run {point.name!r} went on from the checkpoint to its end")
-    run = MonitoredRun(folder, point.run_id, identity.get("parent"))
+    run = MonitoredRun(folder, point.run_id, identity.get("name"), identity.get("parent"))
     if later:
         moment = None if last is None else last.moment
         run._marks = continued_after(moment)
@@ -213,7 +217,7 @@ def branch_run(root: str | Path, point: RunPoint, name: str | None, reason: str)
         name: The name of the branch, numbered if there is such a folder; None for that of the other run.
         reason: Why it does not go on in the folder of the other run.
     """
-    run = MonitoredRun(new_run_folder(root, name or point.name))
+    run = MonitoredRun(new_run_folder(root, name or point.name), name=name or point.name)
     origin = run_parent(root) / point.name
     is_there = read_settings(origin).get("id") == point.run_id
     last = _last_shared(point, origin) if is_there else point.last
@@ -297,7 +301,7 @@ def _is_running(writer: Any) -> bool:
     return True
 
 
-def _is_numbered(folder_name: str, name: str) -> bool:
+def is_numbered(folder_name: str, name: str) -> bool:
     """Return whether a folder was made for a name: `ours` and `ours-2` were for `ours`."""
     return folder_name == name or folder_name.removeprefix(f"{name}-").isdecimal()
 

@@ -86,6 +86,11 @@ class WeightsWatch:
         """Whether the last evaluation that did not fail is of the weights that training has left."""
         return self.kept is not None and self.evaluated is not None and self.evaluated[0] == self.kept
 
+    @property
+    def judged_kept(self) -> bool:
+        """Whether the last evaluation is of the weights that training has left, and did not fail."""
+        return self.evaluated_kept and self.evaluated == self.tried
+
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run continues."""
         return {"moments": dict(self.moments), "tried": self.tried, "evaluated": self.evaluated}

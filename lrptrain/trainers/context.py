@@ -22,7 +22,7 @@ class TrainingContext:
         model: The module whose forward gives logits.
         module: The user's module, which holds the model: everything in it is left as it was.
         device: The device of the model.
-        epoch: The number of the epoch, from 0 on.
+        epoch: The number of the epoch, as the trainer counts: Lightning from 0 on, transformers from 1 on.
         step: The step at which the trainer logs the values of a validation.
         root_dir: The folder below which runs are recorded, in `<root_dir>/relevance/<run>`.
         is_training: Whether this is part of a training, and not a validation by itself.

@@ -69,12 +69,12 @@ def trainer_name_sources(trainer: Any, model: nn.Module, tokenizer: Any) -> list
 
 
 def epoch_number(epoch: float | None) -> int:
-    """Return the number of an epoch, from 0 on, of the share of the training that is done: 0.5 and 1.0 are in epoch 0.
+    """Return the epoch in which a Trainer is, which counts from 1 on: 0.5 and 1.0 are in epoch 1, 0 is before it.
 
     Args:
-        epoch: The number of epochs so far, as the Trainer counts them.
+        epoch: The number of epochs so far, as the Trainer logs it.
     """
-    return max(math.ceil((epoch or 0.0) - 1e-6) - 1, 0)
+    return math.ceil((epoch or 0.0) - 1e-6)
 
 
 def experiments(trainer: Any) -> list[Any]:

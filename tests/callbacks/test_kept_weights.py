@@ -11,7 +11,13 @@ import torch
 from grouped_options import grouped
 from guided_loops import Labelled
 from hugging_face import quiet_arguments
-from pytorch_lightning.callbacks import Callback, EMAWeightAveraging, ModelCheckpoint, StochasticWeightAveraging
+from pytorch_lightning.callbacks import (
+    Callback,
+    EarlyStopping,
+    EMAWeightAveraging,
+    ModelCheckpoint,
+    StochasticWeightAveraging,
+)
 from setting import data, loader, messages, module, monitor, trainer, vit
 from torch import nn
 from transformers import Trainer
@@ -19,6 +25,7 @@ from transformers import Trainer
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitorCallback
 from lrptrain.loggers import read_events
+from lrptrain.monitor.gate import FindingError
 
 BUDGETS = (None, 0.05, 1e-6)
 
@@ -187,7 +194,8 @@ def test_a_small_run_ends_with_all_its_samples_and_says_what_that_cost(tmp_path)
 
 def test_a_validation_set_smaller_than_the_first_look_is_evaluated_once(tmp_path):
     watching = monitor(budget=1e-6, on_error="raise", max_samples=128, fail_on="relies", max_pictures=0)
-    with messages() as lines:
+    # The model has learned nothing, so that its gate does not pass.
+    with messages() as lines, pytest.raises(FindingError, match="cannot pass after its last evaluation"):
         fit(tmp_path, watching, max_epochs=2)
     assert [event["scalars"]["relevance/samples"] for event in read_events(watching.folder)] == [24, 24]
     assert not [line for line in lines if "kept weights get all" in line]
@@ -196,19 +204,24 @@ def test_a_validation_set_smaller_than_the_first_look_is_evaluated_once(tmp_path
 def test_the_kept_weights_are_judged_by_themselves(tmp_path):
     """A gate asks for two evaluations in a row: those of a part of the samples are none of the whole."""
     watching = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="relies", fail_after=2)
-    trainer(tmp_path, watching, max_epochs=2).fit(module(), loader(), loader(data(60)))
+    with pytest.raises(FindingError, match="cannot pass after its last evaluation"):  # it has learned nothing
+        trainer(tmp_path, watching, max_epochs=2).fit(module(), loader(), loader(data(60)))
     assert [event["scalars"]["relevance/samples"] for event in read_events(watching.folder)] == [32, 32, 60]
     assert watching.core.judging._required(at_end=True) == 1
 
 
 def test_a_run_whose_kept_weights_were_evaluated_goes_on_from_its_last_checkpoint(tmp_path):
     checkpoint = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
-    first = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="relies")
-    trainer(tmp_path, first, checkpoint, max_epochs=2, enable_checkpointing=True).fit(
+
+    def stops():  # so that each validation is evaluated
+        return EarlyStopping("relevance/samples", mode="max", patience=9)
+
+    first = monitor(budget=1e-6, on_error="raise", max_samples=60)
+    trainer(tmp_path, first, stops(), checkpoint, max_epochs=2, enable_checkpointing=True).fit(
         module(), loader(), loader(data(60))
     )
-    again = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="relies")
-    trainer(tmp_path, again, max_epochs=3).fit(
+    again = monitor(budget=1e-6, on_error="raise", max_samples=60)
+    trainer(tmp_path, again, stops(), max_epochs=3).fit(
         module(), loader(), loader(data(60)), ckpt_path=tmp_path / "last.ckpt", weights_only=False
     )
     assert again.folder == first.folder
@@ -257,7 +270,7 @@ def test_the_trainer_of_transformers_has_its_best_weights_evaluated(budget, tmp_
     )
     assert_of(watching, runner.model.net)
     event = kept_in(watching)
-    assert event["weights"] == {"epoch": 1, "step": 10}
+    assert event["weights"] == {"epoch": 2, "step": 10}  # as the Trainer counts them
     assert event["step"] in (15, 16)
     rows = [row for row in runner.state.log_history if "relevance/samples" in row]
     assert [row["step"] for row in rows] == [each["step"] for each in read_events(watching.folder)]
@@ -269,7 +282,7 @@ def test_the_trainer_of_transformers_has_its_last_weights_evaluated_once(tmp_pat
         tmp_path, watching, scores=(1.0, 2.0, 3.0), load_best_model_at_end=True, metric_for_best_model="score"
     )
     assert_of(watching, runner.model.net)
-    assert [event["epoch"] for event in read_events(watching.folder)] == [0, 1, 2]
+    assert [event["epoch"] for event in read_events(watching.folder)] == [1, 2, 3]
 
 
 def test_a_loop_has_the_weights_evaluated_that_it_closes_with(tmp_path):

@@ -51,7 +51,7 @@ def test_the_page_answers(name, tmp_path):
     hostile.RUNS[name](tmp_path / "run")
     client = TestClient(app(tmp_path), base_url=f"http://{HOST}:8642")
     asked = {"run": "run", "evaluation": "epoch_0001_step_000010", "id": ["a"], "target": "label"}
-    for question in ("runs", "events", "scores", "table", "cards", "history", "embedding", "audit", "masks"):
+    for question in ("runs", "events", "scores", "table", "cards", "history", "notes"):
         answer = client.get(f"/api/{question}", params=asked)
         assert answer.status_code == 200
         assert json.loads(answer.text) is not None

@@ -13,7 +13,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "callbacks")]  # shown, setting
 
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory):
-    """A folder with the runs `relevance/run` (images, audited) and `relevance/texts`."""
+    """A folder with the runs `relevance/run` (images) and `relevance/texts`."""
     from shown import images, texts
 
     folder = tmp_path_factory.mktemp("recorded")

@@ -1,14 +1,10 @@
-"""Real runs to show: a ViT that was audited, and a BERT whose texts hold markup."""
-
-from typing import Any
+"""Real runs to show: a ViT that relies on a corner, and a BERT whose texts hold markup."""
 
 import inspected
 import torch
 from setting import loader, module, monitor, trainer, vit
 from torch.nn import functional as F
 
-from lrptrain.auditing import AuditSettings
-from lrptrain.callbacks import ExplanationAudit
 from lrptrain.models import TextClassifier
 
 MARKUP = "<script>alert(1)</script>"
@@ -20,17 +16,11 @@ class Tokenizer:
 
 
 def images(folder):
-    options: dict[str, Any] = {
-        "methods": ["raw_attention"],
-        "max_samples": 8,
-        "settings": AuditSettings(random_maps=1, stages=1),
-        "on_error": "raise",
-    }
     columns = {**inspected.images("corner", count=24), "group": torch.arange(24) % 2}
     columns["label"][:4] = (columns["label"][:4] + 1) % 3  # which are read wrongly
     names = ["cat", "<b>dog</b>", "ünït"]
     watching = monitor(on_error="raise", max_samples=24, class_names=names)
-    runner = trainer(folder, watching, ExplanationAudit(**options), max_epochs=3, limit_train_batches=1)
+    runner = trainer(folder, watching, max_epochs=3, limit_train_batches=1)
     runner.fit(module(net=reader_of_a_corner()), loader(columns), loader(columns))
 
 

@@ -1,9 +1,7 @@
 """The page is for everybody: axe finds nothing in any view, and words explain themselves."""
 
-import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsing import Visit, served
-from masked import export
+from browsing import Visit
 
 from lrptrain.loggers import read_samples
 
@@ -12,17 +10,7 @@ VIEWS = {
     "runs": ("", ".chart svg"),
     "findings": (IMAGES, ".worst canvas"),
     "samples": (TEXTS, "figure.text"),
-    "masks": ("masks", "#masks canvas"),
-    "audit": (IMAGES, ".verdicts article"),
 }
-
-
-@pytest.fixture(scope="module")
-def masks_address(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("masked")
-    export(folder / "masks" / "segmentation", images=6)
-    with served(folder) as address:
-        yield address
 
 
 def violations(page):
@@ -30,14 +18,14 @@ def violations(page):
     return [(rule["id"], [node["html"][:200] for node in rule["nodes"][:3]]) for rule in broken_rules]
 
 
-def test_axe_finds_nothing(browser, recorded, address, masks_address):
+def test_axe_finds_nothing(browser, recorded, address):
     wide = {"width": 1440, "height": 900}
-    visits = {where: Visit(browser, where, viewport=wide, color_scheme="light") for where in (address, masks_address)}
+    visit = Visit(browser, address, viewport=wide, color_scheme="light")
     sample_id = read_samples(recorded / IMAGES, 2)["sample_id"][0]
     # The page behind an opened sample is inert: that is a view of its own.
     opened = ("samples", IMAGES, "dialog .strip canvas", {"sample": sample_id})
     for name, run, wait, fields in (*((name, *place, {}) for name, place in VIEWS.items()), opened):
-        page = visits[masks_address if name == "masks" else address].view(name, run, wait, **fields)
+        page = visit.view(name, run, wait, **fields)
         assert violations(page) == [], name
         page.emulate_media(color_scheme="dark")
         page.set_viewport_size({"width": 390, "height": 900})
@@ -47,8 +35,7 @@ def test_axe_finds_nothing(browser, recorded, address, masks_address):
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
         page.emulate_media(color_scheme="light")
         page.set_viewport_size(wide)
-    for visit in visits.values():
-        visit.page.close()
+    visit.page.close()
 
 
 def test_words_explain_themselves_by_keyboard_and_touch(browser, address):

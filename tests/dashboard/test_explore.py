@@ -1,4 +1,4 @@
-"""What chooses samples and runs in the browser: plots, the map of maps, the table of runs, runs beside each other."""
+"""What chooses samples and runs in the browser: plots, the table of runs, runs beside each other."""
 
 import json
 import re
@@ -8,16 +8,13 @@ from urllib.parse import parse_qs
 import numpy as np
 import pytest
 from browsing import Visit, served
-from matplotlib.path import Path as Polygon
 from sklearn.metrics import confusion_matrix
 
-from lrptrain.dashboard.embedding import read_embedding
 from lrptrain.dashboard.report import write_html_report
 from lrptrain.loggers import EpochRecord, write_record
 
 SAMPLES = 48
 CLASSES = ["ant", "bee", "cat"]
-NAME = "epoch_0000_step_000000"
 LABEL = np.arange(SAMPLES) % 3
 PREDICTED = np.where(np.arange(SAMPLES) % 5 == 0, (LABEL + 1) % 3, LABEL)
 SCORE = np.round(np.random.default_rng(0).beta(2, 3, SAMPLES), 4)
@@ -150,47 +147,6 @@ def test_a_cell_of_the_matrix_is_a_filter(visit):
     visit.leaves(SAMPLES)
 
 
-def test_clusters_and_a_lasso_choose_samples(visit, folder):
-    embedding = read_embedding(folder / "low", NAME.replace("00_step_000000", "01_step_000001"), "label")
-    page = samples(visit, "&plots=map")
-    page.locator(".atlas-picture circle").nth(SAMPLES - 1).wait_for()
-    page.click("#cluster-2")
-    visit.leaves(embedding["clusters"][1]["size"])
-    assert page.locator(".atlas-picture circle.outside").count() == SAMPLES - embedding["clusters"][1]["size"]
-    page.click("#cluster-2")
-    visit.leaves(SAMPLES)
-    page.locator(".atlas-picture").scroll_into_view_if_needed()
-    box = page.locator(".atlas-picture").bounding_box()
-    corners = [(0.02, 0.03), (0.9, 0.02), (0.6, 0.55), (0.02, 0.5)]
-    for number, (x, y) in enumerate(corners):
-        page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=1)
-        if number == 0:
-            page.mouse.down()
-    page.mouse.up()
-    page.wait_for_selector("#atlas-clear")
-    area = [tuple(int(part) / 1000 for part in pair.split(",")) for pair in asked(page)["area"].split(" ")]
-    np.testing.assert_allclose(
-        area, [tuple((400 * part - 8) / 384 for part in corner) for corner in corners], atol=0.01
-    )
-    inside = Polygon(area).contains_points(np.stack([embedding["x"], embedding["y"]], 1))
-    assert 0 < inside.sum() < SAMPLES
-    visit.leaves(inside.sum())
-    page.reload()
-    visit.leaves(inside.sum())
-
-
-def test_a_point_is_shown_and_opened(visit):
-    page = samples(visit, "&plots=map")
-    point = page.locator(".atlas-picture circle").last
-    point.hover()
-    page.wait_for_selector(".preview canvas")
-    sample_id = point.get_attribute("data-id")
-    assert f"#{sample_id}" in page.inner_text(".preview")
-    point.click()
-    page.wait_for_selector("dialog h2")
-    assert page.inner_text("dialog h2") == f"Sample {sample_id}"
-
-
 def test_arrow_keys_go_through_the_gallery_in_its_order(visit):
     page = samples(visit, "&sort=-probability&class=bee&sample=")
     mine = np.flatnonzero(LABEL == 1)
@@ -295,16 +251,11 @@ def test_samples_without_a_label_are_neither_right_nor_wrong(visit, tmp_path):
     write_record(tmp_path / "run", EpochRecord(0, 0, samples=samples, power=power))
     with served(tmp_path) as address:
         at_chance = Visit(visit.page.context.browser, address, viewport={"width": 1280, "height": 900})
-        page = at_chance.view("samples", "run", "button.cluster", plots="scores confusion map")
+        page = at_chance.view("samples", "run", "#confusion", plots="scores confusion")
         assert page.locator("#verdict.unknown").inner_text() == "No verdict up to epoch 0. That says nothing yet."
         assert "4 of 12 read wrongly" in page.inner_text("section.plot-of-confusion")
         assert "right, or without a label" in page.inner_text("section.plot-of-scores")
         assert page.locator("svg.histogram text").all_text_contents() == ["24", "0", "0.92"]
-        # The cluster of place 1 is that of "bee".
-        shares = sorted(re.findall(r", (.+ %) wrong", page.inner_text(".atlas-key")))
-        assert shares == ["0 %", "0 %", "100 %"]
-        at_chance.view("samples", "run", "svg.atlas-picture", plots="map", colour="outcome")
-        page.locator(".atlas-key", has_text="without a label").wait_for()
         for reading, left in (("wrong", 4), ("right", 8)):
             at_chance.view("samples", "run", "#count", reading=reading)
             at_chance.leaves(left)
@@ -315,8 +266,9 @@ def test_samples_without_a_label_are_neither_right_nor_wrong(visit, tmp_path):
 def test_a_report_has_them_too(visit, folder, tmp_path):
     write_html_report(folder / "low", tmp_path / "report.html")
     page = visit.page.context.browser.new_page()
-    page.goto(f"{(tmp_path / 'report.html').as_uri()}#view=samples&plots=scores+map&cluster=1")
-    page.locator(".atlas-picture circle").nth(SAMPLES - 1).wait_for()
+    page.goto(f"{(tmp_path / 'report.html').as_uri()}#view=samples&plots=scores+confusion&class=bee")
+    page.wait_for_selector("svg.histogram")
+    page.wait_for_selector("#confusion")
     assert page.inner_text("#count").startswith("16 samples of 48")
     page.close()
 

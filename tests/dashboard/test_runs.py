@@ -17,11 +17,11 @@ def test_runs_are_found_at_and_below_a_folder(recorded):
         find_runs(recorded / "nowhere")
 
 
-def test_an_audit_in_the_folder_of_a_project_hides_no_run(runs):
-    (runs / "audit").mkdir()
-    (runs / "audit" / "results.json").write_text("{}")
-    assert (runs / "run" / "audit" / "results.json").exists()  # that of a run belongs to the run
-    assert list(find_runs(runs)) == [runs.name, "run", "texts"]
+def test_an_audit_or_an_export_is_no_run_and_hides_none(runs):
+    for name in ("audit/results.json", "segmentation/index.jsonl", "segmentation/classes.json"):
+        (runs / name).parent.mkdir(exist_ok=True)
+        (runs / name).write_text("{}")
+    assert list(find_runs(runs)) == ["run", "texts"]
 
 
 def test_links_and_hidden_folders_are_passed_over(runs, tmp_path):

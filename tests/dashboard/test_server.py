@@ -1,12 +1,13 @@
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 from starlette.testclient import TestClient
 
 from lrptrain.cli.dashboard import dashboard
 from lrptrain.dashboard.server import HEADERS, HOST, app
-from lrptrain.dashboard.verdicts import PNG
 from lrptrain.loggers import read_samples
 from lrptrain.loggers.inputs import input_path
 
@@ -35,7 +36,6 @@ def test_every_question_of_the_page_is_answered(served, recorded):
         "table": lambda answer: len(answer["columns"]["sample_id"]) == 24,
         "cards": lambda answer: set(answer["cards"]) == {"0", "1"},
         "history": lambda answer: len(answer["history"]) == 3,
-        "audit": lambda answer: answer["there"],
     }
     for name, holds in expected.items():
         answer = served.get(f"/api/{name}", params=asked)
@@ -43,7 +43,6 @@ def test_every_question_of_the_page_is_answered(served, recorded):
         assert holds(json.loads(answer.text)), name
     assert served.get("/image", params={**RUN, "id": "0"}).content[8:12] == b"WEBP"
     assert served.get("/image", params={**RUN, "id": "0", "kind": "mask"}).content[8:12] == b"WEBP"
-    assert served.get("/audit.png", params={**RUN, "name": "gains"}).content.startswith(PNG)
 
 
 def test_the_page_and_its_parts_are_local(served):
@@ -74,8 +73,8 @@ def test_a_name_that_leads_to_this_machine_gets_nothing(recorded):
     "run", ["", "..", "/", "relevance", "relevance/run/..", "/etc", "relevance/run/inputs", "nul\0"]
 )
 def test_only_runs_that_were_found_are_served(served, run):
-    for path in ("/api/events", "/api/table", "/api/audit", "/image", "/audit.png"):
-        assert served.get(path, params={"run": run, "id": "0", "name": "gains"}).status_code == 404
+    for path in ("/api/events", "/api/table", "/image", "/proof.png"):
+        assert served.get(path, params={"run": run, "id": "0", "path": "proofs"}).status_code == 404
 
 
 def test_no_other_file_is_served(recorded, tmp_path):
@@ -133,3 +132,11 @@ def test_what_cannot_be_served_is_said(tmp_path):
         dashboard(str(tmp_path / "nowhere"))
     with pytest.raises(ValueError, match="port must lie in"):
         dashboard(str(tmp_path), port=70000)
+
+
+def test_the_page_waits_for_no_library_of_models():
+    # They take seconds to import; here, other tests have imported them, so a process of its own is asked.
+    heavy = {"torchmetrics", "torchvision", "transformers", "sklearn", "matplotlib"}
+    code = f"import sys, lrptrain.dashboard.server; print(sorted({heavy} & set(sys.modules)))"
+    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert imported.stdout.strip() == "[]"

@@ -16,11 +16,9 @@ from examples import ENDED, finding
 from PIL import Image
 
 from lrptrain.dashboard.maps import read_cards, read_histories
-from lrptrain.dashboard.masks import read_masks
 from lrptrain.dashboard.report import write_html_report
 from lrptrain.dashboard.runs import about_run, find_runs, read_new_events
 from lrptrain.dashboard.samples import read_sample_table, read_scores
-from lrptrain.dashboard.verdicts import read_audit
 from lrptrain.files import to_json
 from lrptrain.loggers import ClassMap, EpochRecord, Input, Picture, read_events, read_findings, write_record
 from lrptrain.monitor.check import check
@@ -79,7 +77,7 @@ def damage(path: Path, chance: random.Random) -> None:
 
 def read_everything(folder: Path) -> None:
     """Call every reader of the page, the report and the loggers; what they return must be strict JSON."""
-    answers = [about_run(folder), read_new_events(folder), read_scores(folder), read_audit(folder), read_masks(folder)]
+    answers = [about_run(folder), read_new_events(folder), read_scores(folder)]
     table = read_sample_table(folder)
     answers += [table, read_cards(folder, table["evaluation"] or "", ["a", "b"]), read_histories(folder, ["a"])]
     assert to_json(answers)

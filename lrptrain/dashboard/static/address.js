@@ -3,27 +3,22 @@
 
 // Every field with its default, which is left out of the address. A list is repeated: #run=first&run=second.
 const FIELDS = {
-  view: "", // runs, findings, samples, masks or audit; see app.js
+  view: "", // runs, findings or samples; see app.js
   run: [], // the first is the one shown; further ones stand beside it
   epoch: "", // "3", or "3-120" for step 120 of it; empty for the latest evaluation
   target: "label", // whose map: label, predicted or "class cat"
   sample: "", // id of the sample that is opened
   // Which samples are in the gallery, and in which order; see filters.js.
   class: "", predicted: "", reading: "", group: "", id: "", note: "", score: "", from: "", to: "", sort: "", page: "",
-  // Which maps, by their places in the map of maps; see atlas.js.
-  area: "", cluster: "",
-  // Which plots stand above the gallery, and what the map of maps is coloured by; see plots.js.
-  plots: "", colour: "cluster",
+  // Which plots stand above the gallery; see plots.js.
+  plots: "",
   // The table of runs: which are not drawn, sorted by which column, and searched for what; see runtable.js.
   without: [], order: "", find: "",
   // Which findings are listed; see findings.js.
   verdict: "", role: "", finding: "",
-  // Which masks; see masks.js.
-  export: "", split: "", status: "", maskclass: "",
 };
-const FILTERS = ["class", "predicted", "reading", "group", "id", "note", "score", "from", "to", "area", "cluster"];
+const FILTERS = ["class", "predicted", "reading", "group", "id", "note", "score", "from", "to"];
 const NO_FILTER = Object.fromEntries(FILTERS.map((name) => [name, FIELDS[name]]));
-const MASK_FILTERS = ["export", "split", "status", "maskclass"];
 const address = { ...FIELDS };
 const watching = []; // [names of fields, listener]
 
@@ -46,7 +41,7 @@ function consequences(changes) {
   const names = Object.keys(changes);
   return {
     ...(names.some((name) => ["view", "run"].includes(name)) ? { sample: "" } : {}),
-    ...(names.some((name) => ["view", "run", "epoch", "sort", ...FILTERS, ...MASK_FILTERS].includes(name)) ? { page: "" } : {}),
+    ...(names.some((name) => ["view", "run", "epoch", "sort", ...FILTERS].includes(name)) ? { page: "" } : {}),
   };
 }
 

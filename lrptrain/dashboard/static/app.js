@@ -4,18 +4,15 @@ const VIEWS = {
   runs: { text: "Runs", draw: runsView },
   findings: { text: "Findings", draw: findingsView },
   samples: { text: "Samples", draw: samplesView },
-  masks: { text: "Masks", draw: masksView },
-  audit: { text: "Audit", draw: auditView },
 };
 const EVERY = 3000; // milliseconds between looks at what was written
 const current = { view: "runs", run: null }; // what the address stands for, now that the runs are known
 const news = new Set(); // runs with something new that is not drawn yet
 let pressed = false; // while something is dragged, nothing may be replaced
 
-// Where nothing but masks was written, these come first; likewise an audit, and what was found in a run that is alone.
+// What was found in a run that is alone comes first.
 function firstView() {
-  const only = (name) => runs.size && [...runs.values()].every((run) => run.about[name] !== null && run.evaluations.size === 0);
-  firstView.chosen ??= ["masks", "audit"].find(only) ?? (runs.size === 1 ? "findings" : runs.size ? "runs" : undefined);
+  firstView.chosen ??= runs.size === 1 ? "findings" : runs.size ? "runs" : undefined;
   return firstView.chosen ?? "runs"; // and stays, when more runs are written meanwhile
 }
 
@@ -62,6 +59,7 @@ async function render() {
   const { view, run } = current;
   const key = `${view}/${run}`;
   const elsewhere = place.dataset.shown !== key;
+  if (elsewhere) document.getElementById("verdict")?.remove(); // a verdict never stands under the name of another run
   if (elsewhere) setTimeout(() => drawing === render.last && place.dataset.shown !== key && redraw(place, h("p", { className: "empty" }, "reading ...")), 150);
   let shown;
   try {

@@ -12,7 +12,6 @@ const MEANINGS = {
   "not sure": "The effect may or may not be large enough to matter. More samples decide (max_samples).",
   "does not rely": "The effect is too small to matter. Another cue may still tell the same.",
   interval: "With this confidence, the mean over all samples like these lies within.",
-  iou: "Intersection over union of a mask with the true one, averaged over the classes that either has: 100 % if they are the same, 0 if they do not touch.",
 };
 
 // A word that explains itself.

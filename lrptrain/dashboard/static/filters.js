@@ -47,8 +47,7 @@ function filters(run, table) {
   lookControls("gallery", table.targets), besideControls(run) ?? "", viewKeeper(run));
 }
 
-// Rows of the table, as numbers, that the filters leave; `without`: filters that are left aside, by their fields. What
-// filters by place is there once `gallery.places` is.
+// Rows of the table, as numbers, that the filters leave; `without`: filters that are left aside, by their fields.
 function keptRows({ columns }, without = []) {
   const isRead = { right: (i) => isLabelled(columns, i) && !isWrong(columns, i), wrong: (i) => isWrong(columns, i) };
   const asked = (field) => (without.includes(field) ? "" : address[field]);
@@ -58,13 +57,11 @@ function keptRows({ columns }, without = []) {
   const inside = (value) => isNumber(value) && (from === "" || value >= Number(from)) && (to === "" || value <= Number(to));
   const equal = [["class", "label"], ["predicted", "predicted"], ["group", "group"]]
     .map(([field, name]) => [asked(field), columns[name]]).filter(([wanted]) => wanted !== "");
-  const places = without.includes("area") ? null : gallery.places;
   const kept = [];
   for (let i = 0; i < columns.sample_id.length; i++) {
     if (equal.every(([wanted, column]) => column !== undefined && String(column[i]) === wanted) && (!id || columns.sample_id[i].includes(id)) &&
       (!note || gallery.notes[columns.sample_id[i]]?.toLowerCase().includes(note.toLowerCase())) &&
-      (!Object.hasOwn(isRead, reading) || isRead[reading](i)) && (!bounded || inside(columns[score][i])) &&
-      (places === null || isPlaced(columns.sample_id[i], places))) kept.push(i);
+      (!Object.hasOwn(isRead, reading) || isRead[reading](i)) && (!bounded || inside(columns[score][i]))) kept.push(i);
   }
   return kept;
 }

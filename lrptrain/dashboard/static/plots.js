@@ -1,9 +1,8 @@
 // Plots of the samples beside the gallery: each shows what the others' filters leave, and is a filter itself.
 
 const PLOTS = {
-  scores: { text: "Histogram", draw: histogramPlot, fields: ["score"] },
-  confusion: { text: "Confusion matrix", draw: confusionPlot, fields: ["class", "predicted"] },
-  map: { text: "Map of maps", draw: atlasPlot, fields: ["area", "cluster"] },
+  scores: { text: "Histogram", draw: histogramPlot },
+  confusion: { text: "Confusion matrix", draw: confusionPlot },
 };
 
 // Where they do not fit beside the gallery, none is open until it is asked for.
@@ -29,5 +28,5 @@ function plotsOf(run, table) {
 }
 plotsOf.draw = () => {};
 
-// With new filters the gallery has them drawn, once it knows the places that filters may need.
-watch(["plots", "target", "colour"], () => plotsOf.draw());
+// With new filters the gallery has them drawn.
+watch(["plots", "target"], () => plotsOf.draw());

@@ -1,6 +1,6 @@
 // The gallery: the samples of one evaluation, filtered, sorted, page by page.
 
-const gallery = { size: "160", run: null, table: null, place: null, places: null, notes: {} };
+const gallery = { size: "160", run: null, table: null, place: null, notes: {} };
 const PER_PAGE = 24;
 
 function rowOf(columns, i) {
@@ -39,7 +39,7 @@ async function samplesView(run) {
   }
   Object.assign(gallery, { run, table, place: h("div", { id: "found" }) });
   const { samples, views, notes } = await askOnce(run, "notes");
-  Object.assign(gallery, { places: await placesFor(run, table), notes: samples });
+  gallery.notes = samples;
   await drawGallery();
   return h("div", {}, noteList([...table.notes, ...notes]) || "", viewLinks(run, views), filters(run, table), h("div", { className: "explored" }, plotsOf(run, table), gallery.place));
 }
@@ -50,8 +50,6 @@ watch([...FILTERS, "sort", "page", "target"], (changed) => gallery.place !== nul
 // filtered: whether other samples are left than before, which the plots show, too.
 async function drawGallery(filtered = true) {
   const { run, table, place } = gallery;
-  gallery.places = await placesFor(run, table);
-  if (gallery.table !== table) return; // another table was asked for meanwhile
   if (filtered) plotsOf.draw();
   const rows = chosenRows(table);
   const pages = Math.max(1, Math.ceil(rows.length / PER_PAGE));

@@ -14,11 +14,10 @@ async function ask(name, parameters) {
   return answer.json();
 }
 
-function fromReport(name, { run, label, id, evaluation, target }) {
+function fromReport(name, { run, label, id, evaluation }) {
   if (name === "runs") return { runs: Object.fromEntries(Object.entries(DATA).map(([key, own]) => [key, own.about])) };
   const own = DATA[run];
   if (name === "scores") return own.scores[label || ""] || { scores: {}, notes: [] };
-  if (name === "embedding") return own.embedding[target];
   if (name === "history") return own.history[id] || { history: [], notes: [] };
   if (name === "cards" && evaluation !== own.table.evaluation) return { cards: {}, notes: [] };
   return own[name];
@@ -29,14 +28,6 @@ function imageUrl(run, id, kind) {
   return `/image?${new URLSearchParams({ run, id, kind })}`;
 }
 
-function auditPictureUrl(run, name) {
-  return DATA !== null ? DATA[run].audit_pictures[name] : `/audit.png?${new URLSearchParams({ run, name })}`;
-}
-
-function maskUrl(run, exported, kind, name) {
-  return DATA !== null ? DATA[run].mask_pictures[name][kind] : `/mask?${new URLSearchParams({ run, export: exported, kind, name })}`;
-}
-
 // Brings the runs and their evaluations up to date; returns the names of the runs that have anything new, or are gone.
 async function refresh() {
   // The sizes and stamps in the answer tell which runs have something new; only their new lines are asked for.
@@ -45,7 +36,7 @@ async function refresh() {
   for (const name of changed) runs.delete(name);
   for (const [name, about] of Object.entries(answer.runs)) {
     const own = runs.get(name) || { name, about: {}, evaluations: new Map(), offset: 0, notes: [], asked: new Map() };
-    if (!runs.has(name) || own.about.audit !== about.audit || own.about.masks !== about.masks) changed.add(name);
+    if (!runs.has(name)) changed.add(name);
     own.about = about;
     runs.set(name, own);
     if (about.size !== own.size && (await readEvents(own, about.size))) changed.add(name);

@@ -31,6 +31,7 @@ from trained import (
 
 import lrptrain
 from lrptrain.batch import read_batch
+from lrptrain.callbacks import RelevanceMonitorCallback
 from lrptrain.loggers import read_events
 from lrptrain.monitor.gate import FindingError
 from lrptrain.monitor.stratified_sample import ValidationSample
@@ -101,7 +102,9 @@ def paired(train, folder) -> Trained:
 
 
 def epochs(monitor):
-    return [event["epoch"] for event in read_events(monitor.folder)]
+    """Those of the evaluations, counted from the trainer's first on: the Trainer of transformers logs that as 1."""
+    first = int(isinstance(monitor, RelevanceMonitorCallback))
+    return [event["epoch"] - first for event in read_events(monitor.folder)]
 
 
 def test_training_is_the_same_to_the_bit(alone, monitored):

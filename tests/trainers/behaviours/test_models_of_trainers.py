@@ -174,7 +174,7 @@ def test_restored_callbacks_are_the_same_object(tmp_path):
     trainer = a_trainer(tmp_path, again, restore_callback_states_from_checkpoint=True)
     trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
     assert again in trainer.callback_handler.callbacks
-    assert [event["epoch"] for event in read_events(again.folder)] == [0, 1]
+    assert [event["epoch"] for event in read_events(again.folder)] == [1, 2]
     assert again.folder == monitor.folder
 
 
@@ -218,13 +218,13 @@ def test_an_evaluation_by_itself_has_a_record_of_its_own_and_a_verdict(tmp_path,
     assert said.endswith(f"See: {look_at(monitor.folder)}")
     trainer.train()
     assert monitor.folder.name == "run"
-    assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 1]
+    assert [event["epoch"] for event in read_events(monitor.folder)] == [1, 2]
 
 
 def test_within_a_budget_each_validation_that_the_best_metric_is_of_is_evaluated(tmp_path):
     monitor = a_callback(budget=0.05)
     a_trainer(tmp_path, monitor, num_train_epochs=3, metric_for_best_model="relevance/accuracy").train()
-    assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 1, 2]
+    assert [event["epoch"] for event in read_events(monitor.folder)] == [1, 2, 3]
 
 
 def test_where_the_budget_pays_for_nothing_the_final_weights_are_evaluated_and_logged(tmp_path, monkeypatch):
@@ -238,7 +238,7 @@ def test_where_the_budget_pays_for_nothing_the_final_weights_are_evaluated_and_l
     trainer = a_trainer(tmp_path, monitor, num_train_epochs=3, save_strategy="no", report_to=loggers)
     trainer.train()
     events = read_events(monitor.folder)
-    assert [event["epoch"] for event in events] == [2]
+    assert [event["epoch"] for event in events] == [3]
     # The Trainer has ended the run and closed the writer before the final weights are evaluated.
     client = mlflow.MlflowClient()
     (run,) = client.search_runs(["0"])

@@ -151,7 +151,7 @@ class Training:
         net: The model.
         texts: The kind of data: its training and validation set are `texts(12, 0)` and `texts(11, 1)`.
         wrong: The sample of the validation set whose rationale has a value that means nothing.
-        fails_in: The epoch in which the monitor cannot explain.
+        fails_in: The epoch in which the monitor cannot explain, counted from 0 on whatever the trainer does.
         resumes: Whether to go on from what an earlier training in the folder has saved.
         validates: Whether there is a validation.
         precision: "bf16" for autocast.
@@ -185,7 +185,8 @@ class Training:
         make = core.explainer.evaluator
 
         def evaluator(context: Any, class_maps: int) -> Any:
-            if context.epoch == self.fails_in and core.reader.is_drawn:
+            first = int(context.step_name == "the Trainer")  # the Trainer of transformers logs its first epoch as 1
+            if context.epoch - first == self.fails_in and core.reader.is_drawn:
                 raise RuntimeError("out of memory")
             return make(context, class_maps)
 
