@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import os
+import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 _LONGEST_NAME = 150
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 MOST_BYTES = 2**28
 """A record, an index or a config that is read at once has less: a line of `events.jsonl` has some 50 kB."""
 
@@ -72,7 +74,9 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # In the same folder, so on the same disk: there, os.replace is atomic, and a reader sees the old file or the new.
-    part = path.with_name(f"{path.name}.part")
+    # Under a name that nobody knows: in the folder of somebody else, a link or a pipe could wait under a known one.
+    part = path.with_name(f"{path.name[:_LONGEST_NAME]}.{secrets.token_hex(8)}.part")
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666))
     try:
         write(part)
         # A file system may keep the new name and lose the content when the machine goes down in between.
@@ -107,11 +111,15 @@ def append_json_line(path: Path, value: Any) -> None:
     in full, as on a full disk, none of it stays.
 
     Args:
-        path: The file, in a folder that exists.
+        path: The file, in a folder that exists; a link is not followed.
         value: See `to_json`.
+
+    Raises:
+        OSError: If it cannot be written.
     """
     line = f"{to_json(value)}\n".encode()
-    with path.open("ab+", buffering=0) as file:
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | _NO_LINK | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags, 0o666), "ab+", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
         if end:
             file.seek(-1, os.SEEK_END)

@@ -85,6 +85,26 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     assert synced == [(*written[0], False), (*written[1], True)]
 
 
+def test_what_waits_in_a_folder_is_not_followed(tmp_path):
+    folder, outside = tmp_path / "folder", tmp_path / "outside"
+    folder.mkdir()
+    outside.write_text("mine", encoding="utf-8")
+    names = []
+    write_atomically(folder / "value", lambda part: (names.append(part.name), part.write_text("1")))
+    write_atomically(folder / "value", lambda part: (names.append(part.name), part.write_text("2")))
+    assert len({*names}) == 2  # nobody can wait under that name
+    (folder / "value").unlink()
+    (folder / "value").symlink_to(outside)
+    (folder / "lines").symlink_to(outside)
+    write_json(folder / "value", 1)  # in the place of the link
+    with pytest.raises(OSError, match="lines"):
+        append_json_line(folder / "lines", 1)
+    assert outside.read_text(encoding="utf-8") == "mine"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (folder / "value").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
 LIMITED = """
 import resource, signal, sys
 from pathlib import Path

@@ -26,7 +26,7 @@ from lrptrain.auditing.samples import draw_samples
 from lrptrain.auditing.score import Score, is_known, markdown_html, markdown_table, table_cell
 from lrptrain.batch import BatchAdapter, Sample, batched, token_annotations
 from lrptrain.batch.task import CLASSES, Task, TaskName, find_task
-from lrptrain.files import write_json
+from lrptrain.files import write_json, write_text
 from lrptrain.metrics import (
     Comprehensiveness,
     EnergyPointingGame,
@@ -330,7 +330,7 @@ class Comparison:
         """Write table.md and results.json; a number that is not known is null."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "table.md").write_text(f"{self}\n", encoding="utf-8")
+        write_text(folder / "table.md", f"{self}\n")
         write_json(folder / "results.json", {**self.about, "methods": [asdict(row) for row in self.rows]})
 
 

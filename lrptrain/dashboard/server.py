@@ -1,5 +1,6 @@
 """Serve run folders as a page, to this machine alone, while training still writes them."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from functools import partial
@@ -8,6 +9,7 @@ from typing import Any
 
 from lrptrain.dashboard import page
 from lrptrain.dashboard.access import token_required
+from lrptrain.dashboard.connections import SECONDS, protocol
 from lrptrain.dashboard.maps import read_cards, read_histories
 from lrptrain.dashboard.notes import LONGEST, read_notes, write_note
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, proof_picture, read_new_events
@@ -57,7 +59,9 @@ def serve(root: Path, port: int, token: str | None = None) -> None:
     """
     check_port(port)
     try:
-        require("uvicorn", "dashboard").run(app(root, token), host=HOST, port=port, log_level="warning")
+        require("uvicorn", "dashboard").run(
+            app(root, token), host=HOST, port=port, log_level="warning", http=protocol()
+        )
     except SystemExit as error:  # how uvicorn says that it could not start
         raise ValueError(f"port {port} cannot be used, as by another dashboard: choose one with --port") from error
 
@@ -98,6 +102,7 @@ def _routes(root: Path) -> list[Any]:
     responses = require("starlette.responses", "dashboard")
     exceptions = require("starlette.exceptions", "dashboard")
     route = require("starlette.routing", "dashboard").Route
+    in_thread = require("starlette.concurrency", "dashboard").run_in_threadpool
     # The name of a run in a request is looked up here and never joined to a path.
     folders = find_runs(root)
 
@@ -128,14 +133,16 @@ def _routes(root: Path) -> list[Any]:
             raise exceptions.HTTPException(415, "a note is JSON")
         try:
             body = b""
-            async for part in request.stream():
-                body += part
-                if len(body) > 16 * LONGEST:
-                    raise ValueError("it is too long")
+            async with asyncio.timeout(SECONDS):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > 16 * LONGEST:
+                        raise ValueError("it is too long")
             told = json.loads(body)
             if not isinstance(told, dict):
                 raise ValueError("a note has a kind, a name and a text")
-            write_note(run_of(request), *(told.get(name) for name in ("kind", "name", "text")))
+            # A disk, or another page on the same folder, may keep it waiting: all else goes on.
+            await in_thread(write_note, run_of(request), *(told.get(name) for name in ("kind", "name", "text")))
         except (OSError, ValueError, RecursionError) as error:
             raise exceptions.HTTPException(409, f"it was not kept: {error}") from error
         return responses.Response("{}", media_type="application/json")

@@ -15,6 +15,7 @@ import pytest
 import uvicorn
 from playwright.sync_api import sync_playwright
 
+from lrptrain.dashboard.connections import protocol
 from lrptrain.dashboard.server import HOST, app
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -36,12 +37,13 @@ def chromium():
 
 
 @contextmanager
-def served(folder: Path, token: str | None = None) -> Iterator[str]:
-    """The address of a dashboard of a folder."""
+def served(folder: Path, token: str | None = None, http: type | None = None) -> Iterator[str]:
+    """The address of a dashboard of a folder, with the connections that `serve` takes or others."""
     with socket.socket() as free:
         free.bind((HOST, 0))
         port = free.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(app(folder, token), host=HOST, port=port, log_level="error"))
+    options = {"host": HOST, "port": port, "log_level": "error", "http": http or protocol()}
+    server = uvicorn.Server(uvicorn.Config(app(folder, token), **options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     deadline = time.monotonic() + 30

@@ -1,6 +1,10 @@
 """What people write on the page stays in the run's folder, and goes into the report."""
 
+import fcntl
 import json
+import os
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 
@@ -21,6 +25,49 @@ def test_notes_are_kept_replaced_and_taken_away(tmp_path):
     write_note(tmp_path, "samples", "4", "")
     write_note(tmp_path, "samples", "3/ü", "sharp")
     assert read_notes(tmp_path) == {"samples": {"3/ü": "sharp"}, "views": {"cats": "#class=cat"}, "notes": []}
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from lrptrain.dashboard.notes import write_note
+for number in range(100):
+    write_note(Path(sys.argv[1]), "samples", f"{sys.argv[2]} {number}", "seen")
+"""
+
+
+def test_two_pages_on_one_folder_lose_no_note(tmp_path):
+    pages = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), name]) for name in "ab"]
+    assert [page.wait() for page in pages] == [0, 0]
+    assert len(read_notes(tmp_path)["samples"]) == 200
+
+
+def test_a_folder_that_another_program_holds_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(notes, "WAIT", 0.1)
+    held = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(OSError, match="another program holds"):
+        write_note(tmp_path, "samples", "1", "seen")
+    os.close(held)
+    write_note(tmp_path, "samples", "1", "seen")
+
+
+@pytest.mark.parametrize("place", ["notes.json", "notes.json.part"])
+@pytest.mark.parametrize("make", ["link", "dangling link", "pipe"])
+def test_a_note_in_the_folder_of_somebody_else_stays_in_it(tmp_path, place, make):
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    folder.mkdir()
+    if make == "link":
+        outside.write_text("{}", encoding="utf-8")
+    if make == "pipe":
+        os.mkfifo(folder / place)
+    else:
+        (folder / place).symlink_to(outside)
+    try:
+        write_note(folder, "samples", "1", "seen")
+    except (OSError, ValueError):
+        assert place == "notes.json"
+    assert not outside.exists() or outside.read_text(encoding="utf-8") == "{}"
 
 
 @pytest.mark.parametrize(
