@@ -82,7 +82,8 @@ class Judge:
             cue of a sample of that answer than with that of another.
         confidence: `1 - confidence` is the level of all tests of an evaluation together, in (0, 1).
         fail_on: "relies": end training, with an error, after an epoch in which the model surely relies on a fault; "not
-            sure": also where it may; None for none.
+            sure": also where it may; None for none. At the end it is an error, too, if the last evaluation was not of
+            the kept weights, failed or could not tell.
         fail_after: The evaluations in a row in which that has to be so: a single one is wrong now and then. A run that
             ends with fewer is judged by those that it has.
         seed: The seed of the sample and of the donors.

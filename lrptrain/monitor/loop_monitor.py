@@ -120,8 +120,8 @@ class Monitor(MonitorResults):
         those that are kept before. All processes must call it at the same time.
 
         Raises:
-            FindingError: If there is a `fail_on`, and there was no evaluation, or fewer than `fail_after` that all have
-                such a finding.
+            FindingError: If there is a `fail_on`, and the last evaluation found what it forbids, could not tell or
+                failed, or there was none.
         """
         with at_rest(self._model):
             self.core.evaluate_kept(self._context(0, 0))  # the moment is that of the last call of `evaluate`

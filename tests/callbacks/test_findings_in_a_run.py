@@ -88,6 +88,7 @@ def clean(tmp_path_factory):
     return watched(tmp_path_factory.mktemp("object"), "object", fail_on="relies")
 
 
+@pytest.mark.trained
 def test_a_corner_is_named_in_the_run(corner):
     watching, runner = corner
     (fault,) = watching.faults
@@ -139,6 +140,7 @@ def tmp_report(folder):
     return output.read_text()
 
 
+@pytest.mark.trained
 def test_a_model_that_reads_the_object_is_not_blamed(clean):
     watching, runner = clean
     assert not watching.faults
@@ -192,22 +194,40 @@ def test_findings_are_on_disk_with_their_history(corner):
     assert stored.cue is None
 
 
+class ByHand(torch.nn.Module):
+    """Each class by its colour in some patches, and by nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(3 * 16, 3)
+
+    def look_at(self, where):
+        patches = torch.zeros(4, 4)
+        patches[(3, 3) if where == "corner" else (slice(None), slice(0, 2))] = 1
+        with torch.no_grad():
+            self.head.bias.zero_()
+            self.head.weight.copy_(20 * torch.einsum("rc,kl->klrc", patches, torch.eye(3)).flatten(1))
+
+    def forward(self, image):
+        return self.head(F.avg_pool2d(image, 4).flatten(1))
+
+
 def test_what_a_model_relied_on_is_said_with_the_epoch(tmp_path):
-    net = vit()
+    net = ByHand()
     columns = pictures("corner")
     columns["image"][:, :, :, 2:6] = pictures("object")["image"][:, :, :, 2:6]  # both tell the class
     watching = Monitor(net, loader(columns, 16), tmp_path, max_samples=48, show=lrptrain.Show(max_pictures=0))
     for epoch, where in enumerate(("corner", "corner", "object")):
-        net.load_state_dict(learned(where))
+        net.look_at(where)
         watching.evaluate(epoch)
     (ended,) = (each for each in watching.findings if each.name == CORNER)
-    assert ended.verdicts[:2] == ("relies", "relies")
-    assert ended.verdicts[2] != "relies"  # how sure that is differs between processors
+    assert ended.verdicts == ("relies", "relies", "does not rely")
     assert ended.relied_until == 1
     assert "The model relied on it until epoch 1." in str(ended)
     assert CORNER not in {each.name for each in watching.faults}
 
 
+@pytest.mark.trained
 def test_a_run_can_be_stopped_by_a_fault(tmp_path):
     with pytest.raises(FindingError, match="fail_on='relies': SHORTCUT: the model relies on the bottom right corner"):
         watched(tmp_path, "corner", fail_on="relies", fail_after=1)

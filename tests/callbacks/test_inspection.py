@@ -54,6 +54,7 @@ def report(reads_the_corner):
     return lrptrain.inspect(reads_the_corner, batches(images("corner")), show=show)
 
 
+@pytest.mark.trained
 def test_a_shortcut_is_named_with_its_effect(report):
     assert report.accuracy > 0.9
     assert report.faults[0].cue.name == "the top left corner"
@@ -116,6 +117,7 @@ def test_masks_of_other_forms_say_the_same(form, reads_the_corner):
     assert report.faults[0].cue.name == "the top left corner"
 
 
+@pytest.mark.trained
 def test_without_annotation_it_is_what_the_model_reads(reads_the_corner):
     report = lrptrain.inspect(reads_the_corner, batches(images("corner"), drop=["mask"]))
     assert not report.faults
@@ -124,6 +126,7 @@ def test_without_annotation_it_is_what_the_model_reads(reads_the_corner):
     assert "The model reads the top left corner" in str(report)
 
 
+@pytest.mark.trained
 def test_a_clean_model_has_no_fault(reads_the_object):
     report = lrptrain.inspect(reads_the_object, batches(images("object")))
     assert report.accuracy > 0.9
@@ -222,6 +225,7 @@ def reads_the_footer():
     return trained(bert(), texts(True, 1, 256), ["input_ids", "attention_mask"], 60)
 
 
+@pytest.mark.trained
 @pytest.mark.parametrize("annotated", [True, False])
 def test_a_footer_is_found_as_a_whole(annotated):
     columns = batches(texts(True), () if annotated else ["rationale"])
@@ -233,6 +237,7 @@ def test_a_footer_is_found_as_a_whole(annotated):
     assert bool(report.faults) == annotated
 
 
+@pytest.mark.trained
 def test_a_clean_text_model_reads_the_words_that_answer():
     net = trained(bert(), texts(False, 1, 256), ["input_ids", "attention_mask"], 100)
     assert not lrptrain.inspect(net, batches(texts(False)), tokenizer=Tokenizer()).faults
@@ -250,6 +255,7 @@ class WithAge(nn.Module):
         return self.net(image) + self.of_age(age)
 
 
+@pytest.mark.trained
 def test_another_input_is_a_cue_of_its_own():
     net = WithAge()
     columns = {**images("none", 1, 256), "age": (torch.arange(256) % 3 - 1.0)[:, None]}

@@ -140,8 +140,9 @@ def test_a_record_without_its_settings_is_judged_by_what_it_found(tmp_path, caps
     folder = write(tmp_path / "run", [CLEAN])
     (folder / "run.json").unlink()
     assert status(capsys, folder)[0] == PASSED
-    (folder / "run.json").write_text("{half", encoding="utf-8")
-    assert status(capsys, folder)[0] == UNREADABLE
+    write(tmp_path / "fault", [RELIES])
+    (tmp_path / "fault" / "run.json").write_text("{half", encoding="utf-8")
+    assert status(capsys, tmp_path / "fault")[0] == FAILED
 
 
 def at(folder: Path, time: int) -> Path:
