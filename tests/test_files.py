@@ -90,8 +90,13 @@ def test_what_waits_in_a_folder_is_not_followed(tmp_path):
     folder.mkdir()
     outside.write_text("mine", encoding="utf-8")
     names = []
-    write_atomically(folder / "value", lambda part: (names.append(part.name), part.write_text("1")))
-    write_atomically(folder / "value", lambda part: (names.append(part.name), part.write_text("2")))
+
+    def write(part):
+        names.append(part.name)
+        part.write_text("1")
+
+    write_atomically(folder / "value", write)
+    write_atomically(folder / "value", write)
     assert len({*names}) == 2  # nobody can wait under that name
     (folder / "value").unlink()
     (folder / "value").symlink_to(outside)

@@ -17,7 +17,7 @@ import lrptrain
 from experiments import weights
 from experiments.real_models.samples import BREEDS, MEAN, STD, Pets, pets, tweets
 from lrptrain.batch.annotations import mask_to_tokens, rationale_to_tokens
-from lrptrain.batch.content import end_tokens
+from lrptrain.batch.content import content_tokens
 from lrptrain.metrics import (
     area_under_curve,
     comprehensiveness,
@@ -141,7 +141,7 @@ def texts(make: Callable[..., nn.Module]) -> dict[str, Any]:
             scores = found.scores.detach()
             annotation = rationale_to_tokens(batch["rationale"], attended)
             probability = text_probability(lambda **kept: model(**kept).logits, inputs, target)
-            content = attended & ~end_tokens(attended)
+            content = content_tokens(batch)
             yield {
                 "faithfulness": comprehensiveness(probability, scores, content, FRACTIONS[:3]).tolist(),
                 "EPG": energy_pointing_game(scores, annotation).tolist(),

@@ -19,7 +19,7 @@ def protocol(seconds: float = SECONDS, most: int = MOST) -> type[Any]:
     """
     plain: type[Any] = require("uvicorn.protocols.http.h11_impl", "dashboard").H11Protocol
 
-    class Limited(plain):  # type: ignore[misc]
+    class Limited(plain):
         timer: Any = None
 
         def connection_made(self, transport: Any) -> None:

@@ -477,11 +477,13 @@ class Recording:
         """Whether all logits read one and the same token's row of the maps, as that of a class token."""
         if not self.attentions:
             return True
-        try:
-            last = flow_to(self.propagator, self.output, self.token_output, self.length, logit=-1)
-        except UNSUPPORTED:  # windows and stages, of which many are pooled
-            return False
-        return bool((torch.minimum(self.pooling, last).amax(-1) > 1 - 1e-4).all())
+        # Also where it is asked after the map, as in a validation without gradients.
+        with torch.inference_mode(False), torch.enable_grad():
+            try:
+                last = flow_to(self.propagator, self.output, self.token_output, self.length, logit=-1)
+            except UNSUPPORTED:  # windows and stages, of which many are pooled
+                return False
+            return bool((torch.minimum(self.pooling, last).amax(-1) > 1 - 1e-4).all())
 
     def check_default(self, method: str) -> None:
         """Reject generic attention where nobody names it and its maps would say where tokens are pooled, no more.
