@@ -159,22 +159,32 @@ class Spans(Cue):
                     inside[row, slice(*span)] = True
         return inside
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """See `Cue`."""
+    def exchange(self, batch: Batch, donors: Batch, staying: Sequence["Spans"] = ()) -> dict[str, Any]:
+        """See `Cue`.
+
+        Args:
+            batch: The samples.
+            donors: The donor of each.
+            staying: Cues whose words are neither given nor taken.
+        """
         rows = []
-        for row, (own, theirs) in enumerate(zip(self._chosen(batch), self._chosen(donors), strict=True)):
+        chosen = (self._chosen(batch, staying), self._chosen(donors, staying))
+        for row, (own, theirs) in enumerate(zip(*chosen, strict=True)):
             nothing = Part([], []), list[Span]()
             given = [*theirs, *[nothing] * (len(own) - len(theirs))]
             put = {part.tokens[0]: _joined(part, out, *lent) for (part, out), lent in zip(own, given, strict=False)}
             rows.append(row_of(batch, row, [part for part, _ in own], put))
         return composed(batch, donors, rows, self.language)
 
-    def _chosen(self, batch: Batch) -> list[list[tuple[Part, list[Span]]]]:
+    def _chosen(self, batch: Batch, staying: Sequence["Spans"] = ()) -> list[list[tuple[Part, list[Span]]]]:
         """Return the parts of every text, each with the spans that are meant; none outside of no annotation."""
         texts = parts_of(batch, self.language)
+        stays = torch.stack(
+            [torch.zeros_like(batch["input_ids"], dtype=torch.bool), *(each.locate(batch) for each in staying)]
+        ).any(0)
         found = []
-        for row, parts in zip(kept_in(batch, texts), texts, strict=True):
-            spans = [(part, self.spans(part.words)) for part in parts]
+        for row, parts, others in zip(kept_in(batch, texts), texts, stays.tolist(), strict=True):
+            spans = [(part, [x for x in self.spans(part.words) if not any(others[slice(*x)])]) for part in parts]
             if self.where == "outside":
                 beside = row if row.any() else ~row
                 spans = [(part, [each for each in out if not beside[slice(*each)].any()]) for part, out in spans]

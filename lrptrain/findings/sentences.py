@@ -110,9 +110,7 @@ def _effect(finding: "Finding") -> str:
 def _share(finding: "Finding") -> str:
     if finding.share is None or not finding.within:
         return ""
-    if finding.share > 1:
-        return f"That is all of the effect of {finding.within}, or more."
-    return f"That is {percent(finding.share)} of the effect of {finding.within}."
+    return f"That is {percent(min(finding.share, 1))} of the effect of {finding.within}."
 
 
 def _relevance(finding: "Finding") -> str:
