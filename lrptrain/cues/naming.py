@@ -8,14 +8,19 @@ import numpy as np
 
 from lrptrain.cues.apart import Apart
 from lrptrain.cues.cue import CANDIDATES, Cue
-from lrptrain.cues.measure import Measure, MeasureError, effect_of
+from lrptrain.cues.measure import Measure, MeasureError, Rows, effect_of
 
 if TYPE_CHECKING:
     from lrptrain.cues.search import Judged
 
 
 def named(
-    judged: Sequence["Judged"], measure: Measure, least: float, level: float, size: Callable[[Cue], float]
+    judged: Sequence["Judged"],
+    measure: Measure,
+    least: float,
+    level: float,
+    rows: Callable[["Judged"], Rows],
+    size: Callable[[Cue], float],
 ) -> list["Judged"]:
     """Return judged cues; those that are named come first, in their order.
 
@@ -28,18 +33,22 @@ def named(
         measure: Measures what a cue does while others stay.
         least: The least effect that matters.
         level: The probability that an effect lies beyond either end of its interval.
+        rows: Returns these samples. Of those that do not have a cue, it decides none.
         size: Returns which share of an input a cue changes, in [0, 1].
     """
     relied = {i: each for i, each in enumerate(judged) if each.verdict == "relies" and not each.is_whole}
     has_things = {each.is_fault for each in relied.values() if not each.cue.is_rest}
     left = {i: each for i, each in relied.items() if not (each.cue.is_rest and each.is_fault in has_things)}
+    has = {i: float(1 - np.isnan(judged[i].values[rows(judged[i])]).mean()) for i in left}
     order: list[int] = []
     while left and len(order) < CANDIDATES:
         ranks = {i: (not judged[i].is_fault, judged[i].cue.is_position) for i in left}
         first = [i for i in left if ranks[i] == min(ranks.values())]
-        most = max((left[i].effect for i in first), key=lambda effect: effect.mean)
-        alike = [i for i in first if left[i].effect.mean >= min(most.low, most.mean - least)]
-        order.append(min(alike, key=lambda i: (size(judged[i].cue), -left[i].effect.mean)))
+        effects = {i: has[i] * left[i].effect.mean for i in first}
+        most = max(first, key=lambda i: effects[i])
+        enough = min(has[most] * left[most].effect.low, effects[most] - least)
+        alike = [i for i in first if effects[i] >= enough]
+        order.append(min(alike, key=lambda i: (size(judged[i].cue), -effects[i])))
         stays = judged[order[-1]].cue
         beside = {i: _without(each, stays, measure, level) for i, each in left.items() if i != order[-1]}
         left = {i: each for i, each in beside.items() if each.effect.low > least}

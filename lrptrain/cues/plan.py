@@ -109,8 +109,7 @@ def of_texts(
             proposed = propose_phrases(texts, answers[proposing], language, role, where, candidates)
             found += [Node(phrase, judging) for _, phrase in proposed]
         families = FAMILIES if language.is_named else ()
-        # Of what is alike in effect and size, words themselves are named.
-        return [*_merged(found), *(Node(Family.of(each, role, language, where), rows) for each in families)]
+        return [*(Node(Family.of(each, role, language, where), rows) for each in families), *_merged(found)]
 
     def ends_as(role: Role, where: TextPart, rows: Rows) -> list[Node]:
         of = "the text" if is_whole else "each chunk"

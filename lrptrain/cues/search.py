@@ -142,7 +142,7 @@ class Search:
             rests = [each for each in judged if _is_outside(each.cue) and each.cue.is_rest and each.verdict == "relies"]
             judged = [each for each in judged if self._may_be_outside(each, rests)]
         judged = opened(judged, self._measure, self._declared)
-        return named(judged, self._measure, self._least, self._level / 2, self._size)
+        return named(judged, self._measure, self._least, self._level / 2, self._first, self._size)
 
     def _may_be_outside(self, judged: Judged, rests: Sequence[Judged]) -> bool:
         """Return whether a cue is no shortcut outside of the annotation, or not surely more than all that lies there.
@@ -267,12 +267,16 @@ class Search:
         """Return a cue that is relied on, measured on `ENOUGH` samples: the same as all others, and people read it."""
         if judged.verdict != "relies":
             return judged
-        answer = judged.answer
-        takers = judged.rows if answer is None else judged.rows[self._measure.answers[judged.rows] == answer]
-        rows = np.concatenate(self._looks(takers))[:ENOUGH]
+        rows = self._first(judged)
         judged.values[rows] = self._measure.effects(judged.cue, rows, judged.rows)
         effect = effect_of(judged.values, self._level / 2)
         return replace(judged, effect=effect, verdict="relies" if effect.low > self._least else "not sure")
+
+    def _first(self, judged: Judged) -> Rows:
+        """Return the first `ENOUGH` samples that judge a cue."""
+        answer = judged.answer
+        takers = judged.rows if answer is None else judged.rows[self._measure.answers[judged.rows] == answer]
+        return np.concatenate(self._looks(takers))[:ENOUGH]
 
     def _size(self, cue: Cue) -> float:
         """Return which share of the places of all samples a cue takes; 1 of what lies everywhere."""
