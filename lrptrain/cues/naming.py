@@ -8,7 +8,7 @@ import numpy as np
 
 from lrptrain.cues.apart import Apart
 from lrptrain.cues.cue import CANDIDATES, Cue
-from lrptrain.cues.measure import Measure, MeasureError, Rows, effect_of
+from lrptrain.cues.measure import FIRST_LOOK, Measure, MeasureError, Rows, effect_of
 
 if TYPE_CHECKING:
     from lrptrain.cues.search import Judged
@@ -50,7 +50,11 @@ def named(
         alike = [i for i in first if effects[i] >= enough]
         order.append(min(alike, key=lambda i: (size(judged[i].cue), -effects[i])))
         stays = judged[order[-1]].cue
-        beside = {i: _without(each, stays, measure, level) for i, each in left.items() if i != order[-1]}
+        beside = {
+            i: _without(each, stays, measure, least, level, rows(judged[i]))
+            for i, each in left.items()
+            if i != order[-1]
+        }
         left = {i: each for i, each in beside.items() if each.effect.low > least}
     names = list(dict.fromkeys(judged[i].cue.name for i in order))
     told = [
@@ -61,7 +65,14 @@ def named(
     return [*told, *sorted(others, key=lambda each: -each.effect.low)]
 
 
-def opened(judged: Sequence["Judged"], measure: Measure, declared: Sequence[Cue]) -> list["Judged"]:
+def opened(
+    judged: Sequence["Judged"],
+    measure: Measure,
+    least: float,
+    level: float,
+    rows: Callable[["Judged"], Rows],
+    declared: Sequence[Cue],
+) -> list["Judged"]:
     """Return judged cues, of which what may be evidence that nobody marked needs review, and is no shortcut.
 
     Rationales are seldom complete: all other words together are a shortcut only if they do more than the text does
@@ -71,7 +82,9 @@ def opened(judged: Sequence["Judged"], measure: Measure, declared: Sequence[Cue]
     for whole in (each for each in judged if each.is_whole):
         rests = (each for each in judged if each.cue.is_rest and each.is_fault and each.within == whole.cue.name)
         for rest in rests:
-            beside = _without(replace(rest, cue=whole.cue, rows=whole.rows), rest.cue, measure, 0.5)
+            beside = _without(
+                replace(rest, cue=whole.cue, rows=whole.rows), rest.cue, measure, least, level, rows(rest)
+            )
             if rest.effect.mean > beside.effect.mean:
                 continue
             for i, each in enumerate(found):
@@ -81,15 +94,17 @@ def opened(judged: Sequence["Judged"], measure: Measure, declared: Sequence[Cue]
     return found
 
 
-def _without(judged: "Judged", other: Cue, measure: Measure, level: float) -> "Judged":
+def _without(judged: "Judged", other: Cue, measure: Measure, least: float, level: float, rows: Rows) -> "Judged":
     """Return what a cue does, on the same samples, while another one stays as it is."""
-    cue, rows = Apart.of(judged.cue, other), np.flatnonzero(~np.isnan(judged.values))
+    cue, rows = Apart.of(judged.cue, other), rows[~np.isnan(judged.values[rows])]
+    values = np.full(len(judged.values), np.nan)
     try:
-        effects = measure.effects(cue, rows, judged.rows)
+        # What is the same in both donors does nothing. As in a search, answers that do not drop need no control.
+        values[rows[:FIRST_LOOK]] = np.nan_to_num(measure.drops(cue, rows[:FIRST_LOOK], judged.rows))
+        if effect_of(values, level).high >= least:
+            values[rows] = np.nan_to_num(measure.effects(cue, rows, judged.rows))
     except MeasureError:  # cues of different inputs
         return judged
-    values = np.full(len(judged.values), np.nan)
-    values[rows] = np.nan_to_num(effects)  # what is the same in both donors does nothing
     return replace(judged, cue=cue, values=values, effect=effect_of(values, level))
 
 

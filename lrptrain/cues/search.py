@@ -141,8 +141,8 @@ class Search:
         if any(_is_outside(node.cue) and node.cue.is_rest for root in roots for node in (root, *root.parts)):
             rests = [each for each in judged if _is_outside(each.cue) and each.cue.is_rest and each.verdict == "relies"]
             judged = [each for each in judged if self._may_be_outside(each, rests)]
-        judged = opened(judged, self._measure, self._declared)
-        return named(judged, self._measure, self._least, self._level / 2, self._first, self._size)
+        options = self._measure, self._least, self._level / 2, self._first
+        return named(opened(judged, *options, self._declared), *options, self._size)
 
     def _may_be_outside(self, judged: Judged, rests: Sequence[Judged]) -> bool:
         """Return whether a cue is no shortcut outside of the annotation, or not surely more than all that lies there.
@@ -264,8 +264,8 @@ class Search:
         return (answer, effect) if is_sure and effect.samples >= FEWEST_SAMPLES else None
 
     def _completed(self, judged: Judged) -> Judged:
-        """Return a cue that is relied on, measured on `ENOUGH` samples: the same as all others, and people read it."""
-        if judged.verdict != "relies":
+        """Return a cue that is relied on, and may be named, measured on `ENOUGH` samples: the same as all others, and people read it."""
+        if judged.verdict != "relies" or judged.is_whole:
             return judged
         rows = self._first(judged)
         judged.values[rows] = self._measure.effects(judged.cue, rows, judged.rows)

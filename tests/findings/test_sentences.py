@@ -43,7 +43,7 @@ def test_the_evidence_is_in_sentences_of_its_own():
     assert said.history == "Since epoch 2."
     assert said.excerpt == "Such as sample 17: so"
     assert sentences(ENDED).history == "The model relied on it until epoch 1."
-    assert sentences(finding(share=1.04)).share.startswith("That is all of the effect of")
+    assert sentences(finding(share=1.04)).share.startswith("That is 100 % of the effect of")
     nothing = sentences(finding(share=None, relevance=None))
     assert (nothing.share, nothing.told_by, nothing.relevance, nothing.history, nothing.excerpt) == ("",) * 5
 
