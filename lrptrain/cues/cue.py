@@ -35,7 +35,7 @@ class Cue(ABC):
         role: What it is.
         is_position: Whether it is known by where words stand alone: what people forgot to mark stands there, too.
         is_proposed: Whether samples propose it, so that it is no news if the model does not rely on it.
-        is_rest: Whether it is all of a text, or all that is no evidence: it explains nothing of what is found in it.
+        is_rest: Whether it is all of a text, or all that is no evidence: it is named only where nothing in it is.
     """
 
     kind: ClassVar[str]
