@@ -264,7 +264,7 @@ class Search:
         return (answer, effect) if is_sure and effect.samples >= FEWEST_SAMPLES else None
 
     def _completed(self, judged: Judged) -> Judged:
-        """Return a cue that is relied on, and may be named, measured on `ENOUGH` samples: the same as all others, and people read it."""
+        """Return a cue that is relied on, measured on the same `ENOUGH` samples as all others that may be named."""
         if judged.verdict != "relies" or judged.is_whole:
             return judged
         rows = self._first(judged)
