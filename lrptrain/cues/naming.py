@@ -48,7 +48,8 @@ def named(
         most = max(first, key=lambda i: effects[i])
         enough = min(has[most] * left[most].effect.low, effects[most] - least)
         alike = [i for i in first if effects[i] >= enough]
-        order.append(min(alike, key=lambda i: (size(judged[i].cue), -effects[i])))
+        # Of two that are the same, the later one: a part of the other, or the words of a family.
+        order.append(min(alike[::-1], key=lambda i: (size(judged[i].cue), -effects[i])))
         stays = judged[order[-1]].cue
         beside = {
             i: _without(each, stays, measure, least, level, rows(judged[i]))
