@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.texts import as_wide_as
+from lrptrain.cues.texts import Spans, as_wide_as
 
 
 @dataclass(frozen=True)
@@ -13,26 +13,33 @@ class Apart(Cue):
 
     Attributes:
         one: What is exchanged.
-        other: What stays.
+        others: What stays.
     """
 
     kind: ClassVar[str] = "apart"
     name: str
     role: Role
     one: Cue
-    other: Cue
+    others: tuple[Cue, ...]
 
     @classmethod
     def of(cls, one: Cue, other: Cue) -> "Apart":
-        """Return a cue without another one."""
-        return cls(f"{one.name} without {other.name}", one.role, one, other)
+        """Return a cue without another one, or without one more."""
+        inner, others = (one.one, (*one.others, other)) if isinstance(one, cls) else (one, (other,))
+        return cls(f"{one.name} without {other.name}", one.role, inner, others)
 
     @property
     def needs_annotation(self) -> bool:
         """Whether one of them does."""
-        return self.one.needs_annotation or self.other.needs_annotation
+        return any(each.needs_annotation for each in (self.one, *self.others))
 
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """See `Cue`."""
-        changed = self.one.exchange(batch, donors)
-        return self.other.exchange(changed, as_wide_as(changed, batch))
+        """See `Cue`; of texts, words of both are neither given nor taken."""
+        words = [each for each in self.others if isinstance(each, Spans) and isinstance(self.one, Spans)]
+        changed = (
+            self.one.exchange(batch, donors, words) if isinstance(self.one, Spans) else self.one.exchange(batch, donors)
+        )
+        for other in self.others:
+            if other not in words:
+                changed = other.exchange(changed, as_wide_as(changed, batch))
+        return changed

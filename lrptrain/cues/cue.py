@@ -34,13 +34,15 @@ class Cue(ABC):
         name: What a person calls it, such as `the top left corner`.
         role: What it is.
         is_position: Whether it is known by where words stand alone: what people forgot to mark stands there, too.
+        is_family: Whether it is all words of a family, of which those that matter have names of their own.
         is_proposed: Whether samples propose it, so that it is no news if the model does not rely on it.
-        is_rest: Whether it is all of a text, or all that is no evidence: it explains nothing of what is found in it.
+        is_rest: Whether it is all of a text, or all that is no evidence: it is named only where nothing in it is.
     """
 
     kind: ClassVar[str]
     is_position: ClassVar[bool] = False
     is_rest: ClassVar[bool] = False
+    is_family: ClassVar[bool] = False
     is_proposed: ClassVar[bool] = False
     name: str
     role: Role

@@ -19,6 +19,7 @@ class Family(Spans):
     """
 
     kind: ClassVar[str] = "family"
+    is_family: ClassVar[bool] = True
     family: str = ""
 
     @classmethod

@@ -21,7 +21,7 @@ class OneOfPair(Rewriting):
     """
 
     kind: ClassVar[str] = "one_of_pair"
-    is_rest: ClassVar[bool] = True
+    is_position: ClassVar[bool] = True
     number: int = 0
 
     def rewritten(self, own: Sequence[Part], theirs: Sequence[Part]) -> dict[int, list[Token]]:

@@ -1,4 +1,4 @@
-"""The test of a tree of cues, from the top: one interval gives the verdict, the smallest part is named.
+"""The test of a tree of cues, from the top: one interval gives the verdict, and a rule what is named.
 
 The level is handed down: roots share that of all tests, and the children of a node that relies share its level. A false
 "relies" anywhere then has no more than that level (the inheritance procedure of Goeman & Finos 2012, by the sequential
@@ -8,18 +8,15 @@ rejection principle of Goeman & Solari 2010).
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, permutations
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+import torch
+from jaxtyping import Float
 
 from lrptrain.batch import collate
 from lrptrain.batch.matters import FEWEST_SAMPLES, LEAST_EFFECT
-from lrptrain.cues.apart import Apart
-from lrptrain.cues.cue import CANDIDATES, MOST, Cue
-from lrptrain.cues.family import Family
-from lrptrain.cues.look import Look
+from lrptrain.cues.cue import MOST, Cue
 from lrptrain.cues.measure import (
     FEWEST_FLIPPED,
     FIRST_LOOK,
@@ -31,6 +28,7 @@ from lrptrain.cues.measure import (
     effect_of,
     flipped,
 )
+from lrptrain.cues.naming import named, opened
 
 Verdict = Literal["relies", "not sure", "does not rely"]
 ENOUGH = 64
@@ -70,12 +68,13 @@ class Judged:
         effect: The effect; where the verdict needed no control, the drop that bounds it.
         values: The effect on each sample of the evaluation; nan where it was not measured.
         rows: The samples that judge it, and give it.
-        within: The name of the cue that it is a part of; "" for none.
-        share: Which share of that cue's effect it carries; None for none.
-        named: Whether it is what a report names: it relies, and no part of it carries most of its effect.
+        within: The name of the cue that it is a part of; "" for none. Of what is named it is all of the input.
+        share: Of what is named, which share of that cue's effect it carries, in [0, 1]; None for none.
+        named: Whether it is what a report names; see `lrptrain.cues.naming`.
         answer: The answer that alone is told by it, as a class; None for all of them together.
         told_by: The names of other named cues: what is mended of this one, they still tell.
         label: Of a model of several labels, the number of that which it tells; None of any other.
+        is_whole: Whether it is all of an input.
     """
 
     cue: Cue
@@ -89,6 +88,7 @@ class Judged:
     answer: int | None = None
     told_by: tuple[str, ...] = ()
     label: int | None = None
+    is_whole: bool = False
 
     @property
     def is_fault(self) -> bool:
@@ -111,7 +111,7 @@ class Search:
         confidence: `1 - confidence` is the level of all tests together.
         declared: Cues of which people have said what they are: a cue that is the same has their role.
         on_failure: Takes a cue that cannot be measured, and why; the others go on. None passes the error on.
-        places: Where cues lie in the samples, as far as another search has found out.
+        sizes: How large cues are in the samples, as far as another search has found out.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Search:
         confidence: float = 0.95,
         declared: Sequence[Cue] = (),
         on_failure: Callable[[Cue, MeasureError], None] | None = None,
-        places: dict[Cue, Bool[np.ndarray, " places"] | None] | None = None,
+        sizes: dict[Cue, float] | None = None,
     ) -> None:
         self._measure = measure
         self._least = min_effect
@@ -129,40 +129,32 @@ class Search:
         self._declared = declared
         self._on_failure = on_failure
         self._judged: list[Judged] = []
-        self._places = {} if places is None else places
+        self._sizes = {} if sizes is None else sizes
 
     def run(self, roots: Sequence[Node]) -> list[Judged]:
-        """Test roots, and what they divide into; what is named comes first, by the lower end of its effect."""
+        """Test roots, and what they divide into; what is named comes first, in the order of the rule (`named`)."""
         self._judged = []
         total = sum(root.weight for root in roots)
         for root in roots:
             self._test(root, self._level * root.weight / total, None)
-        self._leave_out_parts(roots)
-        for root in roots:
-            if root.is_whole and not any(each.named for each in self._judged):
-                self._name_strongest(root.cue.name)
-        self._fold()
-        self._explain()
-        names = list(dict.fromkeys(each.cue.name for each in self._judged if each.named))
-        told = [
-            replace(each, told_by=tuple(name for name in names if name != each.cue.name)) if each.named else each
-            for each in self._judged
-        ]
-        return sorted(told, key=lambda each: (not each.named, -each.effect.low))
+        judged = [self._completed(each) for each in self._judged]
+        if any(_is_outside(node.cue) and node.cue.is_rest for root in roots for node in (root, *root.parts)):
+            rests = [each for each in judged if _is_outside(each.cue) and each.cue.is_rest and each.verdict == "relies"]
+            judged = [each for each in judged if self._may_be_outside(each, rests)]
+        options = self._measure, self._least, self._level / 2, self._first
+        return named(opened(judged, *options, self._declared), *options, self._size)
 
-    def _leave_out_parts(self, roots: Sequence[Node]) -> None:
-        """Leave out shortcuts outside of the annotation where the model does not rely on all that lies there.
+    def _may_be_outside(self, judged: Judged, rests: Sequence[Judged]) -> bool:
+        """Return whether a cue is no shortcut outside of the annotation, or not surely more than all that lies there.
 
-        They are roots if they were named before or are the user's: an image statistic may break what a swap of all
-        that lies there leaves as it is.
+        An image statistic may break what a swap of all that lies there leaves as it is.
         """
-        if not any(_is_outside(node.cue) and node.cue.is_rest for root in roots for node in (root, *root.parts)):
-            return
-        outside = [each for each in self._judged if _is_outside(each.cue) and each.verdict == "relies"]
-        if not any(each.cue.is_rest for each in outside):
-            self._judged = [each for each in self._judged if not (each.is_fault and each in outside)]
+        if not (judged.is_fault and _is_outside(judged.cue)):
+            return True
+        more = [effect_of(judged.values - rest.values, self._level / 2).low for rest in rests]
+        return any(each <= self._least for each in more)
 
-    def _test(self, node: Node, level: float, parent: Judged | None) -> Judged | None:
+    def _test(self, node: Node, level: float, parent: Judged | None) -> None:
         node = replace(node, cue=self._as_declared(node.cue))
         try:
             judged = self._judge(node, level, parent)
@@ -170,52 +162,14 @@ class Search:
             if self._on_failure is None:
                 raise
             self._on_failure(node.cue, error)
-            return None
+            return
         # What no sample has, as texts without numbers, is no cue of theirs; of a fault that is a doubt.
         if not judged.effect.samples and len(node.rows) >= FEWEST_SAMPLES and judged.cue.role != "fault":
-            return None
-        relies = judged.verdict == "relies"
-        before = len(self._judged)
-        children: list[Judged | None] = []
-        if relies:
-            nodes = node.divided()
-            children = [self._test(each, level / len(nodes), judged) for each in nodes]
-        carried = any(each is not None and each.verdict == "relies" and (each.share or 0) > MOST for each in children)
-        # Of a part, only that it carries most says anything: what lies beside it does as much.
-        says = not node.is_whole and (judged.share is None or judged.share > MOST)
-        if relies and says and not carried:
-            judged = self._completed(judged)
-            if judged.named and judged.cue.is_rest:
-                self._name_strongest(judged.cue.name)
-        if node.is_whole:
-            self._judged[before:] = self._opened(self._judged[before:], judged)
+            return
         self._judged.append(judged)
-        return judged
-
-    def _name_strongest(self, whole: str) -> None:
-        """Name the strongest part of a whole: a person can picture it, though it is not most."""
-        relied = [each for each in self._judged if each.verdict == "relies" and each.within == whole]
-        if relied:
-            strongest = max(relied, key=lambda each: each.share or 0)
-            self._judged[self._judged.index(strongest)] = self._completed(strongest)
-
-    def _opened(self, parts: Sequence[Judged], whole: Judged) -> list[Judged]:
-        """Return the parts of all of an input, of which what is no evidence may be too little to be called a fault.
-
-        It is said as open then, and so is what is known by where it lies alone, unless little is left without it.
-        """
-        little = [each for each in parts if each.within == whole.cue.name and each.cue.is_rest and each.is_fault]
-        if not little or (little[0].share or 0) > MOST:
-            return [*parts]
-        opened = []
-        for each in parts:
-            may_open = each.cue.is_rest or (each.cue.is_position and not self._explains(each, little[0]))
-            may_open &= each.cue not in self._declared  # what people have said stands
-            opened.append(replace(each, cue=each.cue.declared("open")) if may_open else each)
-        rest = next(i for i, each in enumerate(parts) if each is little[0])
-        if not any(each.named for each in opened):
-            opened[rest] = self._completed(opened[rest])
-        return opened
+        nodes = node.divided() if judged.verdict == "relies" else []
+        for each in nodes:
+            self._test(each, level / len(nodes), judged)
 
     def _as_declared(self, cue: Cue) -> Cue:
         return next((each for each in self._declared if cue.declared(each.role) == each), cue)
@@ -262,7 +216,8 @@ class Search:
             if alone is not None:
                 answer, effect, verdict = *alone, "relies"
                 known = np.where(answers == answer, values, np.nan)
-        return self._compared(Judged(node.cue, verdict, effect, known, node.rows, answer=answer), parent)
+        within = "" if parent is None else parent.cue.name
+        return Judged(node.cue, verdict, effect, known, node.rows, within, answer=answer, is_whole=node.is_whole)
 
     def _is_idle(self, values: Float[np.ndarray, " samples"]) -> bool:
         """Return whether a model surely does not rely on a cue: neither in the mean nor in a few samples."""
@@ -308,147 +263,29 @@ class Search:
         is_sure = effect.low > self._least and effect.high * share > self._least
         return (answer, effect) if is_sure and effect.samples >= FEWEST_SAMPLES else None
 
-    def _compared(self, judged: Judged, parent: Judged | None) -> Judged:
-        """Return a part with its share of what the whole does, on the samples that it was measured on."""
-        if parent is None:
-            return judged
-        if judged.verdict != "relies":
-            return replace(judged, within=parent.cue.name)
-        measured = np.flatnonzero(~np.isnan(judged.values))
-        self._measure_further(parent, measured)
-        # What an image statistic does beyond the whole, its exchange has broken.
-        more = judged.values[measured] - parent.values[measured]
-        if isinstance(judged.cue, Look) and effect_of(more, self._level / 2).low > self._least:
-            return replace(judged, within=parent.cue.name, verdict="not sure")
-        whole = float(np.nansum(parent.values[measured]))
-        share = float(np.nansum(judged.values[measured])) / whole if whole > 0 else None
-        return replace(judged, within=parent.cue.name, share=share)
-
-    def _measure_further(self, judged: Judged, rows: Rows) -> None:
-        """Measure a cue on those of some samples on which it was not."""
-        judged.values[rows] = self._measure.effects(judged.cue, rows, judged.rows)
-
     def _completed(self, judged: Judged) -> Judged:
-        """Return a cue that is to be named, measured on `ENOUGH` samples: people read the number.
+        """Return a cue that is relied on, measured on the same `ENOUGH` samples as all others that may be named."""
+        if judged.verdict != "relies" or judged.is_whole:
+            return judged
+        rows = self._first(judged)
+        judged.values[rows] = self._measure.effects(judged.cue, rows, judged.rows)
+        effect = effect_of(judged.values, self._level / 2)
+        return replace(judged, effect=effect, verdict="relies" if effect.low > self._least else "not sure")
 
-        If it is not sure any more, it is not named, and what it is a part of may be.
-        """
+    def _first(self, judged: Judged) -> Rows:
+        """Return the first `ENOUGH` samples that judge a cue."""
         answer = judged.answer
         takers = judged.rows if answer is None else judged.rows[self._measure.answers[judged.rows] == answer]
-        self._measure_further(judged, np.concatenate(self._looks(takers))[:ENOUGH])
-        effect = effect_of(judged.values, self._level / 2)
-        relies = effect.low > self._least
-        return replace(judged, effect=effect, verdict="relies" if relies else "not sure", named=relies)
+        return np.concatenate(self._looks(takers))[:ENOUGH]
 
-    def _fold(self) -> None:
-        """Of two named cues of which one lies within the other, keep the larger one only if it surely does more.
-
-        A fault is never left out for what nobody has spoken of.
-        """
-        located = {i: self._located(each.cue) for i, each in enumerate(self._judged) if each.named}
-        for inner, outer in permutations(located, 2):
-            one, other = self._judged[inner], self._judged[outer]
-            if not (one.named and other.named and _lies_within(one.cue, other.cue, located[inner], located[outer])):
-                continue
-            # Of a word that is all of its family, as the only number of all texts, the word is kept.
-            is_word = isinstance(one.cue, Family) and not (isinstance(other.cue, Family) or other.cue.is_several)
-            within, around = located[inner], located[outer]
-            if is_word and within is not None and around is not None and np.array_equal(within, around):
-                continue
-            shared = np.intersect1d(one.rows, other.rows)
-            self._measure_further(one, shared[~np.isnan(other.values[shared])])
-            # Where it is the same in both donors, the smaller one does nothing.
-            more = other.values[shared] - np.nan_to_num(one.values[shared])
-            does_more = effect_of(more, self._level / 2).low > self._least
-            if does_more and other.cue.is_rest:
-                continue
-            if one.is_fault == other.is_fault:
-                lost = inner if does_more else outer
-            elif other.is_fault:
-                lost = inner
-            elif does_more:
-                continue
-            else:
-                lost = outer
-            self._judged[lost] = replace(self._judged[lost], named=False)
-
-    def _explain(self) -> None:
-        """Leave out named cues of which smaller ones carry most: the colours of an image whose corner tells by them.
-
-        The larger one is exchanged, and the smaller one put back. Of two of the same extent it is either. A texture
-        that lies all over an image is not that of its border: less than half is left of what would be if it did.
-        """
-        for first, second in combinations(self._strongest(), 2):
-            extents = [self._extent(self._judged[each].cue) for each in (first, second)]
-            pairs = [(second, first), (first, second)] if extents[0] <= extents[1] else [(first, second)]
-            if extents[0] == extents[1]:  # an image statistic goes rather than a thing, such as a channel
-                pairs.sort(key=lambda pair: not isinstance(self._judged[pair[0]].cue, Look))
-            for lost, kept in pairs if extents[0] == extents[1] else pairs[:1]:
-                one, other = self._judged[lost], self._judged[kept]
-                # A fault is never left out for what nobody has spoken of.
-                may_go = one.named and other.named and (other.is_fault or not one.is_fault)
-                if may_go and self._explains(other, one):
-                    self._judged[lost] = replace(one, named=False)
-
-    def _explains(self, smaller: Judged, larger: Judged) -> bool:
-        """Return whether a cue does most of what a larger one does, and more than its share of the places."""
-        spared = self._beside(larger.cue, smaller.cue)
-        return spared > 0 and self._left(larger, smaller) <= (1 - MOST) * spared
-
-    def _left(self, judged: Judged, other: Judged) -> float:
-        """Return which share of its effect a cue has with another put back; 1 if that one does not do most of it."""
-        rows = self._common(judged, other)
-        if np.nansum(other.values[rows]) <= MOST * np.nansum(judged.values[rows]):
-            return 1.0
-        try:
-            values = self._measure.effects(Apart.of(judged.cue, other.cue), rows, judged.rows)
-        except MeasureError:  # cues of different inputs
-            return 1.0
-        whole = float(np.nansum(judged.values[rows]))
-        return float(np.nansum(values)) / whole if whole > 0 else 1.0
-
-    def _beside(self, cue: Cue, other: Cue) -> float:
-        """Return which share of a cue's places another one leaves to it; 0 if that one explains nothing."""
-        around, within = self._located(cue), self._located(other)
-        if within is None or other.is_rest:
-            return 0.0 if other.is_rest else 1.0
-        around = np.ones_like(within) if around is None or len(around) != len(within) else around
-        return 1 - float((within & around).sum() / max(around.sum(), 1))
-
-    def _strongest(self) -> list[int]:
-        named = [i for i, each in enumerate(self._judged) if each.named]
-        return sorted(named, key=lambda i: -self._judged[i].effect.low)[:CANDIDATES]
-
-    def _common(self, one: Judged, other: Judged) -> Rows:
-        """Return samples on which two cues were measured, the first ones of all looks."""
-        measured = np.flatnonzero(~np.isnan(one.values) & ~np.isnan(other.values))
-        return np.concatenate(self._looks(measured))[:FIRST_LOOK]
-
-    def _extent(self, cue: Cue) -> tuple[bool, float]:
-        """Return whether a cue is several things, and how many places it takes; infinity for what lies everywhere."""
-        places = self._located(cue)
-        return cue.is_several, math.inf if places is None else float(places.sum())
-
-    def _located(self, cue: Cue) -> Bool[np.ndarray, " places"] | None:
-        """Return where a cue lies in all samples, one behind the other; None for what lies everywhere."""
-        if cue not in self._places:
+    def _size(self, cue: Cue) -> float:
+        """Return which share of the places of all samples a cue takes; 1 of what lies everywhere."""
+        if cue not in self._sizes:
             found = [cue.locate(collate([sample])) for sample in self._measure.samples]
-            places = [each.flatten().cpu().numpy() for each in found if each is not None]
-            self._places[cue] = np.concatenate(places) if len(places) == len(found) else None
-        return self._places[cue]
+            places = [each.flatten().float().cpu() for each in found if each is not None]
+            self._sizes[cue] = float(torch.cat(places).mean()) if len(places) == len(found) else 1.0
+        return self._sizes[cue]
 
 
 def _is_outside(cue: Cue) -> bool:
     return getattr(cue, "where", "") == "outside"
-
-
-def _lies_within(
-    inner: Cue, outer: Cue, within: Bool[np.ndarray, " places"] | None, around: Bool[np.ndarray, " places"] | None
-) -> bool:
-    """Return whether a cue lies for the most part within another; a look lies within the same look of more."""
-    if isinstance(inner, Look) or isinstance(outer, Look):
-        return type(inner) is type(outer) and around is None and within is not None
-    # Of a channel of an image, no pixels are places.
-    if within is None or around is None or len(within) != len(around) or within.sum() > around.sum():
-        return False
-    return bool((within & around).sum() > MOST * within.sum())

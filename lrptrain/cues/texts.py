@@ -164,10 +164,18 @@ class Spans(Cue):
                     inside[row, slice(*span)] = True
         return inside
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """See `Cue`."""
+    def exchange(self, batch: Batch, donors: Batch, staying: Sequence["Spans"] = ()) -> dict[str, Any]:
+        """See `Cue`.
+
+        Args:
+            batch: The samples.
+            donors: The donor of each.
+            staying: Cues whose words are neither given nor taken.
+        """
         rows, size = [], chunk_width(batch)
-        for row, (own, theirs) in enumerate(zip(self._chosen(batch), self._chosen(donors), strict=True)):
+        stays, others = (_located(staying, each) for each in (batch, donors))
+        chosen = (self._chosen(batch, stays), self._chosen(donors, others))
+        for row, (own, theirs) in enumerate(zip(*chosen, strict=True)):
             parts = [part for part, _ in own]
             given = _counterparts(parts, [part for part, _ in theirs], size)
             lent = {part.tokens[0]: spans for part, spans in theirs}
@@ -176,19 +184,28 @@ class Spans(Cue):
                 for (part, out), each in zip(own, given, strict=True)
             }
             rows.append(row_of(batch, row, parts, put))
-        return composed(batch, donors, rows, self.language)
+        return composed(batch, donors, rows, self.language, stays)
 
-    def _chosen(self, batch: Batch) -> list[list[tuple[Part, list[Span]]]]:
+    def _chosen(
+        self, batch: Batch, stays: Bool[Tensor, "batch tokens"] | None = None
+    ) -> list[list[tuple[Part, list[Span]]]]:
         """Return the parts of every text, each with the spans that are meant; none outside of no annotation."""
         texts = parts_of(batch, self.language)
+        fixed = torch.zeros_like(batch["input_ids"]) if stays is None else stays
         found = []
-        for row, parts in zip(kept_in(batch, texts), texts, strict=True):
-            spans = [(part, self.spans(part.words)) for part in parts]
+        for row, parts, others in zip(kept_in(batch, texts), texts, fixed.tolist(), strict=True):
+            spans = [(part, [x for x in self.spans(part.words) if not any(others[slice(*x)])]) for part in parts]
             if self.where == "outside":
                 beside = row if row.any() else ~row
                 spans = [(part, [each for each in out if not beside[slice(*each)].any()]) for part, out in spans]
             found.append(spans)
         return found
+
+
+def _located(cues: Sequence[Spans], batch: Batch) -> Bool[Tensor, "batch tokens"]:
+    """Return the tokens of any of some cues."""
+    nowhere = torch.zeros_like(batch["input_ids"], dtype=torch.bool)
+    return torch.stack([nowhere, *(each.locate(batch) for each in cues)]).any(0)
 
 
 @dataclass(frozen=True)
@@ -286,19 +303,24 @@ def row_of(batch: Batch, row: int, parts: Sequence[Part], put: dict[int, list[To
 
 
 def composed(
-    batch: Batch, donors: Batch, rows: Sequence[Sequence[tuple[int, int, int]]], language: Language
+    batch: Batch,
+    donors: Batch,
+    rows: Sequence[Sequence[tuple[int, int, int]]],
+    language: Language,
+    stays: Bool[Tensor, "batch tokens"] | None = None,
 ) -> dict[str, Any]:
     """Return samples whose texts are made of tokens of theirs and of their donors.
 
     What the model is given for each token, and its annotation, go along with it, but for token types, and for numbers
-    that count places. Of a text, or a chunk of one, that becomes too long the tokens before its last one are cut, but
-    none of the words of its own that people marked.
+    that count places. Of a text, or a chunk of one, that becomes too long, tokens before its last one are cut: its own
+    first, but for those that stay or that people marked, and then those that it was given.
 
     Args:
         batch: The samples.
         donors: Their donors.
         rows: The tokens of every sample; see `row_of`.
         language: How texts are made up.
+        stays: Tokens of the samples' own that are not cut, beside those that people marked.
     """
     ids = batch["input_ids"]
     size = chunk_width(batch)
@@ -313,6 +335,7 @@ def composed(
         kept = kept_in(batch, parts_of(batch, language))
         if "rationale" in batch:  # one that marks all of a text tells nothing apart
             kept &= (batch["rationale"] == 0).any(1, keepdim=True).cpu().numpy()
+        kept |= False if stays is None else stays.cpu().numpy()
         pieces = [[_cut(piece, most, own) for piece in row] for row, own in zip(pieces, kept, strict=True)]
     # Never narrower than before: a model of one's own may take texts of one length alone.
     width = max(ids.shape[1], *(len(row[0]) for row in pieces))
@@ -347,9 +370,10 @@ def composed(
 def _cut(
     piece: Sequence[tuple[int, int, int]], most: int, kept: Bool[np.ndarray, " tokens"]
 ) -> list[tuple[int, int, int]]:
-    """Return a text without the last of those tokens before its end that need not be kept, as many as are too many."""
+    """Return a text without those of its last tokens that need not be kept, its own before those that it was given."""
     free = [number for number, (side, place, _) in enumerate(piece[:-1]) if side or not kept[place]]
-    gone = set(free[len(free) - len(piece) + most :] if len(piece) > most else [])
+    free.sort(key=lambda number: (piece[number][0], -number))
+    gone = {*free[: max(0, len(piece) - most)]}
     return [token for number, token in enumerate(piece) if number not in gone]
 
 

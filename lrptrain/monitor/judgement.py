@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.call import model_output
@@ -76,7 +76,7 @@ class Tests:
     def __post_init__(self) -> None:
         self.untested: list[str] = []
         self.failed: list[str] = []
-        self._places: dict[Cue, Bool[np.ndarray, " places"] | None] = {}
+        self._sizes: dict[Cue, float] = {}
         self._marks: Marks | None = None
 
     @property
@@ -161,7 +161,7 @@ class Tests:
         further = [*((cue, None) for cue in config.cues), *self.earlier.get(label, ())]
         roots = plan.with_further(roots, further, len(self.samples))
         on_failure = None if self.on_failure is None else self._failed
-        search = Search(measure, config.judge.min_effect, confidence, config.cues, on_failure, self._places)
+        search = Search(measure, config.judge.min_effect, confidence, config.cues, on_failure, self._sizes)
         return [replace(each, label=label) for each in search.run(roots)]
 
     def roots_of(self, evaluation: Evaluation, candidates: int = plan.CANDIDATES) -> tuple[list[Node], list[str]]:

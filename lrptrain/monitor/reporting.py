@@ -16,8 +16,9 @@ from lrptrain.cues.cue import Batch, Cue
 from lrptrain.cues.measure import FEWEST_FLIPPED, Rows, flipped, most_flipped
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
-from lrptrain.findings import Finding, gravest_first
+from lrptrain.findings import Finding
 from lrptrain.findings.announcement import MOST_SAMPLES
+from lrptrain.findings.finding import STANDINGS
 from lrptrain.findings.sentences import MOST_NAMES, percent
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.render import join_words
@@ -58,7 +59,10 @@ def findings_of(
             )
     ended_ones = [each for each in reported.values() if each.verdict == "does not rely"]
     lost = {each.identity for each in ended_ones[:-MOST_ENDED]}
-    return gravest_first(each for each in reported.values() if each.identity not in lost)
+    # Of a standing, in the order in which they are named.
+    return sorted(
+        (each for each in reported.values() if each.identity not in lost), key=lambda x: STANDINGS.index(x.standing)
+    )
 
 
 def name_of(judged: Judged, class_names: Sequence[str]) -> str:

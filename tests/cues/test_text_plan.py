@@ -63,7 +63,7 @@ def test_a_template_of_twelve_words_is_found_as_a_whole_though_no_word_of_it_dec
     probabilities = bag(writer, -6, dict.fromkeys(TEMPLATE, 1))
     others = WORDS[:12]  # so that texts without it are no shorter
     (name,) = named(writer, planted(TEMPLATE, others), probabilities)
-    assert name == "the phrase 'in this short review ... all about it'"
+    assert "'in this short review ... all about it'" in name
 
 
 def test_a_footer_is_found():
@@ -90,7 +90,8 @@ def test_the_last_sentence_is_found_in_whatever_words():
         logit = (kind[ids] * behind_stop).sum(1) - 3
         return torch.stack([-logit, logit], 1).softmax(1).numpy()
 
-    assert named(writer, texts, probabilities) == ["the last sentence"]
+    found = {each.cue.name: each for each in judged(writer, texts, probabilities)}
+    assert found["the last sentence"].verdict == "relies"
 
 
 def test_the_order_of_two_words_is_found_though_all_texts_have_both():

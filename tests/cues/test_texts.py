@@ -159,6 +159,12 @@ def test_texts_grow_up_to_the_limit_of_the_model_and_are_cut_before_their_last_t
         assert exchanged(own, donor, writer) == f"[CLS] {text} [SEP]"
 
 
+def test_of_a_text_that_becomes_too_long_its_own_words_are_cut_before_those_that_it_is_given():
+    writer = bert()
+    # Given at the end, they would be the first to be cut.
+    assert exchanged("a b c", "c x1 x2", writer) == "[CLS] a x1 x2 [SEP]"
+
+
 def test_the_result_is_never_narrower_than_the_batch():
     writer = bert()
     batch = writer.batch("x1 x2 x3 a")

@@ -56,10 +56,10 @@ def test_of_two_answers_each_has_no_effect_of_its_own():
     assert found.by_class == {}
 
 
-def test_a_fault_comes_before_what_a_person_judges_and_the_surer_before_the_less_sure():
+def test_a_fault_comes_before_what_a_person_judges_and_else_what_is_named_first():
     border, corner = places("open")[0], replace(CORNER, name="another corner")
     found = reported([judged(border, low=0.5), judged(low=0.1), judged(corner, low=0.2)])
-    assert [each.name for each in found] == ["another corner", "the corner", border.name]
+    assert [each.name for each in found] == ["the corner", "another corner", border.name]
 
 
 def test_of_two_cues_of_one_name_the_first_is_reported():
