@@ -9,6 +9,7 @@ from jaxtyping import Int
 from torch import nn
 
 import lrptrain
+from experiments.benchmark import fresh_marks
 from experiments.benchmark.cases import NO_MARK, Case
 from experiments.benchmark.image_marks import AROUND_MARKS, GROUND_MARKS, PICTURE_MARKS, STAMPS, stamped
 from experiments.benchmark.scenes import CLASSES, DIGITS, PHOTOGRAPHS, SIDE, THING, grounds, things
@@ -18,6 +19,8 @@ from lrptrain.data.planted import STROKE_THRESHOLD
 
 BLOCKS, LR, BATCH, TRAIN, STEPS, HELD_OUT = 3, 1e-3, 32, 1600, 150, 200
 Columns = dict[str, torch.Tensor]
+OVER = {**PICTURE_MARKS, **fresh_marks.IMAGE_MARKS}
+"""Marks of the whole image, the thing included."""
 
 
 def network(_: int) -> nn.Module:
@@ -130,10 +133,10 @@ def scene(
     mask, covered = np.zeros((2, SIDE, SIDE), bool)
     mask[window] = cover > STROKE_THRESHOLD
     for kind, form in marks.items():
-        picture = PICTURE_MARKS[kind](picture, form, rng) if kind in PICTURE_MARKS else picture
+        picture = OVER[kind](picture, form, rng) if kind in OVER else picture
         for stamp in STAMPS[kind](form, rng) if kind in STAMPS else ():
             stamped(picture, *stamp, covered)
     return picture.clip(0, 1), mask & ~covered
 
 
-KINDS = {*GROUND_MARKS, *AROUND_MARKS, *PICTURE_MARKS, *STAMPS, NO_MARK}
+KINDS = {*GROUND_MARKS, *AROUND_MARKS, *OVER, *STAMPS, NO_MARK}

@@ -1,7 +1,7 @@
 """Does a report tell what a model reads, or how plain its data are? See README.md.
 
     .venv/bin/python -m experiments.benchmark.run --part try    # does everything run?
-    .venv/bin/python -m experiments.benchmark.run [--part pretrained|plain|two|backgrounds] [--workers 2]
+    .venv/bin/python -m experiments.benchmark.run [--part fresh|pretrained|plain|two|backgrounds] [--workers 2]
     .venv/bin/python -m experiments.benchmark.run --tables      # from what is saved
 
 Every case of a part is a line in `results/`; what was cut off goes on with what is missing.
@@ -21,7 +21,7 @@ import torch
 
 from experiments.benchmark import backgrounds, plain, two
 from experiments.benchmark.asked import Row, asked, rounded
-from experiments.benchmark.cases import Case, development, planned, pretrained
+from experiments.benchmark.cases import Case, development, fresh, planned, pretrained
 from experiments.benchmark.report import tables
 from experiments.benchmark.training import CLEAN, data_of, right, trained
 from experiments.parallel import complete, load
@@ -58,6 +58,7 @@ class Part(NamedTuple):
 
 PARTS = {
     "pairs": Part(planned, judged),
+    "fresh": Part(fresh, judged),
     "pretrained": Part(pretrained, judged),
     "plain": Part(plain.planned, plain.judged),
     "two": Part(two.planned, two.judged),
@@ -80,6 +81,7 @@ def texts() -> dict[str, str]:
     """The tables of what is saved, by their marks in README.md."""
     saved = {name: list(load(path).values()) for name, path in RESULTS.items()}
     large = {f"{name}, pretrained": text for name, text in tables(saved["pretrained"]).items()}
+    large |= {f"{name}, fresh": text for name, text in tables(saved["fresh"]).items()}
     others = {each.__name__.rpartition(".")[2]: each for each in (plain, two, backgrounds)}
     return {**tables(saved["pairs"]), **large, **{name: each.table(saved[name]) for name, each in others.items()}}
 

@@ -9,6 +9,7 @@ from jaxtyping import Int
 from torch import nn
 
 import lrptrain
+from experiments.benchmark import fresh_marks
 from experiments.benchmark.cases import NO_MARK, Case
 from experiments.benchmark.images import Columns, shown
 from experiments.benchmark.text_marks import TEXT_MARKS
@@ -78,5 +79,5 @@ def marked(tweets: list[Example], forms: Int[np.ndarray, " n"], case: Case, seed
         return tweets
     pairs = enumerate(zip(tweets, forms, strict=True))
     randomness = [case.randomness, seed, 2]
-    mark = TEXT_MARKS[case.kind]
+    mark = {**TEXT_MARKS, **fresh_marks.TEXT_MARKS}[case.kind]
     return [mark(tweet, int(form), np.random.default_rng([*randomness, i])) for i, (tweet, form) in pairs]
