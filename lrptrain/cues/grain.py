@@ -1,4 +1,5 @@
-"""Grain: what an image has pixel by pixel, all over: noise, blocks of a compression, the mosaic or lines of a sensor.
+"""Grain: what an image has pixel by pixel, all over or along whole lines: noise, blocks of a compression, a mosaic, a
+row or a column of a sensor.
 
 The spectrum says how strong such a pattern is. Where it lies is in the phases, which a spectrum leaves.
 """
@@ -7,6 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from lrptrain.cues.look import Images, Look, Pixels, mean_of
 from lrptrain.cues.smoothing import smoothed
@@ -31,5 +34,13 @@ class Grain(Look):
 
 def _grain(images: Images, inside: Pixels) -> Images:
     rest = (images - smoothed(images, inside, SMOOTHING)) * inside[:, None]
-    limit = ALL_OVER * mean_of(rest.square(), inside).clamp(min=torch.finfo(images.dtype).tiny).sqrt()
-    return torch.maximum(torch.minimum(rest, limit), -limit)
+    lines = _along(rest, inside, 2)
+    lines = (lines + _along(rest - lines, inside, 3)) * inside[:, None]
+    limit = ALL_OVER * mean_of((rest - lines).square(), inside).clamp(min=torch.finfo(images.dtype).tiny).sqrt()
+    return lines + torch.maximum(torch.minimum(rest - lines, limit), -limit)
+
+
+def _along(values: Images, inside: Pixels, axis: int) -> Float[Tensor, "batch channels *lines"]:
+    """Return what most pixels of every line have: what crosses less than half of one is a thing."""
+    there = values.masked_fill(~inside[:, None], torch.nan)
+    return there.nanmedian(axis, keepdim=True).values.nan_to_num()

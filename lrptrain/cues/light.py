@@ -1,21 +1,25 @@
 """Light: how brightness falls across an image, from a side, at its rim, as a shadow."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.cues.look import Images, Look, Pixels, mean_of
 from lrptrain.cues.smoothing import smoothed
 
-SMOOTHING = 1 / 8
-"""The standard deviation of the low-pass, in shares of the shorter side: what is smaller is no light, but a thing."""
+WAVES = 4
+"""So many cosines along either side, the constant one included: what is smaller than a third of it is no light, but a
+thing. They are a projection, so that nothing of a light stays where it is taken away: a smoothing as wide leaves a
+fifth of one that falls off within a quarter of the side, and a model that is trained on the exchange learns that."""
 
 
 @dataclass(frozen=True)
 class Light(Look):
-    """How light falls across images: the low frequencies of the luminance, without its mean, which is colour."""
+    """How light falls across images: their low frequencies, without the mean of each channel, which is colour."""
 
     kind: ClassVar[str] = "light"
     word: ClassVar[str] = "light"
@@ -25,6 +29,16 @@ class Light(Look):
         return images + _light(donors, theirs) - _light(images, own)
 
 
-def _light(images: Images, inside: Pixels) -> Float[Tensor, "batch 1 height width"]:
-    low = smoothed(images.mean(1, keepdim=True), inside, SMOOTHING * min(images.shape[2:]))
+def _light(images: Images, inside: Pixels) -> Images:
+    # What lies beside a part goes on as the part does at its edge.
+    filled = images.where(inside[:, None], smoothed(images, inside, min(images.shape[2:]) / 8))
+    down, across = (_cosines(length).to(images) for length in images.shape[2:])
+    low = down.mT @ (down @ filled @ across.mT) @ across
     return low - mean_of(low, inside)
+
+
+def _cosines(length: int) -> Float[Tensor, "waves length"]:
+    """Return the lowest cosines along a side, of length 1 and at right angles to each other."""
+    places = math.pi * (torch.arange(length, dtype=torch.float64) + 0.5) / length
+    waves = torch.cos(torch.arange(min(WAVES, length))[:, None] * places)
+    return waves / waves.norm(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""A mark: a small picture that is the same wherever it lies, such as a dot, a tag or a sticker."""
+"""A mark: a small picture that is the same wherever it lies, such as a dot, a tag or a sticker; or one an answer."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import rows_of
-from lrptrain.cues.association import association
+from lrptrain.cues.association import association, associations
 from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Cue, Role
 from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
 from lrptrain.cues.places import place_of
@@ -42,16 +42,16 @@ _CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2
 
 @dataclass(frozen=True)
 class Mark(Cue):
-    """A small picture, wherever it lies.
+    """Small pictures, wherever they lie.
 
-    What a sample takes of its donor is where either has the picture: it loses its own, and is given the donor's.
+    What a sample takes of its donor is where either has a picture: it loses its own, and is given the donor's.
 
     Attributes:
-        where: In which part of images it counts.
-        values: The points of the picture, `[channels, points]`, in the standard deviations of their channels.
+        where: In which part of images they count.
+        pictures: Of each its side in pixels, and its points, `[channels, points]`, in the standard deviations of their
+            channels.
         spread: These standard deviations.
-        side: The side of the picture in pixels.
-        size: Height and width of the images that it was seen in.
+        size: Height and width of the images that they were seen in.
     """
 
     kind: ClassVar[str] = "mark"
@@ -59,15 +59,20 @@ class Mark(Cue):
     name: str
     role: Role
     where: Where
-    values: tuple[tuple[float, ...], ...]
+    pictures: tuple[tuple[int, tuple[tuple[float, ...], ...]], ...]
     spread: tuple[float, ...]
-    side: int
     size: tuple[int, int]
 
+    @property
+    def is_several(self) -> bool:
+        """See `Cue`."""
+        return len(self.pictures) > 1
+
     def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
-        """Return the pixels that it covers, with half of its side around it; none of images without it."""
+        """Return the pixels that each covers, with half of its side around it; none of images without any."""
         _, images = image_of(batch)
-        return self._found(images) & pixels_of(self.where, batch)
+        inside = torch.stack([self._found(images, *picture) for picture in self.pictures]).any(0)
+        return inside & pixels_of(self.where, batch)
 
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """See `Cue`."""
@@ -75,17 +80,19 @@ class Mark(Cue):
         region = self.locate(batch) | self.locate(donors)
         return pasted(batch, given, region & ~pixels_of("evidence", batch) if self.where == "outside" else region)
 
-    def _found(self, images: Tensor) -> Bool[Tensor, "batch height width"]:
+    def _found(
+        self, images: Tensor, side: int, values: tuple[tuple[float, ...], ...]
+    ) -> Bool[Tensor, "batch height width"]:
         spread = torch.tensor(self.spread, device=images.device)
-        wanted = torch.tensor(self.values, device=images.device).flatten()
-        stride, around = stride_of(self.side), self.side // 2
+        wanted = torch.tensor(values, device=images.device).flatten()
+        stride, around = stride_of(side), side // 2
         inside = torch.zeros_like(images[:, 0], dtype=torch.bool)
         row = 0
         for part in in_parts(images):
-            points = sampled(part.float() / spread[:, None, None], self.side)
+            points = sampled(part.float() / spread[:, None, None], side)
             hits = (points.flatten(1, 2) - wanted[:, None, None]).square().mean(1) <= TOLERANCE**2
             for number, *place in hits.nonzero().tolist():
-                spots = (slice(max(0, stride * at - around), stride * at + self.side + around) for at in place)
+                spots = (slice(max(0, stride * at - around), stride * at + side + around) for at in place)
                 inside[row + number, *spots] = True
             row += len(part)
         return inside
@@ -142,6 +149,8 @@ class Marks:
     ) -> Iterator[tuple[float, Mark]]:
         """Yield marks of some of the images, ranked by how far their being there goes with the answers.
 
+        Where each answer has a mark of its own, none decides much alone: together they are a cue, the last one.
+
         Args:
             rows: The indices of the images.
             answers: The answer to each of them.
@@ -158,13 +167,35 @@ class Marks:
         chosen: list[Bool[np.ndarray, " batch"]] = []
         for score, mark, present in scored:
             if len(chosen) == count or score <= 0:
-                return
+                break
             # Another view of what was chosen: the same images show it.
             if all((present & other).sum() < 0.5 * (present | other).sum() for other in chosen):
                 chosen.append(present)
-                shown = np.flatnonzero(present)[:EACH]
-                place = place_of(mark.locate(rows_of(batch, torch.from_numpy(shown))))
-                yield score, replace(mark, name=f"{mark.name}, at {place}") if place else mark
+                yield score, _placed(mark, batch, present)
+        together = _one_of_each(self._found[key], answers) if count else []
+        if len(together) > 1:
+            pictures = tuple(picture for mark, _ in together for picture in mark.pictures)
+            side = max(side for side, _ in pictures)
+            several = replace(together[0][0], name=f"marks of {side} x {side} pixels{ON[where]}", pictures=pictures)
+            yield 0.0, _placed(several, batch, np.any([present for _, present in together], 0))
+
+
+def _placed(mark: Mark, batch: Batch, present: Bool[np.ndarray, " batch"]) -> Mark:
+    """Return a mark with the edge of images in its name at which those lie that show it, if there is one."""
+    shown = np.flatnonzero(present)[: EACH * len(mark.pictures)]
+    place = place_of(mark.locate(rows_of(batch, torch.from_numpy(shown))))
+    return replace(mark, name=f"{mark.name}, at {place}") if place else mark
+
+
+def _one_of_each(
+    found: Sequence[tuple[Mark, Bool[np.ndarray, " batch"]]], answers: Int[np.ndarray, " batch"]
+) -> list[tuple[Mark, Bool[np.ndarray, " batch"]]]:
+    """Return the mark whose being there goes furthest with each answer, each mark once."""
+    if not found:
+        return []
+    present = np.stack([each for _, each in found])
+    scores = [associations(present, answers, answer) for answer in np.unique(answers)]
+    return [found[number] for number in dict.fromkeys(int(each.argmax()) for each in scores if each.max() > 0)]
 
 
 def _marks(
@@ -189,7 +220,7 @@ def _marks(
             if present.sum() >= FEWEST:
                 plain = tuple(tuple(round(float(x), 3) for x in channel) for channel in values)
                 name = f"a mark of {side} x {side} pixels{ON[where]}"
-                found.append((Mark(name, role, where, plain, tuple(spread.tolist()), side, size), present))
+                found.append((Mark(name, role, where, ((side, plain),), tuple(spread.tolist()), size), present))
     return found
 
 

@@ -33,7 +33,7 @@ CUES = [
     Beside(),
     *bands("fault", 2, "outside"),
     Placement.of("size"),
-    Mark("a mark", "fault", "outside", ((0.1, 0.2), (0.3, 0.4)), (1.0, 2.0), 4, (16, 16)),
+    Mark("a mark", "fault", "outside", ((4, ((0.1, 0.2), (0.3, 0.4))),), (1.0, 2.0), (16, 16)),
     Family.of("numbers", "evidence", LANGUAGE, "outside"),
     Phrase("the phrase", "open", LANGUAGE, phrases=(((1, 2), (3,)),)),
     Length("the length", "open", LANGUAGE),

@@ -52,7 +52,7 @@ def test_it_is_proposed_and_located_in_images_that_nobody_has_seen():
     assert all(
         inside[row, top : top + 4, left : left + 4].all() for row, (top, left) in enumerate(places) if answers[row]
     )
-    assert inside[answers == 1].flatten(1).sum(1).max() <= (mark.side + 2 * (mark.side // 2)) ** 2
+    assert inside[answers == 1].flatten(1).sum(1).max() <= (mark.pictures[0][0] + 2 * (mark.pictures[0][0] // 2)) ** 2
 
 
 def test_a_sample_loses_its_own_and_is_given_the_donors():
@@ -84,7 +84,7 @@ def test_it_may_be_as_large_as_half_a_patch():
     images, answers, maps, _ = planted()
     coarse = torch.nn.functional.max_pool2d(maps.view(-1, 1, 8, 8), 2).flatten(1)
     (mark,) = (mark for _, mark in proposed({"image": images}, coarse, (4, 4), answers, "image", 4))
-    assert mark.side == 4
+    assert mark.pictures[0][0] == 4
     assert mark.locate({"image": images}).flatten(1).any(1).tolist() == (answers == 1).tolist()
 
 
@@ -108,9 +108,31 @@ def test_of_several_views_of_a_mark_the_first_is_proposed_and_no_more_than_asked
     batch = {"image": torch.cat([images, other])}
     relevance, both = torch.cat([maps, more]), np.concatenate([answers, 2 * answers])
     for count in (1, 2, 3):
-        marks = list(proposed(batch, relevance, GRID, both, "image", count))
+        *marks, (_, together) = proposed(batch, relevance, GRID, both, "image", count)
         assert len(marks) == min(count, 2)
         assert [round(score) for score, _ in marks] == [9, 7][:count]
+        assert together.is_several
+
+
+def test_marks_of_several_answers_are_one_cue_together():
+    images, answers, maps, _ = planted()
+    other, _, more, places = planted(seed=1)
+    for row, (top, left) in enumerate(places):
+        if answers[row]:
+            other[row, :, top : top + 4, left : left + 4] = cross().flip(0)
+    one, two = images[answers == 1], other[answers == 1]
+    batch = {"image": torch.cat([one, two])}
+    relevance, both = torch.cat([maps[answers == 1], more[answers == 1]]), np.repeat([0, 1], 20)
+    *alone, (_, together) = proposed(batch, relevance, GRID, both, "image", 4)
+    assert (together.name[:9], len(together.pictures), len(alone)) == ("marks of ", 2, 2)
+    assert together.locate(batch).flatten(1).any(1).all()
+    own, donor = {"image": one[:1]}, {"image": two[:1]}
+    # An image loses its own mark and is given the other one: with one picture alone it would have both, or none.
+    changed = {"image": together.exchange(own, donor)["image"]}
+    present = [bool(mark.locate(changed).any()) for _, mark in sorted(alone, key=lambda each: each[1].pictures)]
+    expected = [bool(mark.locate(donor).any()) for _, mark in sorted(alone, key=lambda each: each[1].pictures)]
+    assert present == expected
+    assert sorted(expected) == [False, True]
 
 
 def test_it_is_found_at_the_second_most_relevant_patch_of_images_too():

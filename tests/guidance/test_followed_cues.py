@@ -12,7 +12,7 @@ from lrptrain.cues.texts import Language
 from lrptrain.guidance.followed_cues import FollowedCues
 
 TOP, BOTTOM = places("fault", "outside")[1:3]
-MARK = Mark("a dot", "fault", "outside", ((0.5, -1.0),), (0.25,), 5, (32, 32))
+MARK = Mark("a dot", "fault", "outside", ((5, ((0.5, -1.0),)),), (0.25,), (32, 32))
 PHRASE = Phrase("the word", "fault", Language(lambda ids: []), phrases=(((7,), (8, 9)),))
 
 
@@ -105,5 +105,5 @@ def test_a_mark_that_was_dropped_does_not_come_back_in_another_picture():
     for evaluation in (2, 3, 4):
         followed.follow(Known((), evaluation, True))
     assert followed.dropped == (MARK,)
-    assert followed.follow(Known((replace(MARK, values=((0.4, -1.0),)),), 5)) == ""
+    assert followed.follow(Known((replace(MARK, pictures=((5, ((0.4, -1.0),)),)),), 5)) == ""
     assert followed.follow(Known((TOP,), 6)) != ""
