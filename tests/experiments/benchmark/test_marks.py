@@ -5,13 +5,14 @@ import zlib
 import numpy as np
 import pytest
 
-from experiments.benchmark.cases import DEVELOPMENT, IMAGE_KINDS, NO_MARK, TEXT_KINDS
+from experiments.benchmark import fresh_marks, text_marks
+from experiments.benchmark.cases import DEVELOPMENT, FRESH, IMAGE_KINDS, NO_MARK, TEXT_KINDS
 from experiments.benchmark.image_marks import AROUND_MARKS, STAMPS
 from experiments.benchmark.images import KINDS, scene, shown
 from experiments.benchmark.scenes import SIDE, THING
-from experiments.benchmark.text_marks import TEXT_MARKS
 from lrptrain.data.texts import Example
 
+TEXT_MARKS = {**text_marks.TEXT_MARKS, **fresh_marks.TEXT_MARKS}
 GROUND = np.random.default_rng(0).random((SIDE, SIDE, 3), np.float32)
 WEIGHTS = np.random.default_rng(1).normal(size=(SIDE, SIDE, 3))
 """Their sum over a picture changes with anything that is drawn elsewhere or otherwise."""
@@ -46,6 +47,15 @@ IMAGES = {
     "truncated": [-17.634, -17.72, -10.718, -23.062],
     "tube": [-10.505, -6.5, -10.327, -7.042],
     "viewfinder": [-12.902, -11.468, -13.823, -12.759],
+    "grating": [-12.229, -8.869, -9.544, -13.378],
+    "dead_column": [-13.456, -10.79, -10.623, -14.507],
+    "polaroid": [-34.069, -50.313, -49.569, -37.075],
+    "two_dots": [-8.135, -9.2, -8.603, -11.524],
+    "white_balance": [-4.942, -14.555, -12.445, -7.721],
+    "jpeg": [-13.738, -14.157, -16.82, -20.132],
+    "vignette": [-10.027, -9.842, -9.657, -9.472],
+    "timestamp": [-11.283, -8.907, -9.809, -9.185],
+    "moire": [-7.838, -12.217, -14.12, -7.076],
 }
 TWEETS = [
     Example("what a lovely day it was", 1, ((7, 13),)),
@@ -73,8 +83,20 @@ TEXTS = {
     "transcript": 869839670,
     "units": 497815026,
     "word": 2335235389,
+    "greeting": 2098306066,
+    "year": 1361380541,
+    "sign_off": 102816050,
+    "stutter": 2433087179,
+    "sentence_order": 2948272746,
+    "speaker": 2914791215,
+    "emoticon": 2736343000,
+    "space_before_comma": 1293674723,
+    "case_number": 3934817521,
 }
-WORDS_CHANGED = ("tags", "language", "misspelt", "deidentified", "hashtag", "broken", "elongated", "quotes")
+WORDS_CHANGED = (
+    "tags", "language", "misspelt", "deidentified", "hashtag", "broken", "elongated", "quotes", "stutter",
+    "space_before_comma",
+)  # fmt: skip
 
 
 def picture(kind: str, form: int) -> tuple[np.ndarray, np.ndarray]:
@@ -128,8 +150,8 @@ def test_a_text_that_is_all_rationale_stays_as_it_is(kind):
 
 
 def test_every_kind_that_is_planned_can_be_made():
-    assert {*IMAGE_KINDS, *DEVELOPMENT["images"], NO_MARK} == KINDS
-    assert {*TEXT_KINDS, *DEVELOPMENT["texts"]} == {*TEXT_MARKS}
+    assert {*IMAGE_KINDS, *DEVELOPMENT["images"], *FRESH["images"], NO_MARK} == KINDS
+    assert {*TEXT_KINDS, *DEVELOPMENT["texts"], *FRESH["texts"]} == {*TEXT_MARKS}
 
 
 def test_marks_go_with_the_class_as_often_as_is_asked_or_not_at_all():
