@@ -6,7 +6,6 @@ if __name__ != "lrptrain.callbacks":
     raise ImportError("import lrptrain.callbacks, not the bare folder `callbacks`")
 
 from lrptrain.callbacks.explanation_audit import ExplanationAudit
-from lrptrain.callbacks.group_dro import GroupDRO
 from lrptrain.callbacks.relevance_guidance import RelevanceGuidance
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.callbacks.segmentation_seeds import SegmentationSeeds
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ExplanationAudit",
-    "GroupDRO",
     "RelevanceGuidance",
     "RelevanceMonitor",
     "RelevanceMonitorCallback",

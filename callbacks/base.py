@@ -72,8 +72,7 @@ class ModelCallback(Callback):
         """Reject the Trainer of transformers, which calls its callbacks by this name."""
         raise ValueError(
             f"{type(self).__name__} is a callback of Lightning's trainer: that of transformers takes "
-            "callbacks=[lrptrain.callbacks.RelevanceMonitorCallback()], lrptrain.guide(trainer, ...) and "
-            "lrptrain.group_dro(trainer, ...)"
+            "callbacks=[lrptrain.callbacks.RelevanceMonitorCallback()] and lrptrain.guide(trainer, ...)"
         )
 
     def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:

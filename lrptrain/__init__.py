@@ -8,9 +8,8 @@ if TYPE_CHECKING:
     from lrptrain.auditing.audit import audit
     from lrptrain.auditing.compare import compare
     from lrptrain.batch.task import EachLabel, Head, OneLabel, Ordinal, Regression
-    from lrptrain.guidance.group_dro import GroupDROLoss
     from lrptrain.guidance.loop import Guidance
-    from lrptrain.guidance.transformers_trainer import group_dro, guide
+    from lrptrain.guidance.transformers_trainer import guide
     from lrptrain.monitor.check import check
     from lrptrain.monitor.config import Judge, Run, Show
     from lrptrain.monitor.inspection import inspect
@@ -39,16 +38,13 @@ if TYPE_CHECKING:
         register_rule,
         use_rules,
     )
-    from lrptrain.repairing.jtt import jtt_weights
     from lrptrain.repairing.repair import repair
-    from lrptrain.repairing.trainings import compare_models
 
 __all__ = [
     "Composite",
     "Decomposition",
     "EachLabel",
     "Explanation",
-    "GroupDROLoss",
     "Guidance",
     "Head",
     "Judge",
@@ -72,12 +68,9 @@ __all__ = [
     "audit",
     "check",
     "compare",
-    "compare_models",
     "decompose",
-    "group_dro",
     "guide",
     "inspect",
-    "jtt_weights",
     "methods",
     "preview",
     "record",
@@ -95,8 +88,6 @@ _ORIGINS = {
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
     "inspect": "lrptrain.monitor.inspection",
-    "compare_models": "lrptrain.repairing.trainings",
-    "jtt_weights": "lrptrain.repairing.jtt",
     "repair": "lrptrain.repairing.repair",
     "Head": "lrptrain.batch.task",
     "OneLabel": "lrptrain.batch.task",
@@ -109,11 +100,16 @@ _ORIGINS = {
     "Monitor": "lrptrain.monitor.loop_monitor",
     "preview": "lrptrain.monitor.preview",
     "register_metric": "lrptrain.monitor.summary",
-    "GroupDROLoss": "lrptrain.guidance.group_dro",
     "Guidance": "lrptrain.guidance.loop",
-    "group_dro": "lrptrain.guidance.transformers_trainer",
     "guide": "lrptrain.guidance.transformers_trainer",
 }
+_WITHOUT_GROUPS = '; RelevanceGuidance("swap") needs no groups, and experiments/ has this one'
+_GONE = {
+    "compare_repairs": "; lrptrain.repair(...) says before and after",
+    "compare_models": "; lrptrain.inspect(model, loader) of each says what it relies on",
+    **dict.fromkeys(("GroupDROLoss", "group_dro", "jtt_weights"), _WITHOUT_GROUPS),
+}
+"""What to use in place of names of earlier versions."""
 _MODULES = ("rules", "targets")
 _FOLDERS = ("batch", "callbacks", "cues", "guidance", "loggers", "segmentation")
 """What is reached as `lrptrain.loggers.read_findings` is, without an import of its own."""
@@ -124,8 +120,7 @@ def __getattr__(name: str) -> Any:
     if name in _FOLDERS:
         return import_module(f"lrptrain.{name}")
     if name not in __all__:
-        way_out = "; lrptrain.repair(...) says before and after" if name == "compare_repairs" else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{way_out}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_GONE.get(name, '')}")
     if name in _MODULES:
         return import_module(f"lrptrain.{name}")
     value = getattr(import_module(_ORIGINS.get(name, "lrptrain.relevance")), name)

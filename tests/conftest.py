@@ -111,7 +111,7 @@ FORKS = "tests/test_processes"
 """Forks of one process, which imports what they need: the longest of all, so that it is begun first."""
 FORKED = (
     "_processes.py", "sharded", "/sharding/", "test_cluster", "test_killed_process", "test_strategy_adapters",
-    "test_group_dro", "test_autograd_functions", "test_every_python_block_runs", "test_a_notebook_runs",
+    "test_autograd_functions", "test_every_python_block_runs", "test_a_notebook_runs",
 )  # fmt: skip
 
 

@@ -15,7 +15,8 @@ from experiments.benchmark import images, texts
 from experiments.benchmark.asked import ANNOTATED, BARE, inspected
 from experiments.benchmark.cases import Case
 from experiments.benchmark.images import Columns, shown
-from experiments.benchmark.training import DOES_NOT, READS, Data, Step, logits, trained
+from experiments.benchmark.training import DOES_NOT, READS, Data, Step, logits, right, trained
+from experiments.known_rivals import GroupDRO, twice_weights
 from lrptrain.findings import Finding
 
 PLAIN = "plain"
@@ -25,7 +26,7 @@ OUTSIDE = "swap of all that is outside the annotation"
 ADVICE = "swap of the faults that were found, annotated"
 FIRST = "swap of the first cue that was named, not annotated"
 BOUND = "marks of any class in training (upper bound)"
-JTT = "just train twice, `lrptrain.jtt_weights`"
+JTT = "just train twice"
 GROUPS = "last layer anew, told the marks of 200 held-out samples (the idea of DFR)"
 LAYER = "last layer anew, 200 held-out samples with swapped surroundings"
 ARMS = (PLAIN, ENERGY, DRO, OUTSIDE, ADVICE, FIRST, BOUND)
@@ -71,12 +72,8 @@ def arms(case: Case, data: Data, names: Sequence[str]) -> Iterator[tuple[str, nn
 
 def train_twice(case: Case, train: Columns, first: nn.Module) -> nn.Module:
     """Train again, with what the plain model errs on drawn more often; where it errs on nothing, it stays."""
-    loader = DataLoader(StackDataset(**train), 64)
-    try:
-        weights = lrptrain.jtt_weights(first, loader)
-    except ValueError:
-        return first
-    return trained(case, train, weights=weights.float())[0]
+    wrong = ~torch.from_numpy(right(first, train))
+    return trained(case, train, weights=twice_weights(wrong))[0] if wrong.any() and not wrong.all() else first
 
 
 def repaired(case: Case, data: Data, plain: nn.Module, balance: Literal["groups", "outside"]) -> nn.Module:
@@ -120,7 +117,7 @@ def group_dro(case: Case, train: Columns) -> nn.Module:
     classes = _classes(case)
     groups = train["label"] * classes + forms(case, train, 0, related=True)
     sizes = torch.bincount(groups, minlength=classes**2)
-    robust = lrptrain.GroupDROLoss(classes**2)
+    robust = GroupDRO(classes**2)
 
     def step(net: nn.Module, train: Columns, rows: Tensor) -> None:
         losses = F.cross_entropy(logits(net, train, rows), train["label"][rows], reduction="none")

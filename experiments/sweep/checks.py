@@ -12,7 +12,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import lrptrain
 from experiments.sweep.case import SAMPLES, Subject
 from experiments.sweep.words import METHODS, OK
-from lrptrain.relevance.methods.stages import Stages, layers_or_stages
 from lrptrain.relevance.output.heads import as_head
 from lrptrain.relevance.passes.recording import explained_input
 from lrptrain.relevance.types import (
@@ -414,8 +413,6 @@ def plain_product(subject: Subject) -> Tensor | None:
 def _attention(subject: Subject, recording: Any, method: str, scores: Tensor, limit: float) -> str:
     """The model's own attention probabilities, and the row of the one token that is read from the last states."""
     recording = under_target(recording, subject.target)
-    if isinstance(layers_or_stages(recording, -1), Stages):  # models return maps of windows in many shapes
-        return OK
     model = explicit_model(subject)
     maps, row = (own_attention(subject, model)) if model is not None else ([], None)
     if not maps:

@@ -17,11 +17,12 @@ import torch
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
 import lrptrain
+from experiments.known_rivals import GroupDROCallback
 from experiments.parallel import load
 from experiments.records import append, named
 from experiments.table import markdown
 from experiments.worst_group.readers import MEAN, READERS, STD, Published, batched
-from lrptrain.callbacks import GroupDRO, RelevanceGuidance
+from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.data.texts import fast_tokenizer
 from lrptrain.models import ImageClassifier, TextClassifier
 from lrptrain.models.classifier import Classifier
@@ -60,7 +61,7 @@ def run(data: Published, arm: str, seed: int, options: argparse.Namespace) -> di
         return made.eval()
 
     if arm == DRO:
-        return tested(trained([GroupDRO(data.groups)], by_group=True), loader, data)
+        return tested(trained([GroupDROCallback(data.groups)], by_group=True), loader, data)
     model = trained([])
     if arm == LAYER:
         lrptrain.repair(model, loader(held_out), balance="groups", seed=seed).apply(model)

@@ -26,7 +26,6 @@ VERBS = {
     "check": ("lrptrain.cli.check.check_run", "Exit with 0 if a run passes, 1 if not, 3 if nobody can say."),
     "compare": ("lrptrain.cli.compare.compare_checkpoint", "Compare methods on your model and data."),
     "compare-models": (
-        "lrptrain.cli.compare_models.compare_checkpoints",
         "Compare trained models on the same samples.",
     ),
     "audit": ("lrptrain.cli.audit.audit_checkpoint", "Test whether maps are faithful on your model."),

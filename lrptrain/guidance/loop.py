@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lrptrain.batch import model_inputs
-from lrptrain.guidance.group_dro import GroupDROStep
 from lrptrain.guidance.guided_step import GuidedStep, Progress
 from lrptrain.guidance.guided_training import GuidedTraining
 from lrptrain.relevance.model.preserve import preserved
@@ -160,7 +159,7 @@ class LoopStep:
         step: The step that is guided, or None.
     """
 
-    def __init__(self, step: GuidedStep | GroupDROStep | None) -> None:
+    def __init__(self, step: GuidedStep | None) -> None:
         self._step = step
         self._listening = ExitStack()
         self._replaying = ExitStack()

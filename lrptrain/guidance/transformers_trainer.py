@@ -3,7 +3,7 @@
 import copy
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,7 +13,6 @@ from torch import Tensor
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.spans import token_rationale
 from lrptrain.extras import require
-from lrptrain.guidance.group_dro import GroupDROTraining, GroupOf, SampleLoss
 from lrptrain.guidance.guided_step import Progress
 from lrptrain.guidance.guided_training import GuidedTraining
 from lrptrain.guidance.loop import LoopStep
@@ -30,8 +29,6 @@ _OF_SPANS = ("offset_mapping", "text")
 """What rationales of spans and words need."""
 STATE = "RelevanceGuidance"
 """The name of the guidance's state in a checkpoint's `trainer_state.json`."""
-GROUP_STATE = "GroupDRO"
-"""That of group DRO's."""
 
 
 def guide(
@@ -72,7 +69,7 @@ def guide(
         ValueError: At once if an option is wrong or the trainer guided already; in the first batch if the guidance
             cannot work, with what to change.
     """
-    if _is_guided(trainer):
+    if any(isinstance(callback, _Callback) for callback in trainer.callback_handler.callbacks):
         raise ValueError("one guidance per trainer: combine losses, as in loss='consistency+energy'")
     guidance = GuidedTraining(loss, weight, **options)
     guidance.languages.sources = lambda: trainer_name_sources(trainer, trainer.model, trainer.processing_class)
@@ -80,70 +77,17 @@ def guide(
     return guidance
 
 
-def group_dro(
-    trainer: Any,
-    groups: int,
-    group: GroupOf = "group",
-    step_size: float = 0.01,
-    loss: SampleLoss | None = None,
-    *,
-    model: str | None = None,
-) -> GroupDROTraining:
-    """Weight the groups in the loss of a `transformers.Trainer`, of any subclass; see `lrptrain.callbacks.GroupDRO`.
-
-        trainer = Trainer(model, args, train_dataset=dataset)
-        lrptrain.group_dro(trainer, groups=4)
-        trainer.train()
-
-    The training set has the group of each sample as a further column, `group` or what `group` names; it reaches the
-    loss also with `remove_unused_columns=True`, and the model never. A resumed run goes on with the shares of its
-    checkpoint. Of batches that are accumulated each moves the shares.
-
-    Args:
-        trainer: The trainer, before `train` is called.
-        groups: How many groups there are.
-        group: The column, or a function of the batch, such as `lambda batch: 2 * batch["labels"] + batch["group"]`,
-            which finds the columns that the model takes, and `group`.
-        step_size: How fast the shares of groups move.
-        loss: What the trainer's loss is the mean of, where that is not the cross-entropy.
-        model: The attribute path of the network on the trainer's model, where a part of it is called with the batch.
-
-    Returns:
-        The training, with `robust.shares` and `values`.
-
-    Raises:
-        ValueError: At once if an option is wrong or the trainer is guided already; in the first batch if it lacks the
-            groups.
-    """
-    if _is_guided(trainer):
-        raise ValueError("group DRO goes with no other guidance of the same trainer")
-    training = GroupDROTraining(groups, group, step_size, loss, name="group_dro")
-    columns = (group if isinstance(group, str) else "group", "sample_id")
-    trainer.add_callback(_Callback(_GuidedTrainer(trainer, training, model, columns), GROUP_STATE))
-    return training
-
-
-def _is_guided(trainer: Any) -> bool:
-    return any(isinstance(callback, _Callback) for callback in trainer.callback_handler.callbacks)
-
-
 class _GuidedTrainer:
-    """Wraps the methods of a trainer that make a guided step.
-
-    Attributes:
-        columns: What is read of a batch, and few models take.
-    """
+    """Wraps the methods of a trainer that make a guided step."""
 
     def __init__(
         self,
         trainer: Any,
-        guidance: GuidedTraining | GroupDROTraining,
+        guidance: GuidedTraining,
         model: str | None,
-        columns: Sequence[str] = COLUMNS,
     ) -> None:
         self.trainer = trainer
         self.guidance = guidance
-        self.columns = columns
         self.batches = 0
         self._model_path = model
         self._step: ExitStack | None = None
@@ -161,11 +105,11 @@ class _GuidedTrainer:
         trainer._set_signature_columns_if_needed()
         signature = trainer._signature_columns
         collator = trainer.data_collator
-        columns = list(self.columns)
+        columns = list(COLUMNS)
         # Those of transformers fail at names, and at rationales of several lengths; somebody's own knows its columns.
         if _module_of(collator).partition(".")[0] == "transformers":
             trainer.data_collator = AnnotationCollator(collator)
-            columns += _OF_SPANS if "rationale" in columns else ()
+            columns += _OF_SPANS
         trainer._signature_columns = [*signature, *(name for name in columns if name not in signature)]
         try:
             return get_train_dataloader(*args, **kwargs)
@@ -217,7 +161,7 @@ class _GuidedTrainer:
         if not removed and not _module_of(compute_loss).startswith("transformers."):
             return inputs
         self.trainer._set_signature_columns_if_needed()
-        foreign = [name for name in self.columns if name in inputs and name not in self.trainer._signature_columns]
+        foreign = [name for name in COLUMNS if name in inputs and name not in self.trainer._signature_columns]
         if not foreign:
             return inputs
         rest = copy.copy(inputs)
@@ -249,16 +193,15 @@ class _GuidedTrainer:
 class _Callback(transformers.TrainerCallback):  # type: ignore[name-defined]
     """Starts a run over, or goes on with it, and looks at the gradients before each step of the optimizer."""
 
-    def __init__(self, guided: _GuidedTrainer, state: str = STATE) -> None:
+    def __init__(self, guided: _GuidedTrainer) -> None:
         self.guided = guided
-        self._state = state
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Forget an earlier run; go on with that of a checkpoint."""
         guidance = self.guided.guidance
         guidance.start_over()
         self.guided.batches = 0
-        saved = (state.stateful_callbacks or {}).get(self._state)
+        saved = (state.stateful_callbacks or {}).get(STATE)
         if state.global_step and saved is not None:
             guidance.load_state_dict(saved["attributes"])
             self.guided.batches = saved["attributes"]["batches"]
@@ -273,7 +216,7 @@ class _Callback(transformers.TrainerCallback):  # type: ignore[name-defined]
         # Not as an `ExportableState`: the Trainer would make the callback anew, and could not save a run that goes on
         # from a checkpoint without one.
         attributes = {**self.guided.guidance.state_dict(), "batches": self.guided.batches}
-        state.stateful_callbacks[self._state] = {"args": {}, "attributes": attributes}
+        state.stateful_callbacks[STATE] = {"args": {}, "attributes": attributes}
 
 
 class AnnotationCollator:

@@ -7,8 +7,6 @@ from pytorch_lightning.callbacks import LearningRateFinder
 from pytorch_lightning.tuner import Tuner
 from setting import loader, module, trainer, vit
 
-from lrptrain.callbacks import GroupDRO
-
 
 class Data(pl.LightningDataModule):
     def __init__(self) -> None:
@@ -30,10 +28,10 @@ def tuned(checkpointed=False):
 
 
 def callbacks():
-    return [guidance("swap", decay="linear"), guidance("energy"), GroupDRO(3)]
+    return [guidance("swap", decay="linear"), guidance("energy")]
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(2))
 @pytest.mark.parametrize("tune", ["lr_find", "scale_batch_size"])
 def test_a_tuner_trains(number, tune, tmp_path):
     callback, data = callbacks()[number], Data()

@@ -20,10 +20,6 @@ WITHOUT_ATTENTION = (
     "attnlrp", "cp_lrp", "epsilon_lrp", "gamma_lrp", "input_x_gradient", "integrated_gradients", "kernel_shap",
     "leave_one_out", "lime", "lrp", "random", "smoothgrad",
 )  # fmt: skip
-# What reads one row of attention maps, which goes through windows and stages, too.
-ROWS = (
-    "attention_x_gradient", "generic_attention", "partial_lrp", "raw_attention", "rollout", "transformer_attribution",
-)  # fmt: skip
 # Smaller than the defaults where they take long.
 OPTIONS: dict[str, dict[str, Any]] = {
     "integrated_gradients": {"steps": 4},
@@ -37,7 +33,6 @@ REFUSED = [
     for name, method in PAIRS
     if not KINDS[name].attention
     and method not in WITHOUT_ATTENTION
-    and method not in ROWS
     # The last stage of a PVT attends to all of its tokens.
     and (name, method) != ("pvt", "gradcam")
 ]
@@ -132,7 +127,7 @@ def test_attention_that_does_not_see_the_whole_sequence_is_refused_by_methods_on
         attributed(name, method)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.attention])
 def test_float32(name, record_property):
     """LRP amplifies rounding, so that differences of maps are reported, not bounded tightly."""
     build = (name, "transformer_attribution")

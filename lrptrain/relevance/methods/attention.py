@@ -10,12 +10,10 @@ from torch import Tensor
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.fast.double_backward import row_of_map
 from lrptrain.relevance.fast.kernels import KernelAttention, Kernels
-from lrptrain.relevance.methods.stages import Stages, as_it_is, layers_or_stages, with_gradient
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.sample_axes import SampleAxis
-from lrptrain.relevance.token_rows.maps import probabilities
 from lrptrain.relevance.tokens.attention_layers import DECODER, OWN, WAY_OUT, AttentionLayer
 from lrptrain.relevance.types import UnsupportedMethodError
 
@@ -261,11 +259,7 @@ def raw_attention(explanation: Explanation) -> RelevanceMaps:
         UnsupportedMethodError: If the mean is positive nowhere, as it can be where the model mixes its heads.
     """
     recording = explanation.recording
-    layers = layers_or_stages(recording, -1)
-    if isinstance(layers, Stages):
-        with layers.serving() as rows:
-            return layers.maps(rows.single(partial(probabilities, recording.tape), rows.block(-1)))
-    (last,) = layers
+    (last,) = recording.attention_layers.layers(-1)
     maps = mean_maps(recording, last)
     if not all(block.flatten(1).any(1).all() for block in maps):
         raise UnsupportedMethodError(
@@ -278,15 +272,9 @@ def raw_attention(explanation: Explanation) -> RelevanceMaps:
 
 @method(class_specific=False, signed=False, source="Abnar & Zuidema 2020")
 def rollout(explanation: Explanation, start_layer: int = 0) -> RelevanceMaps:
-    """Attention rollout (Abnar & Zuidema 2020): mean over heads plus identity, rows normalised, multiplied.
-
-    Through windows and stages, a row goes from the logits to the input by what every operation reads.
-    """
+    """Attention rollout (Abnar & Zuidema 2020): mean over heads plus identity, rows normalised, multiplied."""
     recording = explanation.recording
-    layers = layers_or_stages(recording, start_layer)
-    if isinstance(layers, Stages):
-        with layers.serving() as rows:
-            return layers.maps(rows.averaged(partial(probabilities, recording.tape), rows.from_block(start_layer)))
+    layers = recording.attention_layers.layers(start_layer)
     attentions = fused(recording, layers)
     if attentions:
         parts = [partial(_mean_parts, recording, attention) for attention in attentions]
@@ -320,15 +308,10 @@ def generic_attention(explanation: Explanation, start_layer: int = 0) -> Relevan
     """Generic attention explainability (Chefer, Gur, Wolf, ICCV 2021): R <- R + mean_h((dy/dA * A)+) R.
 
     An encoder-decoder has its two streams and cross-attention, by the same paper's rules. Attention that acts side by
-    side adds up; differential attention has one map, what weighs the values. Through windows and stages, a row goes
-    from the logits to the input by what every operation reads.
+    side adds up; differential attention has one map, what weighs the values.
     """
     recording = explanation.recording
-    layers = layers_or_stages(recording, start_layer)
-    if isinstance(layers, Stages):
-        with layers.serving() as rows:
-            used = rows.from_block(start_layer)
-            return layers.maps(rows.summed(with_gradient(explanation, rows.chosen(used)), used))
+    layers = recording.attention_layers.layers(start_layer)
     attentions = fused(recording, layers)
     if attentions:
         gradients = explanation.gradient([attention.output for attention in attentions])
@@ -359,12 +342,7 @@ def attention_x_gradient(explanation: Explanation, block: int = -1) -> Relevance
         UnsupportedMethodError: If it is a block of an encoder, and the pooled token one of a decoder.
     """
     recording = explanation.recording
-    layers = layers_or_stages(recording, block, argument="block")
-    if isinstance(layers, Stages):
-        with layers.serving() as rows:
-            number = rows.block(block)
-            signed = with_gradient(explanation, rows.chosen({number}), as_it_is)
-            return layers.maps(rows.single(signed, number))
+    layers = recording.attention_layers.layers(block, argument="block")
     if layers[0].queries != layers[-1].queries:
         raise UnsupportedMethodError(
             f"block={block} is a block of the encoder, which the classifier reads through the decoder only; take "

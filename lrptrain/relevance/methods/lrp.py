@@ -23,7 +23,6 @@ from lrptrain.relevance.methods.attention import (
     weighted_maps,
 )
 from lrptrain.relevance.methods.layers import input_maps, layer_maps, output_of
-from lrptrain.relevance.methods.stages import Stages, layers_or_stages, positive, with_relevance
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.propagation.composite import Composite
 from lrptrain.relevance.propagation.conservative_composites import CP, CP_GRADIENT_FORM
@@ -85,12 +84,7 @@ def transformer_attribution(
             activations; with it, the paper's numbers are met to the digit, at about twice the cost.
     """
     recording = explanation.recording
-    layers = layers_or_stages(recording, start_layer)
-    if isinstance(layers, Stages):
-        if normalize_rows or keep_attention:
-            argument = "normalize_rows" if normalize_rows else "keep_attention"
-            raise UnsupportedMethodError(f"{argument}=True is for attention over one sequence; here {layers.refusal}")
-        return _through_stages(explanation, layers, start_layer, _chefer(stabiliser))
+    layers = recording.attention_layers.layers(start_layer)
     used = [_single(attention) for layer in layers for attention in layer.maps]
     wanted = recording.blocks if keep_attention else used
     start = {recording.output: replace(explanation, other=None).direction}
@@ -115,18 +109,6 @@ def transformer_attribution(
     rows = rolled_out(pooling, layers, maps, normalize_rows=True) if normalize_rows else related(pooling, layers, maps)
     attention = tuple(recording.per_head(block, arrived[block]) for block in wanted) if keep_attention else None
     return RelevanceMaps(content(recording, rows), attention=attention)
-
-
-def _through_stages(explanation: Explanation, stages: Stages, start_layer: int, composite: Composite) -> RelevanceMaps:
-    """Transformer attribution of a row that goes through windows and stages."""
-    with stages.serving() as rows:
-        used = rows.from_block(start_layer)
-        attentions = rows.chosen(used)
-        blocks = [attention.block for attention in attentions]
-        arrived = replace(explanation, other=None).relevance(composite, [*blocks, rows.states])
-        relevance = dict(zip(blocks, arrived, strict=False))
-        pooling = rows.pooling_from(arrived[-1])
-        return stages.maps(rows.summed(with_relevance(explanation, attentions, relevance), used, pooling))
 
 
 def _arrived_at_tokens(recording: Recording, relevance: Tensor) -> Float[Tensor, "batch length"]:
@@ -206,13 +188,7 @@ def partial_lrp(explanation: Explanation, stabiliser: float = 0.0) -> RelevanceM
         stabiliser: Added to every denominator; see `transformer_attribution`.
     """
     recording = explanation.recording
-    layers = layers_or_stages(recording, -1)
-    if isinstance(layers, Stages):
-        with layers.serving() as rows:
-            number = rows.block(-1)
-            (relevance,) = explanation.relevance(_split_alpha_beta(stabiliser), [rows.attentions[number].block])
-            return layers.maps(rows.single(positive(relevance), number))
-    (last,) = layers
+    (last,) = recording.attention_layers.layers(-1)
     blocks = [_single(attention) for attention in last.maps]
     arrived = explanation.relevance(_split_alpha_beta(stabiliser), blocks)
     maps = [recording.per_head(block, x).clamp(min=0).mean(1) for block, x in zip(blocks, arrived, strict=True)]

@@ -38,8 +38,7 @@ from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.tape.text_lookups import TextLookups
-from lrptrain.relevance.token_rows import TokenRows
-from lrptrain.relevance.tokens.attention_layers import DECODER, AttentionLayers, AttentionMap
+from lrptrain.relevance.tokens.attention_layers import DECODER, AttentionLayers, AttentionMap, check_one_sequence
 from lrptrain.relevance.tokens.attentions import Attention, find_attentions
 from lrptrain.relevance.tokens.flow import flow_to, unweighted
 from lrptrain.relevance.tokens.inputs import ExplainedInput, untold_input, with_sizes
@@ -403,12 +402,8 @@ class Recording:
     @cached_property
     def attention_layers(self) -> AttentionLayers:
         """How the blocks follow one another."""
+        check_one_sequence(self.propagator, self.output)
         return AttentionLayers(self.propagator, self.attentions, self.token_output, self.length)
-
-    @cached_property
-    def token_rows(self) -> TokenRows:
-        """The way of a row of tokens through the model, for attention in windows and stages."""
-        return TokenRows(self.propagator, self.output, self.encoder_input)
 
     @cached_property
     def length(self) -> int:

@@ -13,11 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lrptrain.relevance.advice import REACH_INPUT, other_methods
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.functions import CAST, ENTRIES
 from lrptrain.relevance.tape.nodes import Node, Value, behind, making
 from lrptrain.relevance.tape.regions import Graph
-from lrptrain.relevance.tokens.attentions import Attention, has_constant_queries
+from lrptrain.relevance.tokens.attentions import Attention, find_attentions, has_constant_queries
 from lrptrain.relevance.tokens.labels import MIXED, NOWHERE, TokenLabels
 from lrptrain.relevance.tokens.token_walk import between, bottlenecks, numbered
 from lrptrain.relevance.types import UnsupportedMethodError
@@ -29,6 +30,26 @@ OWN = 0
 DECODER = 1
 Factor = float | Tensor
 Streams = Mapping[Attention, tuple[int, int]]
+
+
+def check_one_sequence(propagator: Propagator, logits: Value) -> None:
+    """Reject a model whose maps cannot be multiplied from the input to the logits.
+
+    Raises:
+        UnsupportedMethodError: If a block before the last square one attends over fewer keys than queries.
+    """
+    graph = Graph(propagator.tape)
+    every = find_attentions(propagator.tape, square=False)
+    passed = set(between(propagator, None, logits, {each.product: each for each in every}))
+    ways = [x for x in every if x.product in passed and not has_constant_queries(graph, x)]
+    is_square = [queries == keys for queries, keys in (way.block.shape[-2:] for way in ways)]
+    while is_square and not is_square[-1] and any(is_square):
+        is_square.pop()
+    if not all(is_square):
+        raise UnsupportedMethodError(
+            "the blocks attend over fewer keys than queries, so that their maps are not square; "
+            f"{other_methods(*REACH_INPUT)} reach the input without them"
+        )
 
 
 def check_block(number: int, blocks: int, argument: str = "block") -> None:
