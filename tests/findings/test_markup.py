@@ -6,7 +6,7 @@ RED = "#b3382c"
 
 def test_a_finding_says_the_verdict_first_then_the_evidence_then_what_to_do():
     page = finding()._repr_html_()
-    places = [page.index(text) for text in ("SHORTCUT: the model", "Effect 40", "That is 80", "50 % of", "Mend:")]
+    places = [page.index(text) for text in ("SHORTCUT: the model", "Effect 40", "That is 40", "50 % of", "Fix:")]
     assert places == sorted(places)
     assert RED in page
 
