@@ -98,12 +98,12 @@ class View(NamedTuple):
 def views(sample: ProvenSample, proof: Proof) -> tuple[View, View, View]:
     """Return a sample as it is, swapped, and under the control: whoever shows a proof shows these."""
     answer = _class(sample.answer)
-    then = "" if sample.then is None else f" {percent(sample.then)}"
+    then = "" if sample.then is None else f" ({percent(sample.then)})"
     instead = f", {_class(sample.instead)}{then}" if sample.instead else ""
     return (
-        View(f"Sample {sample.sample_id}, original: {answer} {percent(sample.before)}", sample.words),
-        View(f"{proof.change}: {answer} {percent(sample.changed)}{instead}", sample.changed_words),
-        View(f"Control, {proof.control}: {answer} {percent(sample.control)}", sample.control_words),
+        View(f"Sample {sample.sample_id}, original: {answer} ({percent(sample.before)})", sample.words),
+        View(f"{proof.change}: {answer} ({percent(sample.changed)}){instead}", sample.changed_words),
+        View(f"Control, {proof.control}: {answer} ({percent(sample.control)})", sample.control_words),
     )
 
 

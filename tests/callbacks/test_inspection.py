@@ -167,7 +167,7 @@ def test_the_model_and_the_random_state_stay_as_they_were(reads_the_corner):
 def test_it_is_saved_as_a_page_and_as_values(report, tmp_path):
     page = report.save(tmp_path / "report.html").read_text()
     assert page.count("data:image/png") >= 1
-    assert "Swapped with another class: b" in page
+    assert "Swapped with another class: b (" in page
     assert "<c>" not in page
     values = json.loads(report.save(tmp_path / "report.json").read_text())
     assert values["findings"][0]["name"] == "the top left corner"

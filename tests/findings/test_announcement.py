@@ -49,7 +49,7 @@ def test_the_gravest_comes_first():
 def test_what_a_swap_does_to_the_first_sample_is_said():
     samples = tuple(ProvenSample(i, "cat", 0.9, 0.1, 0.8, instead="dog", then=0.7) for i in (4, 5))
     (text,) = announce([finding(proof=Proof("Swapped", "within", samples))])
-    said = "Sample 4, original: cat 90 %. Swapped: cat 10 %, dog 70 %. Control, within: cat 80 %."
+    said = "Sample 4, original: cat (90 %). Swapped: cat (10 %), dog (70 %). Control, within: cat (80 %)."
     assert said in " ".join(text.split())
     assert "Sample 5" not in text
 

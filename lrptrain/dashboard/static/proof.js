@@ -19,7 +19,7 @@ function proofBlock(run, finding) {
 
 // The record has the titles; one of earlier versions lacks them.
 function titlesOf({ titles, sample_id: id, answer, before, changed, control }, proof) {
-  return titles ?? [`Sample ${id}, original: ${answer} ${percent(before)}`, `${proof.change}: ${answer} ${percent(changed)}`, `Control, ${proof.control}: ${answer} ${percent(control)}`];
+  return titles ?? [`Sample ${id}, original: ${answer} (${percent(before)})`, `${proof.change}: ${answer} (${percent(changed)})`, `Control, ${proof.control}: ${answer} (${percent(control)})`];
 }
 
 function proofWords(title, marked) {
