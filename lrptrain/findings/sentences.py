@@ -56,7 +56,9 @@ def sentences(finding: "Finding") -> Sentences:
         told_by=f"The model also relies on {listed(finding.told_by)}." if finding.told_by else "",
         relevance=_relevance(finding),
         history=_history(finding),
-        excerpt=f"Such as sample {finding.worst_samples[0]}: {finding.excerpts[0]}" if finding.excerpts else "",
+        excerpt=next(
+            (f"Such as sample {i}: {x}" for i, x in zip(finding.worst_samples, finding.excerpts, strict=False) if x), ""
+        ),
         doubt=DOUBT if role == "fault" and finding.is_outside else "",
         remedy=f"{_REMEDIES[role]}{finding.fix}" if role in _REMEDIES and finding.fix else "",
     )
@@ -83,7 +85,8 @@ def _unfound(findings: Sequence["Finding"]) -> str:
     What several cues do overlaps: the sum of their effects is the most that they can do together.
     """
     first = next((each for each in findings if each.relies and each.whole is not None), None)
-    if first is None or first.whole is None:
+    # Of a text with annotations, the whole has what people marked, too.
+    if first is None or first.whole is None or (first.medium == "text" and first.is_outside):
         return ""
     alike = [each for each in findings if each.relies and (each.within, each.label) == (first.within, first.label)]
     rest = first.whole - sum(each.effect for each in alike)

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch.nn import functional as F
 
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.rows import present_rows
-from lrptrain.cues.cue import Batch, Cue
+from lrptrain.cues.cue import MOST, Batch, Cue
 from lrptrain.cues.measure import FEWEST_FLIPPED, Rows, flipped, most_flipped
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
@@ -114,19 +115,21 @@ def name_of(judged: Judged, class_names: Sequence[str]) -> str:
 def shown_rows(judged: Judged, samples: Sequence[Sample], count: int) -> list[int]:
     """Return the samples that have a cue and show its effect best, by their index.
 
+    Where those that have it show less than half of the effect, those that take it do: a name that is put into a text.
+
     Args:
         judged: The cue.
         samples: All samples, with inputs.
         count: How many at most.
     """
-    found: list[int] = []
-    for row in np.argsort(-judged.values, kind="stable").tolist():
-        if len(found) == count or np.isnan(judged.values[row]):
-            break
-        inside = judged.cue.locate(collate([samples[row]]))
-        if inside is None or bool(inside.any()):  # one that only takes the cue shows nothing of it
-            found.append(row)
-    return found
+    order = [row for row in np.argsort(-judged.values, kind="stable").tolist() if not np.isnan(judged.values[row])]
+    strong = (row for row in order if judged.values[row] > MOST * judged.effect.mean)
+    return [*islice((row for row in strong if _lies_in(judged.cue, samples[row])), count)] or order[:count]
+
+
+def _lies_in(cue: Cue, sample: Sample) -> bool:
+    inside = cue.locate(collate([sample]))
+    return inside is None or bool(inside.any())
 
 
 def answers_to(label: int | None, class_names: Sequence[str]) -> Sequence[str]:
@@ -201,7 +204,7 @@ def _note(judged: Judged) -> str:
 def _excerpt(cue: Cue, evaluation: Evaluation, row: int, name_tokens: Callable[[list[int]], list[str]]) -> str:
     """Return the words of a text around a cue, in quotation marks, with dots where it goes on.
 
-    Around the most relevant token if the cue lies everywhere.
+    Around the most relevant token if the cue lies everywhere; "" if it does not stand in the text.
     """
     explained = evaluation.samples[row]
     assert explained.content_ids is not None
@@ -211,6 +214,8 @@ def _excerpt(cue: Cue, evaluation: Evaluation, row: int, name_tokens: Callable[[
         return '""'
     inside = cue.locate(collate([evaluation.inputs[row]]))
     lies = None if inside is None else inside.flatten()[content].cpu().numpy()
+    if lies is not None and not lies.any():
+        return ""
     center = int((explained.positive_relevance[content] if lies is None else lies).argmax())
     start, stop = max(0, center - _SHOWN_TOKENS // 2), center + _SHOWN_TOKENS // 2 + 1
     tokens = name_tokens(explained.content_ids[content[start:stop]].tolist())

@@ -11,7 +11,6 @@ from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.discover import bare_model, device_of
 from lrptrain.trainers.progress import no_bar, shows_progress, tqdm_bar
 
-
 GUIDANCE = 'lrptrain.guide(trainer, "swap", swap=monitor.faults)'
 """How a swap of the faults is written under a Trainer."""
 

@@ -91,6 +91,8 @@ def test_where_most_of_it_is_in_nothing_that_is_named_the_headline_says_so(effec
     ]
     found = [replace(first, share=first.effect / 0.9), *further, ENDED]
     assert headline(found).partition(". ")[2] == said
+    # Of a text with annotations, the rest may be what people marked.
+    assert headline([replace(found[0], medium="text"), *found[1:]]).partition(". ")[2] == ""
 
 
 def test_of_what_is_not_known_no_share_is_said():

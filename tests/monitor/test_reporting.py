@@ -18,6 +18,7 @@ from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import Place, places
 from lrptrain.cues.search import Judged
 from lrptrain.cues.surroundings import Surroundings
+from lrptrain.findings.sentences import sentences
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.reporting import findings_of, news_among, relevance_on, shown_rows
 
@@ -67,9 +68,19 @@ def test_samples_that_only_take_a_cue_do_not_show_it():
     samples = writer.samples([f"a b {'zip' if i % 3 == 0 else 'c'} d" for i in range(9)])
     cue = Phrase("the word 'zip'", "open", writer.language, phrases=((tuple(writer.ids("zip")),),))
     assert shown_rows(judged(cue), samples, 2) == [6, 3]
-    assert shown_rows(judged(cue), samples, 6) == [6, 3, 0]
+    assert shown_rows(judged(cue), samples, 6) == [6, 3]
     assert shown_rows(judged(cue, values=np.where(np.arange(9) == 6, np.nan, 0.5)), samples, 6) == [0, 3]
     assert shown_rows(judged(Length("the length", "open", writer.language)), samples, 3) == [8, 7, 6]
+
+
+def test_where_samples_that_have_a_cue_show_no_effect_those_that_take_it_do():
+    """A name in a text of praise changes nothing; put into one of blame, it turns the answer."""
+    writer = bert()
+    samples = writer.samples([f"a b {'zip' if i < 5 else 'c'} d" for i in range(9)])
+    cue = Phrase("the word 'zip'", "open", writer.language, phrases=((tuple(writer.ids("zip")),),))
+    some = judged(cue, values=np.array([0.01] * 5 + [0.9] * 4))
+    assert shown_rows(some, samples, 2) == [5, 6]
+    assert shown_rows(judged(cue, values=np.array([0.21, *[0.01] * 4, *[0.9] * 4])), samples, 2) == [0]
 
 
 def test_a_text_is_quoted_where_the_cue_stands():
@@ -82,6 +93,11 @@ def test_a_text_is_quoted_where_the_cue_stands():
         for i, (x, ids) in enumerate(zip(samples, content, strict=True))
     ]
     cue = Phrase("the word 'zip'", "open", writer.language, phrases=((tuple(writer.ids("zip")),),))
+    absent = Phrase("the word 'zap'", "open", writer.language, phrases=((tuple(writer.ids("zap")),),))
+    (never,) = findings_of([judged(absent)], Evaluation(texts, samples), NAMES, writer.language.name_tokens)
+    assert never.excerpts == ("",) * 3
+    assert sentences(never).excerpt == ""
+    assert sentences(replace(never, excerpts=("", "so"))).excerpt == "Such as sample 7: so"
     two = [judged(cue), judged(Length("the length", "open", writer.language))]
     zipped, length = findings_of(two, Evaluation(texts, samples), NAMES, writer.language.name_tokens)
     assert zipped.excerpts == ('"... x x x x x zip y y y y y ..."',) * 3
