@@ -50,8 +50,8 @@ class Finding:
         told_by: The names of what else the model relies on, so that fixing this one is not enough.
         label: Of a model of several labels, the number of that which it tells; None of any other.
         input: The parameter of the model whose argument it lies in, where the step was heard; "" elsewhere.
-        worst_samples: The ids of up to six samples with the largest effects, of those that have the cue.
-        excerpts: Of texts, the words around it in some of these; "" where it does not stand.
+        worst_samples: The ids of up to six samples with the largest effects, of those that have it where these show it.
+        excerpts: Of texts, the words around it, each with its sample.
         medium: What the samples are, `"image"`, `"text"` or `"volume"`; "" where it is none of them.
         note: What else there is to know, or "".
         fix: The line of code that swaps it in training, under the trainer of the run; "" of what needs none.

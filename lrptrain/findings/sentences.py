@@ -56,9 +56,7 @@ def sentences(finding: "Finding") -> Sentences:
         told_by=f"The model also relies on {listed(finding.told_by)}." if finding.told_by else "",
         relevance=_relevance(finding),
         history=_history(finding),
-        excerpt=next(
-            (f"Such as sample {i}: {x}" for i, x in zip(finding.worst_samples, finding.excerpts, strict=False) if x), ""
-        ),
+        excerpt=f"Such as {finding.excerpts[0]}" if finding.excerpts else "",
         doubt=DOUBT if role == "fault" and finding.is_outside else "",
         remedy=f"{_REMEDIES[role]}{finding.fix}" if role in _REMEDIES and finding.fix else "",
     )

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -122,14 +122,20 @@ def shown_rows(judged: Judged, samples: Sequence[Sample], count: int) -> list[in
         samples: All samples, with inputs.
         count: How many at most.
     """
-    order = [row for row in np.argsort(-judged.values, kind="stable").tolist() if not np.isnan(judged.values[row])]
-    strong = (row for row in order if judged.values[row] > MOST * judged.effect.mean)
-    return [*islice((row for row in strong if _lies_in(judged.cue, samples[row])), count)] or order[:count]
+    strong = (row for row in _with(judged, samples) if judged.values[row] > MOST * judged.effect.mean)
+    return [*islice(strong, count)] or _by_effect(judged)[:count]
 
 
-def _lies_in(cue: Cue, sample: Sample) -> bool:
-    inside = cue.locate(collate([sample]))
-    return inside is None or bool(inside.any())
+def _by_effect(judged: Judged) -> list[int]:
+    return [row for row in np.argsort(-judged.values, kind="stable").tolist() if not np.isnan(judged.values[row])]
+
+
+def _with(judged: Judged, samples: Sequence[Sample]) -> Iterator[int]:
+    """Yield the samples that have a cue, those with the largest effects first."""
+    for row in _by_effect(judged):
+        inside = judged.cue.locate(collate([samples[row]]))
+        if inside is None or bool(inside.any()):
+            yield row
 
 
 def answers_to(label: int | None, class_names: Sequence[str]) -> Sequence[str]:
@@ -160,7 +166,7 @@ def _finding(
     effect = judged.effect
     assert evaluation.inputs is not None
     rows = shown_rows(judged, evaluation.inputs, MOST_NAMES)
-    is_text = evaluation.medium == "text"
+    quoted = islice(_with(judged, evaluation.inputs), MOST_SAMPLES if evaluation.medium == "text" else 0)
     classes = by_class(judged, evaluation, answers_to(judged.label, class_names))
     # Of several labels, the map is that of all answers: it says nothing of one.
     has_map = judged.label is None
@@ -185,7 +191,7 @@ def _finding(
         label=judged.label,
         input="" if isinstance(judged.cue, WholeInput) else _explained(evaluation),
         worst_samples=tuple(evaluation.samples[row].sample.sample_id for row in rows),
-        excerpts=tuple(_excerpt(judged.cue, evaluation, row, name_tokens) for row in rows[:MOST_SAMPLES] if is_text),
+        excerpts=tuple(_excerpt(judged.cue, evaluation, row, name_tokens) for row in quoted),
         medium="" if evaluation.medium == "rows" or evaluation.medium == "series" else evaluation.medium,
         note=_note(judged),
         plain=judged.cue.to_dict(),
@@ -202,26 +208,25 @@ def _note(judged: Judged) -> str:
 
 
 def _excerpt(cue: Cue, evaluation: Evaluation, row: int, name_tokens: Callable[[list[int]], list[str]]) -> str:
-    """Return the words of a text around a cue, in quotation marks, with dots where it goes on.
+    """Return which sample a text is, and its words around a cue, in quotation marks, with dots where it goes on.
 
-    Around the most relevant token if the cue lies everywhere; "" if it does not stand in the text.
+    Around the most relevant token if the cue lies everywhere.
     """
     explained = evaluation.samples[row]
     assert explained.content_ids is not None
     assert evaluation.inputs is not None
     content = np.flatnonzero(explained.content_ids >= 0)
     if not len(content):
-        return '""'
+        return f'sample {explained.sample.sample_id}: ""'
     inside = cue.locate(collate([evaluation.inputs[row]]))
     lies = None if inside is None else inside.flatten()[content].cpu().numpy()
-    if lies is not None and not lies.any():
-        return ""
     center = int((explained.positive_relevance[content] if lies is None else lies).argmax())
     start, stop = max(0, center - _SHOWN_TOKENS // 2), center + _SHOWN_TOKENS // 2 + 1
     tokens = name_tokens(explained.content_ids[content[start:stop]].tolist())
     alike = [True] * len(tokens)
     words = "".join(f"{' ' if word.space else ''}{word.text}" for word in join_words(tokens, alike, alike))
-    return f'"{"... " if start else ""}{words}{" ..." if stop < len(content) else ""}"'
+    quote = f'"{"... " if start else ""}{words}{" ..." if stop < len(content) else ""}"'
+    return f"sample {explained.sample.sample_id}: {quote}"
 
 
 def _explained(evaluation: Evaluation) -> str:

@@ -55,7 +55,9 @@ def test_what_a_swap_does_to_the_first_sample_is_said():
 
 
 def test_words_of_a_text_are_shown_beside_its_number():
-    (text,) = announce([finding(medium="text", excerpts=('"... read the census ..."', '"and that"'))])
+    (text,) = announce(
+        [finding(medium="text", excerpts=('sample 17: "... read the census ..."', 'sample 4: "and that"'))]
+    )
     assert 'Such as sample 17: "... read the census ..."' in text
 
 

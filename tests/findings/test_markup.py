@@ -17,7 +17,7 @@ def test_what_is_no_fault_has_another_colour(one):
 
 
 def test_names_are_no_markup():
-    page = finding(name="<script>alert(1)</script>", medium="text", excerpts=('"read <b>"',))._repr_html_()
+    page = finding(name="<script>alert(1)</script>", medium="text", excerpts=('sample 17: "read <b>"',))._repr_html_()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert "Such as sample 17: &quot;read &lt;b&gt;&quot;<" in page

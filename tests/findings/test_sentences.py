@@ -33,7 +33,7 @@ def test_what_lies_outside_of_annotations_may_be_evidence_that_nobody_marked(one
 
 
 def test_the_evidence_is_in_sentences_of_its_own():
-    said = sentences(finding(told_by=("the border", "the light"), first_epoch=2, epoch=5, excerpts=("so",)))
+    said = sentences(finding(told_by=("the border", "the light"), first_epoch=2, epoch=5, excerpts=("sample 17: so",)))
     assert said.effect == "Effect 40 points (30 to 50), of 24 images."
     assert said.share == "That is 40 of the 50 points of everything outside the annotation."
     assert said.told_by == "The model also relies on the border and the light."
