@@ -62,6 +62,12 @@ def sentences(finding: "Finding") -> Sentences:
     )
 
 
+def beside_guessing(accuracy: float, guessing: float) -> list[str]:
+    """Return how often a model is right, and how often it would be by guessing; nothing of what is not known."""
+    parts = {"right": accuracy, "by guessing": guessing}
+    return [f"{percent(share)} {words}" for words, share in parts.items() if not math.isnan(share)]
+
+
 def headline(findings: Sequence["Finding"], can_fault: bool = True) -> str:
     """Return how many shortcuts there are, what needs review, and whether that is less than half of the effect.
 

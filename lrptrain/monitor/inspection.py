@@ -15,7 +15,7 @@ from torch import nn
 from lrptrain.batch import Sample
 from lrptrain.cues.search import Judged
 from lrptrain.findings import Finding, HasFindings, announce
-from lrptrain.findings.sentences import counted, headline, percent
+from lrptrain.findings.sentences import beside_guessing, counted, headline
 from lrptrain.monitor.confidence import sharpness
 from lrptrain.monitor.config import INSPECTS
 from lrptrain.monitor.draw import at_rest
@@ -103,11 +103,9 @@ class Inspection(HasFindings):
         }
 
     def _head(self) -> str:
-        right = "" if math.isnan(self.accuracy) else f"{percent(self.accuracy)} right"
-        chance = "" if math.isnan(self.guessing) else f"guessing {percent(self.guessing)}"
-        known = ", ".join(each for each in (right, chance, f"on {counted(self.samples, 'sample')}") if each)
         found = headline(self.findings, self.power.can_fault) if self.power.tells else self.power.text
-        return f"{known[0].upper()}{known[1:]}. {found}"
+        known = [counted(self.samples, "sample"), *beside_guessing(self.accuracy, self.guessing)]
+        return f"{', '.join(known)}. {found}"
 
     def _others(self) -> list[str]:
         if not self.power.tells:

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
 
-from lrptrain.findings.sentences import headline, listed, percent, sentences
+from lrptrain.findings.sentences import beside_guessing, headline, listed, percent, sentences
 
 
 @pytest.mark.parametrize(("one", "verdict"), [
@@ -64,6 +64,12 @@ def test_numbers_and_lists_are_short():
     assert listed(["a"]) == "a"
     assert listed("abcdefgh") == "a, b, c, d, e, f and 2 more"
     assert sentences(finding(effect=-0.001, interval=(-0.01, 0.01))).effect.startswith("Effect 0 points (-1 to 1)")
+
+
+def test_accuracy_is_said_beside_guessing():
+    assert beside_guessing(0.74, 0.25) == ["74 % right", "25 % by guessing"]
+    assert beside_guessing(1.0, math.nan) == ["100 % right"]
+    assert beside_guessing(math.nan, math.nan) == []
 
 
 def test_the_headline_counts_shortcuts_and_names_what_needs_review():

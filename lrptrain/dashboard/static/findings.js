@@ -15,7 +15,8 @@ async function findingsView(run) {
   await listed.draw();
   // The first of the findings says the verdict: here stands what else there is to know.
   const { finding, power } = verdictOf(run);
-  return h("div", {}, controls, finding && power ? h("p", { className: "told" }, power) : "", noteList(notesOf(runs.get(run))) || "", list);
+  const said = finding ? [last.power?.headline, power].filter(Boolean).join(" ") : "";
+  return h("div", {}, controls, said ? h("p", { className: "told" }, said) : "", noteList(notesOf(runs.get(run))) || "", list);
 }
 
 const listed = { draw: null }; // draws the open list of findings anew

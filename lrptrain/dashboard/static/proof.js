@@ -13,7 +13,7 @@ function proofBlock(run, finding) {
   const shown = isDrawn
     ? h("img", { className: "proofpicture", loading: "lazy", src: proofUrl(run, proof.path), alt: proof.samples.flatMap((sample) => titlesOf(sample, proof)).join(". ") })
     : proof.samples.map((sample) => h("div", { className: "prooftext" }, titlesOf(sample, proof).map((title, i) => proofWords(title, sample[SHOWN_WORDS[i]]))));
-  return h("details", { key: "proof", className: "proof", open: true }, h("summary", {}, "Samples with the cue: original, swapped, control"), shown,
+  return h("details", { key: "proof", className: "proof", open: true }, h("summary", {}, "Samples: original, swapped, control"), shown,
     proof.note ? h("div", { className: "muted" }, proof.note) : null);
 }
 
