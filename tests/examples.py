@@ -62,11 +62,15 @@ def finding(**changes: Any) -> Finding:
         worst_samples=(17, 4),
         medium="image",
         plain={"where": "outside"},
+        fix='RelevanceGuidance("swap")',
     )
     return replace(base, **changes)
 
 
-OPEN = finding(name="the colours of the image", kind="colour", role="open", within="", share=None, relevance=None)
+OPEN = finding(
+    name="the colours of the image", kind="colour", role="open", within="", share=None, relevance=None,
+    fix='RelevanceGuidance("swap", swap=monitor["the colours of the image"])',
+)  # fmt: skip
 EVIDENCE = finding(name="the annotated object", kind="surroundings", role="evidence")
 NOT_SURE = finding(name="the border", verdict="not sure", effect=0.1, interval=(0.0, 0.2), verdicts=("not sure",))
 ENDED = finding(

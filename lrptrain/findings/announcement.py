@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lrptrain.findings.proof import views
 from lrptrain.findings.sentences import sentences
 from lrptrain.terminal import WIDTH
 
@@ -53,12 +54,18 @@ def _paragraph(finding: "Finding", run: Path | None, doubt: str, remedy: str) ->
         textwrap.fill(text.verdict, WIDTH, subsequent_indent="  "),
         *(
             textwrap.fill(f"  {line}", WIDTH, subsequent_indent="  ")
-            for line in (*evidence, text.relevance, text.excerpt, doubt)
+            for line in (*evidence, text.relevance, text.excerpt, _example(finding), doubt)
             if line
         ),
         *_where_next(finding, run, remedy),
     ]
     return "\n".join(lines)
+
+
+def _example(finding: "Finding") -> str:
+    """Return what the swap does to the first sample that is shown."""
+    shown = () if finding.proof is None else finding.proof.samples[:1]
+    return " ".join(f"{view.title}." for sample in shown for view in views(sample, finding.proof))
 
 
 def _where_next(finding: "Finding", run: Path | None, remedy: str) -> list[str]:
@@ -70,5 +77,4 @@ def _where_next(finding: "Finding", run: Path | None, remedy: str) -> list[str]:
         if len(see) > WIDTH:
             see = f"  See: {look_at(run)}"
     # A command is never broken: it is there to be copied.
-    mend = f"  Mend: {remedy}" if remedy else ""
-    return [line for line in (see, mend) if line]
+    return [line for line in (see, f"  {remedy}" if remedy else "") if line]

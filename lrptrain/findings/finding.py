@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from lrptrain.files import plain
 from lrptrain.findings.markup import finding_html
 from lrptrain.findings.old_records import translated
-from lrptrain.findings.proof import Proof
+from lrptrain.findings.proof import Proof, views
 from lrptrain.findings.sentences import sentences
 
 Verdict = Literal["relies", "not sure", "does not rely"]
@@ -28,7 +28,7 @@ class Finding:
         name: What a person calls the cue, such as `the top left corner`.
         kind: The cue's kind; see `lrptrain.cues`.
         role: What the cue is: `"evidence"` (people have said so), a `"fault"` (it lies outside of what they marked, or
-            they have said so), or `"open"`: a person judges.
+            they have said so), or `"open"`: it needs review.
         verdict: Whether the model relies on it: by whether the interval of the effect lies above the least effect that
             matters, below it, or on both sides.
         effect: The mean over samples of `p(answer | cue of a donor with that answer) - p(answer | cue of a donor with
@@ -42,18 +42,19 @@ class Finding:
         verdicts: The verdict in each of them.
         epochs: The epoch of each of them; empty where an older record does not say.
         within: The name of the cue that it is a part of; "" for none.
-        share: Which share of that cue's effect it carries, in [0, 1]: 1 also where it does more; None for none.
+        share: Which share of that cue's effect it carries, in [0, 1]: 1 also where it does more; None for none. Of
+            several findings within the same cue only the first has one: what they do overlaps.
         by_class: The effect on the samples of each answer, by its name; empty where there are two.
         relevance: The share of the positive relevance that lies on it, in [0, 1]; None for a cue that lies everywhere.
         area: The share of pixels or tokens that it covers, in [0, 1]; None likewise.
-        told_by: The names of what else the model reads, so that mending this one is not enough.
+        told_by: The names of what else the model relies on, so that fixing this one is not enough.
         label: Of a model of several labels, the number of that which it tells; None of any other.
         input: The parameter of the model whose argument it lies in, where the step was heard; "" elsewhere.
-        worst_samples: The ids of up to six samples with the largest effects.
-        excerpts: Of texts, words of some of these.
+        worst_samples: The ids of up to six samples with the largest effects, of those that have it where these show it.
+        excerpts: Of texts, the words around it, each with its sample.
         medium: What the samples are, `"image"`, `"text"` or `"volume"`; "" where it is none of them.
         note: What else there is to know, or "".
-        guidance: How a swap of the faults is written under the trainer of the run.
+        fix: The line of code that swaps it in training, under the trainer of the run; "" of what needs none.
         plain: The cue as plain values; see `Cue.to_dict`.
         cue: The cue itself, which guidance exchanges; None for a finding that was read from a record.
         proof: What the exchange did to a few samples; None in all processes but the first.
@@ -84,7 +85,7 @@ class Finding:
     excerpts: tuple[str, ...] = ()
     medium: Literal["image", "text", "volume", ""] = ""
     note: str = ""
-    guidance: str = field(default='RelevanceGuidance("swap", swap=monitor.faults)', compare=False)
+    fix: str = field(default="", compare=False)
     plain: Mapping[str, Any] = field(default_factory=dict, compare=False)
     cue: Any = field(default=None, compare=False)
     proof: Proof | None = field(default=None, compare=False)
@@ -106,8 +107,15 @@ class Finding:
 
     @property
     def is_open(self) -> bool:
-        """Whether the model surely relies on what nobody has spoken of: a person judges whether it is evidence."""
+        """Whether the model surely relies on what nobody has spoken of: it needs review, whether it is evidence."""
         return self.relies and self.role == "open"
+
+    @property
+    def whole(self) -> float | None:
+        """The effect of `within` on the same samples, in [0, 1]; None where it is not known."""
+        if self.share is None or not 0 < self.share < 1 or math.isnan(self.effect):
+            return None
+        return self.effect / self.share
 
     @property
     def is_outside(self) -> bool:
@@ -143,6 +151,8 @@ class Finding:
         del values["cue"]
         if proof is not None:
             del values["proof"]["png"]
+            for sample, shown in zip(values["proof"]["samples"], proof.samples, strict=True):
+                sample["titles"] = [view.title for view in views(shown, proof)]
         derived = {"is_fault": self.is_fault, "sentences": sentences(self)._asdict(), "text": str(self)}
         recorded: dict[str, Any] = plain(values | derived)
         return recorded
@@ -179,14 +189,25 @@ class Finding:
         return finding_html(self)
 
     def __str__(self) -> str:
-        *told, remedy = sentences(self)
-        return " ".join(sentence for sentence in (*told, f"Mend: {remedy}." if remedy else "") if sentence)
+        return " ".join(sentence for sentence in sentences(self) if sentence)
 
 
 class HasFindings:
-    """What holds findings says which of them are faults, and which a person judges."""
+    """What holds findings says which of them are faults, and which need review."""
 
     findings: Sequence[Finding]
+
+    def __getitem__(self, name: str) -> Finding:
+        """Return a finding by its printed name, such as `report["the border"]`: the most severe of that name.
+
+        Raises:
+            KeyError: If there is none, with the names that there are.
+        """
+        found = next((each for each in self.findings if each.name == name), None)
+        if found is None:
+            names = ", ".join(dict.fromkeys(repr(each.name) for each in self.findings))
+            raise KeyError(f"no finding is named {name!r}; there are {names or 'none'}")
+        return found
 
     @property
     def faults(self) -> list[Finding]:
@@ -195,7 +216,7 @@ class HasFindings:
 
     @property
     def reads(self) -> list[Finding]:
-        """What else the model surely reads: a person judges whether it is evidence."""
+        """What else the model surely relies on: it needs review, whether it is evidence."""
         return [each for each in self.findings if each.is_open]
 
 

@@ -23,7 +23,7 @@ def finding_html(finding: "Finding") -> str:
     return (
         f'<div style="{style};border-left:4px solid {color}">'
         f'<div style="color:{color};font-weight:600">{html.escape(verdict)}</div>'
-        f"{_lines(evidence)}{proof_html(finding)}{_lines([f'Mend: {remedy}.'] if remedy else [])}</div>"
+        f"{_lines(evidence)}{proof_html(finding)}{_lines([remedy])}</div>"
     )
 
 

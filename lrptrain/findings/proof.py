@@ -1,19 +1,21 @@
-"""The proof of a finding: a few samples as they are, changed, and under the control, with what the model answers."""
+"""The proof of a finding: a few samples as they are, swapped, and under the control, with what the model answers."""
 
 import base64
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from lrptrain.findings.sentences import percent
 
 if TYPE_CHECKING:
     from lrptrain.findings.finding import Finding
 
 Mark = Literal["", "gone", "new"]
 MarkedWord = tuple[str, Mark]
-"""A word of a text, and whether it was taken away or put in."""
+"""A word of a text, and whether it is taken away or put in."""
 
-_STYLES = {"": "", "gone": "text-decoration:line-through;color:#b91c1c", "new": "font-weight:bold;color:#166534"}
+_STYLES = {"": "", "gone": "text-decoration:underline;color:#b91c1c", "new": "font-weight:bold;color:#166534"}
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,14 @@ class ProvenSample:
         sample_id: The id of the sample.
         answer: The name of the class.
         before: Its probability, in [0, 1].
-        changed: Its probability with the place changed.
+        changed: Its probability in the swapped sample.
         control: Its probability under the control.
-        instead: The class that the model answers with the place changed, if it is another one; "" else.
-        changed_words: The changed text with what was taken away; empty for images.
+        changed_words: The swapped text with what was put in; empty for images.
         control_words: The same of the control.
+        instead: The class that the model answers in the swapped sample, if it is another one; "" else.
+        then: The probability of that class there; None where there is none, and of older records.
+        words: The text as it is, with what the swap takes away; empty for images, and of older records, where the
+            swapped text has both.
     """
 
     sample_id: int | str
@@ -39,19 +44,16 @@ class ProvenSample:
     changed_words: tuple[MarkedWord, ...] = ()
     control_words: tuple[MarkedWord, ...] = ()
     instead: str = ""
-
-    @property
-    def then(self) -> str:
-        """What is answered instead, to stand behind the probability of the answer; "" if nothing else is."""
-        return f", then class {self.instead}" if self.instead else ""
+    then: float | None = None
+    words: tuple[MarkedWord, ...] = ()
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "ProvenSample":
         """Return the sample of a record."""
-        words = {
-            name: tuple((text, mark) for text, mark in values[name]) for name in ("changed_words", "control_words")
-        }
-        return cls(**{**values, **words})
+        known = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+        names = ("words", "changed_words", "control_words")
+        words = {name: tuple((text, mark) for text, mark in values.get(name, ())) for name in names}
+        return cls(**{**known, **words})
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,12 @@ class Proof:
     """What the exchange did to a few samples of a finding.
 
     Attributes:
-        change: What was done to the place, such as `Painted over`.
-        control: What was done instead for the control, such as `random places`.
+        change: What was done to the cue, such as `Swapped with another class`.
+        control: What was done instead for the control, such as `swapped within the class`.
         samples: The samples.
         note: What there is to know of the probabilities, or "".
         path: The file in the folder of the run that shows them; "" where it was not kept.
-        png: Images: a picture with a row per sample, as it is, changed, and under the control. Not in the record.
+        png: Images: a picture with a row per sample, as it is, swapped, and under the control. Not in the record.
     """
 
     change: str
@@ -81,37 +83,55 @@ class Proof:
         return cls(values["change"], values["control"], samples, values.get("note", ""), values.get("path", ""))
 
 
+class View(NamedTuple):
+    """One of the three forms in which a sample is shown.
+
+    Attributes:
+        title: Which form it is, and what the model answers to it.
+        words: Of a text, its words; empty for images.
+    """
+
+    title: str
+    words: tuple[MarkedWord, ...]
+
+
+def views(sample: ProvenSample, proof: Proof) -> tuple[View, View, View]:
+    """Return a sample as it is, swapped, and under the control: whoever shows a proof shows these."""
+    answer = _class(sample.answer)
+    then = "" if sample.then is None else f" ({percent(sample.then)})"
+    instead = f", {_class(sample.instead)}{then}" if sample.instead else ""
+    return (
+        View(f"Sample {sample.sample_id}, original: {answer} ({percent(sample.before)})", sample.words),
+        View(f"{proof.change}: {answer} ({percent(sample.changed)}){instead}", sample.changed_words),
+        View(f"Control, {proof.control}: {answer} ({percent(sample.control)})", sample.control_words),
+    )
+
+
+def _class(name: str) -> str:
+    """Return the name of a class; of a number, that it is one."""
+    return f"class {name}" if name.isdecimal() else name
+
+
 def proof_html(finding: "Finding") -> str:
     """Return the proof of a finding as a block of HTML that needs no other file; "" if there is none."""
     proof = finding.proof
     if proof is None:
         return ""
-    picture = ""
-    if proof.png:
+    shown = [views(sample, proof) for sample in proof.samples]
+    if proof.png:  # the titles are on it
         data = base64.b64encode(proof.png).decode()
-        description = f"as it is, {proof.change.lower()}, and the control ({proof.control})"
-        picture = f'<img style="max-width:100%" alt="{html.escape(description)}" src="data:image/png;base64,{data}">'
+        description = html.escape(". ".join(view.title for three in shown for view in three))
+        body = f'<img style="max-width:100%" alt="{description}" src="data:image/png;base64,{data}">'
+    else:
+        blocks = ("".join(map(_view_html, three)) for three in shown)
+        body = "".join(f'<div style="margin:.6em 0">{block}</div>' for block in blocks)
     note = f"<div>{html.escape(proof.note)}</div>" if proof.note else ""
-    return f"<div>{picture}{''.join(_sample_html(each, proof) for each in proof.samples)}{note}</div>"
+    return f"<div>{body}{note}</div>"
 
 
-def sample_caption(sample: ProvenSample, proof: Proof) -> str:
-    """Return one line of what the model answers of a sample, before and after."""
-    return (
-        f"#{sample.sample_id}, class {sample.answer}: {sample.before:.0%} as it is, {sample.changed:.0%} "
-        f"{proof.change[0].lower()}{proof.change[1:]}{sample.then}, "
-        f"{sample.control:.0%} under the control ({proof.control})"
-    )
-
-
-def _sample_html(sample: ProvenSample, proof: Proof) -> str:
-    texts = ((proof.change, sample.changed_words), (f"Control, {proof.control}", sample.control_words))
-    lines = "".join(f"<div>{html.escape(name)}: {_words_html(words)}</div>" for name, words in texts if words)
-    return f"<div><b>{html.escape(sample_caption(sample, proof))}</b></div>{lines}"
-
-
-def _words_html(words: tuple[MarkedWord, ...]) -> str:
-    return " ".join(
+def _view_html(view: View) -> str:
+    words = " ".join(
         f'<span style="{_STYLES[mark]}">{html.escape(text)}</span>' if mark else html.escape(text)
-        for text, mark in words
+        for text, mark in view.words
     )
+    return f"<div><b>{html.escape(view.title)}</b><br>{words}</div>"

@@ -1,7 +1,6 @@
-"""A finding in a few sentences: what the model reads, the evidence for it, and what to do."""
+"""A finding in a few sentences: what the model relies on, the evidence for it, and what to do."""
 
 import math
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,17 +9,15 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 6
 """So many of what is listed are named: a choice, of how long a line is."""
-FOUND = re.compile(r", swap=\w+\.faults")
-"""Is left out of advice on what lies outside of annotations: experiments/mending measured both."""
-MEND_OPEN = "if it is no evidence: swap it in training, or take other data"
 DOUBT = "Or the annotations are incomplete or shifted (lrptrain.preview shows them)."
 _VERDICTS = {
     ("relies", "fault"): "SHORTCUT: the model relies on {name}.",
-    ("relies", "open"): "The model reads {name}.",
-    ("relies", "evidence"): "The model reads {name}, which is evidence.",
+    ("relies", "open"): "NEEDS REVIEW: the model relies on {name}.",
+    ("relies", "evidence"): "The model relies on {name}, which is evidence.",
     ("not sure", ""): "Not sure whether the model relies on {name}.",
     ("does not rely", ""): "The model does not rely on {name} alone.",
 }
+_REMEDIES = {"fault": "Fix: ", "open": "If the model should not use it: "}
 
 
 class Sentences(NamedTuple):
@@ -30,12 +27,12 @@ class Sentences(NamedTuple):
         verdict: Whether the model relies on the cue.
         effect: How large the effect is, and how sure.
         share: How much of what a larger cue does it does.
-        told_by: What else tells the same answers.
+        told_by: What else the model relies on.
         relevance: How much of the relevance lies on it.
         history: Since when, or until when.
         excerpt: Of texts, the words of a sample that shows it.
         doubt: What else may be the reason of a shortcut: what lies outside may be evidence that nobody marked.
-        remedy: What to do about it.
+        remedy: What to do about it, with a line of code that can be pasted.
     """
 
     verdict: str
@@ -56,19 +53,51 @@ def sentences(finding: "Finding") -> Sentences:
         verdict=_VERDICTS[finding.verdict, role].format(name=finding.name),
         effect=_effect(finding),
         share=_share(finding),
-        told_by=f"The answer is also told by {listed(finding.told_by)}." if finding.told_by else "",
+        told_by=f"The model also relies on {listed(finding.told_by)}." if finding.told_by else "",
         relevance=_relevance(finding),
         history=_history(finding),
-        excerpt=f"Such as sample {finding.worst_samples[0]}: {finding.excerpts[0]}" if finding.excerpts else "",
+        excerpt=f"Such as {finding.excerpts[0]}" if finding.excerpts else "",
         doubt=DOUBT if role == "fault" and finding.is_outside else "",
-        remedy=_remedy(role, finding),
+        remedy=f"{_REMEDIES[role]}{finding.fix}" if role in _REMEDIES and finding.fix else "",
     )
 
 
-def _remedy(role: str, finding: "Finding") -> str:
-    is_outside = finding.is_outside and finding.medium in ("image", "text")
-    guidance = FOUND.sub("", finding.guidance) if is_outside else finding.guidance
-    return {"fault": f"{guidance}, or other data", "open": MEND_OPEN}.get(role, "")
+def beside_guessing(accuracy: float, guessing: float) -> list[str]:
+    """Return how often a model is right, and how often it would be by guessing; nothing of what is not known."""
+    parts = {"right": accuracy, "by guessing": guessing}
+    return [f"{percent(share)} {words}" for words, share in parts.items() if not math.isnan(share)]
+
+
+def headline(findings: Sequence["Finding"], can_fault: bool = True) -> str:
+    """Return how many shortcuts there are, what needs review, and whether that is less than half of the effect.
+
+    Args:
+        findings: The findings, the most severe first.
+        can_fault: Whether anything could be a shortcut: without annotations only what is declared can.
+    """
+    faults, names = sum(each.is_fault for each in findings), [each.name for each in findings if each.is_open]
+    doubts = sum(each.role == "fault" and each.verdict == "not sure" for each in findings)
+    shortcuts = counted(faults, "shortcut") + (f", not sure of {doubts}" if doubts else "")
+    none = "No annotations, so that nothing can be flagged as a shortcut"
+    review = [f"{len(names)} need{'s' if len(names) == 1 else ''} review: {listed(names, 3)}"] if names else []
+    return f"{'; '.join([shortcuts if faults or can_fault else none, *review])}. {_unfound(findings)}".rstrip()
+
+
+def _unfound(findings: Sequence["Finding"]) -> str:
+    """Return how much of the effect of a whole lies in nothing that is named, where that is most of it.
+
+    What several cues do overlaps: the sum of their effects is the most that they can do together.
+    """
+    first = next((each for each in findings if each.relies and each.whole is not None), None)
+    # Of a text with annotations, the whole has what people marked, too.
+    if first is None or first.whole is None or (first.medium == "text" and first.is_outside):
+        return ""
+    alike = [each for each in findings if each.relies and (each.within, each.label) == (first.within, first.label)]
+    rest = first.whole - sum(each.effect for each in alike)
+    if rest <= first.whole / 2:
+        return ""
+    share = f"{points(rest)} of {points(first.whole)} points"
+    return f"Most of the effect of {first.within} ({share}) lies in nothing that is named here."
 
 
 def counted(count: int, noun: str) -> str:
@@ -108,11 +137,11 @@ def _effect(finding: "Finding") -> str:
 
 
 def _share(finding: "Finding") -> str:
-    if finding.share is None or not finding.within:
+    if finding.share is None or not finding.within or math.isnan(finding.effect):
         return ""
-    if finding.share >= 1:
+    if finding.whole is None or points(finding.whole) == points(finding.effect):
         return f"That is all of the effect of {finding.within}."
-    return f"That is {percent(finding.share)} of the effect of {finding.within}."
+    return f"That is {points(finding.effect)} of the {points(finding.whole)} points of {finding.within}."
 
 
 def _relevance(finding: "Finding") -> str:

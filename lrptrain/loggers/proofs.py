@@ -9,7 +9,7 @@ from jaxtyping import UInt8
 
 from lrptrain.extras import require
 from lrptrain.findings import Finding
-from lrptrain.findings.proof import MarkedWord, proof_html, sample_caption
+from lrptrain.findings.proof import MarkedWord, proof_html, views
 from lrptrain.findings.sentences import sentences
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.render import contact_sheet
@@ -47,16 +47,15 @@ def proofs_blocks(findings: Sequence[Finding]) -> str:
 
 
 def words_of(finding: Finding) -> str:
-    """Return a proof on texts in Markdown, with what was taken away struck out; "" where there is none."""
-    proof = finding.proof
-    if proof is None:
-        return ""
-    lines: list[str] = []
-    for sample in proof.samples:
-        if sample.changed_words:
-            lines.append(f"**{sample_caption(sample, proof)}**")
-            lines.append(f"{proof.change}: {_marked(sample.changed_words)}")
-            lines.append(f"Control: {_marked(sample.control_words)}")
+    """Return a proof on texts in Markdown, with what is taken away struck out; "" where there is none."""
+    shown = () if finding.proof is None else finding.proof.samples
+    lines = [
+        f"**{_escaped(view.title)}**: {_marked(view.words)}"
+        for sample in shown
+        if finding.proof is not None
+        for view in views(sample, finding.proof)
+        if view.words
+    ]
     return "\n\n".join(lines)
 
 

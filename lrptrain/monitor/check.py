@@ -200,7 +200,7 @@ def _doubt(judged: Judged, max_reliance: float) -> str:
         return f"More samples decide whether the model relies on {listed(doubts)} (max_samples=128)."
     for finding in _strongest_first(judged.findings):
         if finding.is_open and not finding.is_annotated and finding.interval[0] > max_reliance:
-            return f"{sentences(finding).verdict.rstrip('.')}, by {points(finding.effect)} points: a person judges."
+            return f"{sentences(finding).verdict.rstrip('.')}, by {points(finding.effect)} points."
     if not power and not any(each.is_fault for each in judged.findings):
         return "Nothing was tested: the record does not say by what."
     return ""

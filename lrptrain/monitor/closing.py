@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lrptrain.findings import Finding
 from lrptrain.findings.announcement import look_at
-from lrptrain.findings.sentences import counted, listed, sentences
+from lrptrain.findings.sentences import headline, sentences
 from lrptrain.monitor.power import Power
 from lrptrain.terminal import fitted
 
@@ -25,26 +25,22 @@ def closing_words(
     Args:
         title: What the paragraph begins with, such as the name of the monitor.
         subject: What was evaluated, on how many samples, such as `epoch 3, on 128 samples`.
-        findings: The findings of the last evaluation, the gravest first.
+        findings: The findings of the last evaluation, the most severe first.
         power: What was tested, said where there is no fault. Where it tells nothing, there is no verdict.
         run: The folder of the run; None in processes that do not write.
-        collapse: What is to be said of a model that has collapsed, which is graver than what it reads; "" of any other.
+        collapse: What is to be said of a model that has collapsed, which comes before all else; "" of any other.
         guided_by: The names of what guides the model; none of one that is trained without guidance.
         cost: What the monitor took, in a sentence; "" where that is within its budget.
     """
     faults = [each for each in findings if each.is_fault]
-    is_in_doubt = any(each.role == "fault" and each.verdict == "not sure" for each in findings)
-    reads = [each.name for each in findings if each.is_open]
+    found = headline(findings, power.can_fault)
     if collapse:
         message = f"{title}: {collapse} In {subject}."
     elif faults:
-        more = f" And {counted(len(faults) - 1, 'other shortcut')}." if len(faults) > 1 else ""
         failed = _not_removed(guided_by) if guided_by else ""
-        message = f"{title}: {sentences(faults[0]).verdict}{more} In {subject}.{failed} {sentences(faults[0]).doubt}"
+        message = f"{title}: {sentences(faults[0]).verdict} In {subject}: {found}{failed} {sentences(faults[0]).doubt}"
     elif power.tells:
-        found = "not sure" if is_in_doubt else "no fault found" if power.can_fault else "nothing is annotated"
-        read = f" The model reads {listed(reads, 2)}: whether that is evidence, a person judges." if reads else ""
-        message = f"{title}: {found} in {subject}.{read} {power.short or power.text}"
+        message = f"{title}: {found} In {subject}. {power.short or power.text}"
     else:
         message = f"{title}: no verdict on {subject}. {power.text}"
     lines = [fitted(f"{message} {cost}".rstrip())]

@@ -1,4 +1,4 @@
-"""What a trained model reads, in one call: cues with their effects, faults first."""
+"""What a trained model relies on, in one call: cues with their effects, shortcuts first."""
 
 import html
 import json
@@ -15,7 +15,7 @@ from torch import nn
 from lrptrain.batch import Sample
 from lrptrain.cues.search import Judged
 from lrptrain.findings import Finding, HasFindings, announce
-from lrptrain.findings.sentences import counted
+from lrptrain.findings.sentences import beside_guessing, counted, headline
 from lrptrain.monitor.confidence import sharpness
 from lrptrain.monitor.config import INSPECTS
 from lrptrain.monitor.draw import at_rest
@@ -24,25 +24,34 @@ from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.judgement import Tests
 from lrptrain.monitor.loop_monitor import GUIDANCE, Monitor
-from lrptrain.monitor.power import lines_of
+from lrptrain.monitor.power import Power, lines_of, shown_by
 from lrptrain.monitor.proving import examples_of, with_proofs
 from lrptrain.monitor.reporting import findings_of
+from lrptrain.monitor.skill import Skill, guessing
 from lrptrain.render.view import display
 from lrptrain.terminal import fitted
+from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.processes import rank_and_size
+
+OTHER_TRAINERS = "The lines are for a loop of your own; under Lightning or Trainer: docs/how-to/guidance.md"
+"""Said where nobody knows what trains the model."""
 
 
 @dataclass(frozen=True)
 class Inspection(HasFindings):
-    """What a model reads of some samples.
+    """What a model relies on in some samples.
 
-    `print` it, or let a notebook show it; `report.judged` has every cue that was tested.
+    `print` it, or let a notebook show it; `report["the border"]` is a finding by its printed name, and `report.judged`
+    has every cue that was tested.
 
     Attributes:
-        findings: What is reported, the gravest first: faults, then what a person judges, each by what is sure.
+        findings: What is reported, the most severe first: shortcuts, then what needs review, each by what is sure. None
+            of a model that is no better than guessing.
         judged: All cues that were tested; what is named comes first, by the lower end of its effect.
         samples: The number of samples.
-        accuracy: The share of the labelled samples that is answered rightly, in [0, 1]; nan without labels.
+        accuracy: The share of the labelled samples that is predicted correctly, in [0, 1]; nan without labels.
+        guessing: The accuracy of the same predictions in a random order, in [0, 1]; nan without labels.
+        power: What was tested, and whether that says anything.
         untested: What was not tested, and why, a line each.
         passes: How many forward passes each sample took, beside its map.
     """
@@ -51,6 +60,8 @@ class Inspection(HasFindings):
     judged: Sequence[Judged]
     samples: int
     accuracy: float
+    guessing: float
+    power: Power
     untested: list[str] = field(default_factory=list)
     passes: float = 0.0
 
@@ -74,7 +85,7 @@ class Inspection(HasFindings):
         if path.suffix == ".json":
             path.write_text(json.dumps(self.to_dict(), indent=2))
         else:
-            page = f'<!doctype html><meta charset="utf-8"><title>What the model reads</title>{self._repr_html_()}'
+            page = f'<!doctype html><meta charset="utf-8"><title>What the model relies on</title>{self._repr_html_()}'
             path.write_text(page, encoding="utf-8")
         return path
 
@@ -83,6 +94,8 @@ class Inspection(HasFindings):
         return {
             "samples": self.samples,
             "accuracy": None if math.isnan(self.accuracy) else self.accuracy,
+            "guessing": None if math.isnan(self.guessing) else self.guessing,
+            "says_nothing": "" if self.power.tells else self.power.text,
             "passes": self.passes,
             "untested": [*self.untested],
             "findings": [each.to_dict() for each in self.findings],
@@ -90,12 +103,15 @@ class Inspection(HasFindings):
         }
 
     def _head(self) -> str:
-        right = "" if math.isnan(self.accuracy) else f", {self.accuracy:.0%} of them answered rightly"
-        found = f"{counted(len(self.faults), 'shortcut')}, {counted(len(self.reads), 'other cue')}"
-        return f"What the model reads, in {self.samples} samples{right}: {found}."
+        found = headline(self.findings, self.power.can_fault) if self.power.tells else self.power.text
+        known = [counted(self.samples, "sample"), *beside_guessing(self.accuracy, self.guessing)]
+        return f"{', '.join(known)}. {found}"
 
     def _others(self) -> list[str]:
-        return lines_of(self.judged, self.untested)
+        if not self.power.tells:
+            return [f"Not tested: {line}." for line in self.untested]
+        is_of_loop = any("lrptrain.Guidance(" in each.fix for each in self.findings)
+        return [*lines_of(self.judged, self.untested), *([OTHER_TRAINERS] if is_of_loop else [])]
 
 
 def inspect(
@@ -106,11 +122,11 @@ def inspect(
     forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext,
     **options: Any,
 ) -> Inspection:
-    """Find out what a trained model reads: `print(lrptrain.inspect(model, loader))`.
+    """Find out what a trained model relies on: `print(lrptrain.inspect(model, loader))`.
 
     A cue (a place, a mark, colours, words, a phrase, the length) is exchanged between samples. Its effect is by how
     much the answer's probability is higher with the cue of a sample of the same answer than with that of another. What
-    lies outside of annotations is a fault; of all else a person judges whether it is evidence.
+    lies outside of annotations is a shortcut; all else needs review, whether it is evidence.
 
     Args:
         model: The model, as for `lrptrain.Monitor`; it stays as it is.
@@ -158,10 +174,14 @@ def _inspected(
     power = sharpness(evaluation.probabilities, evaluation.labels)
     judgement = judge_labels(tests) if evaluation.num_labels else tests.judge(power)
     is_lightning = any(each.__name__ == "LightningModule" for source in sources for each in type(source).__mro__)
-    call = Finding.guidance if is_lightning else GUIDANCE
+    call = TrainingContext.guidance if is_lightning else GUIDANCE
     guidance = monitor.config.meaning.in_guidance(call.replace("monitor.", "report."))
-    findings = findings_of(judgement.judged, evaluation, names, options.name_tokens, guidance=guidance)
-    if judgement.measures:
+    confidence, skill = monitor.config.judge.confidence, Skill()
+    skill.update(evaluation, names, confidence)
+    shown = shown_by(explained, judgement.judged, judgement.untested, confidence, skill.text)
+    findings: list[Finding] = []
+    if shown.tells:
+        findings = findings_of(judgement.judged, evaluation, names, options.name_tokens, guidance=guidance)
         findings = with_proofs(findings, judgement, examples_of(judgement), options, "")
     right = np.concatenate([each.is_right for each in explained])
     return Inspection(
@@ -169,6 +189,8 @@ def _inspected(
         judged=judgement.judged,
         samples=len(explained),
         accuracy=float(right.mean()) if len(right) else math.nan,
+        guessing=guessing(evaluation),
+        power=shown,
         untested=[*judgement.untested],
         passes=judgement.passes / len(explained),
     )

@@ -13,6 +13,7 @@ from lrptrain.cues.measure import Rows
 from lrptrain.cues.texts import Language
 from lrptrain.findings import Finding, gravest_first
 from lrptrain.findings.finding import Verdict
+from lrptrain.findings.sentences import headline
 from lrptrain.monitor.confidence import sharpness
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.each_label import judge_labels
@@ -158,7 +159,9 @@ class Judging(RunState):
         """Return what was tested, or that the model has collapsed."""
         if self.skill.collapsed:
             return {"tells": False, "text": self.skill.text, "collapsed": True}
-        return {name: value for name, value in self.shown(scored)._asdict().items() if name != "short"}
+        shown = self.shown(scored)
+        plain = {name: value for name, value in shown._asdict().items() if name != "short"}
+        return plain | {"headline": headline(self.findings, shown.can_fault)}
 
     def known(self) -> Known:
         """Return on which faults the model relies so far."""

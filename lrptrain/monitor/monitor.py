@@ -4,6 +4,7 @@ A trainer's adapter says when: first `check_first_batch`, where an error costs n
 sample is drawn; then `evaluate`, as often as the trainer validates; and at the end `evaluate_kept`.
 """
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ from lrptrain.batch.forms import ignored_parts, overlooked_entries
 from lrptrain.batch.logits import are_steps
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, STEPS, Head
 from lrptrain.cues.followed import note_known
-from lrptrain.findings.sentences import counted
+from lrptrain.findings.sentences import beside_guessing, counted
 from lrptrain.loggers import EpochRecord
 from lrptrain.monitor.annotated import survey
 from lrptrain.monitor.budget import Extent
@@ -39,6 +40,7 @@ from lrptrain.monitor.proving import examples_of
 from lrptrain.monitor.recorder import Recorder
 from lrptrain.monitor.run import EvaluationKey
 from lrptrain.monitor.sample_reader import SampleReader
+from lrptrain.monitor.skill import guessing
 from lrptrain.monitor.summary import without_verdicts
 from lrptrain.monitor.weights import fingerprint
 from lrptrain.relevance.model.preserve import preserved
@@ -468,9 +470,11 @@ class MonitorCore:
         scored, skill = self.recorder.scored, self.judging.skill
         if self.planner.evaluated_epoch is None or not scored:
             return
+        accuracy = self.recorder.scalars.get(f"{self.config.prefix}/accuracy", math.nan)
+        right = beside_guessing(accuracy, guessing(Evaluation(scored)))
         words = closing_words(
             title,
-            f"{subject}, on {counted(len(scored), 'sample')}",
+            ", ".join([subject, f"on {counted(len(scored), 'sample')}", *right]),
             self.judging.findings,
             self.judging.shown(scored),
             self.recorder.folder,

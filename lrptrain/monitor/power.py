@@ -10,6 +10,7 @@ from lrptrain.cues.whole_input import WholeInput
 from lrptrain.findings.sentences import counted, listed, percent, points
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.skill import tells_classes_apart
+from lrptrain.render import visible
 
 ALONE = "It does not rely on these alone"
 """Another cue may say the same."""
@@ -96,7 +97,7 @@ def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
     inputs = [f"{cue.name} {points(effect.mean)} points" for cue, effect in inputs_among(judged)]
     lines = [f"By input: {listed(inputs)}."] if inputs else []
     # Two marks may have one name: each is said once, by the gravest verdict.
-    told = {each.cue.name for each in judged if each.verdict == "relies"}
+    told = {visible(each.cue.name) for each in judged if each.verdict == "relies"}
     for verdict, words in (("not sure", "Not sure whether it relies on"), ("does not rely", ALONE)):
         # Lists of words are no things that a person knows: their words are said one by one. Of a whole that is relied
         # on it is no doubt that a part of it may not be.
@@ -108,7 +109,7 @@ def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
             and not (each.cue.is_several or (each.cue.is_proposed and each.cue.role != "fault"))
             and not (verdict == "not sure" and each.within)
         )
-        names = [*dict.fromkeys(each.cue.name for each in single)]
+        names = [*dict.fromkeys(visible(each.cue.name) for each in single)]
         names = [name for name in names if name not in told]
         told |= {*names}
         if names:

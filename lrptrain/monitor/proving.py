@@ -1,4 +1,4 @@
-"""The proofs of what a model reads: samples as they are, and with the cue of either donor, with its answers."""
+"""The proofs of what a model relies on: samples as they are, and with the cue of either donor, with its answers."""
 
 import difflib
 import io
@@ -11,7 +11,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from lrptrain.batch import IMAGES
+from lrptrain.batch import IMAGES, collate
 from lrptrain.batch.call import ARGUMENT
 from lrptrain.batch.rows import has_rows, present_rows, rows_in
 from lrptrain.batch.sizes import slices_of
@@ -23,19 +23,24 @@ from lrptrain.extras import require
 from lrptrain.files import file_name_of
 from lrptrain.findings import Finding
 from lrptrain.findings.announcement import MOST_SAMPLES
-from lrptrain.findings.proof import Mark, MarkedWord, Proof, ProvenSample
+from lrptrain.findings.proof import Mark, MarkedWord, Proof, ProvenSample, views
 from lrptrain.monitor.drawing import DisplayOptions, can_be_drawn
 from lrptrain.monitor.evaluation import class_name
 from lrptrain.monitor.judgement import Judgement
-from lrptrain.monitor.reporting import answers_to, name_of
-from lrptrain.render import contact_sheet, enlarge, join_words, scored_tokens, to_pixels
+from lrptrain.monitor.reporting import answers_to, name_of, shown_rows
+from lrptrain.render import contact_sheet, enlarge, join_words, outlined, scored_tokens, to_pixels
 
 MOST_WORDS = 60
 """So many words of a text are shown, a fifth of them before the first change: a choice."""
 
 NUMBERS = "numbers"
-CHANGE = "With that of another answer"
-CONTROL = "that of the same answer"
+CHANGE = "Swapped with another class"
+CONTROL = "swapped within the class"
+SIDE = 300
+"""The longer side of a picture has at least so many pixels: a choice, of three that a page shows side by side."""
+
+OUTLINE = 3
+"""So many pixels wide is the outline of what was changed."""
 
 Example = tuple[int, list[tuple[dict[str, Any], np.ndarray]]]
 """The index of a sample; the sample as it is, with the cue of a donor of the same answer, and of another, each with the
@@ -43,13 +48,14 @@ probabilities of all classes."""
 
 
 def examples_of(judgement: Judgement) -> dict[int, list[Example]]:
-    """Return samples that show the effects of named cues best, by the number of the cue; in all processes alike."""
+    """Return samples that have named cues and show their effects best, by the number of the cue; in all processes."""
     found: dict[int, list[Example]] = {}
     for number, each in enumerate(judgement.judged):
         if not each.named or len(found) == CANDIDATES:
             continue
-        rows = [int(i) for i in np.argsort(-each.values, kind="stable") if not np.isnan(each.values[i])]
-        found[number] = [(row, _with_answers(judgement.measures[each.label], each, row)) for row in rows[:MOST_SAMPLES]]
+        measure = judgement.measures[each.label]
+        rows = shown_rows(each, measure.samples, MOST_SAMPLES)
+        found[number] = [(row, _with_answers(measure, each, row)) for row in rows]
     return found
 
 
@@ -90,6 +96,7 @@ def _proof(cue: Cue, examples: Sequence[Example], measure: Measure, options: Dis
     for row, ((own, before), (like, control), (unlike, changed)) in examples:
         answer = int(measure.answers[row])
         then = int(changed.argmax())
+        before_words, changed_words = _compared(own, unlike, options)
         proven.append(
             ProvenSample(
                 sample_id=measure.samples[row].sample_id,
@@ -98,8 +105,10 @@ def _proof(cue: Cue, examples: Sequence[Example], measure: Measure, options: Dis
                 changed=float(changed[answer]),
                 control=float(control[answer]),
                 instead="" if then == answer else class_name(then, options.class_names),
-                changed_words=_compared(own, unlike, options),
-                control_words=_compared(own, like, options),
+                then=None if then == answer else float(changed[then]),
+                words=before_words,
+                changed_words=changed_words,
+                control_words=_compared(own, like, options)[1],
             )
         )
     proof = Proof(CHANGE, CONTROL, tuple(proven))
@@ -111,7 +120,8 @@ def _proof(cue: Cue, examples: Sequence[Example], measure: Measure, options: Dis
     # What was changed may lie in channels that are not drawn.
     if any(len(row) < 3 for row in drawable) or all(torch.equal(row[0], row[2]) for row in drawable):
         return None
-    return replace(proof, path=f"{name}.png", png=_drawn(drawable, proof, options))
+    is_local = cue.locate(collate(measure.samples[:1])) is not None
+    return replace(proof, path=f"{name}.png", png=_drawn(drawable, proof, options, is_local))
 
 
 def _seen(cue: Cue, batch: dict[str, Any]) -> dict[str, Any]:
@@ -136,15 +146,17 @@ def _images(variants: Sequence[Mapping[str, Any]]) -> list[Tensor | None]:
 
 def _compared(
     original: Mapping[str, Any], changed: Mapping[str, Any], options: DisplayOptions
-) -> tuple[MarkedWord, ...]:
-    """Return a changed text or numbers, with what was taken away or put in; nothing of an image."""
+) -> tuple[tuple[MarkedWord, ...], tuple[MarkedWord, ...]]:
+    """Return a text or numbers with what is taken away, and changed, with what is put in; nothing of an image."""
     if "input_ids" in original or NUMBERS in original:
         marked = _compared_words(_words(original, options), _words(changed, options))
     else:
         marked = _compared_rows(original, changed) if has_rows(original) else []
-    first = next((i for i, (_, mark) in enumerate(marked) if mark), 0)
+    first = next((i for i, (_, mark) in enumerate(marked) if mark), 0)  # of either text
     start = max(0, first - MOST_WORDS // 5)
-    return tuple(marked[start : start + MOST_WORDS])
+    texts = ([word for word in marked if word[1] != other] for other in ("new", "gone"))
+    own, other = (tuple(text[start : start + MOST_WORDS]) for text in texts)
+    return own, other
 
 
 def _compared_words(before: Sequence[str], after: Sequence[str]) -> list[MarkedWord]:
@@ -183,20 +195,18 @@ def _words(batch: Mapping[str, Any], options: DisplayOptions) -> list[str]:
     return [word.text for word in join_words(tokens, scored, [False] * len(tokens)) if word.scored]
 
 
-def _drawn(rows: Sequence[Sequence[Tensor]], proof: Proof, options: DisplayOptions) -> bytes:
-    """Return a PNG with a row per sample: as it is, with the cue of another answer, and of the same one."""
+def _drawn(rows: Sequence[Sequence[Tensor]], proof: Proof, options: DisplayOptions, is_local: bool) -> bytes:
+    """Return a PNG with a row per sample; of a local cue, what was changed is outlined."""
     cells: list[UInt8[np.ndarray, "height width 3"]] = []
-    captions: list[str] = []
-    for (own, like, unlike), proven in zip(rows, proof.samples, strict=True):
+    for own, like, unlike in rows:
         # Side by side while they are brought to pixels: alone, each would be stretched from its own minimum to its own
         # maximum, and what was not changed would change its colours.
         joint = to_pixels(torch.cat([own.float(), unlike.float(), like.float()], 2), mean=options.mean, std=options.std)
-        cells += [enlarge(part) for part in np.split(joint, 3, axis=1)]
-        captions += [
-            f"#{proven.sample_id} as it is: class {proven.answer} {proven.before:.0%}",
-            f"{proof.change}: class {proven.answer} {proven.changed:.0%}{proven.then}",
-            f"Control, {proof.control}: class {proven.answer} {proven.control:.0%}",
-        ]
+        for part, other in zip(np.split(joint, 3, axis=1), (unlike, unlike, like), strict=True):
+            changes = enlarge((own != other).any(0).cpu().numpy(), SIDE)
+            picture = enlarge(part, SIDE)
+            cells.append(outlined(picture, changes, OUTLINE) if is_local else picture)
+    captions = [view.title for sample in proof.samples for view in views(sample, proof)]
     file = io.BytesIO()
     require("PIL.Image", "monitor").fromarray(contact_sheet(cells, captions, columns=3)).save(file, "PNG")
     return file.getvalue()

@@ -166,7 +166,7 @@ class Recorder(RunState):
         sources: NameSources,
         judgement: Judgement = UNTESTED,
         previous: Sequence[Finding] = (),
-        guidance: str = Finding.guidance,
+        guidance: str = TrainingContext.guidance,
         before: Sequence[Finding] | None = None,
     ) -> EpochRecord:
         """Return the record of an evaluation, without drawings.
@@ -364,7 +364,7 @@ def _fingerprint(evaluation: Evaluation) -> Hashable:
 
 
 def _reliances(judged: Sequence[Judged], findings: Sequence[Finding]) -> dict[str, float]:
-    """Return the scalars of what the model reads; nan where nothing was tested."""
+    """Return the scalars of what the model relies on; nan where nothing was tested."""
     faults = [each for each in judged if each.cue.role == "fault"]
     named = [each.effect.low for each in judged if each.named]
     inputs = inputs_among(judged)

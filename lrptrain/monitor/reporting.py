@@ -1,8 +1,11 @@
 """From tested cues to findings: what is reported, with its history, its classes and the relevance that lies on it."""
 
+import json
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import torch
@@ -10,9 +13,9 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.batch import collate
+from lrptrain.batch import Sample, collate
 from lrptrain.batch.rows import present_rows
-from lrptrain.cues.cue import Batch, Cue
+from lrptrain.cues.cue import MOST, Batch, Cue
 from lrptrain.cues.measure import FEWEST_FLIPPED, Rows, flipped, most_flipped
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
@@ -21,10 +24,14 @@ from lrptrain.findings.announcement import MOST_SAMPLES
 from lrptrain.findings.finding import STANDINGS
 from lrptrain.findings.sentences import MOST_NAMES, percent
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
-from lrptrain.render import join_words
+from lrptrain.render import join_words, visible
+from lrptrain.trainers.context import TrainingContext
 
 MOST_ENDED = 8
 """So many cues that the model has ceased to rely on are kept, the last ones."""
+_FAULTS = re.compile(r", swap=(\w+)\.faults")
+_SHOWN_TOKENS = 11
+"""So many tokens of a text are quoted, half of them before the cue: a choice, of how long a line is."""
 
 
 def findings_of(
@@ -33,7 +40,7 @@ def findings_of(
     class_names: Sequence[str],
     name_tokens: Callable[[list[int]], list[str]],
     previous: Sequence[Finding] = (),
-    guidance: str = Finding.guidance,
+    guidance: str = TrainingContext.guidance,
 ) -> list[Finding]:
     """Return what is reported of an evaluation: what is named, doubts about faults, and what was reported before.
 
@@ -49,26 +56,86 @@ def findings_of(
     """
     before = {each.identity: each for each in previous}
     reported: dict[tuple[str, str, str], Finding] = {}
+    shared: set[tuple[str, int | None]] = set()
     for each in judged:
         doubt = each.cue.role == "fault" and each.verdict == "not sure" and (not each.within or each.cue.is_rest)
         ended = each.verdict != "relies" and _identity(each, class_names) in before
         if each.named or doubt or ended:
             finding = _finding(each, evaluation.of(each.label), class_names, name_tokens)
-            reported.setdefault(
-                finding.identity, _continued(replace(finding, guidance=guidance), before.get(finding.identity))
-            )
+            if (each.within, each.label) in shared:  # what both do overlaps
+                finding = replace(finding, share=None)
+            shared |= {(each.within, each.label)} if finding.share is not None else set()
+            reported.setdefault(finding.identity, _continued(finding, before.get(finding.identity)))
     ended_ones = [each for each in reported.values() if each.verdict == "does not rely"]
     lost = {each.identity for each in ended_ones[:-MOST_ENDED]}
     # Of a standing, in the order in which they are named.
-    return sorted(
+    found = sorted(
         (each for each in reported.values() if each.identity not in lost), key=lambda x: STANDINGS.index(x.standing)
     )
+    return [replace(each, fix=_fix(each, found, guidance)) for each in found]
+
+
+def _fix(finding: Finding, findings: Sequence[Finding], guidance: str) -> str:
+    """Return the line of code that swaps a finding in training; "" where there is nothing to fix.
+
+    All that lies outside of annotations is swapped together: experiments/mending measured that this repairs more. Sides
+    of one frame say the same, and are swapped together. Words may be evidence, and each of them needs its own review.
+    """
+    if not (finding.is_fault or finding.is_open):
+        return ""
+    if finding.is_fault and finding.is_outside and finding.medium in ("image", "text"):
+        return _FAULTS.sub("", guidance)
+    alike = [each for each in findings if each.kind == "place" and _side(each) == _side(finding)]
+    names = dict.fromkeys([finding.name, *(each.name for each in alike)])
+    # Of several findings that are no faults, guidance takes the cues alone.
+    end = "" if finding.is_fault or len(names) == 1 else ".cue"
+
+    def chosen(holder: re.Match[str]) -> str:
+        found = [f"{holder[1]}[{json.dumps(name, ensure_ascii=False)}]{end}" for name in names]
+        return f", swap={found[0]}" if len(found) == 1 else f", swap=[{', '.join(found)}]"
+
+    return _FAULTS.sub(chosen, guidance)
+
+
+def _side(finding: Finding) -> tuple[str, str, str, str, int | None]:
+    """Return what places have in common that are fixed together."""
+    return finding.kind, finding.standing, finding.within, finding.input, finding.label
 
 
 def name_of(judged: Judged, class_names: Sequence[str]) -> str:
     """Return what a cue is called, with the only answer or the label that it tells, if there is one."""
     answer = "" if judged.answer is None else f", for answers {class_names[judged.answer]!r}"
-    return judged.cue.name + answer + ("" if judged.label is None else f", for the label {class_names[judged.label]!r}")
+    return (
+        visible(judged.cue.name)
+        + answer
+        + ("" if judged.label is None else f", for the label {class_names[judged.label]!r}")
+    )
+
+
+def shown_rows(judged: Judged, samples: Sequence[Sample], count: int) -> list[int]:
+    """Return the samples that have a cue and show its effect best, by their index.
+
+    Where those that have it show less than half of the effect, those that take it do: a name that is put into a text.
+
+    Args:
+        judged: The cue.
+        samples: All samples, with inputs.
+        count: How many at most.
+    """
+    strong = (row for row in _with(judged, samples) if judged.values[row] > MOST * judged.effect.mean)
+    return [*islice(strong, count)] or _by_effect(judged)[:count]
+
+
+def _by_effect(judged: Judged) -> list[int]:
+    return [row for row in np.argsort(-judged.values, kind="stable").tolist() if not np.isnan(judged.values[row])]
+
+
+def _with(judged: Judged, samples: Sequence[Sample]) -> Iterator[int]:
+    """Yield the samples that have a cue, those with the largest effects first."""
+    for row in _by_effect(judged):
+        inside = judged.cue.locate(collate([samples[row]]))
+        if inside is None or bool(inside.any()):
+            yield row
 
 
 def answers_to(label: int | None, class_names: Sequence[str]) -> Sequence[str]:
@@ -97,9 +164,9 @@ def _finding(
     name_tokens: Callable[[list[int]], list[str]],
 ) -> Finding:
     effect = judged.effect
-    order = [int(i) for i in np.argsort(-judged.values, kind="stable") if not np.isnan(judged.values[i])]
-    worst = [evaluation.samples[row] for row in order[:MOST_NAMES]]
-    is_text = evaluation.medium == "text"
+    assert evaluation.inputs is not None
+    rows = shown_rows(judged, evaluation.inputs, MOST_NAMES)
+    quoted = islice(_with(judged, evaluation.inputs), MOST_SAMPLES if evaluation.medium == "text" else 0)
     classes = by_class(judged, evaluation, answers_to(judged.label, class_names))
     # Of several labels, the map is that of all answers: it says nothing of one.
     has_map = judged.label is None
@@ -120,11 +187,11 @@ def _finding(
         by_class=classes if len(classes) > 2 else {},
         relevance=relevance,
         area=area,
-        told_by=judged.told_by,
+        told_by=tuple(map(visible, judged.told_by)),
         label=judged.label,
         input="" if isinstance(judged.cue, WholeInput) else _explained(evaluation),
-        worst_samples=tuple(each.sample.sample_id for each in worst),
-        excerpts=tuple(_excerpt(each, name_tokens) for each in worst[:MOST_SAMPLES]) if is_text else (),
+        worst_samples=tuple(evaluation.samples[row].sample.sample_id for row in rows),
+        excerpts=tuple(_excerpt(judged.cue, evaluation, row, name_tokens) for row in quoted),
         medium="" if evaluation.medium == "rows" or evaluation.medium == "series" else evaluation.medium,
         note=_note(judged),
         plain=judged.cue.to_dict(),
@@ -140,19 +207,26 @@ def _note(judged: Judged) -> str:
     return f"It decides {count} of them." if judged.verdict == "not sure" and count >= FEWEST_FLIPPED else ""
 
 
-def _excerpt(explained: ExplainedSample, name_tokens: Callable[[list[int]], list[str]]) -> str:
-    """Return the words around the most relevant token of a text, in quotation marks, with dots where it goes on."""
+def _excerpt(cue: Cue, evaluation: Evaluation, row: int, name_tokens: Callable[[list[int]], list[str]]) -> str:
+    """Return which sample a text is, and its words around a cue, in quotation marks, with dots where it goes on.
+
+    Around the most relevant token if the cue lies everywhere.
+    """
+    explained = evaluation.samples[row]
     assert explained.content_ids is not None
+    assert evaluation.inputs is not None
     content = np.flatnonzero(explained.content_ids >= 0)
     if not len(content):
-        return '""'
-    peak = int(explained.positive_relevance[content].argmax())
-    # Five tokens on either side: a choice, of how long a line is.
-    start, stop = max(0, peak - 5), peak + 6
+        return f'sample {explained.sample.sample_id}: ""'
+    inside = cue.locate(collate([evaluation.inputs[row]]))
+    lies = None if inside is None else inside.flatten()[content].cpu().numpy()
+    center = int((explained.positive_relevance[content] if lies is None else lies).argmax())
+    start, stop = max(0, center - _SHOWN_TOKENS // 2), center + _SHOWN_TOKENS // 2 + 1
     tokens = name_tokens(explained.content_ids[content[start:stop]].tolist())
     alike = [True] * len(tokens)
     words = "".join(f"{' ' if word.space else ''}{word.text}" for word in join_words(tokens, alike, alike))
-    return f'"{"... " if start else ""}{words}{" ..." if stop < len(content) else ""}"'
+    quote = f'"{"... " if start else ""}{words}{" ..." if stop < len(content) else ""}"'
+    return f"sample {explained.sample.sample_id}: {quote}"
 
 
 def _explained(evaluation: Evaluation) -> str:

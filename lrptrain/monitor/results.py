@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lrptrain.findings import Finding, HasFindings, announce
-from lrptrain.findings.sentences import counted
+from lrptrain.findings.sentences import headline
 from lrptrain.loggers.record import Highlight, Picture
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.monitor import MonitorCore
@@ -27,7 +27,7 @@ class MonitorResults(HasFindings):
 
     @property
     def findings(self) -> list[Finding]:  # type: ignore[override]
-        """The findings of the last evaluation: what the model reads, doubts about faults, and what it read before."""
+        """The findings of the last evaluation: what the model relies on, doubts, and what it relied on before."""
         return self.core.judging.findings or self.core.recorder.findings_of_others()
 
     @property
@@ -72,10 +72,7 @@ class MonitorResults(HasFindings):
 
 def _heading(epoch: int | None, findings: Sequence[Finding]) -> str:
     """Return what the last evaluation came to, in a line; its epoch is None before it."""
-    if epoch is None:
-        return "No evaluation yet."
-    faults = counted(sum(each.is_fault for each in findings), "shortcut")
-    return f"Epoch {epoch}: {faults}, {counted(sum(each.is_open for each in findings), 'other cue')}."
+    return "No evaluation yet." if epoch is None else f"Epoch {epoch}: {headline(findings)}"
 
 
 def _sample(drawn: Picture | Highlight) -> str:

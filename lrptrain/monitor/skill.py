@@ -1,5 +1,6 @@
 """Whether a model tells classes apart, from one evaluation to the next: one that ceases to has collapsed."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -130,6 +131,17 @@ def tells_classes_apart(evaluation: Evaluation, confidence: float) -> bool:
     if len(classes) < 2:
         return len(classes) == 1 or len(answers.unique()) > 1
     return agreement(answers, labels).p_value <= 1 - confidence
+
+
+def guessing(evaluation: Evaluation) -> float:
+    """Return how many answers would be right if the same ones stood in a random order, in [0, 1]; nan without labels.
+
+    Of several labels it is the mean over them.
+    """
+    parts = [evaluation.of(label) for label in range(evaluation.num_labels)] or [evaluation]
+    found = [agreement(*_told(part.samples)[::-1]) for part in parts]
+    judged = sum(each.judged for each in found)
+    return sum(each.expected for each in found) / judged if judged else math.nan
 
 
 def _told(samples: Sequence[ExplainedSample]) -> tuple[Tensor, Tensor]:

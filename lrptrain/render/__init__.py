@@ -5,7 +5,7 @@ from lrptrain.render.pair import TitledPair, beside, titled_pair
 from lrptrain.render.sheet import contact_sheet
 from lrptrain.render.signals import spectrogram, video_frames, waveform
 from lrptrain.render.text import token_ansi, token_html, token_markdown, token_words
-from lrptrain.render.words import Word, join_words, scored_tokens
+from lrptrain.render.words import Word, join_words, scored_tokens, visible
 
 __all__ = [
     "TitledPair",
@@ -26,5 +26,6 @@ __all__ = [
     "token_markdown",
     "token_words",
     "video_frames",
+    "visible",
     "waveform",
 ]

@@ -100,11 +100,11 @@ def to_pixels(
 
 
 def enlarge(
-    pixels: Shaped[np.ndarray, "height width *channels"],
+    pixels: Shaped[np.ndarray, "height width *channels"], least: int = SMALLEST
 ) -> Shaped[np.ndarray, "height2 width2 *channels"]:
-    """Repeat the pixels of a small picture or mask, so that its longer side has at least 160 of them."""
+    """Repeat the pixels of a small picture or mask, so that its longer side has at least 160 of them, or `least`."""
     # A whole factor keeps pixels square and sharp: 32 x 24 becomes 160 x 120.
-    factor = max(1, math.ceil(SMALLEST / max(pixels.shape[:2])))
+    factor = max(1, math.ceil(least / max(pixels.shape[:2])))
     return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
@@ -133,13 +133,13 @@ def _scaled(relevance: Float[np.ndarray, "*shape"], peak: float | None = None) -
 
 
 def outlined(
-    picture: UInt8[np.ndarray, "height width 3"], evidence: Bool[np.ndarray, "height width"]
+    picture: UInt8[np.ndarray, "height width 3"], evidence: Bool[np.ndarray, "height width"], width: int = 1
 ) -> UInt8[np.ndarray, "height width 3"]:
     """A line along the inner border of the evidence, with a black one on either side: it shows on any ground."""
     erode = require("scipy.ndimage", "monitor").binary_erosion
     dilate = require("scipy.ndimage", "monitor").binary_dilation
-    # The evidence without what erosion leaves of it is its border, one pixel wide.
-    line = evidence & ~erode(evidence)
+    # The evidence without what erosion leaves of it is its border.
+    line = evidence & ~erode(evidence, iterations=width)
     picture = np.where(dilate(line)[..., None], np.uint8(0), picture)
     picture[line] = OUTLINE
     return picture

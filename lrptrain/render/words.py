@@ -144,8 +144,12 @@ def _printable(tokens: Sequence[str], in_bytes: bool) -> str:
     text = _decoded("".join(tokens)) if in_bytes and not _SPECIAL.fullmatch(tokens[0]) else None
     if text is None:
         text = "".join(_unmarked(token) for token in tokens)
-    text = text.replace("\n", "↵").strip(" ")
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    return visible(text.replace("\n", "↵").strip(" "))
+
+
+def visible(text: str) -> str:
+    """Return a text with a code point, as `U+200B`, for what nobody would see, or what would act on a terminal."""
+    return "".join(character if character.isprintable() else f"U+{ord(character):04X}" for character in text)
 
 
 def _unmarked(token: str) -> str:

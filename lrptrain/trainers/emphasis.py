@@ -19,12 +19,12 @@ _END = "\x1b[0m"
 _WORDS = (
     (re.compile(r"\bSHORTCUT(?=:)"), _RED),
     (re.compile(r"\bCOLLAPSED\b"), _RED),
-    (re.compile(r"^The model reads(?= )", re.MULTILINE), _BOLD),
+    (re.compile(r"\bNEEDS REVIEW(?=:)"), _BOLD),
     # At the beginning, or behind the name of the monitor.
-    (re.compile(r"^[Nn]ot sure\b|(?<=: )not sure\b", re.MULTILINE), _YELLOW),
+    (re.compile(r"^[Nn]ot sure\b|(?<=: )not sure\b|\bnot sure of \d+", re.MULTILINE), _YELLOW),
     (re.compile(r"\bno verdict\b"), _YELLOW),
-    (re.compile(r"\bno fault found\b"), _GREEN),
-    (re.compile(r"^  (?:See|Mend)(?=[: ])", re.MULTILINE), _BOLD),
+    (re.compile(r"\b0 shortcuts(?=\.)"), _GREEN),
+    (re.compile(r"^  (?:See|Fix)(?=[: ])", re.MULTILINE), _BOLD),
 )
 
 

@@ -89,7 +89,7 @@ def test_effects_are_those_of_each_label(report):
     assert {each.cue.name for each in shown} >= {*PLACES.values()}
     assert all(each.interval[0] > 0.8 for each in shown if each.cue.name in PLACES.values())
     told = str(report).replace("\n ", "")
-    assert "The model reads the top left corner, for the label 'label 0'." in told
+    assert "NEEDS REVIEW: the model relies on the top left corner, for the label 'label 0'." in told
 
 
 class Pictures(nn.Module):

@@ -23,6 +23,7 @@ from lrptrain.findings import reliance
 from lrptrain.loggers import read_events, read_findings
 from lrptrain.monitor.gate import FindingError
 from lrptrain.monitor.loop_monitor import Monitor
+from lrptrain.render.image import OUTLINE
 
 EPOCHS = 2
 CORNER = "the bottom right corner"
@@ -115,14 +116,17 @@ def test_what_is_named_is_shown(corner):
     assert falls[0][0] - falls[0][1] >= place.effect
     with Image.open(watching.folder / proof.path) as picture:
         pixels = np.asarray(picture.convert("RGB")).astype(int)
-    side = 160  # 16 x 16 pixels, each enlarged tenfold
+    side, inner = 304, 228  # 16 x 16 pixels, each enlarged to 19; the corner has 4 x 4 of them
     parts = [pixels[4 : 4 + side, 4 + i * (side + 8) :][:, :side] for i in range(3)]
     for part in parts[1:]:
         changed = (np.abs(parts[0] - part) > 8).any(2)
-        assert changed[120:, 120:].mean() > 0.5
-        changed[120:, 120:] = False
+        assert changed[inner:, inner:].mean() > 0.5
+        changed[inner - 1 :, inner - 1 :] = False  # with the black line around the outline
         assert not changed.any()
-    own, unlike, like = (int(part[120:, 120:].mean((0, 1)).argmax()) for part in parts)
+    for part in parts:
+        assert (part[inner + 10, inner : inner + 3] == OUTLINE).all(), "what is changed is outlined"
+        assert not (part == OUTLINE).all(2)[: inner - 1, : inner - 1].any()
+    own, unlike, like = (int(part[inner + 19 : -19, inner + 19 : -19].mean((0, 1)).argmax()) for part in parts)
     assert own == like != unlike, "each under its own caption"
     assert proof.png == (watching.folder / proof.path).read_bytes()
     stored = read_events(watching.folder)[-1]["findings"]

@@ -1,4 +1,4 @@
-"""What a trained model reads, in one call, of images, texts, numbers and two inputs."""
+"""What a trained model relies on, in one call, of images, texts, numbers and two inputs."""
 
 import json
 from functools import cache
@@ -62,7 +62,21 @@ def test_a_shortcut_is_named_with_its_effect(report):
     text = str(report)
     assert "SHORTCUT: the model relies on the top left corner" in text
     assert max(map(len, text.splitlines())) <= 80
+    right = f"{report.accuracy:.0%}".replace("%", " %")
+    assert text.startswith(f"96 samples, {right} right, {round(100 * report.guessing)} % by guessing. 1 shortcut")
+    assert report.guessing == pytest.approx(1 / 3, abs=0.01)
     assert "It does not rely on these alone: " in text
+
+
+def test_of_a_model_that_guesses_there_is_one_line_and_no_verdict(tmp_path):
+    report = lrptrain.inspect(vit().eval(), batches(images("corner")))
+    assert report.judged
+    assert not report.findings
+    assert str(report).count("\n  ") == str(report).count("\n") == 1  # one line, that is broken
+    assert " % by guessing. That says nothing" in " ".join(str(report).split())
+    assert " ".join(str(report).split()).endswith("That says nothing yet: its answers are no better than chance.")
+    assert report.to_dict()["says_nothing"]
+    assert str(report).split()[-1] in report.save(tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize(("drop", "most"), [((), 16), (("mask",), 10)])
@@ -120,7 +134,10 @@ def test_without_annotation_it_is_what_the_model_reads(reads_the_corner):
     assert not report.faults
     assert report.reads[0].cue.name == "the top left corner"
     assert "SHORTCUT" not in str(report)
-    assert "The model reads the top left corner" in str(report)
+    assert "NEEDS REVIEW: the model relies on the top left corner" in str(report)
+    head = " ".join(str(report).split())
+    assert "No annotations, so that nothing can be flagged as a shortcut; 1 needs review: the top left corner." in head
+    assert report["the top left corner"] is report.reads[0]
 
 
 @pytest.mark.trained
@@ -151,7 +168,7 @@ def test_the_model_and_the_random_state_stay_as_they_were(reads_the_corner):
 def test_it_is_saved_as_a_page_and_as_values(report, tmp_path):
     page = report.save(tmp_path / "report.html").read_text()
     assert page.count("data:image/png") >= 1
-    assert "with that of another answer" in page
+    assert "Swapped with another class: b (" in page
     assert "<c>" not in page
     values = json.loads(report.save(tmp_path / "report.json").read_text())
     assert values["findings"][0]["name"] == "the top left corner"

@@ -59,7 +59,7 @@ def test_a_tag_in_a_corner_is_a_fault(train, tmp_path):
     (fault,) = watching.faults
     assert (fault.name, fault.medium) == ("the top right corner", "volume")
     is_lightning = train is in_lightning
-    assert ('Mend: RelevanceGuidance("swap", swap=monitor.faults)' in str(fault)) == is_lightning
+    assert ('Fix: RelevanceGuidance("swap", swap=monitor["the top right corner"])' in str(fault)) == is_lightning
     assert watching.scalars["relevance/label/energy_pointing_game"] < 0.2
     assert watching.core.recorder.drawn[0].image.ndim == 3  # one slice
     assert json.loads(input_path(watching.folder, 1).read_text())["grid"] == [16, 4]  # slices one below the other

@@ -97,7 +97,7 @@ def test_wrong_use_has_a_status_of_its_own(option, says, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("findings", "power", "says"), [
-    ((OPEN,), TESTED, "The model reads the colours of the image, by 40 points: a person judges."),
+    ((OPEN,), TESTED, "NEEDS REVIEW: the model relies on the colours of the image, by 40 points."),
     ((NOT_SURE, EVIDENCE), TESTED, "More samples decide whether the model relies on the border"),
     ((), {}, "Nothing was tested: the record does not say by what."),
     ((), {"tells": False, "text": "Its answers are no better than chance."}, "no better than chance."),

@@ -6,6 +6,7 @@ from pathlib import Path
 from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
 
 from lrptrain.findings import announce, gravest_first
+from lrptrain.findings.proof import Proof, ProvenSample
 from lrptrain.terminal import WIDTH
 
 ROOT = Path(__file__).parents[2]
@@ -16,12 +17,12 @@ def test_what_is_wrong_comes_first_then_the_evidence_then_what_to_do():
     assert text.splitlines() == [
         "SHORTCUT: the model relies on the top left corner.",
         "  Effect 40 points (30 to 50), of 24 images.",
-        "  That is 80 % of the effect of everything outside the annotation.",
-        "  The answer is also told by the border.",
+        "  That is 40 of the 50 points of everything outside the annotation.",
+        "  The model also relies on the border.",
         "  50 % of the relevance is there, on 6 % of the image.",
         "  Or the annotations are incomplete or shifted (lrptrain.preview shows them).",
         "  See samples 17, 4: lrptrain dashboard runs/demo",
-        '  Mend: RelevanceGuidance("swap"), or other data',
+        '  Fix: RelevanceGuidance("swap")',
     ]
 
 
@@ -33,7 +34,8 @@ def test_no_more_than_three_samples_are_named():
 def test_where_to_look_and_what_to_do_is_said_once():
     texts = announce([finding(), finding(name="another"), OPEN], Path("runs"))
     assert ["lrptrain dashboard runs" in text for text in texts] == [True, False, False]
-    assert ["  Mend: " in text for text in texts] == [True, False, True]
+    assert ["  Fix: " in text for text in texts] == [True, False, False]
+    assert '  If the model should not use it: RelevanceGuidance("swap", swap=' in texts[2]
     assert ["incomplete or shifted" in text for text in texts] == [True, False, False]
 
 
@@ -44,8 +46,18 @@ def test_the_gravest_comes_first():
     assert gravest_first(found) == [finding(), milder, unknown, OPEN, NOT_SURE, EVIDENCE, ENDED]
 
 
+def test_what_a_swap_does_to_the_first_sample_is_said():
+    samples = tuple(ProvenSample(i, "cat", 0.9, 0.1, 0.8, instead="dog", then=0.7) for i in (4, 5))
+    (text,) = announce([finding(proof=Proof("Swapped", "within", samples))])
+    said = "Sample 4, original: cat (90 %). Swapped: cat (10 %), dog (70 %). Control, within: cat (80 %)."
+    assert said in " ".join(text.split())
+    assert "Sample 5" not in text
+
+
 def test_words_of_a_text_are_shown_beside_its_number():
-    (text,) = announce([finding(medium="text", excerpts=('"... read the census ..."', '"and that"'))])
+    (text,) = announce(
+        [finding(medium="text", excerpts=('sample 17: "... read the census ..."', 'sample 4: "and that"'))]
+    )
     assert 'Such as sample 17: "... read the census ..."' in text
 
 
@@ -53,7 +65,7 @@ def test_a_paragraph_fits_a_terminal_and_commands_are_not_broken(tmp_path, monke
     far = finding(name="the corner, " * 9, worst_samples=tuple("x" * 30 + str(i) for i in range(5)), role="open")
     texts = announce([far, replace(far, verdict="not sure", note="because " * 20)], Path("runs"))
     for text in texts:
-        assert max(len(line) for line in text.splitlines() if not line.startswith("  Mend")) <= WIDTH
+        assert max(len(line) for line in text.splitlines() if not line.startswith("  If the model should")) <= WIDTH
     assert "  See: lrptrain dashboard runs" in texts[0].splitlines()
     folder = tmp_path / "my runs" / ("long" * 20)
     (text,) = announce([finding()], folder)

@@ -4,7 +4,7 @@ import math
 import pytest
 from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
 
-from lrptrain.findings import Finding, reliance
+from lrptrain.findings import Finding, HasFindings, reliance
 from lrptrain.findings.proof import Proof
 
 ALL = [finding(), OPEN, EVIDENCE, NOT_SURE, ENDED]
@@ -14,6 +14,21 @@ def test_only_a_fault_that_the_model_relies_on_is_one():
     assert [each.is_fault for each in ALL] == [True, False, False, False, False]
     assert [each.is_open for each in ALL] == [False, True, False, False, False]
     assert [each.standing for each in ALL] == ["fault", "open", "evidence", "not sure", "does not rely"]
+
+
+class Report(HasFindings):
+    findings = (NOT_SURE, finding(name="the border"), OPEN)
+
+
+def test_a_finding_is_had_by_its_printed_name():
+    assert Report()["the colours of the image"] is OPEN
+    assert Report()["the border"] is NOT_SURE  # of one name, the first
+    with pytest.raises(KeyError, match="no finding is named 'it'; there are 'the border', 'the colours of the image'"):
+        Report()["it"]
+    empty = HasFindings()
+    empty.findings = []
+    with pytest.raises(KeyError, match="there are none"):
+        empty["it"]
 
 
 def test_reliance_is_what_is_sure_of_the_largest_fault():
@@ -50,6 +65,7 @@ def test_a_finding_survives_json(changes):
     assert (again.plain, again.proof) == (one.plain, one.proof)
     assert (told["text"], told["is_fault"]) == (str(one), True)
     assert "cue" not in told
+    assert told["fix"] == again.fix == one.fix
 
 
 def test_an_effect_that_is_not_known_is_null():

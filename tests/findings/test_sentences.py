@@ -1,19 +1,16 @@
 import math
+from dataclasses import replace
 
 import pytest
 from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
 
-from lrptrain.cues.colour import Colour
-from lrptrain.cues.placement import Placement
-from lrptrain.cues.places import places
-from lrptrain.cues.surroundings import Surroundings
-from lrptrain.findings.sentences import listed, percent, sentences
+from lrptrain.findings.sentences import beside_guessing, headline, listed, percent, sentences
 
 
 @pytest.mark.parametrize(("one", "verdict"), [
     (finding(), "SHORTCUT: the model relies on the top left corner."),
-    (OPEN, "The model reads the colours of the image."),
-    (EVIDENCE, "The model reads the annotated object, which is evidence."),
+    (OPEN, "NEEDS REVIEW: the model relies on the colours of the image."),
+    (EVIDENCE, "The model relies on the annotated object, which is evidence."),
     (NOT_SURE, "Not sure whether the model relies on the border."),
     (ENDED, "The model does not rely on the light of the image alone."),
 ])  # fmt: skip
@@ -21,7 +18,8 @@ def test_a_shortcut_is_said_of_a_fault_alone(one, verdict):
     said = sentences(one)
     assert said.verdict == verdict
     assert ("swap" in said.remedy) == (one in (finding(), OPEN))
-    assert said.remedy.startswith("if it is no evidence") == (one is OPEN)
+    assert said.remedy.startswith("If the model should not use it: ") == (one is OPEN)
+    assert said.remedy.startswith("Fix: ") == (one == finding())
     assert str(one).startswith(verdict)
     assert repr(one) == f"Finding({verdict!r})"
 
@@ -35,10 +33,10 @@ def test_what_lies_outside_of_annotations_may_be_evidence_that_nobody_marked(one
 
 
 def test_the_evidence_is_in_sentences_of_its_own():
-    said = sentences(finding(told_by=("the border", "the light"), first_epoch=2, epoch=5, excerpts=("so",)))
+    said = sentences(finding(told_by=("the border", "the light"), first_epoch=2, epoch=5, excerpts=("sample 17: so",)))
     assert said.effect == "Effect 40 points (30 to 50), of 24 images."
-    assert said.share == "That is 80 % of the effect of everything outside the annotation."
-    assert said.told_by == "The answer is also told by the border and the light."
+    assert said.share == "That is 40 of the 50 points of everything outside the annotation."
+    assert said.told_by == "The model also relies on the border and the light."
     assert said.relevance == "50 % of the relevance is there, on 6 % of the image."
     assert said.history == "Since epoch 2."
     assert said.excerpt == "Such as sample 17: so"
@@ -68,19 +66,41 @@ def test_numbers_and_lists_are_short():
     assert sentences(finding(effect=-0.001, interval=(-0.01, 0.01))).effect.startswith("Effect 0 points (-1 to 1)")
 
 
-BY_ITSELF = 'RelevanceGuidance("swap", swap=monitor.faults), or other data'
+def test_accuracy_is_said_beside_guessing():
+    assert beside_guessing(0.74, 0.25) == ["74 % right", "25 % by guessing"]
+    assert beside_guessing(1.0, math.nan) == ["100 % right"]
+    assert beside_guessing(math.nan, math.nan) == []
 
 
-@pytest.mark.parametrize(("changes", "remedy"), [
-    ({"plain": Surroundings().to_dict()}, 'RelevanceGuidance("swap"), or other data'),
-    ({"plain": places("fault", "outside")[0].to_dict()}, 'RelevanceGuidance("swap"), or other data'),
-    ({"guidance": 'guide(trainer, "swap", swap=monitor.faults)'}, 'guide(trainer, "swap"), or other data'),
-    # What somebody declared a fault may lie anywhere, and of rows and volumes there is no other swap.
-    ({"plain": Colour.of("evidence", "fault").to_dict()}, BY_ITSELF),
-    ({"plain": Placement.of("size").to_dict()}, BY_ITSELF),
-    ({"plain": {"where": "image"}}, BY_ITSELF),
-    ({"plain": {"where": "text"}, "medium": "text"}, BY_ITSELF),
-    ({"medium": "volume"}, BY_ITSELF),
+def test_the_headline_counts_shortcuts_and_names_what_needs_review():
+    assert headline([finding(), finding(name="b"), EVIDENCE, ENDED]) == "2 shortcuts."
+    assert headline([OPEN]) == "0 shortcuts; 1 needs review: the colours of the image."
+    assert headline([finding(), OPEN, replace(OPEN, name="b")]) == (
+        "1 shortcut; 2 need review: the colours of the image and b."
+    )
+    assert headline([NOT_SURE]) == "0 shortcuts, not sure of 1."
+    assert headline([OPEN], can_fault=False).startswith(
+        "No annotations, so that nothing can be flagged as a shortcut; 1 needs review: "
+    )
+    assert headline([finding()], can_fault=False) == "1 shortcut."  # declared
+
+
+@pytest.mark.parametrize(("effects", "said"), [
+    ((0.22,), "Most of the effect of the image (68 of 90 points) lies in nothing that is named here."),
+    ((0.22, 0.2), "Most of the effect of the image (48 of 90 points) lies in nothing that is named here."),
+    ((0.22, 0.24), ""),  # together they may be more than half of it
+    ((0.46,), ""),
 ])  # fmt: skip
-def test_all_that_lies_outside_of_annotations_is_swapped_where_these_tell(changes, remedy):
-    assert sentences(finding(**changes)).remedy == remedy
+def test_where_most_of_it_is_in_nothing_that_is_named_the_headline_says_so(effects, said):
+    first, *further = [
+        finding(name=str(i), role="open", effect=x, within="the image", share=None) for i, x in enumerate(effects)
+    ]
+    found = [replace(first, share=first.effect / 0.9), *further, ENDED]
+    assert headline(found).partition(". ")[2] == said
+    # Of a text with annotations, the rest may be what people marked.
+    assert headline([replace(found[0], medium="text"), *found[1:]]).partition(". ")[2] == ""
+
+
+def test_of_what_is_not_known_no_share_is_said():
+    assert sentences(finding(effect=math.nan)).share == ""
+    assert finding(effect=math.nan).whole is None

@@ -172,7 +172,7 @@ def test_new_findings_alert_once_each(written):
     assert [alert["text"] for alert in alerts] == [str(each) for each in (FINDING, OPEN, NOT_SURE)]
     assert max(len(alert["title"]) for alert in alerts) < 64
     assert alerts[0]["title"].startswith("SHORTCUT: the model relies on a corner whose")
-    assert alerts[1]["title"] == "The model reads the colours of the image."
+    assert alerts[1]["title"] == "NEEDS REVIEW: the model relies on the colours of the image."
     assert alerts[0]["wait_duration"] == "1000"  # milliseconds
 
 

@@ -108,7 +108,7 @@ RECORDS: dict[str, tuple[Any, dict[str, Any], int, str]] = {
     ),
     "nothing tested": ([evaluation(power={})], {}, UNSURE, "Nothing was tested"),
     "a doubt": ([evaluation(NOT_SURE)], {}, UNSURE, "More samples decide whether"),
-    "for review": ([evaluation(OPEN)], {}, UNSURE, "a person judges"),
+    "for review": ([evaluation(OPEN)], {}, UNSURE, "NEEDS REVIEW"),
     "for review, beside what lies on the annotation": ([evaluation(ON_OBJECT, OPEN)], {}, UNSURE, "the colours"),
     # It is not of the kept weights of this run.
     "later ones failed": ([CLEAN], {"kept": None}, UNSURE, "not of the weights that training left"),

@@ -126,35 +126,34 @@ def test_a_run_ends_with_its_first_fault_the_gravest(others):
     milder = finding(name="a mark", effect=0.2, interval=(0.1, 0.3))
     shortcut = "SHORTCUT: the model relies on the top left corner."
     doubt = "Or the annotations are incomplete or shifted (lrptrain.preview shows them)."
-    assert said(*others, finding()) == f"Monitor ends: {shortcut} In epoch 3, on 20 samples. {doubt}"
-    assert said(finding(), milder, *others).startswith(f"Monitor ends: {shortcut} And 1 other shortcut. In epoch 3")
+    rest = ", not sure of 1; 1 needs review: the colours of the image" if others else ""
+    assert said(*others, finding()) == f"Monitor ends: {shortcut} In epoch 3, on 20 samples: 1 shortcut{rest}. {doubt}"
+    assert said(finding(), milder, *others).startswith(f"Monitor ends: {shortcut} In epoch 3, on 20 samples: 2 shortc")
 
 
 def test_without_a_fault_it_says_what_was_tested():
     assert said(ENDED, EVIDENCE) == (
-        "Monitor ends: no fault found in epoch 3, on 20 samples. It does not rely on these alone: much."
+        "Monitor ends: 0 shortcuts. In epoch 3, on 20 samples. It does not rely on these alone: much."
     )
     assert said(OPEN) == (
-        "Monitor ends: no fault found in epoch 3, on 20 samples. The model reads the colours of the image: whether "
-        "that is evidence, a person judges. It does not rely on these alone: much."
+        "Monitor ends: 0 shortcuts; 1 needs review: the colours of the image. In epoch 3, on 20 samples. It does not "
+        "rely on these alone: much."
     )
-    assert said(NOT_SURE, OPEN).startswith(
-        "Monitor ends: not sure in epoch 3, on 20 samples. The model reads the colours of the image"
-    )
+    assert said(NOT_SURE, OPEN).startswith("Monitor ends: 0 shortcuts, not sure of 1; 1 needs review: the colours")
 
 
-def test_of_many_cues_there_are_numbers_in_three_lines():
+def test_of_many_cues_there_are_numbers_in_two_lines():
     power = TESTED._replace(text="Not sure: " + "a very long name, " * 20, short="Not sure of 5 cues.")
     reads = [OPEN, replace(OPEN, name="the border"), replace(OPEN, name="a mark"), replace(OPEN, name="the light")]
     words = closing_words("Monitor ends", "epoch 3, on 20 samples", reads, power, None)
-    assert "The model reads the colours of the image, the border and 2 more: whether" in " ".join(words.split())
+    assert "4 need review: the colours of the image, the border, a mark and 1 more." in " ".join(words.split())
     assert words.endswith("Not sure of 5 cues.")
-    assert len(words.splitlines()) == 3
+    assert len(words.splitlines()) == 2
 
 
 def test_without_annotations_nothing_is_acquitted():
     assert said(OPEN, power=TESTED._replace(can_fault=False)).startswith(
-        "Monitor ends: nothing is annotated in epoch 3, on 20 samples. The model reads the colours of the image"
+        "Monitor ends: No annotations, so that nothing can be flagged as a shortcut; 1 needs review: the colours of the"
     )
 
 

@@ -40,12 +40,15 @@ def test_of_a_text_what_lies_about_the_first_change_is_shown_and_what_is_the_sam
     assert len(proof.samples) == 3
     for sample in proof.samples:
         own, other = ("zip", "zap") if sample.answer == "yes" else ("zap", "zip")
-        assert [each for each in sample.changed_words if each[1]] == [(own, "gone"), (other, "new")]
-        assert sample.changed_words.index((own, "gone")) == before
-        assert len(sample.changed_words) == min(60, words + 1)
+        assert [each for each in sample.words if each[1]] == [(own, "gone")]
+        assert [each for each in sample.changed_words if each[1]] == [(other, "new")]
+        assert sample.words.index((own, "gone")) == sample.changed_words.index((other, "new")) == before
+        assert len(sample.words) == len(sample.changed_words) == min(60, words)
         assert not any(mark for _, mark in sample.control_words)
         assert sample.before == pytest.approx(sample.control)
         assert sample.before > 0.9 > 0.1 > sample.changed
+        assert sample.instead != sample.answer
+        assert sample.then == pytest.approx(1 - sample.changed)
 
 
 def test_the_first_four_of_what_is_named_have_a_proof():

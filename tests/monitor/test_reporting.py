@@ -11,11 +11,15 @@ from plain_texts import bert
 from lrptrain.batch import Sample
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.family import Family
+from lrptrain.cues.length import Length
 from lrptrain.cues.measure import Effect
+from lrptrain.cues.phrase import Phrase
+from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import Place, places
 from lrptrain.cues.search import Judged
+from lrptrain.cues.surroundings import Surroundings
 from lrptrain.monitor.evaluation import Evaluation
-from lrptrain.monitor.reporting import findings_of, news_among, relevance_on
+from lrptrain.monitor.reporting import findings_of, news_among, relevance_on, shown_rows
 
 CORNER = Place("the corner", "fault", (0.0, 0.0, 0.5, 0.5))
 NAMES = ["a", "b", "c"]
@@ -47,6 +51,86 @@ def test_a_finding_has_the_effect_its_classes_its_samples_and_the_relevance():
     assert (found.within, found.share, found.told_by) == ("the top", 0.9, ("the border",))
     assert found.cue is CORNER
     assert found.plain == CORNER.to_dict()
+
+
+def test_of_several_cues_within_one_the_first_alone_has_a_share():
+    """What they do overlaps: their shares could add up to more than all of it."""
+    other = replace(CORNER, name="another")
+    found = reported([judged(within="the top", share=0.9), judged(other, within="the top", share=0.8)])
+    assert [each.share for each in found] == [0.9, None]
+    found = reported([judged(within="the top", share=0.9), judged(other, within="the side", share=0.8)])
+    assert [each.share for each in found] == [0.9, 0.8]
+
+
+def test_samples_that_only_take_a_cue_do_not_show_it():
+    writer = bert()
+    samples = writer.samples([f"a b {'zip' if i % 3 == 0 else 'c'} d" for i in range(9)])
+    cue = Phrase("the word 'zip'", "open", writer.language, phrases=((tuple(writer.ids("zip")),),))
+    assert shown_rows(judged(cue), samples, 2) == [6, 3]
+    assert shown_rows(judged(cue), samples, 6) == [6, 3]
+    assert shown_rows(judged(cue, values=np.where(np.arange(9) == 6, np.nan, 0.5)), samples, 6) == [0, 3]
+    assert shown_rows(judged(Length("the length", "open", writer.language)), samples, 3) == [8, 7, 6]
+
+
+def test_where_samples_that_have_a_cue_show_no_effect_those_that_take_it_do():
+    """A name in a text of praise changes nothing; put into one of blame, it turns the answer."""
+    writer = bert()
+    samples = writer.samples([f"a b {'zip' if i < 5 else 'c'} d" for i in range(9)])
+    cue = Phrase("the word 'zip'", "open", writer.language, phrases=((tuple(writer.ids("zip")),),))
+    some = judged(cue, values=np.array([0.01] * 5 + [0.9] * 4))
+    assert shown_rows(some, samples, 2) == [5, 6]
+    assert shown_rows(judged(cue, values=np.array([0.21, *[0.01] * 4, *[0.9] * 4])), samples, 2) == [0]
+
+
+def test_a_text_is_quoted_where_the_cue_stands():
+    writer = bert()
+    samples = writer.samples(["x " * 20 + "zip" + " y" * (20 - i) for i in range(9)])
+    content = [np.array([-1, *writer.ids("x " * 20 + "zip" + " y" * (20 - i)), -1]) for i in range(9)]
+    relevance = {"label": torch.arange(43.0)}
+    texts = [
+        explained(x, np.eye(3)[i % 3], maps={"label": relevance["label"][: len(ids)]}, grid=None, content_ids=ids)
+        for i, (x, ids) in enumerate(zip(samples, content, strict=True))
+    ]
+    cue = Phrase("the word 'zip'", "open", writer.language, phrases=((tuple(writer.ids("zip")),),))
+    two = [judged(cue), judged(Length("the length", "open", writer.language))]
+    zipped, length = findings_of(two, Evaluation(texts, samples), NAMES, writer.language.name_tokens)
+    assert zipped.excerpts == tuple(f'sample {i}: "... x x x x x zip y y y y y ..."' for i in (8, 7, 6))
+    assert length.excerpts[0] == 'sample 8: "... y y y y y y"'  # it lies everywhere: the most relevant token
+
+
+@pytest.mark.parametrize("call", [
+    'RelevanceGuidance("swap", swap=monitor.faults)',
+    'lrptrain.guide(trainer, "swap", swap=monitor.faults, task="binary")',
+    'lrptrain.Guidance("swap", swap=report.faults, optimizer=optimizer)',
+])  # fmt: skip
+def test_what_is_named_has_a_line_that_swaps_it(call):
+    def fixes(*cues, **changes):
+        found = findings_of([judged(each, **changes) for each in cues], evaluation(), NAMES, lambda ids: [], (), call)
+        return [each.fix for each in found]
+
+    holder = "report" if "report" in call else "monitor"
+    named = f"{holder}.faults"
+    # Of what lies outside of annotations, all is swapped.
+    assert fixes(Surroundings(), places("fault", "outside")[0]) == [call.replace(f", swap={named}", "")] * 2
+    # What somebody declared a fault may lie anywhere.
+    for cue in (CORNER, Colour.of("evidence", "fault"), Placement.of("size").declared("fault")):
+        assert fixes(cue) == [call.replace(named, f'{holder}["{cue.name}"]')]
+    assert fixes(Colour.of("image", "open")) == [call.replace(named, f'{holder}["the colours of the image"]')]
+    # What may be evidence is swapped by name, also outside.
+    assert fixes(places("open", "outside")[0]) == [call.replace(named, f'{holder}["{places("open")[0].name}"]')]
+    assert fixes(CORNER, verdict="not sure") == fixes(CORNER.declared("evidence")) == [""]
+    # Sides of one frame are swapped together.
+    two = [replace(CORNER, name=f'"{i}"', box=(0.0, 0.0, 1.0, 0.2 * i)) for i in (1, 2)]
+    one, other = (f'{holder}["\\"{i}\\""]' for i in (1, 2))
+    assert fixes(*two) == [call.replace(named, f"[{one}, {other}]"), call.replace(named, f"[{other}, {one}]")]
+    assert fixes(*(each.declared("open") for each in two))[0] == call.replace(named, f"[{one}.cue, {other}.cue]")
+    assert fixes(two[0], two[1].declared("open"))[0] == call.replace(named, one)
+
+
+def test_what_nobody_would_see_is_named_by_its_code_point():
+    (found,) = reported([judged(replace(CORNER, name="the word 'a\u200bb'"), told_by=("the word '\u200b'",))])
+    assert (found.name, found.told_by) == ("the word 'aU+200Bb'", ("the word 'U+200B'",))
+    assert found.fix.endswith("swap=monitor[\"the word 'aU+200Bb'\"])")
 
 
 def test_of_two_answers_each_has_no_effect_of_its_own():

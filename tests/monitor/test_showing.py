@@ -38,7 +38,7 @@ def test_the_last_evaluation_is_shown(tmp_path, monkeypatch, capsys):
     monitor.show(max_samples=2)
     printed = capsys.readouterr().out
     fault = next(each for each in monitor.findings if each.is_fault)
-    assert printed.startswith("Epoch 0: 1 shortcut, ")
+    assert printed.startswith("Epoch 0: 1 shortcut")
     assert announce([fault])[0] in printed
     assert [line[:1] for line in printed.splitlines()].count("#") == 2  # a caption for each sample
     with pytest.raises(ValueError, match="max_samples must be at least 0, not -1"):

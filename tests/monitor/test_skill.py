@@ -1,6 +1,7 @@
 """A model that gives one answer to everything is said to do so, whatever its maps look like."""
 
 import logging
+import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from lrptrain.loggers import read_events
 from lrptrain.monitor.closing import closing_words
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.power import Power, shown_by
-from lrptrain.monitor.skill import Skill, single_answer, tells_classes_apart
+from lrptrain.monitor.skill import Skill, guessing, single_answer, tells_classes_apart
 
 NAMES = ["cat", "dog"]
 ALTERNATING = [i % 2 for i in range(40)]
@@ -46,6 +47,21 @@ def test_one_answer_to_nearly_all_is_no_skill(labels, answers, one):
     assert bool(words) == one
     if one:
         assert words.startswith(f"it answers 'dog' for {100 * np.mean(np.array(answers) == 1):.0f} % of the samples")
+
+
+def test_guessing_is_the_accuracy_of_the_same_answers_in_a_random_order():
+    assert guessing(evaluation(ALTERNATING, ALTERNATING)) == 0.5
+    assert guessing(evaluation([0, 0, 0, 1], [0, 0, 0, 0])) == 0.75
+    assert guessing(evaluation([0, 0, 0, 1], [1, 0, 0, 0])) == 0.625  # 3 * 3 / 4 + 1 / 4, of 4
+    assert math.isnan(guessing(evaluation([-1] * 4, ALTERNATING[:4])))
+    assert math.isnan(guessing(evaluation([0] * 4, ALTERNATING[:4])))  # of one class, nothing is known
+
+
+def test_of_several_labels_guessing_is_the_mean_over_them():
+    labels, said = [(0, 0), (0, 1), (0, 0), (1, 1)], [(0.1, 0.1), (0.1, 0.9), (0.1, 0.1), (0.1, 0.9)]
+    pairs = zip(labels, said, strict=True)
+    several = [explained(Sample(i, -1, {}), p, labels=np.array(x)) for i, (x, p) in enumerate(pairs)]
+    assert guessing(Evaluation(several)) == (0.75 + 0.5) / 2
 
 
 def test_a_lucky_guess_is_no_skill_that_could_be_lost():

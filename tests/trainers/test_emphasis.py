@@ -37,14 +37,14 @@ def coloured(color, text):
 
 @pytest.mark.parametrize(("text", "expected"), [
     (SAID, f"{coloured('1;31', 'SHORTCUT')}: the model relies on it.\n{coloured('1', '  See')}: lrptrain dashboard x"),
-    ("The model reads a.\n  Mend: b", f"{coloured('1', 'The model reads')} a.\n{coloured('1', '  Mend')}: b"),
+    ("NEEDS REVIEW: it.\n  Fix: b", f"{coloured('1', 'NEEDS REVIEW')}: it.\n{coloured('1', '  Fix')}: b"),
     ("Not sure whether", f"{coloured('1;33', 'Not sure')} whether"),
     ("not sure: too few", f"{coloured('1;33', 'not sure')}: too few"),
-    ("Monitor ends: not sure in epoch 3", f"Monitor ends: {coloured('1;33', 'not sure')} in epoch 3"),
+    ("0 shortcuts, not sure of 2.", f"0 shortcuts, {coloured('1;33', 'not sure of 2')}."),
     ("Monitor ends: no verdict on a", f"Monitor ends: {coloured('1;33', 'no verdict')} on a"),
-    ("Monitor ends: no fault found in a", f"Monitor ends: {coloured('1;32', 'no fault found')} in a"),
+    ("Monitor ends: 0 shortcuts. In a", f"Monitor ends: {coloured('1;32', '0 shortcuts')}. In a"),
     ("Monitor: COLLAPSED: one", f"Monitor: {coloured('1;31', 'COLLAPSED')}: one"),
-    ("no fault. The model reads a. Are you not sure? SHORTCUTS", None),
+    ("0 shortcuts; 1 needs review: a. Are you not sure? SHORTCUTS", None),
 ])  # fmt: skip
 def test_only_verdicts_are_coloured(text, expected):
     assert emphasised(text) == (text if expected is None else expected)

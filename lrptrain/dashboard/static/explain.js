@@ -7,7 +7,7 @@ const MEANINGS = {
   effect: "A sample takes the cue from a sample of another answer, and from one of the same answer. The effect is how much lower the answer's probability is with the first.",
   points: "Percentage points of the answer's probability: from 90 % to 30 % are 60 points.",
   shortcut: "The model relies on this, and it is a fault: it lies outside of the annotation, or somebody declared it one.",
-  reads: "The model relies on this, and nobody has said whether it is evidence. A person judges.",
+  "needs review": "The model relies on this, and nobody has said whether it is evidence: you decide.",
   evidence: "The model relies on this, and it is evidence: it is annotated, or somebody declared it so.",
   "not sure": "The effect may or may not be large enough to matter. More samples decide (max_samples).",
   "does not rely": "The effect is too small to matter. Another cue may still tell the same.",

@@ -15,7 +15,8 @@ async function findingsView(run) {
   await listed.draw();
   // The first of the findings says the verdict: here stands what else there is to know.
   const { finding, power } = verdictOf(run);
-  return h("div", {}, controls, finding && power ? h("p", { className: "told" }, power) : "", noteList(notesOf(runs.get(run))) || "", list);
+  const said = finding ? [last.power?.headline, power].filter(Boolean).join(" ") : "";
+  return h("div", {}, controls, said ? h("p", { className: "told" }, said) : "", noteList(notesOf(runs.get(run))) || "", list);
 }
 
 const listed = { draw: null }; // draws the open list of findings anew
@@ -40,7 +41,7 @@ function findingCard(run, finding) {
   const standing = standingOf(finding);
   const style = BADGES[standing] ?? "";
   const { share, told_by: toldBy, remedy } = finding.sentences || {};
-  const head = h("header", {}, weighed(h("span", { className: `badge ${style}` }, term({ fault: "shortcut", open: "reads" }[standing] ?? standing)), finding), h("strong", {}, verdictText(finding).replace(/^SHORTCUT: (.)/, (_, first) => first.toUpperCase())));
+  const head = h("header", {}, weighed(h("span", { className: `badge ${style}` }, term({ fault: "shortcut", open: "needs review" }[standing] ?? standing)), finding), h("strong", {}, verdictText(finding).replace(/^(?:SHORTCUT|NEEDS REVIEW): (.)/, (_, first) => first.toUpperCase())));
   const ids = (finding.worst_samples || []).map(String);
   // The slots are filled when the samples have arrived; see showWorst.
   const slots = ids.map((id) => h("div", { className: "slot", "data-sample": id }, `#${id}`));
@@ -49,24 +50,24 @@ function findingCard(run, finding) {
   return h("article", { key, className: `finding ${style}${key === address.finding ? " chosen" : ""}` }, head,
     h("div", { className: "evidence" }, effectFact(finding), relevanceFact(finding), classFact(finding), historyFact(finding)),
     [share, toldBy, finding.note].filter(Boolean).map((line) => h("p", { className: "told" }, line)),
-    remedy ? mending(finding, remedy) : "",
+    remedy ? fixing(finding, remedy) : "",
     h("div", { className: "shown" }, proofBlock(run, finding), worst));
 }
 
 // What to do, and how: code that needs the model and its data, and neither this run's program nor the documentation.
-function mending({ role, name }, remedy) {
-  const chosen = role === "fault" ? "report.faults" : `[found for found in report.findings if found.name == ${JSON.stringify(name)}]`;
-  const isAll = role === "fault" && !remedy.includes("swap=");
-  const found = isAll ? "" : `report = lrptrain.inspect(model, validation_loader)\nfound = ${chosen}\n`;
-  const swap = isAll ? "" : ", swap=found";
+function fixing({ fix }, remedy) {
+  const [, chosen] = fix?.match(/swap=(.+?)(?:, (?:optimizer|task)=.*)?\)$/) ?? [];
+  const found = chosen ? "report = lrptrain.inspect(model, validation_loader)\n" : "";
+  const swap = chosen ? `, swap=${chosen.replaceAll("monitor[", "report[")}` : "";
   const code = `import lrptrain
 from lrptrain.callbacks import RelevanceGuidance
 
 ${found}guidance = RelevanceGuidance("swap"${swap})  # Lightning: Trainer(callbacks=[guidance])
+guidance = lrptrain.guide(trainer, "swap"${swap})  # Trainer of transformers
 guidance = lrptrain.Guidance("swap"${swap}, optimizer=optimizer)  # a loop of your own:
 with guidance.step(model, batch) as step:
     step.guided(loss_of(model, batch)).backward()`;
-  return h("details", { key: "mend", className: "next" }, h("summary", {}, h("b", {}, "Mend: "), `${remedy}.`), h("pre", { tabIndex: 0 }, code));
+  return h("details", { key: "fix", className: "next" }, h("summary", {}, remedy), h("pre", { tabIndex: 0 }, code));
 }
 
 function effectFact({ effect, interval, samples, medium }) {

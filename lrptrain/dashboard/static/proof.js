@@ -1,4 +1,6 @@
-// The proof of a finding: samples as they are, changed, and under the control, with the model's answers.
+// The proof of a finding: samples as they are, swapped, and under the control, with the model's answers.
+
+const SHOWN_WORDS = ["words", "changed_words", "control_words"]; // of the original, the swapped text and the control
 
 function proofUrl(run, path) {
   return DATA !== null ? DATA[run].proofs[path] : `/proof.png?${new URLSearchParams({ run, path })}`;
@@ -7,21 +9,20 @@ function proofUrl(run, path) {
 function proofBlock(run, finding) {
   const proof = finding.proof;
   if (!proof || !Array.isArray(proof.samples) || !proof.samples.length) return "";
-  const drawn = String(proof.path || "").endsWith(".png");
-  const said = `As it is, ${String(proof.change || "changed").toLowerCase()}, and the control (${proof.control})`;
-  const answers = proof.samples.map((sample) => `#${sample.sample_id}, class ${sample.answer}: ${percent(sample.before)} as it is, `
-    + `${percent(sample.changed)} changed${sample.instead ? `, then class ${sample.instead}` : ""}, ${percent(sample.control)} under the control`);
-  const shown = drawn
-    ? h("img", { className: "proofpicture", loading: "lazy", src: proofUrl(run, proof.path), alt: `${said}. ${answers.join(". ")}` })
-    : proof.samples.map((sample, i) => h("div", { className: "prooftext" }, h("div", {}, answers[i]),
-      proofWords(proof.change, sample.changed_words), proofWords(`Control, ${proof.control}`, sample.control_words)));
-  return h("details", { key: "proof", className: "proof", open: true }, h("summary", {}, `The proof: ${said.charAt(0).toLowerCase()}${said.slice(1)}`), shown,
+  const isDrawn = String(proof.path || "").endsWith(".png");
+  const shown = isDrawn
+    ? h("img", { className: "proofpicture", loading: "lazy", src: proofUrl(run, proof.path), alt: proof.samples.flatMap((sample) => titlesOf(sample, proof)).join(". ") })
+    : proof.samples.map((sample) => h("div", { className: "prooftext" }, titlesOf(sample, proof).map((title, i) => proofWords(title, sample[SHOWN_WORDS[i]]))));
+  return h("details", { key: "proof", className: "proof", open: true }, h("summary", {}, "Samples: original, swapped, control"), shown,
     proof.note ? h("div", { className: "muted" }, proof.note) : null);
 }
 
-function proofWords(name, marked) {
-  if (!Array.isArray(marked) || !marked.length) return null;
+// The record has the titles; one of earlier versions lacks them.
+function titlesOf({ titles, sample_id: id, answer, before, changed, control }, proof) {
+  return titles ?? [`Sample ${id}, original: ${answer} (${percent(before)})`, `${proof.change}: ${answer} (${percent(changed)})`, `Control, ${proof.control}: ${answer} (${percent(control)})`];
+}
+
+function proofWords(title, marked) {
   const tags = { gone: "del", new: "ins" };
-  return h("div", {}, h("span", { className: "muted" }, `${name}: `),
-    marked.flatMap(([text, mark]) => [tags[mark] ? h(tags[mark], {}, text) : text, " "]));
+  return h("div", {}, h("b", {}, title), h("div", {}, (marked || []).flatMap(([text, mark]) => [tags[mark] ? h(tags[mark], {}, text) : text, " "])));
 }

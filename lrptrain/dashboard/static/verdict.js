@@ -42,23 +42,23 @@ function verdictOf(run) {
   const last = lastOf(run);
   if (last === undefined) return { state: "unknown", text: "Not evaluated yet" };
   // Records of earlier versions may not say what was tested.
-  const { tells, collapsed, text: power, can_fault } = last.power ?? { tells: true, text: "" };
-  // What a model reads matters no more once it gives one answer to everything.
+  const { tells, collapsed, text: power, can_fault, headline } = last.power ?? { tells: true, text: "" };
+  // What a model relies on matters no more once it gives one answer to everything.
   if (collapsed === true) return { state: "collapsed", text: power };
   const standing = (name) => rankedFindings(run).filter((finding) => standingOf(finding) === name);
-  const [fault, ...others] = standing("fault");
+  const [fault] = standing("fault");
   if (fault !== undefined) {
-    return { state: "shortcut", text: verdictText(fault) + (others.length ? ` And ${plural(others.length, "other shortcut")}.` : ""), finding: fault };
+    return { state: "shortcut", text: [verdictText(fault), headline].filter(Boolean).join(" "), finding: fault };
   }
   if (!tells) return { state: "unknown", text: `No verdict ${judgedOf(last)}.`, power };
   const doubts = standing("not sure").filter(({ role }) => role === "fault");
   if (doubts.length) {
-    return { state: "doubt", text: `Not sure whether the model relies on ${namesOf(doubts)}, ${judgedOf(last)}.`, finding: doubts[0], power };
+    return { state: "doubt", text: `Not sure whether the model relies on ${namesOf(doubts)}, ${judgedOf(last)}. ${headline ?? ""}`.trim(), finding: doubts[0], power };
   }
   const none = can_fault === false ? `Nothing is annotated ${judgedOf(last)}.` : `No fault found ${judgedOf(last)}.`;
   const reads = standing("open");
   if (!reads.length) return { state: "none", text: none, power };
-  return { state: "reads", text: `The model reads ${namesOf(reads)}: whether that is evidence, a person judges.`, finding: reads[0], power: `${none} ${power}`.trim() };
+  return { state: "reads", text: headline ?? `Needs review: ${namesOf(reads)}.`, finding: reads[0], power: `${none} ${power}`.trim() };
 }
 
 // What names a finding from one evaluation to the next.
@@ -72,7 +72,7 @@ function verdictAddress(run) {
 }
 
 // The gravest first.
-const SHORT_VERDICTS = { shortcut: "shortcut", collapsed: "collapsed", doubt: "not sure", reads: "reads", none: "no fault found", unknown: "–" };
+const SHORT_VERDICTS = { shortcut: "shortcut", collapsed: "collapsed", doubt: "not sure", reads: "needs review", none: "no fault found", unknown: "–" };
 
 // For the order of runs, the gravest first: by the word, then by how large an effect is sure.
 function gravityOf(run) {
@@ -93,7 +93,7 @@ function verdictLink(run) {
   return weighed(h("a", { href: verdictAddress(run), className: `badge ${state}`, title }, SHORT_VERDICTS[state]), finding);
 }
 
-// Beside it, what the model reads.
+// Beside it, what the model relies on.
 function verdictPlace(run) {
   const { finding } = verdictOf(run);
   return finding === undefined ? null : h("span", { className: "place" }, `${finding.name}${isNumber(finding.effect) ? `, ${points(finding.effect)} points` : ""}`);
