@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,8 @@ DRO = "group DRO, told the mark of each sample"
 OUTSIDE = "swap of all that is outside the annotation"
 ADVICE = "swap of the faults that were found, annotated"
 FIRST = "swap of the first cue that was named, not annotated"
+LINE = "the first printed line, annotated"
+BARE_LINE = "the first printed line, not annotated"
 BOUND = "marks of any class in training (upper bound)"
 JTT = "just train twice"
 GROUPS = "last layer anew, told the marks of 200 held-out samples (the idea of DFR)"
@@ -32,6 +35,7 @@ LAYER = "last layer anew, 200 held-out samples with swapped surroundings"
 ARMS = (PLAIN, ENERGY, DRO, OUTSIDE, ADVICE, FIRST, BOUND)
 CONFIRMED = (PLAIN, JTT, GROUPS, DRO, LAYER, OUTSIDE, BOUND)
 REPEATED = (PLAIN, DRO, OUTSIDE, BOUND)
+LINES = (PLAIN, OUTSIDE, LINE, BARE_LINE, BOUND)
 Arm = tuple[nn.Module, list[str]]
 
 
@@ -61,6 +65,8 @@ def arms(case: Case, data: Data, names: Sequence[str]) -> Iterator[tuple[str, nn
         OUTSIDE: lambda: (trained(case, train, guided(case, "swap"))[0], []),
         ADVICE: lambda: advised(case, train, plain, inspected(plain, data.shown, case, data.look, ANNOTATED).faults),
         FIRST: lambda: advised(case, bare, plain, inspected(plain, data.shown, case, data.look, BARE).reads[:1]),
+        LINE: lambda: followed(case, train, plain, inspected(plain, data.shown, case, data.look, ANNOTATED)),
+        BARE_LINE: lambda: followed(case, bare, plain, inspected(plain, data.shown, case, data.look, BARE)),
         JTT: lambda: (train_twice(case, train, plain), []),
         GROUPS: lambda: (repaired(case, data, plain, "groups"), []),
         LAYER: lambda: (repaired(case, data, plain, "outside"), []),
@@ -92,6 +98,16 @@ def advised(case: Case, train: Columns, plain: nn.Module, found: list[Finding]) 
     if not found:
         return plain, []
     return trained(case, train, guided(case, "swap", swap=found))[0], [each.name for each in found]
+
+
+def followed(case: Case, train: Columns, plain: nn.Module, report: Any) -> Arm:
+    """Return the model that is trained by the first line of a report, as it is printed."""
+    first = next(iter((*report.faults, *report.reads)), None)
+    if first is None:
+        return plain, []
+    line = {"Guidance": lambda loss, optimizer=None, **options: (loss, options)}
+    loss, options = eval(first.fix, {"lrptrain": SimpleNamespace(**line), "report": report, "optimizer": None})
+    return trained(case, train, guided(case, loss, **options))[0], [first.fix]
 
 
 def guided(case: Case, loss: str, **options: Any) -> Step:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.mending.arms import DRO, PLAIN
+from experiments.mending.arms import BARE_LINE, BOUND, DRO, LINE, OUTSIDE, PLAIN
 from experiments.parallel import Run
 from experiments.table import markdown, mean_interval
 
@@ -25,6 +25,40 @@ def table(runs: Sequence[Run], arms: Sequence[str]) -> str:
             row[f"minus group DRO where that can help, {kind}"] = "" if arm == DRO else _mean(told, _minus(arm, DRO))
         advised = [bool(x["arms"][arm]["swapped"]) for x in runs]
         row["runs with advice"] = f"{sum(advised)} of {len(runs)}" if any(advised) else ""
+        rows.append(row)
+    return markdown(rows)
+
+
+def closed(runs: Sequence[Run], arms: Sequence[str]) -> str:
+    """Every arm: how right, how much of the gap to the upper bound it closes, and what it costs without a mark.
+
+    The gap is that of the means over cases: of a case whose gap is small, a share says nothing.
+    """
+    rows = []
+    for arm in arms:
+        row = {"training": arm}
+        for kind, some in (("images", [x for x in runs if x["task"] != "texts"]), ("texts", _texts(runs))):
+            row[f"another class's mark, {kind}"] = _mean(some, _of(arm, "other"))
+            gap, gained = (np.mean([_minus(each, PLAIN)(x) for x in some]) if some else 0.0 for each in (BOUND, arm))
+            row[f"of the gap, {kind}"] = f"{gained / gap:.0%}" if arm not in (PLAIN, BOUND) and gap > 0 else ""
+            row[f"without a mark, minus plain, {kind}"] = "" if arm == PLAIN else _mean(some, _bare_minus(arm, PLAIN))
+        advised = [bool(x["arms"][arm]["swapped"]) for x in runs]
+        row["runs with a line"] = f"{sum(advised)} of {len(runs)}" if any(advised) else ""
+        rows.append(row)
+    return markdown(rows)
+
+
+def every_line(runs: Sequence[Run]) -> str:
+    """Every run: accuracies with another class's mark, and the lines."""
+    rows = []
+    for run in sorted(runs, key=lambda x: (x["task"] == "texts", x["kind"])):
+        arms = run["arms"]
+        row = {"case": f"{run['kind']}, {run['task']}", "share": f"{run['correlation']:g}"}
+        row |= {arm: f"{arms[arm]['other']:.2f}" for arm in (PLAIN, OUTSIDE, LINE, BARE_LINE, BOUND)}
+        lines = [arms[arm]["swapped"] for arm in (LINE, BARE_LINE)]
+        row |= dict(
+            zip(("line, annotated", "line, not annotated"), (f"`{x[0]}`" if x else "" for x in lines), strict=True)
+        )
         rows.append(row)
     return markdown(rows)
 
@@ -55,6 +89,10 @@ def _of(arm: str, name: str) -> Measure:
 
 def _minus(arm: str, other: str) -> Measure:
     return lambda run: run["arms"][arm]["other"] - run["arms"][other]["other"]
+
+
+def _bare_minus(arm: str, other: str) -> Measure:
+    return lambda run: run["arms"][arm]["without a mark"] - run["arms"][other]["without a mark"]
 
 
 def _mean(runs: Sequence[Run], measure: Measure) -> str:

@@ -1,15 +1,17 @@
 """What does the printed advice give back? See README.md.
 
     .venv/bin/python -m experiments.mending.run [--workers 2]
+    .venv/bin/python -m experiments.mending.run --part lines [--seeds 1]
     .venv/bin/python -m experiments.mending.run --tables    # from what is saved
 
-Every case and seed is a line in `results/mending.jsonl`; what was cut off goes on with what is missing.
+Every case and seed is a line in `results/`; what was cut off goes on with what is missing.
 """
 
 import argparse
 import io
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,17 +19,18 @@ from pathlib import Path
 import torch
 
 from experiments.benchmark.asked import Row, rounded
-from experiments.benchmark.cases import Case, planned
+from experiments.benchmark.cases import NO_MARK, Case, fresh, planned
 from experiments.benchmark.report import uses
 from experiments.benchmark.run import RESULTS as BENCHMARK
 from experiments.benchmark.training import TASKS, data_of, right
-from experiments.mending.arms import ARMS, CONFIRMED, REPEATED, accuracies, arms, forms
-from experiments.mending.report import spread, table
+from experiments.mending.arms import ARMS, CONFIRMED, LINES, REPEATED, accuracies, arms, forms
+from experiments.mending.report import closed, every_line, spread, table
 from experiments.parallel import complete, load
 from experiments.table import write_between
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "mending.jsonl"
+OF_LINES = HERE / "results" / "lines.jsonl"
 JUDGED, SEED = 400, 2
 """Held-out samples that accuracies are of, and what seeds their choice: not those that are inspected."""
 SEEDS = (ARMS, CONFIRMED, REPEATED)
@@ -40,6 +43,7 @@ class Run:
 
     case: Case
     seed: int
+    arms: Sequence[str]
 
     @property
     def key(self) -> str:
@@ -55,21 +59,29 @@ def judged(run: Run) -> Row:
     data = data_of(case)
     held_out = TASKS[case.task].samples(case, "test", JUDGED, SEED)
     related, unrelated = held_out(True), held_out(False)
+    bare = TASKS[case.task].samples(replace(case, kind=NO_MARK), "test", JUDGED, SEED)(True)
     own = (forms(case, unrelated, SEED, related=False) == unrelated["label"]).numpy()
     row: Row = {"task": case.task, "kind": case.kind, "correlation": case.correlation, "arms": {}}
     started = time.monotonic()
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        for name, net, swapped in arms(case, data, SEEDS[run.seed]):
+        for name, net, swapped in arms(case, data, run.arms):
             found = {"in distribution": right(net, related).mean(), **accuracies(right(net, unrelated), own)}
+            found["without a mark"] = right(net, bare).mean()
             row["arms"][name] = {**found, "swapped": swapped, "until": time.monotonic() - started}
     plain: Row = rounded(row)
     return plain
 
 
-def learned() -> list[Case]:
-    """The cases of the benchmark whose mark a model surely reads."""
-    pairs = load(BENCHMARK["pairs"])
-    return [case for case in planned() if uses(pairs[case.key])]
+def learned(part: str = "pairs", cases: Callable[[], Sequence[Case]] = planned) -> list[Case]:
+    """The cases of a part of the benchmark whose mark a model surely uses."""
+    pairs = load(BENCHMARK[part])
+    return [case for case in cases() if case.key in pairs and uses(pairs[case.key])]
+
+
+def of_lines(seeds: int) -> list[Run]:
+    """What is trained by printed lines: kinds that were drawn late first."""
+    cases = [*learned("fresh", fresh), *learned()]
+    return [Run(case, seed, LINES) for seed in range(seeds) for case in cases]
 
 
 def texts_of_tables() -> dict[str, str]:
@@ -79,17 +91,29 @@ def texts_of_tables() -> dict[str, str]:
         name: table([row for row in rows if names[1] in row["arms"]], names)
         for name, names in (("arms", ARMS), ("fresh", CONFIRMED), ("seeds", REPEATED))
     }
-    return {**tables, "spread": spread(rows, REPEATED)}
+    late = {case.kind for case in fresh()}
+    printed = list(load(OF_LINES).values())
+    tables |= {
+        name: closed([row for row in printed if (row["kind"] in late) == is_late], LINES)
+        for name, is_late in (("lines, fresh kinds", True), ("lines", False))
+    }
+    return {**tables, "spread": spread(rows, REPEATED), "every line": every_line(printed)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2, help="runs at a time, each on one core")
+    parser.add_argument("--part", choices=("advice", "lines"), default="advice", help="what is trained")
+    parser.add_argument("--seeds", type=int, default=3, help="of the lines: so many seeds a case")
     parser.add_argument("--tables", action="store_true", help="write README.md from what is saved")
     arguments = parser.parse_args()
     if not arguments.tables:
-        cases = learned()
-        complete(RESULTS, [Run(case, seed) for seed in range(len(SEEDS)) for case in cases], judged, arguments.workers)
+        if arguments.part == "lines":
+            complete(OF_LINES, of_lines(arguments.seeds), judged, arguments.workers)
+        else:
+            cases = learned()
+            runs = [Run(case, seed, names) for seed, names in enumerate(SEEDS) for case in cases]
+            complete(RESULTS, runs, judged, arguments.workers)
     for name, text in texts_of_tables().items():
         write_between(HERE / "README.md", text, f"<!-- {name} -->", f"<!-- end of {name} -->")
 

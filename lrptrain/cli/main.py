@@ -25,9 +25,7 @@ VERBS = {
     "attribute": ("lrptrain.cli.attribute.show_relevance", "Show which patches or words speak for a class."),
     "check": ("lrptrain.cli.check.check_run", "Exit with 0 if a run passes, 1 if not, 3 if nobody can say."),
     "compare": ("lrptrain.cli.compare.compare_checkpoint", "Compare methods on your model and data."),
-    "compare-models": (
-        "Compare trained models on the same samples.",
-    ),
+    "compare-models": ("Compare trained models on the same samples.",),
     "audit": ("lrptrain.cli.audit.audit_checkpoint", "Test whether maps are faithful on your model."),
     "repair": ("lrptrain.cli.repair.repair_checkpoint", "Make the last layer anew, without the shortcut."),
     "segment": ("lrptrain.cli.segment.segment", "Make masks and a segmenter from a classifier of images."),

@@ -115,8 +115,8 @@ def _shared(judged: "Judged", among: Sequence["Judged"], measure: Measure) -> "J
     around = judged
     while around.within in parents and around.within != around.cue.name:
         around = parents[around.within]
-    if around is judged and judged.cue.kind != "input":
-        around = next((each for each in among if each.is_whole and each.cue.kind != "input"), judged)
+    if judged.cue.kind != "input" and not (around.is_whole or around.cue.is_rest):
+        around = next((each for each in among if each.is_whole and each.cue.kind != "input"), around)
     if around is judged:
         return judged
     rows = np.flatnonzero(~np.isnan(judged.values))

@@ -64,12 +64,13 @@ def of_images(
     marked = everyone[[_is_annotated(sample) for sample in samples]]
 
     def marked_by(where: Where, rows: Rows) -> tuple[Node, ...]:
-        found = [
-            Node(mark, judging)
-            for proposing, judging in _halves(rows, seed)
-            if marks is not None
-            for _, mark in marks.proposed(proposing, answers[proposing], where, candidates)
-        ]
+        found: list[Node] = []
+        for proposing, judging in _halves(rows, seed) if marks is not None else ():
+            assert marks is not None
+            proposed = [mark for _, mark in marks.proposed(proposing, answers[proposing], where, candidates)]
+            alone = tuple(Node(mark, judging) for mark in proposed if not mark.is_several)
+            together = [Node(mark, judging, alone) for mark in proposed if mark.is_several]
+            found += together or alone
         return _merged(found)
 
     channels = image_of(collate(samples[:1]))[1].shape[1]
@@ -240,7 +241,11 @@ def _halves(rows: Rows, seed: int) -> Iterable[tuple[Rows, Rows]]:
 
 def _merged(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """Return nodes of which those that both halves propose are one: each half has judged what the other proposed."""
-    rows: dict[Cue, list[Rows]] = {}
+    same: dict[Cue, list[Node]] = {}
     for node in nodes:
-        rows.setdefault(node.cue, []).append(node.rows)
-    return tuple(Node(cue, np.unique(np.concatenate(each))) for cue, each in rows.items())
+        same.setdefault(node.cue, []).append(node)
+    merged = []
+    for cue, found in same.items():
+        parts = _merged([part for each in found for part in each.parts])
+        merged.append(Node(cue, np.unique(np.concatenate([each.rows for each in found])), parts))
+    return tuple(merged)

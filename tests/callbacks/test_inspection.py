@@ -79,9 +79,12 @@ def test_of_a_model_that_guesses_there_is_one_line_and_no_verdict(tmp_path):
     assert str(report).split()[-1] in report.save(tmp_path / "report.html").read_text()
 
 
-@pytest.mark.parametrize(("drop", "most"), [((), 16), (("mask",), 10)])
+@pytest.mark.parametrize(("drop", "most"), [((), 19), (("mask",), 12)])
 def test_an_inspection_takes_few_passes(reads_the_corner, drop, most):
-    """What may be named is measured on 64 samples, twice, and on twelve beside each cue that is named before it."""
+    """What may be named is measured on 64 samples, twice, and on twelve beside each cue that is named before it.
+
+    Here each of three classes has its own corner: its mark alone, and all marks together, are among that.
+    """
     report = lrptrain.inspect(reads_the_corner, batches(images("corner", count=128), drop))
     assert report.passes <= most, "or an inspection has become dearer"
 

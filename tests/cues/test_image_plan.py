@@ -13,17 +13,20 @@ LOOKS = ["colour", "spectrum", "light", "grain"]
 COUNT = len(LOOKS)
 
 
-def planned(marked, count=24, at=(20, 20), regions=()):
-    """What is tested of noise; images of the answer 1 have a cross, and of the first ones the top left is annotated."""
+def planned(marked, count=24, at=(20, 20), regions=(), others=False):
+    """What is tested of noise; images of the answer 1 have a cross, and of the first ones the top left is annotated.
+
+    Those of the answer 0 may have another cross.
+    """
     generator = torch.Generator().manual_seed(0)
     cross = torch.full((3, 4, 4), -2.0)
     cross[0, 1:3], cross[1, :, 1:3] = 3.0, 3.0
     samples, maps = [], []
     for number in range(count):
         image, relevance = torch.randn(3, 32, 32, generator=generator), torch.zeros(8, 8)
-        if number % 2:
+        if number % 2 or others:
             top, left = at[0] + number % 4, at[1] + number // 2 % 4
-            image[:, top : top + 4, left : left + 4] = cross
+            image[:, top : top + 4, left : left + 4] = cross if number % 2 else cross.flip(0)
             relevance[top // 4, left // 4] = 1
         mask = torch.zeros(max(len(regions), 1), 32, 32, dtype=torch.uint8)
         if number < marked:
@@ -86,3 +89,10 @@ def test_marks_on_what_people_marked_are_open():
     marks = others[2 * COUNT + 3 :]
     assert marks
     assert all(root.cue.where == "evidence" and root.cue.role == "open" for root in marks)
+
+
+def test_one_mark_alone_is_tested_where_the_model_relies_on_the_marks_of_all_answers():
+    halves = planned(0, others=True)[COUNT + 2 :]
+    assert all(node.cue.is_several for node in halves)
+    assert all(len(node.parts) == 2 and not any(part.cue.is_several for part in node.parts) for node in halves)
+    assert all(part.rows.tolist() == node.rows.tolist() for node in halves for part in node.parts)

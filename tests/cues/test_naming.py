@@ -154,6 +154,10 @@ def test_a_share_is_of_the_whole_and_no_more_than_it():
     assert 0.3 < found.share < 0.7
     (found, *_) = searched([4, 0, 0, 0, 0, 0], whole)
     assert 0.95 < found.share <= 1.0
+    # A part of what is no part of the whole, as one mark of several, has a share of the whole, too.
+    marks = Node(Columns("marks", (0, 1)), EVERYONE, (Node(ONE, EVERYONE),))
+    (found, *_) = searched([4, 0, 0, 4, 0, 0], Node(Columns("all", tuple(range(6))), EVERYONE, is_whole=True), marks)
+    assert (found.cue.name, found.within) == ("one", "all")
 
 
 @pytest.mark.parametrize(("weights", "role"), [([4, 0, 0, 0, 0, 2], "fault"), ([3, 0, 0, 0, 0, 5], "open")])
