@@ -98,6 +98,10 @@ class Mark(Cue):
         return inside
 
 
+Counted = tuple[Mark, Int[np.ndarray, " batch"]]
+"""A mark, and at how many places each image shows it."""
+
+
 def stride_of(side: int) -> int:
     """Return how many pixels lie between two places where a picture is looked for: an eighth of its side."""
     return max(1, side // 8)
@@ -142,7 +146,7 @@ class Marks:
         # Of several labels, what a sample has is told by something in it; what it has not, by nothing.
         groups = np.unique(own)[:, None] == own.T if answers.ndim == 1 else own.T > 0
         self._groups: Bool[np.ndarray, "groups batch"] = groups
-        self._found: dict[tuple[bytes, Where], list[tuple[Mark, Bool[np.ndarray, " batch"]]]] = {}
+        self._found: dict[tuple[bytes, Where], list[Counted]] = {}
 
     def proposed(
         self, rows: Int[np.ndarray, " n"], answers: Int[np.ndarray, " n"], where: Where, count: int
@@ -162,7 +166,11 @@ class Marks:
         if key not in self._found:
             relevance = torch.stack([self._maps[row] for row in rows])
             self._found[key] = _marks(batch, relevance, self._grid, self._groups[:, rows], where)
-        scored = [(association(present, answers), mark, present) for mark, present in self._found[key]]
+        # Where all images show a picture, its number may tell the answer.
+        scored = [
+            (max(association(count > 0, answers), association(count > np.median(count), answers)), mark, count > 0)
+            for mark, count in self._found[key]
+        ]
         scored.sort(key=lambda each: -each[0])
         chosen: list[Bool[np.ndarray, " batch"]] = []
         for score, mark, present in scored:
@@ -177,7 +185,7 @@ class Marks:
             pictures = tuple(picture for mark, _ in together for picture in mark.pictures)
             side = max(side for side, _ in pictures)
             several = replace(together[0][0], name=f"marks of {side} x {side} pixels{ON[where]}", pictures=pictures)
-            yield 0.0, _placed(several, batch, np.any([present for _, present in together], 0))
+            yield 0.0, _placed(several, batch, np.any([count > 0 for _, count in together], 0))
 
 
 def _placed(mark: Mark, batch: Batch, present: Bool[np.ndarray, " batch"]) -> Mark:
@@ -187,13 +195,11 @@ def _placed(mark: Mark, batch: Batch, present: Bool[np.ndarray, " batch"]) -> Ma
     return replace(mark, name=f"{mark.name}, at {place}") if place else mark
 
 
-def _one_of_each(
-    found: Sequence[tuple[Mark, Bool[np.ndarray, " batch"]]], answers: Int[np.ndarray, " batch"]
-) -> list[tuple[Mark, Bool[np.ndarray, " batch"]]]:
+def _one_of_each(found: Sequence[Counted], answers: Int[np.ndarray, " batch"]) -> list[Counted]:
     """Return the mark whose being there goes furthest with each answer, each mark once."""
     if not found:
         return []
-    present = np.stack([each for _, each in found])
+    present = np.stack([count > 0 for _, count in found])
     scores = [associations(present, answers, answer) for answer in np.unique(answers)]
     return [found[number] for number in dict.fromkeys(int(each.argmax()) for each in scores if each.max() > 0)]
 
@@ -204,8 +210,8 @@ def _marks(
     grid: tuple[int, int],
     groups: Bool[np.ndarray, "groups batch"],
     where: Where,
-) -> list[tuple[Mark, Bool[np.ndarray, " batch"]]]:
-    """Return the pictures that recur in images of one group, and which of all images show each."""
+) -> list[Counted]:
+    """Return the pictures that recur in images of one group, and how often each of all images shows each."""
     _, images = image_of(batch)
     size = (images.shape[2], images.shape[3])
     patch = min(size[0] // grid[0], size[1] // grid[1])
@@ -216,11 +222,11 @@ def _marks(
     scaled = images.float() / spread[:, None, None]
     for side in sorted({max(3, patch // 2), max(3, patch)}):
         pictures = _recurring(scaled, relevance, grid, inside, side, groups)
-        for values, present in zip(pictures, _present(scaled, pictures, side), strict=True):
-            if present.sum() >= FEWEST:
+        for values, count in zip(pictures, _counts(scaled, pictures, side), strict=True):
+            if (count > 0).sum() >= FEWEST:
                 plain = tuple(tuple(round(float(x), 3) for x in channel) for channel in values)
                 name = f"a mark of {side} x {side} pixels{ON[where]}"
-                found.append((Mark(name, role, where, ((side, plain),), tuple(spread.tolist()), size), present))
+                found.append((Mark(name, role, where, ((side, plain),), tuple(spread.tolist()), size), count))
     return found
 
 
@@ -241,7 +247,7 @@ def _recurring(
         siblings = members[: CANDIDATES + 1]
         taken = [_at_peaks(images[[i]], relevance[[i]], grid, inside[[i]], side) for i in sources]
         near = [_near(relevance[i], grid, inside[i]) for i in siblings]
-        present = _present(images[siblings], torch.cat(taken), side, near)
+        present = _counts(images[siblings], torch.cat(taken), side, near) > 0
         owners = np.repeat(sources, [len(each) for each in taken])
         kept.append(torch.cat(taken)[(present & (siblings != owners[:, None])).any(1)])
     found = torch.cat(kept)
@@ -270,16 +276,16 @@ def _begin_near(patches: Int[Tensor, "rows columns"], size: tuple[int, int], sid
     return (lower - upper)[:, last[1]] > (lower - upper)[:, first[1]]
 
 
-def _present(
+def _counts(
     images: Float[Tensor, "batch channels height width"],
     pictures: Float[Tensor, "n channels points"],
     side: int,
     near: Sequence[Int[Tensor, "rows columns"]] | None = None,
-) -> Bool[np.ndarray, "n batch"]:
-    """Return which images show each picture, anywhere or at some patches of theirs."""
+) -> Int[np.ndarray, "n batch"]:
+    """Return at how many places images show each picture, anywhere or at some patches of theirs."""
     flat = pictures.flatten(1)
     lengths = flat.square().sum(1)
-    found = np.zeros((len(flat), len(images)), bool)
+    found = np.zeros((len(flat), len(images)), int)
     for number, points in enumerate(points for part in in_parts(images) for points in sampled(part, side)):
         places = points.flatten(2).flatten(0, 1)
         if near is not None:
@@ -289,8 +295,8 @@ def _present(
         squares = places.square().sum(0)
         # The square of a difference, less the picture's own, as one product of matrices.
         if len(flat) and places.shape[1]:
-            distance = torch.addmm(squares, flat, places, alpha=-2).amin(1) + lengths
-            found[:, number] = (distance <= TOLERANCE**2 * flat.shape[1]).cpu().numpy()
+            distance = torch.addmm(squares, flat, places, alpha=-2) + lengths[:, None]
+            found[:, number] = (distance <= TOLERANCE**2 * flat.shape[1]).sum(1).cpu().numpy()
     return found
 
 

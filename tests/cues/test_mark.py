@@ -202,3 +202,17 @@ def test_a_picture_begins_near_patches_where_it_covers_any_of_their_pixels(size,
     pixels = F.interpolate(patches[None, None].double(), size, mode="nearest")
     expected = F.max_pool2d(pixels, side, stride_of(side))[0, 0] > 0
     assert torch.equal(_begin_near(patches, size, side), expected)
+
+
+def test_a_mark_that_all_images_show_is_proposed_by_its_number_and_takes_that_along():
+    images, answers, maps, places = planted()
+    for row, (top, left) in enumerate(places):
+        images[row, :, top : top + 4, left : left + 4] = cross()
+        maps[row, (top + 1) // 4 * 8 + (left + 1) // 4] = 1
+        if answers[row]:
+            images[row, :, (top + 12) % 28 : (top + 12) % 28 + 4, (left + 9) % 28 : (left + 9) % 28 + 4] = cross()
+    (score, mark), *_ = proposed({"image": images}, maps, GRID, answers, "image", 4)
+    assert score > 5
+    one, two = ({"image": images[answers == label][:1]} for label in (0, 1))
+    given = {"image": mark.exchange(one, two)["image"]}
+    assert torch.equal(mark.locate(given), mark.locate(two))
