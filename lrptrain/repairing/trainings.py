@@ -179,29 +179,13 @@ def compare_models(
     networks = {name: logits_model(model) for name, model in models.items()}
     meaning = find_task(task, next(iter(networks.values())))
     check_counts(copies=copies, max_samples=max_samples, batch_size=batch_size)
-    samples = draw_samples(loader, max_samples, seed, batch_adapter, meaning)
-    swaps = Swaps(copies, batch_size, seed)
-    return compare_samples(networks, samples, balances=balances, swaps=swaps, task=meaning)
-
-
-def compare_samples(
-    models: Mapping[str, nn.Module],
-    samples: Sequence[Sample],
-    *,
-    balances: Sequence[str] | None,
-    swaps: Swaps,
-    task: Task,
-) -> ModelComparison:
-    """Compare models by samples that were drawn; see `compare_models`.
-
-    Raises:
-        ValueError: As `compare_models`.
-    """
-    if isinstance(task, Regression):
+    if isinstance(meaning, Regression):
         raise ValueError("accuracies are those of classes, and this task is a regression")
     if balances is not None and not balances:
         raise ValueError(f"balances are some of {', '.join(NAMES)}; None for those that the samples allow")
-    samples = [each for each in samples if each.label >= 0]
+    drawn = draw_samples(loader, max_samples, seed, batch_adapter, meaning)
+    samples = [each for each in drawn if each.label >= 0]
+    swaps = Swaps(copies, batch_size, seed)
     named = [known_name(each, "balance", NAMES) for each in balances or (OUTSIDE, GROUPS)]
     not_compared = {} if balances else {noun(each): lack for each in named if (lack := _lack(samples, each))}
     compared = [each for each in named if noun(each) not in not_compared]
@@ -209,7 +193,7 @@ def compare_samples(
     if len(common) < FEWEST:
         listed = " and ".join(["a label", *map(needed, compared)])
         raise ValueError(f"{len(common)} samples have {listed}: models are compared on at least {FEWEST}")
-    answers = {name: _answers(model, common, compared, swaps, task) for name, model in models.items()}
+    answers = {name: _answers(model, common, compared, swaps, meaning) for name, model in networks.items()}
     accuracies = {name: {what: each.accuracy() for what, each in of.items()} for name, of in answers.items()}
     first, *others = answers
     above_first = {name: _above(answers[name], answers[first], swaps.seed) for name in others}

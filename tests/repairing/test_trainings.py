@@ -6,7 +6,7 @@ import torch
 
 import lrptrain
 from lrptrain.repairing.trainings import _above, _Answers
-from tests.repairing.test_repair import BothPlaces, Module, TwoPlaces, corner_groups, images, loader
+from tests.repairing.test_repair import BothPlaces, TwoPlaces, WithoutForward, corner_groups, images, loader
 
 
 def test_accuracies_are_those_that_a_repair_begins_with():
@@ -60,7 +60,7 @@ def test_the_worst_part_is_that_of_every_draw():
 
 
 def test_the_table_holds_what_was_measured_in_80_columns():
-    models = {"plain": Module(), "mended": BothPlaces()}
+    models = {"plain": WithoutForward(), "mended": BothPlaces()}
     comparison = lrptrain.compare_models(models, loader(images(80, 0.9)))
     lines = str(comparison).splitlines()
     assert max(map(len, lines)) <= 80
