@@ -18,8 +18,8 @@ def attribute_samples(
 
     `lrptrain attribute my_module:function cat.png --target 3`, where the function returns (model, loader) or a dict of
     the arguments of `lrptrain.attribute` and `Relevance.show` with the `model` and the `loader`. A picture needs a
-    `transform` in it, which makes the model's input [channels, height, width] of a PIL image; batches of another form
-    need a `batch_adapter`.
+    `transform` in it, which makes the model's input [channels, height, width] of an RGB image of PIL; batches of
+    another form need a `batch_adapter`.
 
     Args:
         sample: The path of a picture, or a text; else the first samples of the loader are explained.
@@ -88,6 +88,8 @@ def _first(loader: Any, model: Any, most: int, batch_adapter: Any) -> Any:
 
 def _named(sample: str, model: Any, transform: Any, tokenizer: Any) -> Any:
     """Return the model's arguments for a picture by its path, or for a text."""
+    from torch import Tensor
+
     from lrptrain.data.pictures import ENDINGS, open_picture
     from lrptrain.relevance.model.arguments import as_arguments
     from lrptrain.trainers.discover import device_of
@@ -95,13 +97,19 @@ def _named(sample: str, model: Any, transform: Any, tokenizer: Any) -> Any:
 
     if Path(sample).suffix.lower() not in ENDINGS:
         arguments = as_arguments(model, sample, tokenizer)
-        ids = arguments["input_ids"] if isinstance(arguments, dict) else arguments
+        ids = arguments if isinstance(arguments, Tensor) else arguments["input_ids"]
         check_vocabulary(ids[0].tolist(), model)
         return arguments
     if transform is None:
         raise ValueError(
             "a picture needs the transform of the validation images: write a function that returns "
-            '{"model": model, "loader": loader, "transform": transform}, which makes [channels, height, width] of a '
-            "PIL image"
+            '{"model": model, "loader": loader, "transform": transform}, which makes [channels, height, width] of an '
+            "RGB image of PIL"
         )
-    return transform(open_picture(Path(sample)))[None].to(device_of(model))
+    picture = open_picture(Path(sample))
+    # As torchvision's ImageFolder opens them; of 16 bits a conversion would leave white.
+    pixels = transform(picture if picture.mode.startswith(("I", "F")) else picture.convert("RGB"))
+    if not isinstance(pixels, Tensor) or pixels.ndim != 3:
+        made = list(pixels.shape) if isinstance(pixels, Tensor) else f"a {type(pixels).__name__}"
+        raise ValueError(f"the transform makes {made} of {sample}: it must make a tensor [channels, height, width]")
+    return pixels[None].to(device_of(model))

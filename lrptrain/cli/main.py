@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from lrptrain.cli.check import WRONG_USE
 from lrptrain.cli.lightning import lightning_cli
-from lrptrain.cli.source import find_modules_here
+from lrptrain.cli.source import find_modules_here, instantiated
 from lrptrain.extras import require
 from lrptrain.terminal import fitted_to
 
@@ -147,8 +147,7 @@ def _run(verb: str, arguments: list[str]) -> None:
     about = str(inspect.getdoc(component)).partition("\n\nArgs:")[0]
     parser = jsonargparse.ArgumentParser(description=about, **options)
     parser.add_function_arguments(component, as_group=False, sub_configs=True)
-    instantiate = getattr(parser, "instantiate", None) or parser.instantiate_classes  # its name before 4.49
-    component(**instantiate(parser.parse_args(spelled)))
+    component(**instantiated(parser, parser.parse_args(spelled)))
 
 
 def _version() -> str:

@@ -4,7 +4,6 @@ import inspect
 import os
 import pickle
 import sys
-import traceback
 from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
@@ -19,7 +18,7 @@ EXAMPLE = """
       model = MyModel.load_from_checkpoint("model.ckpt", weights_only=True)
       return model, MyData().val_dataloader()"""
 LONGEST = 300
-"""Characters of an error that are printed: some hold a whole file."""
+"""Characters of an error that are printed: torch lists every weight that does not fit."""
 
 
 def read_source(
@@ -43,7 +42,7 @@ def read_source(
     """
     pair = f"({', '.join(names[:2])})"
     if (source is None) == (config is None):
-        raise ValueError(f"name either my_module:function, a function that returns {pair}, or --config FILE")
+        raise ValueError(f"name a function that returns {pair}, as my_module:function, or else --config FILE")
     if config is not None:
         module, data = _from_config(config, ckpt_path)
         samples = data if names[1] == "datamodule" else _validation_loader(data)
@@ -94,26 +93,31 @@ def find_function(source: str) -> Callable[[], Any]:
         own = [key for key, value in vars(module).items() if inspect.isfunction(value)]
         near = ", ".join(f"{path}:{each}" for each in get_close_matches(name, own, 1) or own)
         raise ValueError(f"{path} has no function {name!r}; it has {near or 'none'}")
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    parameters = inspect.signature(function).parameters.values()
-    needed = [f"{each.name}=..." for each in parameters if each.default is each.empty and each.kind not in kinds]
-    if needed:
-        call = f"{name}({', '.join(needed)})"
-        raise ValueError(f"{source} needs arguments: name a function without, def trained(): return {call}")
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        call = f"def trained(): return {name}(...)"
+        raise ValueError(f"{source} needs arguments ({error}): name a function without any, {call}") from error
     return function
 
 
 def _imported(path: str) -> Any:
+    """Return a module; what fails in it is an error of the user's code, and keeps its traceback."""
     find_modules_here()
     try:
         return import_module(path)
-    except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and f"{path}.".startswith(f"{error.name}."):
-            raise ValueError(
-                f"there is no module {path!r} in this folder or on the Python path: of the file my_module.py write "
-                "my_module:function"
-            ) from error
-        raise ValueError(f"{path} cannot be imported: {_described(error)}") from error
+    except ModuleNotFoundError as error:
+        if not f"{path}.".startswith(f"{error.name}."):
+            raise
+        raise ValueError(
+            f"there is no module {path!r} in this folder or on the Python path: of the file my_module.py write "
+            "my_module:function"
+        ) from error
+
+
+def instantiated(parser: Any, parsed: Any) -> Any:
+    """Return what jsonargparse has parsed, the objects made."""
+    return (getattr(parser, "instantiate", None) or parser.instantiate_classes)(parsed)  # its name before 4.49
 
 
 def _from_config(config: str, ckpt_path: str | None) -> tuple[Any, Any]:
@@ -128,8 +132,7 @@ def _from_config(config: str, ckpt_path: str | None) -> tuple[Any, Any]:
     parser = require("jsonargparse", "cli").ArgumentParser(exit_on_error=False)
     for section, base in (("model", LightningModule), ("data", LightningDataModule)):
         parser.add_subclass_arguments(base, section)
-    instantiate = getattr(parser, "instantiate", None) or parser.instantiate_classes  # its name before 4.49
-    made = instantiate(parser.parse_object(_sections(config)))
+    made = instantiated(parser, parser.parse_object(_sections(config)))
     if ckpt_path is None:
         print(f"no --ckpt_path: the model has the weights that {config} gives it")
     else:
@@ -182,22 +185,13 @@ def load_weights(module: Any, path: str) -> None:
         module.load_state_dict(content["state_dict"], strict=module.strict_loading)
     except pickle.UnpicklingError as error:
         raise ValueError(
-            f"{path!r} holds objects beside its weights, and unpickling them could run code. If the file is yours, "
-            "write a function that loads it, and name it in the place of --config, my_module:function"
+            f"{path!r} is damaged, or holds objects beside its weights, and to unpickle them could run code: if it is "
+            "yours, write a function that loads it, and name it in the place of --config, my_module:function"
         ) from error
     except Exception as error:  # a damaged file can fail in any way
-        reason = _described(error)
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:LONGEST]}"
         raise ValueError(f"{path!r} cannot be loaded into {type(module).__name__}: {reason}") from error
-    saved, made = content.get("hyper_parameters") or {}, module.hparams
+    saved = content.get("hyper_parameters")
+    made = module.hparams if isinstance(saved, dict) else {}
     if other := [name for name in made if name in saved and str(saved[name]) != str(made[name])]:
         print(f"{path} was saved with another {', '.join(other)} than the config has: the config's is used")
-
-
-def _described(error: BaseException) -> str:
-    """Return the kind, the message and the place of an error of the user's code in one line."""
-    said = " ".join(str(error).split())
-    text = f"{type(error).__name__}: {said if len(said) <= LONGEST else f'{said[:LONGEST]} ...'}"
-    outside = ("site-packages", str(Path(__file__).parents[1]), os.path.dirname(os.__file__), "<frozen")
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [each for each in frames if not any(folder in each.filename for folder in outside)]
-    return f"{text} ({own[-1].filename}:{own[-1].lineno})" if own and not isinstance(error, SyntaxError) else text

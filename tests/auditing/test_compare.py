@@ -221,8 +221,9 @@ def test_what_is_done_is_kept_when_it_is_stopped(tmp_path, monkeypatch, capsys):
 
     rows = module.compare_methods
     monkeypatch.setattr(module, "compare_methods", stopped)
+    net, loader = own_vision.untrained()
     with pytest.raises(KeyboardInterrupt):
-        lrptrain.compare(*own_vision.untrained(), ["random", "rollout"], max_samples=4, output=tmp_path, verbose=True)
+        lrptrain.compare(net, loader, ["random", "rollout"], max_samples=4, output=tmp_path, verbose=True)
     written = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert len(written["methods"]) == 1
     assert "stopped: 1 of 2" in capsys.readouterr().out

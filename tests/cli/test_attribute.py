@@ -31,6 +31,22 @@ def pictures() -> dict[str, Any]:
     return {"model": model, "loader": loader, "transform": transform, "class_names": ["red", "green", "blue"]}
 
 
+def of_16_bits(picture: Any) -> torch.Tensor:
+    return torch.from_numpy(np.asarray(picture).astype(np.float32)).expand(3, 16, 16) / 65535
+
+
+def deep() -> dict[str, Any]:
+    return {**pictures(), "transform": of_16_bits}
+
+
+def unfinished() -> dict[str, Any]:
+    return {**pictures(), "transform": lambda picture: transform(picture)[None]}
+
+
+def no_tensor() -> dict[str, Any]:
+    return {**pictures(), "transform": np.asarray}
+
+
 class WithDropout(torch.nn.Module):
     """Answers otherwise in training mode."""
 
@@ -56,9 +72,9 @@ def empty() -> tuple[Any, Any]:
 
 def bert(**others: Any) -> dict[str, Any]:
     torch.manual_seed(0)
-    config = BertConfig(**small_sizes(16, layers=2), vocab_size=len(WORDS), num_labels=2)
+    config = BertConfig(**small_sizes(16, layers=2), vocab_size=len(WORDS))
     config.id2label = {0: "bad", 1: "good"}
-    rows = [{"input_ids": torch.tensor([2, 4, 5, 6, 7, 3]), "label": 1}]
+    rows: Any = [{"input_ids": torch.tensor([2, 4, 5, 6, 7, 3]), "label": 1}]
     return {"model": BertForSequenceClassification(config), "loader": torch.utils.data.DataLoader(rows), **others}
 
 
@@ -134,6 +150,26 @@ def test_a_text_is_shown_in_the_colours_of_its_words(monkeypatch, capsys):
     assert "lovely" in Path("text.html").read_text(encoding="utf-8")
     main(["attribute", f"{__name__}:texts"])
     assert "lovely" in capsys.readouterr().out
+
+
+def test_pictures_are_opened_as_those_of_a_folder(capsys):
+    picture = Image.open("green.png")
+    picture.convert("RGBA").save("alpha.png")
+    said = []
+    for name in ("green.png", "alpha.png"):
+        main(["attribute", f"{__name__}:pictures", name])
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    values = np.arange(256, dtype=np.uint16).reshape(16, 16) * 257
+    Image.fromarray(values).save("deep.png")
+    main(["attribute", f"{__name__}:deep", "deep.png", "--target=0"])
+    with torch.no_grad():
+        logit = float(pictures()["model"].eval()(torch.from_numpy(values / 65535).float().expand(1, 3, 16, 16))[0, 0])
+    assert f"logit {logit:.2f}" in capsys.readouterr().out
+    assert "the transform makes [1, 3, 16, 16] of green.png: it must make" in refused(
+        f"{__name__}:unfinished", "green.png"
+    )
+    assert "the transform makes a ndarray of green.png" in refused(f"{__name__}:no_tensor", "green.png")
 
 
 PICTURES: dict[str, tuple[bytes, str]] = {

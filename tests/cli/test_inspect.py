@@ -24,10 +24,10 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bert() -> tuple[Any, Any]:
     torch.manual_seed(0)
-    model = BertForSequenceClassification(BertConfig(**small_sizes(16), vocab_size=len(WORDS), num_labels=2))
+    model = BertForSequenceClassification(BertConfig(**small_sizes(16), vocab_size=len(WORDS)))
     ids = torch.randint(4, len(WORDS), (32, 9))
     ids[:, 0], ids[:, -1] = 2, 3
-    rows = [{"input_ids": row, "attention_mask": torch.ones_like(row), "label": int(row[1] > 7)} for row in ids]
+    rows: Any = [{"input_ids": row, "attention_mask": torch.ones_like(row), "label": int(row[1] > 7)} for row in ids]
     return model, torch.utils.data.DataLoader(rows, batch_size=8)
 
 

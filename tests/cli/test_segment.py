@@ -68,7 +68,7 @@ def test_what_is_wrong_is_one_line():
     for typed, says in (
         (["own_vision:untrained"], "masks are made for every split: return (classifier, datamodule), not a loader"),
         ([f"{__name__}:regions", "--masks.masks=classes"], "must be [batch, height, width] of the classes"),
-        ([], "a function that returns (classifier, datamodule), or --config FILE"),
+        ([], "a function that returns (classifier, datamodule), as my_module:function, or else --config FILE"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(["segment", *typed, *QUICK])

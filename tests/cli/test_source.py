@@ -1,5 +1,6 @@
 """The model and data of a verb: a function of the user, or a config of LightningCLI with a checkpoint."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -11,8 +12,12 @@ from typing import Any
 import hostile
 import own_vision
 import pytest
+import timm
 import torch
+from hugging_face import small_sizes
 from PIL import Image
+from transformers import BertConfig, BertForSequenceClassification
+from word_pieces import saved_words
 
 from lrptrain.cli import main
 from lrptrain.cli.source import read_source
@@ -29,8 +34,9 @@ trainer: {accelerator: gpu, devices: 8}
 
 @pytest.fixture(autouse=True)
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a verb writes by default goes here."""
+    """What a verb writes by default goes here; the working directory is on the path for one test alone."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: Any) -> str:
@@ -55,17 +61,20 @@ def test_a_function_returns_a_pair_or_a_dict():
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        ([], "name either my_module:function, a function that returns (model, loader), or --config FILE"),
+        ([], "name a function that returns (model, loader), as my_module:function, or else --config FILE"),
         (["own_visio:untrained"], "there is no module 'own_visio' in this folder or on the Python path: of the file"),
         (["own_vision.py:untrained"], "there is no module 'own_vision.py' in this folder or on the Python path: of"),
         (["own_vision:untraind"], "own_vision has no function 'untraind'; it has own_vision:untrained"),
         (["own_vision:MEAN"], "own_vision has no function 'MEAN'; it has own_vision:pixels, own_vision:samples, "),
-        (["own_vision:pixels"], "name a function without, def trained(): return pixels(images=..., seed=...)"),
+        (
+            ["own_vision:pixels"],
+            "needs arguments (missing a required argument: 'images'): name a function without",
+        ),
         (["own_vision:loader"], "own_vision:loader returns a DataLoader: return (model, loader), or a dict of"),
         (["own_vision:incomplete"], 'own_vision:incomplete returns a dict without loader: add "loader": loader'),
         (["own_vision:unknown"], "audit() got an unexpected keyword argument 'annotate'"),
         (["own_vision:untrained", "--ckpt_path=a.ckpt"], "--ckpt_path needs --config: own_vision:untrained loads its"),
-        (["--source=own_vision:untrained", "--config=a.yaml"], "name either my_module:function, a function that"),
+        (["--source=own_vision:untrained", "--config=a.yaml"], "name a function that returns (model, loader)"),
         (["own_vision:untrained", "--config=a.yaml"], "unrecognized arguments: own_vision:untrained: my_module:functi"),
         (["own_vision:untrained", "--mean=0"], "unrecognized arguments: --mean=0: my_module:function may return them"),
     ],
@@ -86,7 +95,7 @@ def test_a_checkpoint_in_the_place_of_a_function_is_answered_with_an_example():
     ]
 
 
-def test_modules_of_the_working_directory_are_found(tmp_path, monkeypatch, capsys):
+def test_modules_of_the_working_directory_are_found(tmp_path, monkeypatch):
     """By the installed command, too, which has its own folder on the path, unlike `python -m lrptrain`."""
     (tmp_path / "readers").mkdir()
     (tmp_path / "readers" / "found.py").write_text("from own_vision import untrained\n", encoding="utf-8")
@@ -97,14 +106,11 @@ def test_modules_of_the_working_directory_are_found(tmp_path, monkeypatch, capsy
         main(["check", "nothing"])
     assert str(tmp_path) not in sys.path  # where nobody named a module, none is looked for
     assert isinstance(read_source(NAMES, "readers.found:untrained")["model"], own_vision.Vision)
-    said = refusal(capsys, "inspect", "readers.broken:trained")
-    assert said.startswith("readers.broken cannot be imported: RuntimeError: no licence (")
-    assert said.endswith("broken.py:1)")
-    said = refusal(capsys, "inspect", "readers.needs:trained")
-    assert said.startswith("readers.needs cannot be imported: ModuleNotFoundError: No module named 'a_package_of_nob")
-
-
-def test_an_error_of_the_users_function_keeps_its_traceback():
+    # An error of the user's own code keeps its traceback.
+    with pytest.raises(RuntimeError, match="no licence"):
+        main(["inspect", "readers.broken:trained"])
+    with pytest.raises(ModuleNotFoundError, match="a_package_of_nobody"):
+        main(["inspect", "readers.needs:trained"])
     with pytest.raises(KeyError, match="no licence"):
         main(["inspect", "own_vision:failing"])
 
@@ -126,6 +132,7 @@ def test_a_config_with_a_checkpoint_is_its_module_and_validation_loader(config, 
     assert torch.equal(images, own_vision.samples(24, 1).tensors[0][:5])
     assert not made["model"].training
     device = next(made["model"].parameters()).device
+    assert device.type == ("cuda" if torch.cuda.is_available() else "cpu")
     assert torch.allclose(made["model"](images.to(device)).cpu(), saved.eval().cpu()(images), atol=1e-4)
     assert capsys.readouterr().out == ""
     whole = read_source(("classifier", "datamodule"), config=config)["datamodule"]
@@ -138,12 +145,15 @@ def test_a_checkpoint_of_another_config_is_named(config, tmp_path, capsys):
     checkpoint = own_vision.checkpoint(own_vision.Saved(width=8, heads=4), tmp_path / "a.ckpt")
     read_source(NAMES, config=config, ckpt_path=checkpoint)
     assert f"{checkpoint} was saved with another heads than the config has" in capsys.readouterr().out
+    torch.save({**torch.load(checkpoint, weights_only=True), "hyper_parameters": "of another form"}, checkpoint)
+    read_source(NAMES, config=config, ckpt_path=checkpoint)
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
     ("module", "change", "says"),
     [
-        (own_vision.Saved(width=8, extra=Path("x")), {}, "holds objects beside its weights, and unpickling them could"),
+        (own_vision.Saved(width=8, extra=Path("x")), {}, "is damaged, or holds objects beside its weights, and to unp"),
         (own_vision.Saved(width=16), {}, "cannot be loaded into Saved: RuntimeError: Error(s) in loading state_dict"),
         (own_vision.Saved(width=8), {"state_dict": None}, "cannot be loaded into Saved: "),
     ],
@@ -171,7 +181,7 @@ def test_nothing_that_a_checkpoint_names_is_imported(name, tmp_path, monkeypatch
     (tmp_path / "config.yaml").write_text(hostile.CONFIG, encoding="utf-8")
     given = {"config": str(tmp_path / "config.yaml"), "ckpt_path": checkpoint}
     if name == "an object":
-        with pytest.raises(ValueError, match="holds objects beside its weights"):
+        with pytest.raises(ValueError, match="holds objects beside its weights, and to unpickle them could run code"):
             read_source(NAMES, **given)
     else:
         assert type(read_source(NAMES, **given)["model"]).__name__ == "ImageClassifier"
@@ -285,6 +295,26 @@ def test_a_module_of_a_network_and_a_partial_optimizer_is_explained(ignored, tmp
     assert (tmp_path / "map.png").stat().st_size > 500
     done = run("inspect", f"{name}:inspected", "--max-samples", "16", folder=tmp_path)
     assert re.match(r"What the model \w+, in 16 samples", done)
+
+
+def test_the_functions_of_the_page_for_users_are_explained(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "docs" / "how-to" / "own-checkpoint.md").read_text(encoding="utf-8")
+    code = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    (tmp_path / "page_of_users.py").write_text("\n".join(code), encoding="utf-8")
+    sys.path.insert(0, str(ROOT / "tests" / "readers_project"))
+    own_vision.checkpoint(importlib.import_module("my_project").MyModule(), tmp_path / "model.ckpt")
+    vit = timm.create_model("vit_tiny_patch16_224", num_classes=2)
+    torch.save(vit.state_dict(), "vit.pt")
+    Image.new("RGB", (40, 30), "green").save("photo.png")
+    folder = saved_words(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "lovely", "dull", "day"], "checkpoint-500")
+    BertForSequenceClassification(BertConfig(**small_sizes(16), vocab_size=8)).save_pretrained(folder)
+    for typed in (["trained"], ["with_transform", "photo.png"], ["of_texts", "a lovely day"]):
+        main(["attribute", f"page_of_users:{typed[0]}", *typed[1:], "--target=1"])
+        said = capsys.readouterr().out
+        assert re.search("target (class 1|'LABEL_1'), ", said)
+        assert ("lovely" in said) == ("of_texts" in typed)
+        assert Path("relevance.png").exists() == ("of_texts" not in typed)
+        Path("relevance.png").unlink(missing_ok=True)
 
 
 def run(*arguments: str, folder: Path) -> str:
