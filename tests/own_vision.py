@@ -111,6 +111,10 @@ def incomplete() -> dict[str, Any]:
     return {"model": untrained()[0]}
 
 
+def too_many() -> tuple[Any, ...]:
+    return (*untrained(), 3)
+
+
 def unknown() -> dict[str, Any]:
     return {"model": untrained()[0], "loader": loader(), "annotate": None}
 

@@ -71,6 +71,10 @@ def test_a_function_returns_a_pair_or_a_dict():
             "needs arguments (missing a required argument: 'images'): name a function without",
         ),
         (["own_vision:loader"], "own_vision:loader returns a DataLoader: return (model, loader), or a dict of"),
+        (
+            ["own_vision:too_many"],
+            "own_vision:too_many returns a tuple: return (model, loader), or a dict of arguments",
+        ),
         (["own_vision:incomplete"], 'own_vision:incomplete returns a dict without loader: add "loader": loader'),
         (["own_vision:unknown"], "audit() got an unexpected keyword argument 'annotate'"),
         (["own_vision:untrained", "--ckpt_path=a.ckpt"], "--ckpt_path needs --config: own_vision:untrained loads its"),
@@ -148,6 +152,43 @@ def test_a_checkpoint_of_another_config_is_named(config, tmp_path, capsys):
     torch.save({**torch.load(checkpoint, weights_only=True), "hyper_parameters": "of another form"}, checkpoint)
     read_source(NAMES, config=config, ckpt_path=checkpoint)
     assert capsys.readouterr().out == ""
+
+
+class Late(own_vision.Vision):
+    """Makes a part in `configure_model`, and loads weights by their old names, of which one is not there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head: Any = None
+        self.strict_loading = False
+
+    def configure_model(self) -> None:
+        self.head = torch.nn.Linear(3, 3)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["state_dict"] = {name.removeprefix("old."): x for name, x in checkpoint["state_dict"].items()}
+
+
+class Prepared(own_vision.Data):
+    """Downloads its data first, and has several validation sets."""
+
+    def prepare_data(self) -> None:
+        self.is_here = True
+
+    def setup(self, stage: str) -> None:
+        assert self.is_here
+        super().setup(stage)
+
+    def val_dataloader(self) -> Any:
+        return [super().val_dataloader(), super().train_dataloader()]
+
+
+def test_a_module_and_data_are_made_as_lightning_makes_them(tmp_path):
+    torch.save({"state_dict": {"old.head.weight": torch.eye(3), "old.gone": torch.zeros(1)}}, tmp_path / "a.ckpt")
+    (tmp_path / "config.yaml").write_text(f"model: {__name__}.Late\ndata: {__name__}.Prepared\n", encoding="utf-8")
+    made = read_source(NAMES, config="config.yaml", ckpt_path=str(tmp_path / "a.ckpt"))
+    assert torch.equal(made["model"].head.weight.cpu(), torch.eye(3))
+    assert len(made["loader"].dataset) == 24
 
 
 @pytest.mark.parametrize(
