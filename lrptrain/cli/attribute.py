@@ -1,5 +1,6 @@
 """`lrptrain attribute`: what in a picture, a text or the first samples of a loader speaks for a class."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,10 @@ def attribute_samples(
         ValueError: If the picture cannot be read or has no transform, or there is no such class.
     """
     # Imported here: the help of a verb must not wait for what the verb needs.
-    import torch
-
-    from lrptrain.auditing.brought import predict_logits
     from lrptrain.relevance import attribute
     from lrptrain.trainers.checks import check_counts
     from lrptrain.trainers.discover import logits_model
-    from lrptrain.trainers.naming import find_class, find_class_names, find_tokenizer, loader_sources
+    from lrptrain.trainers.naming import find_class, find_tokenizer, loader_sources
 
     check_counts(max_samples=max_samples)
     returned = read_source(("model", "loader", "tokenizer", "class_names"), **options)
@@ -54,18 +52,36 @@ def attribute_samples(
         inputs = _first(loader, model, max_samples, reading["batch_adapter"])
     else:
         inputs = _named(sample, model, reading["transform"], arguments["tokenizer"])
-    with torch.no_grad():
-        classes = predict_logits(model, inputs).shape[1]
-    shown["class_names"] = find_class_names(shown["class_names"], sources, classes)
-    if shown["class_names"] is not None:
-        arguments["target"] = find_class(arguments.get("target"), shown["class_names"])
+    if isinstance(arguments.get("target"), str):
+        names = _class_names(shown["class_names"], sources, _count_classes(model, inputs))
+        # Without names, those of a Hugging Face configuration are looked up with the map.
+        arguments |= {} if names is None else {"target": find_class(arguments["target"], names)}
     relevance = attribute(model, inputs, **arguments)
+    shown["class_names"] = _class_names(shown["class_names"], sources, relevance.logits.shape[1])
     relevance.show(**shown, max_samples=max_samples)
     if output is None and relevance.grid is not None:
         output = "relevance.png"
     if output is not None:
         relevance.save(output, **shown, max_samples=max_samples)
         print(output)
+
+
+def _class_names(named: Any, sources: Sequence[Any], classes: int) -> list[str] | None:
+    """Return the names of all classes, of which the user may have given a list, or a mapping as `id2label`."""
+    from lrptrain.trainers.naming import find_class_names
+
+    if isinstance(named, Mapping):
+        named, sources = None, [{"class_names": named}]
+    return find_class_names(named, sources, classes)
+
+
+def _count_classes(model: Any, inputs: Any) -> int:
+    import torch
+
+    from lrptrain.auditing.brought import predict_logits
+
+    with torch.no_grad():
+        return predict_logits(model, inputs).shape[1]
 
 
 def _first(loader: Any, model: Any, most: int, batch_adapter: Any) -> Any:

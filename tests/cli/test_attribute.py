@@ -47,6 +47,18 @@ def no_tensor() -> dict[str, Any]:
     return {**pictures(), "transform": np.asarray}
 
 
+def sums(output: torch.Tensor) -> torch.Tensor:
+    return output.sum(1)
+
+
+def of_a_function() -> dict[str, Any]:
+    return {**pictures(), "target": sums, "class_names": None}
+
+
+def by_number() -> dict[str, Any]:
+    return {**pictures(), "class_names": {0: "red", 1: "green", 2: "blue"}}
+
+
 class WithDropout(torch.nn.Module):
     """Answers otherwise in training mode."""
 
@@ -128,6 +140,15 @@ def test_the_first_samples_of_the_loader_are_explained(capsys):
         assert [each["target"] for each in samples] == model(images).argmax(1).tolist()
     assert "max_samples must be at least 1" in refused("own_vision:adapted", "--max-samples=0")
     assert "the loader has no sample" in refused(f"{__name__}:empty")
+
+
+def test_a_dict_may_have_any_target_and_names_by_number(capsys):
+    main(["attribute", f"{__name__}:by_number", "green.png", "--target=blue"])
+    assert "target 'blue', logit" in capsys.readouterr().out
+    main(["attribute", f"{__name__}:of_a_function", "green.png"])
+    with torch.no_grad():
+        total = float(pictures()["model"].eval()(transform(Image.open("green.png"))[None]).sum())
+    assert f"output {total:.3g} (" in capsys.readouterr().out
 
 
 def test_the_model_answers_as_in_evaluation(capsys):

@@ -51,7 +51,7 @@ def test_an_unknown_verb_is_one_line(capsys):
         (["audit", "x:y", "--metods=a"], "--metods=a"),
         (["audit", "x:y", "--max-samples=many"], "max_samples: Expected a <class 'int'>"),
         (["audit", "x:y", "z:a"], "z:a"),
-        (["demo", "runs", "more"], "more"),
+        (["demo", "runs", "more"], "unrecognized arguments: more ("),
         (["dashboard"], "run"),
         (["fit", "--confg", "x.yaml"], "--confg"),
     ],

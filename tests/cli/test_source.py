@@ -149,7 +149,7 @@ def test_a_checkpoint_of_another_config_is_named(config, tmp_path, capsys):
     checkpoint = own_vision.checkpoint(own_vision.Saved(width=8, heads=4), tmp_path / "a.ckpt")
     read_source(NAMES, config=config, ckpt_path=checkpoint)
     assert f"{checkpoint} was saved with another heads than the config has" in capsys.readouterr().out
-    torch.save({**torch.load(checkpoint, weights_only=True), "hyper_parameters": "of another form"}, checkpoint)
+    torch.save({**torch.load(checkpoint, weights_only=True), "hyper_parameters": ["width"]}, checkpoint)
     read_source(NAMES, config=config, ckpt_path=checkpoint)
     assert capsys.readouterr().out == ""
 
@@ -249,6 +249,15 @@ def test_a_wrong_config_is_one_line(content, says, tmp_path, capsys):
     (tmp_path / "config.yaml").write_text(content, encoding="utf-8")
     assert says in refusal(capsys, "attribute", "--config", tmp_path / "config.yaml")
     assert "there is no config 'nothing.yaml'" in refusal(capsys, "attribute", "--config=nothing.yaml")
+
+
+def test_classes_of_the_working_directory_are_found(tmp_path, monkeypatch):
+    (tmp_path / "module_that_lies_here.py").write_text("from own_vision import Saved\n", encoding="utf-8")
+    (tmp_path / "config.yaml").write_text(
+        "model: module_that_lies_here.Saved\ndata: own_vision.Data\n", encoding="utf-8"
+    )
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each not in ("", str(tmp_path))])
+    assert isinstance(read_source(NAMES, config="config.yaml")["model"], own_vision.Saved)
 
 
 def test_a_class_path_may_stand_alone(tmp_path):
