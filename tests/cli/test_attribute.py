@@ -138,6 +138,7 @@ def test_the_first_samples_of_the_loader_are_explained(capsys):
     model, images = own_vision.untrained()[0].eval(), own_vision.samples(24, 1).tensors[0][:3]
     with torch.no_grad():
         assert [each["target"] for each in samples] == model(images).argmax(1).tolist()
+    assert "more samples" not in capsys.readouterr().out
     assert "max_samples must be at least 1" in refused("own_vision:adapted", "--max-samples=0")
     assert "the loader has no sample" in refused(f"{__name__}:empty")
 
@@ -212,6 +213,9 @@ def test_what_is_missing_is_one_line(capsys):
     assert '"transform": transform}, which makes [channels, height, width]' in refused("own_vision:untrained", "a.png")
     assert "there is no class 'pink'; there are red, green, blue" in refused(
         f"{__name__}:pictures", "green.png", "--target=pink"
+    )
+    assert "target 'pink' is a name, but the model has no config.label2id" in refused(
+        "own_vision:untrained", "--target=pink"
     )
     assert "the inputs are text, with no tokenizer: pass tokenizer=" in refused(f"{__name__}:bert", "a day")
     assert "the tokenizer gives token 8, and the model has 8" in refused(
