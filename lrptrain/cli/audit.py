@@ -43,5 +43,5 @@ def audit_model(
 
 
 def _names(listed: str | None) -> list[str] | None:
-    """Return names separated by commas, each once."""
-    return None if listed is None else list(dict.fromkeys(name.strip() for name in listed.split(",")))
+    """Return names separated by commas."""
+    return None if listed is None else [name.strip() for name in listed.split(",")]

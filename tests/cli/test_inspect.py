@@ -5,9 +5,10 @@ from typing import Any
 
 import own_vision
 import pytest
+import pytorch_lightning as pl
 import torch
 from hugging_face import small_sizes
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 from word_pieces import saved_words
 
 import lrptrain
@@ -24,7 +25,7 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bert() -> tuple[Any, Any]:
     torch.manual_seed(0)
-    model = BertForSequenceClassification(BertConfig(**small_sizes(16), vocab_size=len(WORDS)))
+    model = BertForSequenceClassification(BertConfig(**small_sizes(16), vocab_size=len(WORDS), initializer_range=1.0))
     ids = torch.randint(4, len(WORDS), (32, 9))
     ids[:, 0], ids[:, -1] = 2, 3
     rows: Any = [{"input_ids": row, "attention_mask": torch.ones_like(row), "label": int(row[1] > 7)} for row in ids]
@@ -72,6 +73,30 @@ def test_a_config_with_a_checkpoint_is_inspected(tmp_path, capsys):
     main(["inspect", "--config", "config.yaml", "--ckpt-path", checkpoint, "--max-samples", "8"])
     report = lrptrain.inspect(module, own_vision.loader(), max_samples=8)
     assert capsys.readouterr().out == f"{report}\n"
+
+
+class Texts(pl.LightningDataModule):
+    """Knows its tokenizer, which its loader does not."""
+
+    def setup(self, stage: str) -> None:
+        self.tokenizer = AutoTokenizer.from_pretrained(saved_words(WORDS, Path("words").resolve()))
+
+    def val_dataloader(self) -> Any:
+        return bert()[1]
+
+
+class Bert(pl.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = bert()[0]
+
+
+def test_the_tokenizer_of_a_datamodule_is_used(capsys):
+    Path("config.yaml").write_text(f"model: {__name__}.Bert\ndata: {__name__}.Texts\n", encoding="utf-8")
+    main(["inspect", "--config=config.yaml", "--max-samples=16"])
+    said = capsys.readouterr().out.partition("\n")[2]
+    assert said == f"{lrptrain.inspect(**texts())}\n"
+    assert said != f"{lrptrain.inspect(**{**texts(), 'tokenizer': None})}\n"
 
 
 def wrong() -> dict[str, Any]:

@@ -1,6 +1,9 @@
 """Lightning's verbs make what the config says: of a checkpoint the weights alone are used."""
 
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import hostile
 import pytest
@@ -32,6 +35,20 @@ def test_no_object_of_a_checkpoint_is_unpickled(verb, given, tmp_path):
     hostile.write_checkpoint(tmp_path / "a.ckpt", "an object", trace)
     with pytest.raises(Exception, match="Weights only load failed"):
         lightning_cli([verb, *given])
+    assert not trace.exists()
+
+
+def test_no_object_of_a_checkpoint_at_an_address_is_unpickled(given, tmp_path, monkeypatch):
+    """Lightning by itself unpickles whatever an address gives."""
+    trace = hostile.leave_code(tmp_path)
+    hostile.write_checkpoint(tmp_path / "a.ckpt", "an object", trace)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "cache"))
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(Exception, match="Weights only load failed"):
+            lightning_cli(["validate", *given[:-1], f"--ckpt_path=http://127.0.0.1:{server.server_port}/a.ckpt"])
+        server.shutdown()
     assert not trace.exists()
 
 
