@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hugging_face import small_sizes
 
 from lrptrain.data import PlantedDigits
-from lrptrain.models import ImageClassifier, TextClassifier
+from lrptrain.models import ImageClassifier
 
 VIT = {"img_size": 24, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}
-BERT = {**small_sizes(16), "model_type": "bert", "vocab_size": 100}
 DATA: dict[str, Any] = {"train_size": 40, "val_size": 20, "batch_size": 10, "image_size": 24, "digit_size": 20}
 
 
@@ -39,28 +37,15 @@ class Exploit:
 
 
 def leave_code(folder: Path) -> Path:
-    """Write modules into a folder that leave a trace where they are imported; return where."""
+    """Write a module into a folder that leaves a trace where it is imported; return where."""
     trace = folder / "trace"
-    touch = f"from pathlib import Path\nPath({str(trace)!r}).touch()\n"
-    for name in ("evil", "wandb_core", "modeling_evil", "configuration_evil", "tokenization_evil"):
-        (folder / f"{name}.py").write_text(f"{touch}class Evil: pass\n", encoding="utf-8")
-    remote = folder / "remote"
-    remote.mkdir()
-    auto = {
-        "AutoConfig": "configuration_evil.Evil",
-        "AutoModelForImageClassification": "modeling_evil.Evil",
-        "AutoModelForSequenceClassification": "modeling_evil.Evil",
-        "AutoTokenizer": ["tokenization_evil.Evil", None],
-    }
-    for name in ("modeling_evil", "configuration_evil", "tokenization_evil"):
-        (remote / f"{name}.py").write_text(f"{touch}class Evil: pass\n", encoding="utf-8")
-    for name in ("config.json", "tokenizer_config.json", "preprocessor_config.json"):
-        (remote / name).write_text(json.dumps({"model_type": "evil", "auto_map": auto}), encoding="utf-8")
+    code = f"from pathlib import Path\nPath({str(trace)!r}).touch()\nclass Evil: pass\n"
+    (folder / "evil.py").write_text(code, encoding="utf-8")
     return trace
 
 
-def image_checkpoint(**changes: Any) -> dict[str, Any]:
-    """The content of a checkpoint of this project's image classifier and data, changed."""
+def image_checkpoint() -> dict[str, Any]:
+    """The content of a checkpoint of this project's image classifier and data."""
     torch.manual_seed(0)
     module = ImageClassifier(10, model_kwargs=VIT, schedule="constant")
     data = PlantedDigits(**DATA)
@@ -69,82 +54,29 @@ def image_checkpoint(**changes: Any) -> dict[str, Any]:
         "state_dict": module.state_dict(),
         "hyper_parameters": dict(module.hparams),
         "datamodule_hyper_parameters": dict(data.hparams),
-        **changes,
     }
 
 
-def _with(content: dict[str, Any], key: str = "hyper_parameters", **changes: Any) -> dict[str, Any]:
-    return {**content, key: {**content[key], **changes}}
+def _with(**changes: Any) -> dict[str, Any]:
+    content = image_checkpoint()
+    return {**content, "hyper_parameters": {**content["hyper_parameters"], **changes}}
 
 
-def _text_checkpoint() -> dict[str, Any]:
-    module = TextClassifier(2, BERT, schedule="constant")
-    return {"state_dict": module.state_dict(), "hyper_parameters": dict(module.hparams)}
-
-
-REMOTE = {"backend": "transformers", "model": "remote"}
+CONFIG = f"model: {{class_path: ImageClassifier, init_args: {{num_classes: 10, model_kwargs: {VIT}}}}}\n" + (
+    f"data: {{class_path: PlantedDigits, init_args: {DATA}}}\n"
+)
+"""A config of LightningCLI that makes what `image_checkpoint` has the weights of."""
 CONTENTS: dict[str, Callable[[Path], dict[str, Any]]] = {
-    "an object": lambda trace: _with(image_checkpoint(), extra=Exploit(trace)),
-    "remote code": lambda _: _with(image_checkpoint(), **REMOTE, model_kwargs={"trust_remote_code": True}),
-    "a folder of weights": lambda _: _with(image_checkpoint(), **REMOTE, model_kwargs=None),
-    "a config that maps to code": lambda _: _with(
-        image_checkpoint(),
-        backend="transformers",
-        model={"model_type": "vit", "auto_map": {"AutoModelForImageClassification": "remote--modeling_evil.Evil"}},
-    ),
-    "a quantised model": lambda _: _with(
-        image_checkpoint(), backend="transformers", model={"model_type": "vit", "quantization_config": {"a": 1}}
-    ),
-    "a kernel of the hub": lambda _: _with(
-        image_checkpoint(),
-        backend="transformers",
-        model={"model_type": "vit", "hidden_act": "kernels-community/activation"},
-    ),
-    "a wrapper around timm": lambda _: _with(
-        image_checkpoint(),
-        backend="transformers",
-        model={"model_type": "timm_wrapper", "architecture": "vit", "model_args": {"checkpoint_path": "evil.pt"}},
-    ),
-    "an attention of the hub in a part": lambda _: _with(
-        image_checkpoint(),
-        backend="transformers",
-        model={"model_type": "clip", "vision_config": {"attn_implementation": "flash_attention_2"}},
-    ),
-    "weights of timm in a part": lambda _: _with(
-        image_checkpoint(),
-        backend="transformers",
-        model={"model_type": "clip", "vision_config": {"model_type": "timm_backbone", "pretrained": True}},
-    ),
-    "a model of the hub": lambda _: _with(image_checkpoint(), model="hf-hub:evil/evil", model_kwargs=None),
-    "weights of another file": lambda _: _with(image_checkpoint(), pretrained="evil.pt"),
-    "a checkpoint of timm": lambda _: _with(image_checkpoint(), model_kwargs={**VIT, "checkpoint_path": "evil.pt"}),
-    "a class to import": lambda _: _with(image_checkpoint(), _class_path="evil.Evil"),
-    "a class of the user's": lambda _: _with(
-        image_checkpoint(), _class_path="evil.Evil", _instantiator="pytorch_lightning.cli.instantiate_module"
-    ),
-    "a function to call": lambda _: _with(image_checkpoint(), _instantiator="evil.Evil"),
-    "a class within": lambda _: _with(image_checkpoint(), model_kwargs={"norm_layer": {"class_path": "evil.Evil"}}),
-    "no hyperparameters": lambda _: image_checkpoint(hyper_parameters=["evil"]),
-    "no weights": lambda _: image_checkpoint(state_dict="evil"),
+    "an object": lambda trace: _with(extra=Exploit(trace)),
+    "a class to import": lambda _: _with(_class_path="evil.Evil"),
+    "a function to call": lambda _: _with(_instantiator="evil.Evil"),
 }
 """What a hostile checkpoint holds, by what it asks for; each takes where a trace would be left."""
-DATA_CONTENTS: dict[str, Callable[[Path], dict[str, Any]]] = {
-    "data to import": lambda _: _with(image_checkpoint(), "datamodule_hyper_parameters", _class_path="evil.Evil"),
-    "a tokenizer of the hub": lambda _: {
-        **_text_checkpoint(),
-        "datamodule_hyper_parameters": {
-            "_class_path": "lrptrain.data.TextSpans",
-            "path": "texts.csv",
-            "tokenizer": "evil/evil",
-        },
-    },
-}
-"""The same of what they ask for as their data."""
 
 
 def write_checkpoint(path: Path, name: str, trace: Path) -> str:
     """Write a hostile checkpoint, and return its path."""
-    torch.save({**CONTENTS, **DATA_CONTENTS}[name](trace), path)
+    torch.save(CONTENTS[name](trace), path)
     return str(path)
 
 

@@ -30,10 +30,10 @@ def samples(images: int, seed: int) -> TensorDataset:
 class Vision(pl.LightningModule):
     """Saves no arguments."""
 
-    def __init__(self, width: int = 16) -> None:
+    def __init__(self, width: int = 16, heads: int = 2) -> None:
         super().__init__()
         self.backbone = timm.create_model(
-            "vit_tiny_patch16_224", img_size=16, patch_size=4, embed_dim=width, depth=2, num_heads=2, num_classes=3
+            "vit_tiny_patch16_224", img_size=16, patch_size=4, embed_dim=width, depth=2, num_heads=heads, num_classes=3
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ class Vision(pl.LightningModule):
 
 
 class Headless(Vision):
-    """Needs an argument, which is not saved, and has no forward of its own, but two children."""
+    """Has no forward of its own, but two children."""
 
     forward = pl.LightningModule.forward
 
@@ -62,14 +62,9 @@ class Headless(Vision):
 class Saved(Vision):
     """Saves its arguments, of which one may be any object."""
 
-    def __init__(self, width: int = 16, extra: Any = None) -> None:
-        super().__init__(width)
+    def __init__(self, width: int = 16, heads: int = 2, extra: Any = None) -> None:
+        super().__init__(width, heads)
         self.save_hyperparameters()
-
-
-class Failing(Vision):
-    def __init__(self) -> None:
-        raise KeyError("no licence")
 
 
 class Data(pl.LightningDataModule):
@@ -91,16 +86,6 @@ class Data(pl.LightningDataModule):
         return DataLoader(self.val, batch_size=self.batch_size)
 
 
-class Split(Data):
-    """Has a test set, and makes its data in every stage."""
-
-    def setup(self, stage: str) -> None:
-        super().setup("fit")
-
-    def test_dataloader(self) -> Any:
-        return self.val_dataloader()
-
-
 def loader() -> Any:
     return DataLoader(samples(24, 1), batch_size=8)
 
@@ -113,7 +98,29 @@ def adapter(batch: dict[str, Tensor]) -> dict[str, Tensor]:
     return {"image": batch["picture"], "label": batch["class"]}
 
 
-plain = DataLoader(TensorDataset(*pixels(24, 1)), batch_size=8)
+def untrained() -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    return Vision(), loader()
+
+
+def adapted() -> dict[str, Any]:
+    return {"model": untrained()[0], "loader": renamed(8), "batch_adapter": adapter}
+
+
+def incomplete() -> dict[str, Any]:
+    return {"model": untrained()[0]}
+
+
+def too_many() -> tuple[Any, ...]:
+    return (*untrained(), 3)
+
+
+def unknown() -> dict[str, Any]:
+    return {"model": untrained()[0], "loader": loader(), "annotate": None}
+
+
+def failing() -> Any:
+    raise KeyError("no licence")
 
 
 def checkpoint(module: pl.LightningModule, path: Any, data: Any = None, **limits: Any) -> str:
@@ -128,11 +135,6 @@ def checkpoint(module: pl.LightningModule, path: Any, data: Any = None, **limits
         trainer.fit(module, datamodule=data)
     trainer.save_checkpoint(path)
     return str(path)
-
-
-def several_labels(batch):
-    """The labels of ten classes, as several labels of which each sample has one."""
-    return {**batch, "label": torch.nn.functional.one_hot(batch["label"], 10).float()}
 
 
 def other_package(masks: str = "with channel") -> Any:

@@ -2,11 +2,7 @@ from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
-from jsonargparse import ArgumentParser
 from pytorch_lightning.cli import LightningCLI
-
-import lrptrain
-from lrptrain.cli.segment import segment
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),
@@ -15,8 +11,7 @@ pytestmark = [
 ]
 
 FOLDER = Path(__file__).parents[1] / "configs"
-SEGMENT = sorted(FOLDER.rglob("segment_*.yaml"))
-CONFIGS = [path for path in sorted(FOLDER.rglob("*.yaml")) if path not in SEGMENT]
+CONFIGS = sorted(FOLDER.rglob("*.yaml"))
 
 
 @pytest.fixture(autouse=True)
@@ -84,13 +79,3 @@ def test_the_planted_digits_train_and_their_checkpoint_reloads(tmp_path, name):
     cli.trainer.save_checkpoint(tmp_path / "model.ckpt")
     again = type(cli.model).load_from_checkpoint(tmp_path / "model.ckpt", map_location="cpu")
     assert all((value == again.state_dict()[key]).all() for key, value in cli.model.state_dict().items())
-
-
-@pytest.mark.parametrize("config", SEGMENT, ids=lambda config: config.stem)
-def test_each_config_of_segment_parses(config):
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_function_arguments(segment)
-    instantiate = getattr(parser, "instantiate", None) or parser.instantiate_classes
-    given = instantiate(parser.parse_path(config))
-    assert given.masks.method in lrptrain.methods()
-    assert (FOLDER.parent / given.data) in CONFIGS

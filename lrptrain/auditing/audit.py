@@ -1,4 +1,4 @@
-"""Whether maps are faithful on a model and a loader: what `lrptrain audit` does, as a function."""
+"""Whether maps are faithful on a model and a loader."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from lrptrain.auditing.report import markdown, write_audit_report
 from lrptrain.auditing.result import AuditResult, UnitResult
 from lrptrain.auditing.samples import draw_samples
 from lrptrain.auditing.store import Store, Values
-from lrptrain.batch import BatchAdapter, Sample, batched
+from lrptrain.batch import BatchAdapter, batched
 from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.task import CLASSES, Task, TaskName, find_task
 from lrptrain.relevance.model.preserve import unwrap
@@ -55,8 +55,8 @@ def audit(
 ) -> AuditResult:
     """Test on a model and a loader whether methods are faithful, with a verdict: yes, weakly, no, or why not judged.
 
-    `print(lrptrain.audit(model, loader))` shows what `lrptrain audit` does. The model is run in evaluation mode on the
-    device it is on, and left as it was; the predicted class is explained.
+    `print(lrptrain.audit(model, loader))` shows what `lrptrain audit` prints. The model is run in evaluation mode on
+    the device it is on, and left as it was; the predicted class is explained.
 
     Args:
         model: A LightningModule, or any module of which the forward returns logits `[batch, classes]` or an object
@@ -93,21 +93,28 @@ def audit(
     network = logits_model(model)
     chosen = find_task(task, network)
     samples = draw_samples(loader, max_samples, seed, batch_adapter, chosen)
-    return audit_samples(
-        network,
-        samples,
-        names,
-        budget=budget,
-        batch_size=batch_size,
-        output=output,
-        verbose=verbose,
-        started=started,
-        tests=tests,
-        settings=settings,
-        fill=fill,
-        seed=seed,
-        task=chosen,
-    )
+    batches = batched(samples, batch_size, device_of(network))
+    # They are used twice: for the audit, and after Ctrl-C to read what it has measured.
+    options: dict[str, Any] = {
+        "folder": output,
+        "tests": tests,
+        "fill": fill,
+        "settings": settings,
+        "seed": seed,
+        "task": chosen,
+        "started": started,
+    }
+    try:
+        result = run_audit(network, batches, names, budget=budget, progress=_print_unit if verbose else None, **options)
+    except KeyboardInterrupt:
+        if output is not None:
+            if verbose:
+                print("\nstopped: what is done is kept\n", flush=True)
+            # Every unit was saved when it was done: with no budget left, the result is read from the folder.
+            _conclude(run_audit(network, batches, names, budget=0, **options), output, verbose)
+        raise
+    _conclude(result, output, verbose)
+    return result
 
 
 def check_arguments(methods: Sequence[str], tests: Sequence[str] | None, budget: float) -> tuple[str, ...]:
@@ -121,48 +128,6 @@ def check_arguments(methods: Sequence[str], tests: Sequence[str] | None, budget:
         raise ValueError(f"budget must be a positive number of seconds, not {budget}")
     select_tests(tests)
     return tuple(get_method(name, {}).name for name in methods)
-
-
-def audit_samples(
-    model: nn.Module,
-    samples: Sequence[Sample],
-    methods: Sequence[str],
-    *,
-    budget: float,
-    batch_size: int,
-    output: Path | str | None = None,
-    verbose: bool = False,
-    **options: Any,
-) -> AuditResult:
-    """Audit on samples that were drawn; see `audit`.
-
-    Args:
-        model: A model of which the forward returns logits.
-        samples: The samples.
-        methods: Names of methods.
-        budget: Seconds.
-        batch_size: Samples per forward pass.
-        output: Folder of what is measured and written; None for none.
-        verbose: Whether to print how far it is.
-        **options: Passed to `run_audit`.
-
-    Raises:
-        KeyboardInterrupt: At Ctrl-C, after what is done has been written.
-    """
-    batches = batched(samples, batch_size, device_of(model))
-    # The same options are used twice: for the audit, and after Ctrl-C to read what it has measured.
-    options["folder"] = output
-    try:
-        result = run_audit(model, batches, methods, budget=budget, progress=_print_unit if verbose else None, **options)
-    except KeyboardInterrupt:
-        if output is not None:
-            if verbose:
-                print("\nstopped: what is done is kept\n", flush=True)
-            # Every unit was saved when it was done: with no budget left, the result is read from the folder.
-            _conclude(run_audit(model, batches, methods, budget=0, **options), output, verbose)
-        raise
-    _conclude(result, output, verbose)
-    return result
 
 
 def _conclude(result: AuditResult, output: Path | str | None, verbose: bool) -> None:

@@ -1,4 +1,4 @@
-"""Methods on a model and a loader, in one table: what `lrptrain compare` does, as a function."""
+"""Methods on a model and a loader, in one table."""
 
 import math
 import time
@@ -24,8 +24,8 @@ from lrptrain.auditing.brought import (
 from lrptrain.auditing.context import AuditBatch, content_of_map, predict_batches
 from lrptrain.auditing.samples import draw_samples
 from lrptrain.auditing.score import Score, is_known, markdown_html, markdown_table, table_cell
-from lrptrain.batch import BatchAdapter, Sample, batched, token_annotations
-from lrptrain.batch.task import CLASSES, Task, TaskName, find_task
+from lrptrain.batch import BatchAdapter, batched, token_annotations
+from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.files import write_json, write_text
 from lrptrain.metrics import (
     Comprehensiveness,
@@ -283,7 +283,6 @@ def _badness(name: str, row: Row) -> float:
 
 
 LONG = 30.0  # seconds that a method may go on for without a word
-SPLIT_NAMES = {"val": "validation", "test": "test"}
 
 
 @dataclass(repr=False)
@@ -292,7 +291,7 @@ class Comparison:
 
     Attributes:
         about: What was compared: the number of samples, the seed, the class that is explained, the accuracy (nan
-            without labels), the seconds of a forward and backward pass per sample, and what the caller added.
+            without labels), and the seconds of a forward and backward pass per sample.
         methods: The names of the methods that were asked for.
         rows: The scores of those that are done.
     """
@@ -308,8 +307,7 @@ class Comparison:
         # The accuracy of samples without any label is nan.
         accuracy = "" if math.isnan(about["accuracy"]) else f", {about['accuracy']:.0%} of them read right"
         explained = "predicted class" if about["target"] == "predicted" else "label"
-        source = f" of the {SPLIT_NAMES[about['split']]} set of {about['data']}" if "split" in about else ""
-        return f"{about['samples']} samples{source} (seed {about['seed']}){accuracy}; explained is the {explained}."
+        return f"{about['samples']} samples (seed {about['seed']}){accuracy}; explained is the {explained}."
 
     @property
     def table(self) -> str:
@@ -352,8 +350,8 @@ def compare(
 ) -> Comparison:
     """Compare methods on a model and a loader: by annotations, by what the model says without the relevant, by time.
 
-    `print(lrptrain.compare(model, loader))` shows the table of `lrptrain compare`. The model is run in evaluation mode
-    on the device it is on, and left as it was.
+    `print(lrptrain.compare(model, loader))` shows the table. The model is run in evaluation mode on the device it is
+    on, and left as it was.
 
     Args:
         model: A LightningModule, or any module of which the forward returns logits `[batch, classes]` or an object
@@ -381,86 +379,42 @@ def compare(
         ValueError: If the loader has no sample, a batch cannot be read, or a number is not positive.
     """
     check_counts(max_samples=max_samples, batch_size=batch_size)
-    names = checked_names(methods)
+    names = tuple(all_methods() if methods is None else dict.fromkeys(methods))
+    for name in names:
+        get_method(name, {})  # an unknown one is refused now, and not after minutes of work
     network = logits_model(model)
     chosen = find_task(task, network)
     samples = draw_samples(loader, max_samples, seed, batch_adapter, chosen)
-    return compare_samples(
-        network,
-        samples,
-        names,
-        {"seed": seed, "target": target},
-        batch_size,
-        faithfulness,
-        fill,
-        output,
-        verbose,
-        chosen,
-    )
-
-
-def checked_names(methods: Sequence[str] | None) -> tuple[str, ...]:
-    """Return names of methods, each once; all methods without any.
-
-    Raises:
-        UnsupportedMethodError: If one is unknown: now, and not after minutes of work.
-    """
-    names = tuple(all_methods() if methods is None else dict.fromkeys(methods))
-    for name in names:
-        get_method(name, {})
-    return names
-
-
-def compare_samples(
-    model: nn.Module,
-    samples: Sequence[Sample],
-    methods: Sequence[str],
-    about: Mapping[str, Any],
-    batch_size: int = 16,
-    faithfulness: bool = True,
-    fill: Fill = 0.0,
-    output: Path | str | None = None,
-    verbose: bool = False,
-    task: Task = CLASSES,
-) -> Comparison:
-    """Compare methods on samples that were drawn; see `compare`.
-
-    Args:
-        model: A model of which the forward returns logits.
-        samples: The samples.
-        methods: Names of methods.
-        about: What stands in results.json beside what is measured here: `seed`, `target`, and where the samples are of
-            (`split` and `data`).
-        batch_size: Samples per forward pass.
-        faithfulness: As for `compare`.
-        fill: As for `compare`.
-        output: As for `compare`.
-        verbose: As for `compare`.
-        task: What the model's output means.
-    """
-    with task.reading(), trainable_in_evaluation(model):
-        cases = prepare_cases(model, batched(samples, batch_size, device_of(model)), about["target"])
+    with chosen.reading(), trainable_in_evaluation(network):
+        cases = prepare_cases(network, batched(samples, batch_size, device_of(network)), target)
         right = [x for case in cases for x in (case.logits.argmax(1) == case.label)[case.label >= 0].tolist()]
-        measured = {
+        about = {
+            "seed": seed,
+            "target": target,
             "samples": len(samples),
             "accuracy": fmean(right) if right else math.nan,
             "seconds_per_forward_backward": sum(case.seconds for case in cases) / len(samples),
         }
-        result = Comparison({**about, **measured}, tuple(methods))
-        if verbose:
-            print(f"{result.heading}\n", flush=True)
-        try:
-            for row in _rows(model, cases, methods, fill, faithfulness, verbose):
-                result.rows.append(row)
-                if output is not None:
-                    result.write(output)
-        except KeyboardInterrupt:
-            if verbose:
-                print(f"\nstopped: {len(result.rows)} of {len(methods)} methods are done", flush=True)
-            raise
-        finally:
-            _conclude(result, output, verbose)
+        result = Comparison(about, names)
+        _measure(result, _rows(network, cases, names, fill, faithfulness, verbose), output, verbose)
     return result
+
+
+def _measure(result: Comparison, rows: Iterator[Row], output: Path | str | None, verbose: bool) -> None:
+    """Add row after row to a comparison, which is written and shown as it is when Ctrl-C ends it."""
+    if verbose:
+        print(f"{result.heading}\n", flush=True)
+    try:
+        for row in rows:
+            result.rows.append(row)
+            if output is not None:
+                result.write(output)
+    except KeyboardInterrupt:
+        if verbose:
+            print(f"\nstopped: {len(result.rows)} of {len(result.methods)} methods are done", flush=True)
+        raise
+    finally:
+        _conclude(result, output, verbose)
 
 
 def _conclude(result: Comparison, output: Path | str | None, verbose: bool) -> None:

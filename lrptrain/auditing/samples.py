@@ -15,10 +15,6 @@ from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.terminal import WrappedWarning
 
 
-class EmptyLoaderError(ValueError):
-    """There is no sample."""
-
-
 def draw_samples(
     loader: Iterable[Any],
     max_samples: int,
@@ -39,8 +35,7 @@ def draw_samples(
         task: What the labels mean.
 
     Raises:
-        EmptyLoaderError: If there is no sample.
-        ValueError: If a batch cannot be read, or no sample can be used.
+        ValueError: If there is no sample, a batch cannot be read, or no sample can be used.
     """
     # The monitor's own way to draw, of which nothing is known before the last batch: classes may come in any order.
     sample = ValidationSample(max_samples, seed, Limits())
@@ -51,7 +46,7 @@ def draw_samples(
     samples = sample.finish()
     _say_left_out(sample.left_out, len(samples))
     if not samples:
-        raise EmptyLoaderError("the loader has no sample")
+        raise ValueError("the loader has no sample")
     return _with_annotations_that_are_read(samples)
 
 

@@ -2,10 +2,8 @@
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from lrptrain.cli.checkpoint import read_checkpoint
 from lrptrain.extras import require
 
 
@@ -13,7 +11,7 @@ def lightning_cli(args: Sequence[str], **options: Any) -> Any:
     """Run LightningCLI.
 
     Lightning's own reads the hyperparameters of `--ckpt_path`, and imports the classes and functions that they name.
-    Here the config alone says what is made; a checkpoint adds to it arguments of this project's modules, no others.
+    Here the config alone says what is made, and of a checkpoint no objects are unpickled.
 
     Args:
         args: Arguments as typed behind the command.
@@ -28,23 +26,14 @@ def lightning_cli(args: Sequence[str], **options: Any) -> Any:
     import lrptrain.callbacks
     import lrptrain.data
     import lrptrain.models  # noqa: F401  (their classes may be named without the module)
-    from lrptrain.cli.untrusted import ready_classes
 
     class Guarded(cli):  # type: ignore[misc, valid-type]
         config: Any
 
         def _parse_ckpt_path(self) -> None:
-            verb = self.config.get("subcommand")
-            options = self.config[verb] if verb else {}
-            path = str(options.get("ckpt_path") or "")
-            if path and options.get("weights_only") is None:
+            options = self.config[self.config["subcommand"]]
+            if options.get("ckpt_path") and options.get("weights_only") is None:
                 options["weights_only"] = True  # of an address, too, where Lightning would unpickle anything
-            class_path = options["model"].get("class_path") if path and Path(path).is_file() else None
-            made = ready_classes("lrptrain.models").get(str(class_path))
-            if made is not None:
-                arguments = read_checkpoint(path, trust=options["weights_only"] is False).module_arguments(made)
-                model = {"class_path": class_path, "init_args": arguments}
-                self.config = self.parser.parse_object({verb: {"model": model}}, self.config)
 
     with warnings.catch_warnings():
         # LightningCLI warns of arguments that are not those of the process.

@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from lrptrain.cli.check import WRONG_USE
-from lrptrain.cli.dotted import find_modules_here
 from lrptrain.cli.lightning import lightning_cli
+from lrptrain.cli.source import find_modules_here, instantiated
 from lrptrain.extras import require
 from lrptrain.terminal import fitted_to
 
@@ -22,12 +22,10 @@ LIGHTNING_VERBS = {
 }
 VERBS = {
     "demo": ("lrptrain.cli.demo.demo", "Train a small ViT with a planted tag: monitored, then guided."),
-    "attribute": ("lrptrain.cli.attribute.show_relevance", "Show which patches or words speak for a class."),
+    "inspect": ("lrptrain.cli.inspect.inspect_model", "Print on which cues a trained model relies."),
+    "attribute": ("lrptrain.cli.attribute.attribute_samples", "Show which patches or words speak for a class."),
+    "audit": ("lrptrain.cli.audit.audit_model", "Test whether maps are faithful on your model."),
     "check": ("lrptrain.cli.check.check_run", "Exit with 0 if a run passes, 1 if not, 3 if nobody can say."),
-    "compare": ("lrptrain.cli.compare.compare_checkpoint", "Compare methods on your model and data."),
-    "compare-models": ("Compare trained models on the same samples.",),
-    "audit": ("lrptrain.cli.audit.audit_checkpoint", "Test whether maps are faithful on your model."),
-    "repair": ("lrptrain.cli.repair.repair_checkpoint", "Make the last layer anew, without the shortcut."),
     "segment": ("lrptrain.cli.segment.segment", "Make masks and a segmenter from a classifier of images."),
     "dashboard": ("lrptrain.cli.dashboard.dashboard", "Serve runs as a page on this machine."),
     "report": ("lrptrain.cli.report.report", "Write runs as one HTML file."),
@@ -37,24 +35,30 @@ VERBS = {
 
 No function is called as one of `lrptrain.__all__`: jsonargparse would look it up there, and import all that it needs.
 """
-FLAGS = ("--open", "--compare")
+POSITIONAL = {
+    "demo": ("output",),
+    "inspect": ("source",),
+    "attribute": ("source", "sample"),
+    "audit": ("source",),
+    "segment": ("source",),
+}
+"""For each verb its options that may be typed without a name: what is not required has one for jsonargparse."""
+GONE = {
+    "compare": "lrptrain.compare(model, loader) in Python: docs/how-to/compare-methods.md",
+    "compare-models": "lrptrain inspect of each model says what it relies on: docs/how-to/inspect.md",
+    "repair": "lrptrain.repair(model, loader) in Python: docs/how-to/repair.md",
+}
+"""For each verb that is no more, what to use instead."""
+FLAGS = ("--open",)
 """Options that need no value."""
 RENAMED = {
     "check": {"max_severity": "max_reliance"},
-    "audit": {"folder": "output", "limit": "max_samples", "effort": "settings"},
-    "compare": {"limit": "max_samples"},
+    "audit": {"folder": "output", "limit": "max_samples"},
     "demo": {"samples": "max_samples"},
     "dashboard": {"folder": "run"},
-    "segment": {"folder": "output"},
+    "segment": {"folder": "output", "checkpoint": "ckpt_path"},
 }
 """For each verb its options that were renamed: the old name, then the new one."""
-NOT_TAKEN = {
-    "segment": {
-        "task": "leave it out: the classes are read off the labels, one class per image or a 0 or 1 for each (also of "
-        "a model with one logit); a regression has no classes to make masks of"
-    }
-}
-"""For each verb options that others have, and what to do instead."""
 INTERRUPTED = 130  # what shells report of a process that Ctrl-C ended: 128 + SIGINT
 
 
@@ -73,6 +77,8 @@ def main(args: Sequence[str] | None = None) -> None:
         return
     verb = arguments[0]
     # A typing error is answered before the module of a verb, and what that needs, is imported.
+    if verb in GONE:
+        _refuse(f"`lrptrain {verb}` is {GONE[verb]}")
     if verb not in LIGHTNING_VERBS and verb not in VERBS:
         alike = "".join(f"; did you mean {each}?" for each in get_close_matches(verb, [*LIGHTNING_VERBS, *VERBS], n=1))
         _refuse(f"there is no verb {verb!r}{alike}; `lrptrain --help` lists all")
@@ -82,6 +88,8 @@ def main(args: Sequence[str] | None = None) -> None:
         message = sentence_of(error)
         # jsonargparse names an option that it does not know in quotes; here, those of options that were renamed.
         new_names = [f"{old} is now {new}" for old, new in RENAMED.get(verb, {}).items() if f"'{old}'" in message]
+        if message.startswith("unrecognized") and "source" in POSITIONAL.get(verb, ()):
+            message += ": my_module:function may return them, in a dict of arguments"
         _refuse(f"{message} ({'; '.join([*new_names, f'see `lrptrain {verb} --help`'])})")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -90,12 +98,12 @@ def main(args: Sequence[str] | None = None) -> None:
         if isinstance(ended.__context__, KeyboardInterrupt):
             sys.exit(INTERRUPTED)
         raise
-    except (ValueError, NotImplementedError, ImportError, OSError) as error:
+    except (TypeError, ValueError, NotImplementedError, ImportError, OSError) as error:
         # A message of this package is enough for the user; an error of user code, as in `fit`, needs its traceback.
         if verb in LIGHTNING_VERBS or not (isinstance(error, OSError) or _is_ours(error)):
             raise
         # To the standard error, with the status 1.
-        sys.exit(fitted_to(sys.stderr, f"lrptrain: {_as_options(str(error))}"))
+        sys.exit(fitted_to(sys.stderr, f"lrptrain: {error}"))
 
 
 def usage() -> str:
@@ -126,17 +134,20 @@ def _run(verb: str, arguments: list[str]) -> None:
         name = option.removeprefix("--").partition("=")[0].partition(".")[0]  # --settings.seeds is one of --settings
         if option.startswith("--") and name in RENAMED.get(verb, {}):
             _refuse(f"--{name} of `lrptrain {verb}` is now --{RENAMED[verb][name]}")
-        if option.startswith("--") and name in NOT_TAKEN.get(verb, {}):
-            _refuse(f"`lrptrain {verb}` has no --{name}: {NOT_TAKEN[verb][name]}")
     # "lrptrain.cli.check.check_run" is the function `check_run` of the module "lrptrain.cli.check".
     module, _, function = VERBS[verb][0].rpartition(".")
     component: Any = getattr(importlib.import_module(module), function)
-    first = next(iter(inspect.signature(component).parameters.values()))
-    if spelled and not spelled[0].startswith("-") and first.default is not first.empty:
-        # jsonargparse takes an argument by position only where it must be given: `lrptrain segment model.ckpt`.
-        spelled[0] = f"--{first.name}={spelled[0]}"
-    auto_cli = require("jsonargparse", "cli").auto_cli
-    auto_cli(component, args=spelled, prog=f"lrptrain {verb}", exit_on_error=False)
+    spelled = _named(spelled, POSITIONAL.get(verb, ()))
+    options = {"prog": f"lrptrain {verb}", "exit_on_error": False}
+    jsonargparse = require("jsonargparse", "cli")
+    if "source" not in POSITIONAL.get(verb, ()):
+        jsonargparse.auto_cli(component, args=spelled, **options)
+        return
+    # `auto_cli` has a --config of its own, of options.
+    about = str(inspect.getdoc(component)).partition("\n\nArgs:")[0]
+    parser = jsonargparse.ArgumentParser(description=about, **options)
+    parser.add_function_arguments(component, as_group=False, sub_configs=True)
+    component(**instantiated(parser, parser.parse_args(spelled)))
 
 
 def _version() -> str:
@@ -152,19 +163,6 @@ def _refuse(message: str) -> NoReturn:
     """End with one line on the standard error and the status of argparse."""
     print(fitted_to(sys.stderr, f"lrptrain: {message}"), file=sys.stderr)
     sys.exit(WRONG_USE)
-
-
-def _as_options(message: str) -> str:
-    """Return a message of the Python functions behind the verbs with arguments spelled as options.
-
-    For example `pass batch_adapter=...` becomes `pass --batch-adapter package.function`.
-    """
-    message = re.sub(r"\bbatch_adapter=(\.\.\.)?", "--batch-adapter package.function", message)
-    message = re.sub(r"\btask='(\w+)'", r"--task \1", message)
-    message = message.replace("task=lrptrain.OneLabel(column)", "--task 'lrptrain.OneLabel(column=...)'")
-    message = re.sub(r"\bmodel='([\w.<>]+)'", r"--model \1", message)
-    message = re.sub(r"\bmodel=", "--model ", message)
-    return re.sub(r"\bclass_names\b", "--class-names", message)
 
 
 def sentence_of(error: BaseException) -> str:
@@ -194,6 +192,17 @@ def _spelled_out(options: Sequence[str]) -> list[str]:
         f"{option}=true" if option in FLAGS and after.startswith("--") else _underscored(option)
         for option, after in zip(options, following, strict=False)
     ]
+
+
+def _named(words: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return words as options: `my_module:function cat.png --target 3`, wherever what has no name stands among them."""
+    has_config = any(word.partition("=")[0] == "--config" for word in words)
+    unused = [name for name in names if not (has_config and name == "source")]
+    named = []
+    for before, word in zip(["", *words], words, strict=False):
+        is_value = before.startswith("--") and "=" not in before
+        named.append(word if is_value or word.startswith("-") or not unused else f"--{unused.pop(0)}={word}")
+    return named
 
 
 def _underscored(argument: str) -> str:

@@ -82,7 +82,7 @@ def class_names_or_numbers(given: Sequence[str] | None, sources: NameSources, cl
     return [name if names.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(names)]
 
 
-def find_class(target: int | str | None, names: Sequence[str] | None) -> int | None:
+def find_class(target: int | str | None, names: Sequence[str]) -> int | None:
     """Return the index of a class that may be named.
 
     Raises:
@@ -92,8 +92,6 @@ def find_class(target: int | str | None, names: Sequence[str] | None) -> int | N
         return target
     if target.isdecimal():
         return int(target)
-    if names is None:
-        raise ValueError(f"--target {target!r}: nobody says how the classes are called; pass --class-names or an index")
     if target not in names:
         raise ValueError(f"there is no class {target!r}; there are {', '.join(names)}")
     return list(names).index(target)
@@ -164,7 +162,7 @@ def check_vocabulary(ids: Sequence[int], model: nn.Module) -> None:
     if rows is not None and max(ids) >= rows:
         raise ValueError(
             f"the tokenizer gives token {max(ids)}, and the model has {rows}: it is not the one that the model was "
-            "trained with; pass --tokenizer NAME"
+            "trained with"
         )
 
 

@@ -1,9 +1,13 @@
+import json
+
+import own_vision
 import pytest
 import torch
 from model_zoo import hugging_face, timm_vit
 from torch import nn
 
 import lrptrain
+from lrptrain.auditing import compare as module
 from lrptrain.auditing.compare import (
     COMPARED_METRICS,
     Comparison,
@@ -187,3 +191,53 @@ def test_a_comparison_is_a_table_and_a_short_line():
     assert page.count("<tr>") == 2
     assert "no | rule &lt;for&gt; it" in page
     assert repr(compared) == "Comparison(2 of 2 methods, 8 samples)"
+
+
+def test_the_function_writes_its_table_and_leaves_the_model_as_it_was(tmp_path, capsys):
+    net, loader = own_vision.untrained()
+    net.train().backbone.patch_embed.requires_grad_(False)
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    random_state = torch.get_rng_state()
+    compared = lrptrain.compare(net, loader, ["random", "rollout"], max_samples=6, output=tmp_path, verbose=True)
+    assert {each.method for each in compared.rows} == {"random", "rollout"}
+    assert f"{compared}\n" == (tmp_path / "table.md").read_text(encoding="utf-8")
+    written = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert (written["samples"], written["seed"], written["target"]) == (6, 0, "predicted")
+    said = capsys.readouterr().out
+    assert "2 of 2  " in said
+    assert compared.table in said
+    assert net.backbone.training
+    assert {name for name, each in net.named_parameters() if not each.requires_grad} == {
+        name for name, _ in net.named_parameters() if "patch_embed" in name
+    }
+    assert all(torch.equal(value, state[name]) for name, value in net.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random_state)
+
+
+def test_what_is_done_is_kept_when_it_is_stopped(tmp_path, monkeypatch, capsys):
+    def stopped(*arguments):
+        yield next(rows(*arguments))
+        raise KeyboardInterrupt
+
+    rows = module.compare_methods
+    monkeypatch.setattr(module, "compare_methods", stopped)
+    net, loader = own_vision.untrained()
+    with pytest.raises(KeyboardInterrupt):
+        lrptrain.compare(net, loader, ["random", "rollout"], max_samples=4, output=tmp_path, verbose=True)
+    written = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert len(written["methods"]) == 1
+    assert "stopped: 1 of 2" in capsys.readouterr().out
+
+
+def test_what_cannot_be_compared_is_refused():
+    net, loader = own_vision.untrained()
+    with pytest.raises(lrptrain.UnsupportedMethodError, match="rollout"):
+        lrptrain.compare(net, loader, ["rolout"])
+    with pytest.raises(ValueError, match="max_samples"):
+        lrptrain.compare(net, loader, max_samples=0)
+    with pytest.raises(ValueError, match=r"could be any of .*: pass the model itself, such as module\.backbone"):
+        lrptrain.compare(own_vision.Headless(8), loader, ["random"])
+    with pytest.raises(ValueError, match="no sample"):
+        lrptrain.compare(net, [], ["random"])
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 3))
+    assert not lrptrain.compare(plain, loader, ["input_x_gradient"], max_samples=4, faithfulness=False).rows[0].problem

@@ -1,15 +1,15 @@
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import own_vision
 import pytest
 
 import lrptrain
 from lrptrain.auditing import AuditSettings
 from lrptrain.auditing import audit as module
 from lrptrain.cli import main
-from lrptrain.cli.audit import CliAuditSettings, audit_checkpoint
+from lrptrain.cli.audit import audit_model
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),
@@ -18,42 +18,57 @@ pytestmark = [
 ]
 
 
-def run(checkpoint: str, folder: Path, *options: str) -> dict:
-    main(["audit", checkpoint, f"--output={folder}", "--device=cpu", *options])
+QUICK = {"random_maps": 1, "stages": 1}
+
+
+def quick() -> dict[str, Any]:
+    """A model of images, and how an audit of it is soon over."""
+    model, loader = own_vision.untrained()
+    about = {"settings": AuditSettings(**QUICK), "methods": ["raw_attention", "random"], "max_samples": 10}
+    return {"model": model, "loader": loader, **about}
+
+
+def run(folder: Path, *options: str) -> dict:
+    main(["audit", f"{__name__}:quick", f"--output={folder}", *options])
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
-QUICK = {"random_maps": 1, "stages": 1}
-OPTIONS = (
-    "--methods=raw_attention, random,random",
-    "--max-samples=10",
-    *(f"--settings.{name}={value}" for name, value in QUICK.items()),
-)
-
-
-def test_a_checkpoint_is_audited_and_taken_up_again(digits, tmp_path, capsys):
-    results = run(digits, tmp_path, *OPTIONS, "--budget=600")
+def test_a_model_is_audited_as_by_the_function_and_taken_up_again(tmp_path, capsys):
+    results = run(tmp_path / "command", "--budget=600")
     assert results["methods"] == ["raw_attention", "random"]
     assert results["about"]["samples"] == 10
     units = {(unit["test"], unit["of"]): unit for unit in results["units"]}
     assert not [unit["problem"] for unit in units.values() if unit["problem"]]
-    assert ("leave_one_out", "random") in units
-    said, saved = capsys.readouterr().out, (tmp_path / "audit.md").read_text(encoding="utf-8")
+    said, saved = capsys.readouterr().out, (tmp_path / "command" / "audit.md").read_text(encoding="utf-8")
     assert "perturbation of raw_attention" in said
     assert saved in said
-    assert "random: faithful on this model: no" in saved or "random: faithful on this model: not judged" in saved
-    again = run(digits, tmp_path, *OPTIONS, "--budget=1e-6")
+    assert "random: faithful on this model: no" in saved
+    again = run(tmp_path / "command", "--budget=1e-6")
     assert {(unit["test"], unit["of"]): unit for unit in again["units"]} == units
+    lrptrain.audit(**quick(), output=tmp_path / "function")
+    function = json.loads((tmp_path / "function" / "results.json").read_text(encoding="utf-8"))
+    values = {(unit["test"], unit["of"]): unit["values"] for unit in function["units"]}
+    assert values == {key: unit["values"] for key, unit in units.items()}
 
 
-def test_what_is_done_is_kept_when_it_is_stopped(digits, tmp_path, monkeypatch, capsys):
+def test_what_is_typed_counts_before_what_the_function_returns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ["--methods=random, random", "--tests=leave_one_out", "--max-samples=4"]
+    main(["audit", *options, f"{__name__}:quick"])
+    results = json.loads(Path("audit/results.json").read_text(encoding="utf-8"))
+    assert results["methods"] == ["random"]
+    assert results["about"]["samples"] == 4
+    assert {unit["test"] for unit in results["units"]} == {"leave_one_out"}
+
+
+def test_what_is_done_is_kept_when_it_is_stopped(tmp_path, monkeypatch, capsys):
     def stops(unit):
         if unit.test == "leave_one_out" and not unit.problem:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "_print_unit", stops)
     with pytest.raises(SystemExit) as ended:
-        run(digits, tmp_path, *OPTIONS)
+        run(tmp_path)
     assert ended.value.code == 130
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert "stopped" in capsys.readouterr().out
@@ -62,28 +77,23 @@ def test_what_is_done_is_kept_when_it_is_stopped(digits, tmp_path, monkeypatch, 
     assert results["verdicts"][0]["faithful"] != "yes"
 
 
-def test_the_options_of_the_command_line_are_the_settings():
-    def declared(settings: Any) -> set[Any]:
-        return {(each.name, each.type, each.default) for each in fields(settings)}
-
-    assert declared(CliAuditSettings) == declared(AuditSettings)
-    said, meant = ((each.__doc__ or "").partition("Attributes:")[2] for each in (CliAuditSettings, AuditSettings))
-    assert said == meant
-    text = " ".join((audit_checkpoint.__doc__ or "").replace(" and ", ", ").split())
+def test_the_methods_that_the_help_names_are_those_of_the_function():
+    text = " ".join((audit_model.__doc__ or "").replace(" and ", ", ").split())
     assert f"else {', '.join(module.AUDITED_METHODS)}." in text
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("option", "message"),
     [
-        ({"methods": "rolout"}, "rollout"),
-        ({"budget": 0}, "budget must be a positive"),
-        ({"max_samples": 0}, "max_samples"),
-        ({"tests": "perturbations"}, "unknown tests"),
+        ("--methods=rolout", "unknown method 'rolout'; did you mean rollout?"),
+        ("--budget=0", "budget must be a positive"),
+        ("--max-samples=0", "max_samples must be"),
+        ("--tests=perturbations", "unknown tests"),
     ],
 )
-def test_wrong_arguments_are_told(digits, options, message):
-    with pytest.raises(ValueError, match=message):
-        audit_checkpoint(digits, **options)
-    with pytest.raises(lrptrain.UnsupportedMethodError):
-        audit_checkpoint(digits, methods="magic")
+def test_wrong_arguments_are_one_line(option, message):
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", f"{__name__}:quick", option])
+    assert str(ended.value.code).startswith("lrptrain: ")
+    assert message in str(ended.value.code)
+    assert "\n" not in str(ended.value.code)

@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader, StackDataset
 
 import lrptrain
 from lrptrain.batch import batched
-from lrptrain.cli import main
 from lrptrain.repairing.balance import Swaps, swapped_batches, weights_by
 from lrptrain.repairing.fitting import PENALTIES, CrossValidation, Table, fit, folds_of
 from lrptrain.repairing.last_layer import find_last_layer, read_features
@@ -382,47 +381,3 @@ def test_a_compiled_network_is_listened_to():
         for samples in (4, 16):
             model(images(samples, 1.0)["image"])
     assert lrptrain.repair(model, loader(images(40, 1.0)), copies=1).after["as they are"] == 1.0
-
-
-class Module(pl.LightningModule):
-    """As a reader would write it."""
-
-    def __init__(self, outputs: int = 2) -> None:
-        super().__init__()
-        self.save_hyperparameters()
-        self.net = TwoPlaces(outputs)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.net(x)
-
-    def training_step(self, batch: dict[str, Any], index: int) -> torch.Tensor:
-        return nn.functional.cross_entropy(self(batch["image"]), batch["label"])
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self.parameters())
-
-
-def val_loader() -> DataLoader:
-    return loader(images(80, 1.0))
-
-
-@pytest.mark.filterwarnings("ignore:.*LeafSpec", "ignore:.*does not have many workers", "ignore:.*num_workers")
-def test_a_checkpoint_is_repaired(tmp_path, capsys):
-    def trainer_of(steps: int) -> pl.Trainer:
-        return pl.Trainer(max_steps=steps, accelerator="cpu", barebones=True)
-
-    trainer = trainer_of(2)
-    trainer.fit(Module(), val_loader())
-    trainer.save_checkpoint(tmp_path / "model.ckpt")
-    path = f"{Module.__module__}"
-    arguments = ["repair", str(tmp_path / "model.ckpt"), f"--module={path}.Module", f"--data={path}.val_loader"]
-    main([*arguments, f"--output={tmp_path / 'mended' / 'new.ckpt'}", "--device=cpu", "--max-samples=80"])
-    assert "100.0 %" in capsys.readouterr().out
-    mended = Module.load_from_checkpoint(tmp_path / "mended" / "new.ckpt")
-    data = images(40, 0.0, seed=1)
-    assert torch.equal(mended(data["image"]).argmax(1), data["label"])
-    trainer = trainer_of(1)  # begins anew
-    trainer.fit(mended, val_loader(), ckpt_path=tmp_path / "mended" / "new.ckpt")
-    assert trainer.global_step == 1
-    with pytest.raises(SystemExit, match="exists"):
-        main([*arguments, f"--output={tmp_path / 'mended' / 'new.ckpt'}"])

@@ -39,14 +39,22 @@ def squares(tmp_path):
 
 
 def test_the_command(squares, tmp_path, capsys):
+    config, out = tmp_path / "fit.yaml", tmp_path / "out"
+    config.write_text(f"""
+model:
+  class_path: lrptrain.models.ImageClassifier
+  init_args: {{num_classes: 2, model_kwargs: {NET}, lr: 3.0e-3}}
+data:
+  class_path: lrptrain.data.ImageMaskFolder
+  init_args: {{root: {squares}, size: 16, batch_size: 9}}
+""")
     data = ImageMaskFolder(str(squares), size=16, batch_size=9)
     classifier = ImageClassifier(2, model_kwargs=NET, lr=3e-3)
     options: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = pl.Trainer(max_epochs=2, accelerator="cpu", enable_model_summary=False, **options)
     trainer.fit(classifier, data)
     trainer.save_checkpoint(tmp_path / "model.ckpt")
-    out = tmp_path / "out"
-    given = ["segment", f"--checkpoint={tmp_path / 'model.ckpt'}", f"--output={out}", "--device=cpu"]
+    given = ["segment", f"--config={config}", f"--ckpt_path={tmp_path / 'model.ckpt'}", f"--output={out}"]
     given += ["--masks.scales=[1]", "--masks.refine_options={'dilations': [1, 2]}", "--training.max_epochs=1"]
     main(given)
     said = capsys.readouterr().out
@@ -68,31 +76,3 @@ def test_the_command(squares, tmp_path, capsys):
     main(given)
     assert export_files.read_json_file(out / "results.json") == results
     assert (out / "segmenter" / "segmenter.ckpt").stat().st_mtime_ns == written
-
-
-def test_the_classifier_is_trained_where_there_is_none(squares, tmp_path, capsys):
-    out, config = tmp_path / "out", tmp_path / "fit.yaml"
-    config.write_text(f"""seed_everything: 0
-model:
-  class_path: lrptrain.models.ImageClassifier
-  init_args: {{num_classes: 2, model_kwargs: {NET}, lr: 3.0e-3}}
-data:
-  class_path: lrptrain.data.ImageMaskFolder
-  init_args: {{root: {squares}, size: 16, batch_size: 9}}
-trainer: {{max_epochs: 2, accelerator: cpu, logger: false, enable_checkpointing: false, enable_progress_bar: false}}
-""")
-    given = ["segment", f"--data={config}", f"--output={out}", "--device=cpu", "--masks.scales=[1]"]
-    given += ["--masks.refine_options={'dilations': [1, 2]}", "--training.max_epochs=1"]
-    main(given)
-    assert "30 of 30 images done" in capsys.readouterr().out
-    trained = (out / "classifier.ckpt").stat().st_mtime_ns
-    assert torch.load(out / "classifier.ckpt", weights_only=False)["epoch"] == 2
-    results = export_files.read_json_file(out / "results.json")
-    main(given)  # goes on with the classifier that it trained
-    assert (out / "classifier.ckpt").stat().st_mtime_ns == trained
-    assert export_files.read_json_file(out / "results.json") == results
-
-
-def test_without_a_classifier():
-    with pytest.raises(SystemExit, match="give the checkpoint of a classifier"):
-        main(["segment"])
