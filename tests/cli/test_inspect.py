@@ -58,9 +58,9 @@ def test_the_dict_of_a_text_model_is_the_call(capsys):
     assert capsys.readouterr().out == f"{report}\n"
     assert report.samples == 16
     main(["inspect", f"{__name__}:texts", "--max-samples=8"])  # what is typed counts first
-    assert "in 8 samples" in capsys.readouterr().out
+    assert "8 samples, " in capsys.readouterr().out
     main(["inspect", f"{__name__}:bert", "--max-samples=8"])
-    assert "in 8 samples" in capsys.readouterr().out
+    assert "8 samples, " in capsys.readouterr().out
 
 
 def test_a_config_with_a_checkpoint_is_inspected(tmp_path, capsys):

@@ -66,8 +66,8 @@ def test_a_wrong_option_is_one_line(typed: list[str], says: str, capsys):
 @pytest.mark.parametrize("verb", GONE)
 def test_a_verb_that_is_gone_names_the_function_and_its_page(verb: str, capsys):
     line = one_line([verb, "model.ckpt", "--max-samples=3"], capsys)
-    name, page = re.fullmatch(rf"lrptrain: `lrptrain {verb}` is (lrptrain\.\w+)\(.*\) in Python: (\S+)", line).groups()  # type: ignore[union-attr]
-    assert f"{name}(" in (ROOT / page).read_text(encoding="utf-8")
+    name, page = re.fullmatch(rf"lrptrain: `lrptrain {verb}` is (lrptrain[. ]\w+)\b.*: (\S+)", line).groups()  # type: ignore[union-attr]
+    assert name in (ROOT / page).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -346,7 +346,7 @@ def test_a_module_of_a_network_and_a_partial_optimizer_is_explained(ignored, tmp
     assert float(said[1]) == pytest.approx(logit, abs=0.0051)  # of two decimals
     assert (tmp_path / "map.png").stat().st_size > 500
     done = run("inspect", f"{name}:inspected", "--max-samples", "16", folder=tmp_path)
-    assert re.match(r"What the model \w+, in 16 samples", done)
+    assert done.startswith("16 samples, ")
 
 
 def test_the_functions_of_the_page_for_users_are_explained(tmp_path, monkeypatch, capsys):
