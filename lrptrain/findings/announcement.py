@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lrptrain.findings.proof import views
+from lrptrain.findings.proof import Proof, views
 from lrptrain.findings.sentences import sentences
 from lrptrain.terminal import WIDTH
 
@@ -54,7 +54,7 @@ def _paragraph(finding: "Finding", run: Path | None, doubt: str, remedy: str) ->
         textwrap.fill(text.verdict, WIDTH, subsequent_indent="  "),
         *(
             textwrap.fill(f"  {line}", WIDTH, subsequent_indent="  ")
-            for line in (*evidence, text.relevance, text.excerpt, _example(finding), doubt)
+            for line in (*evidence, text.relevance, text.excerpt, _example(finding.proof), doubt)
             if line
         ),
         *_where_next(finding, run, remedy),
@@ -62,10 +62,11 @@ def _paragraph(finding: "Finding", run: Path | None, doubt: str, remedy: str) ->
     return "\n".join(lines)
 
 
-def _example(finding: "Finding") -> str:
+def _example(proof: Proof | None) -> str:
     """Return what the swap does to the first sample that is shown."""
-    shown = () if finding.proof is None else finding.proof.samples[:1]
-    return " ".join(f"{view.title}." for sample in shown for view in views(sample, finding.proof))
+    if proof is None or not proof.samples:
+        return ""
+    return " ".join(f"{view.title}." for view in views(proof.samples[0], proof))
 
 
 def _where_next(finding: "Finding", run: Path | None, remedy: str) -> list[str]:

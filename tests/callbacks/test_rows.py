@@ -424,7 +424,7 @@ def test_documents_in_chunks_and_bags_are_monitored_in_transformers(kind, tmp_pa
     assert found.name == "the words '55', '56'" if kind == "documents" else found.name.startswith("rows like row ")
     assert watching.scalars["relevance/samples"] == N
     assert watching.scalars["relevance/left_out"] == 0
-    assert found.guidance == 'lrptrain.guide(trainer, "swap", swap=monitor.faults)'
+    assert found.fix == f'lrptrain.guide(trainer, "swap", swap=monitor["{found.name}"])'
 
 
 class Corner(nn.Module):
