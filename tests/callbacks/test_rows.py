@@ -143,7 +143,7 @@ def test_a_proof_says_which_rows_were_exchanged(of_slides):
     slides = Slides()
     for each in proof.samples:
         sample = int(each.sample_id)
-        gone = {word for word, mark in each.changed_words if mark == "gone"}
+        gone = {word for word, mark in each.words if mark == "gone"}
         if sample % 2:  # its pen mark is taken away, and with it the answer
             assert f"row {slides.pen[sample]}" in gone
         assert f"row {slides.tumour[sample]}" not in gone, "which is annotated"
