@@ -27,6 +27,7 @@ from lrptrain.cues.measure import Effect
 from lrptrain.cues.search import Judged, Node
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.findings import Finding, HasFindings
+from lrptrain.loggers import read_events
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.loop_monitor import GUIDANCE
 from lrptrain.monitor.reporting import findings_of
@@ -316,3 +317,44 @@ def test_a_real_run_prints_a_line_that_works_under_its_trainer(reads_the_corner,
     guidance = TRAINERS[under][0](finding.fix, {holder: held}, net, columns, tmp_path / "guided")
     assert guidance.failures == 0
     assert set(net.seen) - set(rows_of(columns["image"])), "the model is given samples that are not in the data"
+
+
+def trained_by_lightning(net: nn.Module, columns: dict[str, Tensor], folder: Any) -> tuple[Any, float]:
+    watching = RelevanceMonitor(max_samples=N, run=RAISES, budget=None)
+    runner = trainer(folder, watching, max_epochs=2)
+    runner.fit(Validated(net), loader(columns, 12), loader(columns, 12))
+    return watching, runner.current_epoch - 1  # which counts on at the end
+
+
+def trained_by_transformers(net: nn.Module, columns: dict[str, Tensor], folder: Any) -> tuple[Any, float]:
+    watching = RelevanceMonitorCallback(max_samples=N, run=RAISES, budget=None)
+    runner = hugging_face_trainer(net, columns, folder, num_train_epochs=2, eval_strategy="epoch")
+    runner.add_callback(watching)
+    runner.train()
+    return watching, runner.state.log_history[-1]["epoch"]
+
+
+def trained_in_a_loop(net: nn.Module, columns: dict[str, Tensor], folder: Any) -> tuple[Any, float]:
+    with lrptrain.Monitor(net, loader(columns, 12), folder, max_samples=N, run=RAISES) as watching:
+        for epoch in (5, 6):
+            watching.evaluate(epoch)
+    return watching, 6
+
+
+@pytest.mark.parametrize("train", [trained_by_lightning, trained_by_transformers, trained_in_a_loop])
+def test_the_epoch_is_that_of_the_trainer_wherever_it_is_said(reads_the_corner, train, tmp_path, caplog, capsys):
+    caplog.set_level("INFO")
+    net = Images(3)
+    net.load_state_dict(reads_the_corner.state_dict())
+    for name, weight in net.named_parameters():  # what it has learned stays
+        weight.requires_grad = name == "net.head.bias"
+    watching, epoch = train(net, images("corner", count=N), tmp_path)
+    assert {each.epoch for each in watching.findings if each.relies} == {epoch}
+    assert watching["the top left corner"].epochs == (epoch - 1, epoch)
+    assert f"Since epoch {epoch - 1:.0f}." in str(watching["the top left corner"])
+    (*_, last) = read_events(watching.folder)
+    assert (last["epoch"], last["findings"][0]["epoch"]) == (epoch, epoch)
+    assert f"epoch {epoch:.0f}, on {N} samples" in " ".join(caplog.text.split())
+    capsys.readouterr()
+    watching.show(0)
+    assert capsys.readouterr().out.startswith(f"Epoch {epoch:.0f}: ")
