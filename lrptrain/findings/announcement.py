@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lrptrain.findings.proof import views
+from lrptrain.findings.proof import Proof, views
 from lrptrain.findings.sentences import sentences
 from lrptrain.terminal import WIDTH
 
@@ -30,11 +30,18 @@ def announce(findings: Iterable["Finding"], run: Path | None = None) -> list[str
     """
     said: set[str] = set()
     paragraphs = []
-    for number, each in enumerate(findings):
+    for each in findings:
         text = sentences(each)
-        doubt, remedy = ("" if words in said else words for words in (text.doubt, text.remedy))
-        paragraphs.append(_paragraph(each, None if number else run, doubt, remedy))
+        history = f"{text.effect} {text.history}".rstrip()
+        evidence = (history, text.share, text.told_by, text.relevance, text.excerpt, _example(each.proof))
+        told = [text.verdict, *(f"  {line}" for line in (*evidence, *({text.doubt} - said)) if line)]
+        # A command is never broken: it is there to be copied.
+        commands = [f"  {line}" for line in (*_where_next(each, run), *({text.remedy} - said)) if line]
+        paragraphs.append(
+            "\n".join([*(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in told), *commands])
+        )
         said |= {text.doubt, text.remedy}
+        run = None
     return paragraphs
 
 
@@ -47,34 +54,17 @@ def look_at(run: Path) -> str:
     return f"lrptrain dashboard {shlex.quote(min(paths, key=len))}"
 
 
-def _paragraph(finding: "Finding", run: Path | None, doubt: str, remedy: str) -> str:
-    text = sentences(finding)
-    evidence = (" ".join(part for part in (text.effect, text.history) if part), text.share, text.told_by)
-    lines = [
-        textwrap.fill(text.verdict, WIDTH, subsequent_indent="  "),
-        *(
-            textwrap.fill(f"  {line}", WIDTH, subsequent_indent="  ")
-            for line in (*evidence, text.relevance, text.excerpt, _example(finding), doubt)
-            if line
-        ),
-        *_where_next(finding, run, remedy),
-    ]
-    return "\n".join(lines)
-
-
-def _example(finding: "Finding") -> str:
+def _example(proof: Proof | None) -> str:
     """Return what the swap does to the first sample that is shown."""
-    shown = () if finding.proof is None else finding.proof.samples[:1]
-    return " ".join(f"{view.title}." for sample in shown for view in views(sample, finding.proof))
+    if proof is None or not proof.samples:
+        return ""
+    return " ".join(f"{view.title}." for view in views(proof.samples[0], proof))
 
 
-def _where_next(finding: "Finding", run: Path | None, remedy: str) -> list[str]:
-    """Return where the samples are seen, and what to do."""
-    see = ""
-    if run is not None:
-        ids = ", ".join(map(str, finding.worst_samples[:MOST_SAMPLES]))
-        see = f"  See{f' samples {ids}' if ids else ''}: {look_at(run)}"
-        if len(see) > WIDTH:
-            see = f"  See: {look_at(run)}"
-    # A command is never broken: it is there to be copied.
-    return [line for line in (see, f"  {remedy}" if remedy else "") if line]
+def _where_next(finding: "Finding", run: Path | None) -> list[str]:
+    """Return where the samples are seen."""
+    if run is None:
+        return []
+    ids = ", ".join(map(str, finding.worst_samples[:MOST_SAMPLES]))
+    see = f"See samples {ids}: {look_at(run)}"
+    return [see if ids and len(see) + 2 <= WIDTH else f"See: {look_at(run)}"]

@@ -220,16 +220,6 @@ class HasFindings:
         return [each for each in self.findings if each.is_open]
 
 
-def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort findings by their standing, then by how large an effect is sure; those without a number last."""
-
-    def gravity(finding: Finding) -> tuple[int, float]:
-        low = finding.interval[0]
-        return STANDINGS.index(finding.standing), math.inf if math.isnan(low) else -low
-
-    return sorted(findings, key=gravity)
-
-
 def reliance(findings: Iterable[Finding]) -> float:
     """Return the largest effect that is sure among faults: the largest lower end of their intervals; 0 without any."""
     return max((each.interval[0] for each in findings if each.is_fault), default=0.0)

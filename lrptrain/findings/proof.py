@@ -64,7 +64,6 @@ class Proof:
         change: What was done to the cue, such as `Swapped with another class`.
         control: What was done instead for the control, such as `swapped within the class`.
         samples: The samples.
-        note: What there is to know of the probabilities, or "".
         path: The file in the folder of the run that shows them; "" where it was not kept.
         png: Images: a picture with a row per sample, as it is, swapped, and under the control. Not in the record.
     """
@@ -72,7 +71,6 @@ class Proof:
     change: str
     control: str
     samples: tuple[ProvenSample, ...]
-    note: str = ""
     path: str = ""
     png: bytes = field(default=b"", repr=False, compare=False)
 
@@ -80,7 +78,7 @@ class Proof:
     def from_dict(cls, values: Mapping[str, Any]) -> "Proof":
         """Return the proof of a record."""
         samples = tuple(ProvenSample.from_dict(each) for each in values["samples"])
-        return cls(values["change"], values["control"], samples, values.get("note", ""), values.get("path", ""))
+        return cls(values["change"], values["control"], samples, values.get("path", ""))
 
 
 class View(NamedTuple):
@@ -125,8 +123,7 @@ def proof_html(finding: "Finding") -> str:
     else:
         blocks = ("".join(map(_view_html, three)) for three in shown)
         body = "".join(f'<div style="margin:.6em 0">{block}</div>' for block in blocks)
-    note = f"<div>{html.escape(proof.note)}</div>" if proof.note else ""
-    return f"<div>{body}{note}</div>"
+    return f"<div>{body}</div>"
 
 
 def _view_html(view: View) -> str:

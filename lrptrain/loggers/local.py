@@ -15,7 +15,6 @@ pictures: if a full disk has no room for them, no number is lost. Every file but
 only when it is complete.
 """
 
-import html
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -27,12 +26,10 @@ from jaxtyping import Float32
 
 from lrptrain.extras import require
 from lrptrain.files import append_json_line, file_name_of, folder_size_mb, write_atomically, write_json, write_text
-from lrptrain.findings import Finding, gravest_first
-from lrptrain.findings.proof import proof_html
-from lrptrain.findings.sentences import sentences
+from lrptrain.findings import Finding
 from lrptrain.loggers.inputs import write_inputs
 from lrptrain.loggers.metrics import COST, LoggedMetric
-from lrptrain.loggers.proofs import highlights_page
+from lrptrain.loggers.proofs import highlights_page, proofs_page
 from lrptrain.loggers.record import ClassMap, EpochRecord
 from lrptrain.loggers.tables import read_columns
 from lrptrain.loggers.timeline import EVENTS, Moment, read_timeline, stands, with_last_entries
@@ -226,7 +223,7 @@ def read_class_maps(folder: Path | str, epoch: int | None = None) -> dict[str, l
 
 
 def read_findings(folder: Path | str) -> list[Finding]:
-    """The findings of the last evaluation that stands, the gravest first.
+    """The findings of the last evaluation that stands, in the order in which they are named.
 
     Args:
         folder: Folder of the run.
@@ -236,7 +233,7 @@ def read_findings(folder: Path | str) -> list[Finding]:
     """
     # Not from findings.json, which a full disk or a killed process may have left behind the evaluations.
     events = read_events(folder)
-    return gravest_first(map(Finding.from_dict, events[-1]["findings"])) if events else []
+    return [*map(Finding.from_dict, events[-1]["findings"])] if events else []
 
 
 def _existing(folder: Path | str) -> Path:
@@ -292,8 +289,7 @@ def _write_proof(folder: Path, finding: Finding) -> None:
     if png:
         write_atomically(path, lambda part: part.write_bytes(png))
     else:
-        verdict = html.escape(sentences(finding).verdict)
-        write_text(path, f'<!DOCTYPE html><meta charset="utf-8"><h4>{verdict}</h4>{proof_html(finding)}')
+        write_text(path, proofs_page([finding]))
 
 
 def _class_columns(maps: list[ClassMap]) -> dict[str, list[Any]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from lrptrain.files import plain, read_whole
-from lrptrain.findings import Finding, gravest_first
+from lrptrain.findings import Finding
 from lrptrain.findings.old_records import translated_scalars
 from lrptrain.findings.recorded import unreadable_part
 from lrptrain.loggers.metrics import current_key
@@ -191,7 +191,7 @@ def read_for_judgement(folder: Path) -> Judged | None:
         return None
     last = timeline.events[-1]
     cut = tuple(each["name"] for each in last["findings"] if _PAST in each)
-    findings = tuple(gravest_first(map(Finding.from_dict, last["findings"])))
+    findings = tuple(map(Finding.from_dict, last["findings"]))
     return Judged(tuple(timeline.events), findings, timeline.ids[moment_of(last)], cut)
 
 

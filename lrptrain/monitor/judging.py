@@ -11,7 +11,7 @@ from lrptrain.cues.followed import Known
 from lrptrain.cues.kinds import restored
 from lrptrain.cues.measure import Rows
 from lrptrain.cues.texts import Language
-from lrptrain.findings import Finding, gravest_first
+from lrptrain.findings import Finding
 from lrptrain.findings.finding import Verdict
 from lrptrain.findings.sentences import headline
 from lrptrain.monitor.confidence import sharpness
@@ -31,7 +31,7 @@ def _plain(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def _findings(_: Any, __: Any, plain: Sequence[dict[str, Any]]) -> list[Finding]:
-    return gravest_first(map(Finding.from_dict, plain))
+    return [*map(Finding.from_dict, plain)]
 
 
 def _key(finding: Finding) -> str:

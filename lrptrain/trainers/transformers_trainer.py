@@ -11,9 +11,6 @@ from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.discover import bare_model, device_of
 from lrptrain.trainers.progress import no_bar, shows_progress, tqdm_bar
 
-GUIDANCE = 'lrptrain.guide(trainer, "swap", swap=monitor.faults)'
-"""How a swap of the faults is written under a Trainer."""
-
 
 def calling_trainer(kind: type) -> Any:
     """Return the trainer that calls, from somewhere above in the stack; None if none does.
@@ -56,7 +53,7 @@ def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, 
         name_sources=trainer_name_sources(trainer, bare, tokenizer),
         hyperparameter_sources=[args, trainer.optimizer],
         step_name="the Trainer",
-        guidance=GUIDANCE,
+        guidance='lrptrain.guide(trainer, "swap", swap=monitor.faults)',
         step_hint="Name the columns of eval_dataset as the forward's parameters, which the Trainer goes by",
         share_done=min(state.global_step / state.max_steps, 1.0) if state.max_steps > 0 else None,
         keeps_last=not args.load_best_model_at_end,

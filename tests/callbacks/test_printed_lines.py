@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -27,11 +27,11 @@ from lrptrain.cues.measure import Effect
 from lrptrain.cues.search import Judged, Node
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.findings import Finding, HasFindings
+from lrptrain.loggers import read_events
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.loop_monitor import GUIDANCE
 from lrptrain.monitor.reporting import findings_of
 from lrptrain.trainers.context import TrainingContext
-from lrptrain.trainers.transformers_trainer import GUIDANCE as OF_TRAINER
 
 N = 48
 RAISES = lrptrain.Run(on_error="raise")
@@ -56,7 +56,7 @@ class Texts(BertForSequenceClassification):
 
     seen: list[bytes]
 
-    def forward(self, input_ids, attention_mask, token_type_ids=None, labels=None):  # type: ignore[override]
+    def forward(self, input_ids, attention_mask, token_type_ids=None, labels=None):
         self.seen += rows_of(input_ids)
         return super().forward(input_ids, attention_mask, token_type_ids, labels=labels)
 
@@ -134,7 +134,7 @@ def of_each_kind() -> dict[str, tuple[str, Cue]]:
 KINDS = of_each_kind()
 
 
-def kinds_below(kind: type) -> Iterator[type]:
+def kinds_below(kind: Any) -> Iterator[Any]:
     for below in kind.__subclasses__():
         yield below
         yield from kinds_below(below)
@@ -166,7 +166,7 @@ def net_of(data: Data) -> Any:
     torch.manual_seed(0)
     if "image" in data.columns:
         return Images(data.columns["image"].shape[1])
-    config: Any = BertConfig(
+    config = cast(Any, BertConfig)(
         vocab_size=200, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=2,
         max_position_embeddings=64,
     )  # fmt: skip
@@ -195,6 +195,11 @@ class Module(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
+class Validated(Module):
+    def validation_step(self, batch, _):
+        return loss_of(self.net, batch)
+
+
 def by_lightning(line: str, scope: dict[str, Any], net: nn.Module, columns: dict[str, Tensor], folder: Any) -> Any:
     guidance = eval(line, {"RelevanceGuidance": RelevanceGuidance, **scope})
     trainer(folder, guidance, max_epochs=1, limit_val_batches=0).fit(Module(net), loader(columns, 12))
@@ -221,7 +226,7 @@ def in_a_loop(line: str, scope: dict[str, Any], net: nn.Module, columns: dict[st
 
 TRAINERS = {
     "lightning": (by_lightning, TrainingContext.guidance),
-    "transformers": (by_transformers, OF_TRAINER),
+    "transformers": (by_transformers, 'lrptrain.guide(trainer, "swap", swap=monitor.faults)'),
     "a loop": (in_a_loop, GUIDANCE),
     "inspect": (in_a_loop, GUIDANCE.replace("monitor.", "report.")),
 }
@@ -265,9 +270,8 @@ def reads_the_corner() -> nn.Module:
 
 
 def watched_by_lightning(net: nn.Module, columns: dict[str, Tensor], folder: Any) -> Any:
-    watching, module = RelevanceMonitor(max_samples=N, run=RAISES), Module(net)
-    module.validation_step = module.training_step
-    trainer(folder, watching, max_epochs=1).validate(module, loader(columns, 12), verbose=False)
+    watching = RelevanceMonitor(max_samples=N, run=RAISES)
+    trainer(folder, watching, max_epochs=1).validate(Validated(net), loader(columns, 12), verbose=False)
     return watching
 
 
@@ -313,3 +317,44 @@ def test_a_real_run_prints_a_line_that_works_under_its_trainer(reads_the_corner,
     guidance = TRAINERS[under][0](finding.fix, {holder: held}, net, columns, tmp_path / "guided")
     assert guidance.failures == 0
     assert set(net.seen) - set(rows_of(columns["image"])), "the model is given samples that are not in the data"
+
+
+def trained_by_lightning(net: nn.Module, columns: dict[str, Tensor], folder: Any) -> tuple[Any, float]:
+    watching = RelevanceMonitor(max_samples=N, run=RAISES, budget=None)
+    runner = trainer(folder, watching, max_epochs=2)
+    runner.fit(Validated(net), loader(columns, 12), loader(columns, 12))
+    return watching, runner.current_epoch - 1  # which counts on at the end
+
+
+def trained_by_transformers(net: nn.Module, columns: dict[str, Tensor], folder: Any) -> tuple[Any, float]:
+    watching = RelevanceMonitorCallback(max_samples=N, run=RAISES, budget=None)
+    runner = hugging_face_trainer(net, columns, folder, num_train_epochs=2, eval_strategy="epoch")
+    runner.add_callback(watching)
+    runner.train()
+    return watching, runner.state.log_history[-1]["epoch"]
+
+
+def trained_in_a_loop(net: nn.Module, columns: dict[str, Tensor], folder: Any) -> tuple[Any, float]:
+    with lrptrain.Monitor(net, loader(columns, 12), folder, max_samples=N, run=RAISES) as watching:
+        for epoch in (5, 6):
+            watching.evaluate(epoch)
+    return watching, 6
+
+
+@pytest.mark.parametrize("train", [trained_by_lightning, trained_by_transformers, trained_in_a_loop])
+def test_the_epoch_is_that_of_the_trainer_wherever_it_is_said(reads_the_corner, train, tmp_path, caplog, capsys):
+    caplog.set_level("INFO")
+    net = Images(3)
+    net.load_state_dict(reads_the_corner.state_dict())
+    for name, weight in net.named_parameters():  # what it has learned stays
+        weight.requires_grad = name == "net.head.bias"
+    watching, epoch = train(net, images("corner", count=N), tmp_path)
+    assert {each.epoch for each in watching.findings if each.relies} == {epoch}
+    assert watching["the top left corner"].epochs == (epoch - 1, epoch)
+    assert f"Since epoch {epoch - 1:.0f}." in str(watching["the top left corner"])
+    (*_, last) = read_events(watching.folder)
+    assert (last["epoch"], last["findings"][0]["epoch"]) == (epoch, epoch)
+    assert f"epoch {epoch:.0f}, on {N} samples" in " ".join(caplog.text.split())
+    capsys.readouterr()
+    watching.show(0)
+    assert capsys.readouterr().out.startswith(f"Epoch {epoch:.0f}: ")

@@ -143,7 +143,7 @@ def test_a_proof_says_which_rows_were_exchanged(of_slides):
     slides = Slides()
     for each in proof.samples:
         sample = int(each.sample_id)
-        gone = {word for word, mark in each.changed_words if mark == "gone"}
+        gone = {word for word, mark in each.words if mark == "gone"}
         if sample % 2:  # its pen mark is taken away, and with it the answer
             assert f"row {slides.pen[sample]}" in gone
         assert f"row {slides.tumour[sample]}" not in gone, "which is annotated"
@@ -424,7 +424,7 @@ def test_documents_in_chunks_and_bags_are_monitored_in_transformers(kind, tmp_pa
     assert found.name == "the words '55', '56'" if kind == "documents" else found.name.startswith("rows like row ")
     assert watching.scalars["relevance/samples"] == N
     assert watching.scalars["relevance/left_out"] == 0
-    assert found.guidance == 'lrptrain.guide(trainer, "swap", swap=monitor.faults)'
+    assert found.fix == f'lrptrain.guide(trainer, "swap", swap=monitor["{found.name}"])'
 
 
 class Corner(nn.Module):

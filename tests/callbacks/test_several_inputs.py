@@ -297,7 +297,7 @@ def test_what_is_not_explained_is_a_cue_of_its_own(name, train, tmp_path):
     assert max(shares, key=shares.__getitem__) == f"relevance/input/{found.cue.argument}"
     proof = found.proof
     assert proof.samples[0].changed < proof.samples[0].control
-    marked = {mark for _, mark in proof.samples[0].changed_words}
+    marked = {mark for _, mark in (*proof.samples[0].words, *proof.samples[0].changed_words)}
     assert bool(proof.path.endswith(".png")) == (title == "two images")
     assert ({"gone", "new"} <= marked) == (title != "two images"), "what of it was exchanged is shown"
     report = lrptrain.inspect(model, DataLoader(rows(columns), 8), **grouped(CASES[title].options))

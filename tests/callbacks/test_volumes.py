@@ -65,7 +65,8 @@ def test_a_tag_in_a_corner_is_a_fault(train, tmp_path):
     assert json.loads(input_path(watching.folder, 1).read_text())["grid"] == [16, 4]  # slices one below the other
     shown = np.asarray(Image.open(watching.folder / fault.proof.path).convert("L"))
     # Of each volume the slice that holds the tag: bright in one of the first two pictures, where it was exchanged.
-    assert (shown[:40, 120:160].mean() > 200) != (shown[:40, 290:330].mean() > 200)
+    # Of 8 pixels each is enlarged to 38, the tag has 2, and is outlined.
+    assert (shown[14:70, 242:298].mean() > 200) != (shown[14:70, 554:610].mean() > 200)
 
 
 @pytest.mark.parametrize("place", [CORNER, LESION])

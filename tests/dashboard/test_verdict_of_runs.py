@@ -30,7 +30,7 @@ NONE = "No fault found up to epoch 0."
 RUNS: dict[str, tuple[str, list[Finding], dict[str, Any], str]] = {
     "a fault": ("shortcut", [OPEN, NOT_SURE, finding()], TESTED, "SHORTCUT: the model relies on the top left corner."),
     "two faults": (
-        "shortcut", [MILDER, finding()], TESTED | {"headline": "2 shortcuts."},
+        "shortcut", [finding(), MILDER], TESTED | {"headline": "2 shortcuts."},
         "SHORTCUT: the model relies on the top left corner. 2 shortcuts.",
     ),
     "a doubt": (

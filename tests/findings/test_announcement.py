@@ -3,9 +3,9 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
+from examples import OPEN, finding
 
-from lrptrain.findings import announce, gravest_first
+from lrptrain.findings import announce
 from lrptrain.findings.proof import Proof, ProvenSample
 from lrptrain.terminal import WIDTH
 
@@ -37,13 +37,6 @@ def test_where_to_look_and_what_to_do_is_said_once():
     assert ["  Fix: " in text for text in texts] == [True, False, False]
     assert '  If the model should not use it: RelevanceGuidance("swap", swap=' in texts[2]
     assert ["incomplete or shifted" in text for text in texts] == [True, False, False]
-
-
-def test_the_gravest_comes_first():
-    unknown = finding(effect=float("nan"), interval=(float("nan"), float("nan")), name="unknown")
-    milder = finding(interval=(0.1, 0.9), name="milder")
-    found = [ENDED, EVIDENCE, unknown, NOT_SURE, OPEN, milder, finding()]
-    assert gravest_first(found) == [finding(), milder, unknown, OPEN, NOT_SURE, EVIDENCE, ENDED]
 
 
 def test_what_a_swap_does_to_the_first_sample_is_said():

@@ -28,7 +28,7 @@ def test_a_sample_is_shown_as_it_is_swapped_and_under_the_control():
         ("Swapped with another class: a&b (25 %), class 3 (0.4 %)", OTHER),
         ("Control, swapped within the class: a&b (88 %)", OWN[:1]),
     )
-    assert views(*IMAGE.samples, IMAGE)[1].title == "Painted over: class 0 (10 %)"
+    assert views(IMAGE.samples[0], IMAGE)[1].title == "Painted over: class 0 (10 %)"
 
 
 def test_a_record_without_the_original_text_is_read():

@@ -91,9 +91,10 @@ def test_a_half_written_line_is_skipped_and_the_next_epoch_is_whole(tmp_path, cu
     assert [event["epoch"] for event in read_events(tmp_path)] == ([0, 1, 2] if cut == 1 else [0, 2])
 
 
-def test_findings_are_read_the_gravest_first_in_whatever_order_a_run_has_them(tmp_path):
-    write_record(tmp_path, record(findings=[OPEN, FINDING]))
-    assert [each.name for each in read_findings(tmp_path)] == [FINDING.name, OPEN.name]
+def test_findings_are_read_in_the_order_in_which_they_are_named(tmp_path):
+    for findings in ([OPEN, FINDING], [FINDING, OPEN]):
+        write_record(tmp_path, record(findings=findings))
+        assert read_findings(tmp_path) == findings
 
 
 def test_an_epoch_written_again_is_replaced(tmp_path):

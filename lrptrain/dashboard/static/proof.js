@@ -13,8 +13,7 @@ function proofBlock(run, finding) {
   const shown = isDrawn
     ? h("img", { className: "proofpicture", loading: "lazy", src: proofUrl(run, proof.path), alt: proof.samples.flatMap((sample) => titlesOf(sample, proof)).join(". ") })
     : proof.samples.map((sample) => h("div", { className: "prooftext" }, titlesOf(sample, proof).map((title, i) => proofWords(title, sample[SHOWN_WORDS[i]]))));
-  return h("details", { key: "proof", className: "proof", open: true }, h("summary", {}, "Samples: original, swapped, control"), shown,
-    proof.note ? h("div", { className: "muted" }, proof.note) : null);
+  return h("details", { key: "proof", className: "proof", open: true }, h("summary", {}, "Samples: original, swapped, control"), shown);
 }
 
 // The record has the titles; one of earlier versions lacks them.

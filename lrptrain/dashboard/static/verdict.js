@@ -9,11 +9,10 @@ function standingOf({ verdict, role }) {
   return verdict === "relies" ? role : verdict;
 }
 
-// The findings of the last evaluation, the gravest first.
+// The findings of the last evaluation, the most severe first; of these, in the order in which they are named.
 function rankedFindings(run) {
   const rank = (finding) => STANDINGS.indexOf(standingOf(finding));
-  const low = ({ interval }) => interval?.[0] ?? -1;
-  return [...(lastOf(run)?.findings || [])].sort((one, other) => rank(one) - rank(other) || low(other) - low(one));
+  return [...(lastOf(run)?.findings || [])].sort((one, other) => rank(one) - rank(other));
 }
 
 // The record has the sentence; one of other programs may lack it.
