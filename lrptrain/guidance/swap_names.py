@@ -46,7 +46,8 @@ _FORMER = {
     "detail": "'spectrum'",
     "shading": "'light'",
     "edges": "'border'",
-    "markers": "'links, mentions, tags and dates'",
+    "markers": "'links, mentions and tags'",
+    "links, mentions, tags and dates": "['links, mentions and tags', 'dates and years']",
     "case": "'capitalised words'",
 }
 """Names of earlier versions, and what takes their place."""

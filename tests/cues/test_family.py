@@ -3,14 +3,15 @@ from plain_texts import bert, roberta
 
 from lrptrain.cues.family import FAMILIES, Family
 
-TEXT = "On 2019-01-02 , The the the cat4 un ##der ##sees $ 5 ! ! @ bob and www . cats . com ."
+TEXT = "[UNK] [UNK] On 2019-01-02 , The the the cat4 un ##der ##sees $ 5 ! ! @ bob and www . cats . com ."
 FOUND = {
-    "numbers": "2019-01-02 cat4 5",
+    "numbers": "cat4 5",
     "punctuation": ", ! ! .",
-    "links, mentions, tags and dates": "2019-01-02 $ 5 @ bob www . cats . com",
+    "dates and years": "2019-01-02",
+    "links, mentions and tags": "@ bob www . cats . com",
     "rare or misspelt words": "un ##der ##sees",
     "capitalised words": "On The",
-    "repeated words": "the",
+    "repeated words": "The the the",
 }
 
 
@@ -25,16 +26,17 @@ def test_a_family_is_found_among_word_pieces(family):
 @pytest.mark.parametrize(
     ("family", "found"),
     [
-        ("numbers", "Ġ20 19"),
+        ("dates and years", "Ġ20 19"),
+        ("numbers", "Ġ7"),
         ("punctuation", "! ĠâĢĵ Ġ! !"),
         ("rare or misspelt words", "Ġthe re"),
         ("capitalised words", "ĠI"),
-        ("repeated words", "Ġso Ġno"),
+        ("repeated words", "so Ġso Ġno Ġno"),
     ],
 )
 def test_a_family_is_found_among_bytes(family, found):
     writer = roberta()
-    batch = writer.batch("so Ġso Ġtrue ! Ġ20 19 ĠâĢĵ ĠI Ġthe re Ġno Ġno Ġ! !")
+    batch = writer.batch("so Ġso Ġtrue ! Ġ20 19 Ġ7 ĠâĢĵ ĠI Ġthe re Ġno Ġno Ġ! !")
     inside = Family.of(family, "open", writer.language).locate(batch)[0]
     assert writer.read({"input_ids": batch["input_ids"][0][inside][None]}) == [found]
 
