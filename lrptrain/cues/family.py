@@ -31,11 +31,16 @@ class Family(Spans):
         """See `Spans`."""
         return FAMILIES[self.family](words)
 
+    def children(self) -> Sequence["Family"]:
+        """Return the family that is a part of it, if there is one."""
+        part = _PARTS.get(self.family)
+        return [self.of(part, self.role, self.language, self.where)] if part else []
+
 
 def _numbers(words: Sequence[TextWord]) -> list[Span]:
     dates = _dates(words)
     digits = (word.span for word in words if any(each.isdigit() for each in word.text))
-    return [each for each in digits if not any(start <= each[0] < stop for start, stop in dates)]
+    return sorted([*dates, *(each for each in digits if not any(start <= each[0] < stop for start, stop in dates))])
 
 
 def _punctuation(words: Sequence[TextWord]) -> list[Span]:
@@ -47,7 +52,7 @@ def _dates(words: Sequence[TextWord]) -> list[Span]:
 
 
 def _markers(words: Sequence[TextWord]) -> list[Span]:
-    return [marker.span for marker in markers_of(words) if marker.kind not in ("date", "number")]
+    return [marker.span for marker in markers_of(words)]
 
 
 def _of_pieces(words: Sequence[TextWord]) -> list[Span]:
@@ -64,13 +69,15 @@ def _repeated(words: Sequence[TextWord]) -> list[Span]:
 
 
 FAMILIES: dict[str, Callable[[Sequence[TextWord]], list[Span]]] = {
+    "links, mentions, tags and dates": _markers,
     "numbers": _numbers,
     "dates and years": _dates,
     "punctuation": _punctuation,
-    "links, mentions and tags": _markers,
     "rare or misspelt words": _of_pieces,
     "capitalised words": _capitalised,
     "repeated words": _repeated,
 }
-"""The words of each family among those of a text. Numbers are those outside of dates, and rare words those that a
-tokenizer cuts into pieces."""
+"""The words of each family among those of a text. Rare words are those that a tokenizer cuts into pieces."""
+_PARTS = {"numbers": "dates and years"}
+LARGEST = tuple(each for each in FAMILIES if each not in _PARTS.values())
+"""The families that are part of no other."""

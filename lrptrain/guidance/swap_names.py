@@ -46,8 +46,7 @@ _FORMER = {
     "detail": "'spectrum'",
     "shading": "'light'",
     "edges": "'border'",
-    "markers": "'links, mentions and tags'",
-    "links, mentions, tags and dates": "['links, mentions and tags', 'dates and years']",
+    "markers": "'links, mentions, tags and dates'",
     "case": "'capitalised words'",
 }
 """Names of earlier versions, and what takes their place."""

@@ -34,7 +34,7 @@ from lrptrain.cues.texts import Language
 SEED = hash((0, 0, 0, 1)) % 2**63
 TOKENIZER = word_pieces(model_max_length=40, cls_token="[CLS]", sep_token="[SEP]")
 WRITTEN = ["so it goes ! !", "NO WAY", "See 1984 . now", "# go to @ me", "a b c d e f g", "x"]
-KINDS = ("length", "punctuation", "numbers", "links, mentions and tags", "capitalised words")
+KINDS = ("length", "punctuation", "numbers", "links, mentions, tags and dates", "capitalised words")
 
 
 def texts(written: Sequence[str] = WRITTEN) -> dict[str, Tensor]:
