@@ -1,15 +1,16 @@
 """A phrase: words that stand side by side, wherever they do; one word, or several phrases, are one, too."""
 
-from collections import defaultdict
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
-from lrptrain.cues.association import associations
-from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Role
+from lrptrain.cues.association import alternatives, covering, joined
+from lrptrain.cues.cue import CANDIDATES, FEWEST, QUARTER, Batch, Role
+from lrptrain.cues.segment import STOPS
 from lrptrain.cues.text_words import TextWord
 from lrptrain.cues.texts import Language, Span, Spans, TextPart, kept_in, parts_of
 
@@ -18,6 +19,8 @@ Words = tuple[tuple[int, ...], ...]
 LONGEST = 32
 """So many words a phrase has at most: a template or a footer is found by its first ones,
 so that more cost time alone."""
+_SPACED = re.compile(r" [.,;:!?]")
+"""Punctuation that people write without a space before it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def occurrences(words: Sequence[TextWord], phrases: Sequence[Words]) -> list[Spa
 def propose_phrases(
     batch: Batch, answers: Int[np.ndarray, " batch"], language: Language, role: Role, where: TextPart, count: int
 ) -> Iterator[tuple[float, Phrase]]:
-    """Yield the phrases whose being there goes furthest with an answer, the first of each answer together, and all.
+    """Yield the phrases whose being there goes furthest with an answer, and the best lists of alternatives.
 
     Args:
         batch: The texts.
@@ -66,54 +69,31 @@ def propose_phrases(
         language: How they are made up.
         role: The role of the phrases.
         where: In which part of texts they are looked for.
-        count: How many at most, beside those that are several.
+        count: How many at most, beside half as many lists.
     """
-    read = parts_of(batch, language)
-    kept = kept_in(batch, read)
-    texts: list[list[list[TextWord]]] = []
-    for row, parts in enumerate(read):
-        texts.append([])
-        for part in parts:
-            texts[-1].append([])
-            for word in part.words:
-                if where == "outside" and kept[row, slice(*word.span)].any():
-                    texts[-1].append([])  # a phrase does not reach over what people marked
-                else:
-                    texts[-1][-1].append(word)
-    holders, spelt = _recurring(texts)
-    keys = list(holders)
+    recurring = _recurring(*_pieces(batch, language, where))
+    keys, found = list(recurring), list(recurring.values())
     if not keys:
         return
-    present = np.zeros((len(keys), len(texts)), bool)
-    for number, key in enumerate(keys):
-        present[number, list(holders[key])] = True
-    by_answer = [_for_answer(keys, present, answers == answer) for answer in np.unique(answers)]
-    ranked = sorted((each for found in by_answer for each in found), key=lambda each: -each[0])
-    for score, key in ranked[:count]:
-        yield score, Phrase(_named([spelt[key]]), role, language, where, (key,))
+    present = np.zeros((len(keys), len(answers)), bool)
+    for number, each in enumerate(found):
+        present[number, list(each.rows)] = True
+    of_answer = [answers == answer for answer in np.unique(answers)]
+    by_answer = [covering(present, is_answer) for is_answer in of_answer]
+    for score, number in sorted((each for ranked in by_answer for each in ranked), key=lambda each: -each[0])[:count]:
+        yield score, Phrase(_named([found[number].text]), role, language, where, (keys[number],))
     # Where every text has one of two words, neither decides alone; of names, or units, each is in few texts.
-    first_ones = sorted({found[0][1] for found in by_answer if found})  # the same ones of either half are one cue
-    together = list(dict.fromkeys(key for _, key in ranked))
-    for several in [tuple(first_ones), *([tuple(together)] if len(together) > len(first_ones) else [])]:
-        if len(several) > 1:
-            yield 0.0, Phrase(_named([spelt[each] for each in several]), role, language, where, several)
-
-
-def _for_answer(
-    keys: Sequence[Words], present: Bool[np.ndarray, "keys n"], is_answer: Bool[np.ndarray, " n"]
-) -> list[tuple[float, Words]]:
-    """Return the phrases that go with an answer, each ranked among the texts that hold none before it."""
-    left = np.ones(len(is_answer), bool)
-    found: list[tuple[float, Words]] = []
-    while is_answer[left].any() and not is_answer[left].all():
-        scores = associations(present[:, left], is_answer[left].astype(int), 1)
-        scores[present[:, left].sum(1) < FEWEST] = 0
-        best = int(scores.argmax())
-        if scores[best] <= 0:
-            break
-        found.append((float(scores[best]), keys[best]))
-        left &= ~present[best]
-    return found
+    kinds = [each.kind for each in found]
+    lists = [
+        alternatives(present, kinds, is_answer, [number for _, number in ranked[:count]])
+        for is_answer, ranked in zip(of_answer, by_answer, strict=True)
+        if ranked
+    ]
+    for several in joined(lists, present, kinds, of_answer)[: count // 2]:
+        phrases = [keys[each] for each in several]
+        # What is named in full is the same cue in whatever order either half finds it.
+        phrases = sorted(phrases) if len(phrases) <= CANDIDATES else phrases
+        yield 0.0, Phrase(_named([recurring[each].text for each in phrases]), role, language, where, tuple(phrases))
 
 
 def _named(phrases: Sequence[str]) -> str:
@@ -129,31 +109,64 @@ def _named(phrases: Sequence[str]) -> str:
     return f"the {'phrase' if ' ' in phrases[0] else 'word'} {quoted[0]}"
 
 
-def _recurring(texts: Sequence[Sequence[Sequence[TextWord]]]) -> tuple[dict[Words, set[int]], dict[Words, str]]:
-    """Return the phrases that several texts hold, by which, and how they read.
+def _pieces(batch: Batch, language: Language, where: TextPart) -> tuple[list[list[list[TextWord]]], list[set[int]]]:
+    """Return the words of each text, in pieces that no phrase reaches over, and where its parts begin and end."""
+    read = parts_of(batch, language)
+    kept = kept_in(batch, read)
+    texts: list[list[list[TextWord]]] = []
+    for row, parts in enumerate(read):
+        texts.append([])
+        for part in parts:
+            texts[-1].append([])
+            for word in part.words:
+                if where == "outside" and kept[row, slice(*word.span)].any():
+                    texts[-1].append([])
+                else:
+                    texts[-1][-1].append(word)
+    return texts, [{place for part in parts for place in (part.tokens[0], part.tokens[-1] + 1)} for parts in read]
+
+
+class _Found(NamedTuple):
+    """A phrase: how it reads, which texts hold it, and whether each occurrence stands at an end of its text."""
+
+    text: str
+    rows: set[int]
+    at_ends: list[bool]
+
+    @property
+    def kind(self) -> str:
+        """What it is an alternative to: another sentence, other words at an end of texts, or other words anywhere."""
+        if self.text[-1:] in STOPS and any(map(str.isalnum, self.text)):
+            return "sentence"
+        return "at an end" if float(np.mean(self.at_ends)) >= 1 - QUARTER else "anywhere"
+
+
+def _recurring(texts: Sequence[Sequence[Sequence[TextWord]]], ends: Sequence[set[int]]) -> dict[Words, _Found]:
+    """Return the phrases that several texts hold.
 
     A phrase all of whose texts hold a longer one with it is that longer one (a closed pattern, Pasquier et al. 1999).
     """
-    holders: dict[Words, set[int]] = {}
-    spelt: dict[Words, str] = {}
+    found: dict[Words, _Found] = {}
     for size in range(1, LONGEST + 1):
-        level: dict[Words, set[int]] = defaultdict(set)
+        level: dict[Words, _Found] = {}
         for number, text in enumerate(texts):
             for words in text:
                 ids = [word.ids for word in words]
                 for start in range(len(words) - size + 1):
                     key = tuple(ids[start : start + size])
-                    if size == 1 or (key[:-1] in holders and key[1:] in holders):
-                        level[key].add(number)
-                        if key not in spelt:
-                            part = words[start : start + size]
-                            spelt[key] = "".join(f"{' ' if word.space else ''}{word.text}" for word in part).strip()
-        level = {key: rows for key, rows in level.items() if len(rows) >= FEWEST}
+                    if size == 1 or (key[:-1] in found and key[1:] in found):
+                        part = words[start : start + size]
+                        if key not in level:
+                            read = "".join(f"{' ' if word.space else ''}{word.text}" for word in part)
+                            level[key] = _Found(read if _SPACED.match(read) else read.strip(), set(), [])
+                        level[key].rows.add(number)
+                        level[key].at_ends.append(not ends[number].isdisjoint((part[0].span[0], part[-1].span[1])))
+        level = {key: each for key, each in level.items() if len(each.rows) >= FEWEST}
         if not level:
             break
-        for key, rows in level.items():
+        for key, each in level.items():
             for shorter in (key[:-1], key[1:]):
-                if holders.get(shorter) == rows:
-                    del holders[shorter]
-        holders.update(level)
-    return holders, spelt
+                if shorter in found and found[shorter].rows == each.rows:
+                    del found[shorter]
+        found.update(level)
+    return found

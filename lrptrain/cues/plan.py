@@ -13,7 +13,7 @@ from lrptrain.batch.rows import grid_sizes
 from lrptrain.cues.band import bands
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import CANDIDATES, Cue, Role
-from lrptrain.cues.family import FAMILIES, Family
+from lrptrain.cues.family import LARGEST, Family
 from lrptrain.cues.framing import Framing
 from lrptrain.cues.images import Where, are_videos, image_of, mask_in
 from lrptrain.cues.length import Length
@@ -109,7 +109,7 @@ def of_texts(
             texts = collate([samples[row] for row in proposing])
             proposed = propose_phrases(texts, answers[proposing], language, role, where, candidates)
             found += [Node(phrase, judging) for _, phrase in proposed]
-        families = FAMILIES if language.is_named else ()
+        families = LARGEST if language.is_named else ()
         return [*(Node(Family.of(each, role, language, where), rows) for each in families), *_merged(found)]
 
     def ends_as(role: Role, where: TextPart, rows: Rows) -> list[Node]:

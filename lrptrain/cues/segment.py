@@ -10,7 +10,7 @@ from lrptrain.cues.text_words import TextWord
 from lrptrain.cues.texts import Language, Span, Spans, TextPart
 
 Unit = Literal["part", "sentence", "word"]
-_STOPS = frozenset(".!?…。！？")  # noqa: RUF001  full stops of other scripts are meant
+STOPS = frozenset(".!?…。！？")  # noqa: RUF001  full stops of other scripts are meant
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Segment(Spans):
 
     def _sentence(self, words: Sequence[TextWord]) -> int:
         """Return how many words the sentence has; 0 if it is the only one. "Mr." ends one, too."""
-        starts = [i + 1 for i, word in enumerate(words[:-1]) if set(word.text) <= _STOPS]
+        starts = [i + 1 for i, word in enumerate(words[:-1]) if set(word.text) <= STOPS]
         if not starts:
             return 0
         return len(words) - starts[-1] if self.at_end else starts[0]

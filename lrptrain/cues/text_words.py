@@ -56,25 +56,29 @@ def is_punctuation(text: str) -> bool:
 
 # Tokenizers that cut words at punctuation do not tell whether a space stood there: one is allowed.
 _LINK_PART = r"(?: ?[./?=&%_~-] ?[A-Za-z0-9_%~-]+| ?/)*"
+_DAY, _YEAR = r"[0-3]?\d(?:st|nd|rd|th)?", r"(?:19|20)\d\d"
+_MONTH = (
+    r"(?i:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
 _FORMS = {
     "link": rf"(?:https?|ftp) ?: ?/ ?/ ?[A-Za-z0-9_-]+{_LINK_PART}|www ?\. ?[A-Za-z0-9-]+{_LINK_PART}",
     "address": r"[A-Za-z0-9_+-]+(?: ?\. ?[A-Za-z0-9_+-]+)* ?@ ?[A-Za-z0-9-]+(?: ?\. ?[A-Za-z0-9-]+)+",
     "domain": rf"\b[A-Za-z0-9-]+ ?\. ?(?:com|org|net|edu|gov|ly)\b{_LINK_PART}",
     "mention": r"@ ?\w+(?: ?_ ?\w+)*",
     "hashtag": r"# ?\w+(?: ?_ ?\w+)*",
-    "date": r"\b\d{1,4} ?(?P<bar>[-/.]) ?\d{1,2} ?(?P=bar) ?\d{1,4}\b",
+    "date": rf"\b\d{{1,4}} ?(?P<bar>[-/.]) ?\d{{1,2}} ?(?P=bar) ?\d{{1,4}}\b|\b{_DAY} (?:of )?{_MONTH}(?:,? {_YEAR})?"
+    rf"|\b{_MONTH} (?:{_DAY}(?: ?,? {_YEAR})?|{_YEAR})\b|\b{_YEAR}(?![.,:]?\d| ?%)\b",
     "number": r"[$€£] ?\d+(?:[.,:]\d+)*|\d+(?:[.,:]\d+)*(?: ?%)?",
 }
-MARKERS = tuple(_FORMS)
-"""What tells where a text comes from, and mostly not what it says."""
 _MARKER = re.compile("|".join(f"(?P<{kind}>{form})" for kind, form in _FORMS.items()))
 
 
 class Marker(NamedTuple):
-    """A marker of a text.
+    """A marker of a text: what tells where it comes from, and mostly not what it says.
 
     Attributes:
-        kind: One of `MARKERS`.
+        kind: "link", "address", "domain", "mention", "hashtag", "date" or "number".
         span: The tokens that it is made of.
         text: As it reads.
     """
@@ -100,18 +104,17 @@ def markers_of(words: Sequence[TextWord]) -> list[Marker]:
     text, word_at = joined(words)
     markers: list[Marker] = []
     for match in _MARKER.finditer(text):
-        kind = next(kind for kind in MARKERS if match.group(kind) is not None)
         first = word_at[match.start()]
         last = word_at[match.end() - 1]
         # "b4" is a word with a digit, and no number.
-        if kind == "number" and first == last and any(each.isalpha() for each in words[first].text):
+        if match.lastgroup == "number" and first == last and any(each.isalpha() for each in words[first].text):
             continue
         span = (words[first].span[0], words[last].span[1])
         # Words that are split by what is no content are not joined over it.
         if span[1] - span[0] != sum(word.span[1] - word.span[0] for word in words[first : last + 1]):
             continue
         if not markers or markers[-1].span[1] <= span[0]:
-            markers.append(Marker(kind, span, match.group()))
+            markers.append(Marker(str(match.lastgroup), span, match.group()))
     return markers
 
 

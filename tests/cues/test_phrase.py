@@ -94,6 +94,9 @@ def test_the_name_of_a_phrase_is_how_it_reads():
     assert proposed(texts, [1, 1, 1, 0, 0, 0])[0].name == "the phrase 'so unseen; is it'"
     texts = ["u Ġso Ġun seen", "a Ġso Ġun seen", "b Ġso Ġun seen", "Ġc Ġso Ġun seen", "a Ġb", "b", "Ġa", "b Ġa"]
     assert proposed(texts, [1, 1, 1, 1, 0, 0, 0, 0], roberta())[0].name == "the phrase 'so unseen'"
+    texts = ["a !", "b !", "c !", "a Ġ!", "b Ġ!", "c Ġ!"]
+    names = [each.name for each in proposed(texts, [0, 0, 0, 1, 1, 1], roberta())]
+    assert sorted(names[:2]) == ["the phrase ' !'", "the word '!'"]
     assert proposed(*planted("zip"))[0].name == "the word 'zip'"
     assert proposed(*planted("1 2 3 4 5 6 7 8"))[0].name == "the phrase '1 2 3 4 5 6 7 8'"
     assert proposed(*planted("1 2 3 4 5 6 7 8 9"))[0].name == "the phrase '1 2 3 4 ... 7 8 9'"
@@ -206,3 +209,53 @@ def test_a_phrase_is_plain_data():
 
 def test_a_phrase_with_a_quote_is_readable():
     assert proposed(*planted("'"))[0].name == 'the word "\'"'
+
+
+def taking_turns(*words, places):
+    """Return texts of random words, and their answers: of one answer, each of some words is in four at certain places.
+
+    Of random words and of the other answer none is said twice.
+    """
+    filler = iter(range(10**6))
+    texts = [[f"f{next(filler)}" for _ in range(6)] for _ in range(8 * len(words))]
+    for number, word in enumerate(words):
+        for text, place in zip(texts[4 * number : 4 * number + 4], places[number], strict=True):
+            text[place:place] = word.split()
+    return [" ".join(text) for text in texts], [1] * 4 * len(words) + [0] * 4 * len(words)
+
+
+ENDS = [0, 6, 0, 6]
+
+
+@pytest.mark.parametrize(
+    ("third", "places", "are_three"),
+    [
+        ("cid", [0, 6, 6, 6], True),
+        ("cid", [0, 6, 6, 3], True),
+        ("cid", [0, 6, 3, 3], False),
+        ("cid .", ENDS, False),
+        ("!", ENDS, True),
+    ],
+)
+def test_words_at_an_end_are_listed_without_sentences_and_words_elsewhere(third, places, are_three):
+    texts, answers = taking_turns("ann", "bob", third, places=[ENDS, ENDS, places])
+    (several,) = (cue for cue in proposed(texts, answers, count=4) if cue.is_several)
+    assert several.name == "the words 'ann', 'bob'" + f", '{third}'" * are_three
+
+
+def test_sentences_are_listed_wherever_they_stand():
+    texts, answers = taking_turns("so it is .", "as we see .", places=[ENDS, [3] * 4])
+    texts = [*texts[:8], *(f"{text} ." for text in texts[8:])]
+    (several,) = (cue for cue in proposed(texts, answers, count=4) if cue.is_several)
+    assert several.name == "the words 'so it is.', 'as we see.'"
+
+
+def test_where_an_answer_is_told_by_a_rarer_list_no_list_mixes_it_with_the_other_answer():
+    texts, answers = taking_turns("ann", "bob", places=[ENDS, ENDS])
+    texts = [*texts[:8], *(f"zip {text}" for text in texts[8:])]
+    assert [cue.name for cue in proposed(texts, answers, count=4) if cue.is_several] == [
+        "the words 'ann', 'bob', 'zip'"
+    ]
+    texts, answers = [*texts, *texts[8:]], [*answers, *answers[8:]]
+    assert [cue.name for cue in proposed(texts, answers, count=4) if cue.is_several] == ["the words 'ann', 'bob'"]
+    assert not any(cue.is_several for cue in proposed(texts, answers, count=1))

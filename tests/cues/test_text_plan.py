@@ -266,7 +266,7 @@ def test_what_is_tested_is_no_more_than_this():
     assert beside.cue == AllWords("everything outside the annotation", "fault", writer.language, "outside")
     assert not beside.is_whole
     names = [node.cue.name for node in beside.parts]
-    assert names[:6] == [f"the {family}" for family in plan.FAMILIES]
+    assert names[:6] == [f"the {family}" for family in plan.LARGEST]
     assert "the word 'zip'" in names
     assert names[-2:] == ["the beginning of the text", "the end of the text"]
     (zip_,) = (node for node in beside.parts if node.cue.name == "the word 'zip'")
@@ -348,3 +348,73 @@ def test_texts_with_boxes_are_measured_though_one_donor_makes_them_longer():
     assert Measure(samples, np.arange(20) % 2, probabilities).effects(
         cue, np.arange(20), np.arange(20)
     ) == pytest.approx(values)
+
+
+EVIDENCE_WORDS = (["cough", "wheeze", "phlegm", "inhaler"], ["pulse", "veins", "ankles", "breastbone"])
+
+
+def clinical(sentence, count=96):
+    """Sentences of random words, one of them with a word of its class, most times; and one more, by number and class.
+
+    Every other text has each class; without an evidence word, the class is that of the sentence alone.
+    """
+    rng = np.random.default_rng(0)
+    texts = []
+    for number in range(count):
+        sentences = [list(rng.choice(WORDS, 5)) for _ in range(3)]
+        if number % 10 < 8:
+            sentences[rng.integers(3)].insert(2, EVIDENCE_WORDS[number % 2][number // 2 % 4])
+        added = sentence(number // 2, number % 2)
+        sentences.insert(rng.integers(4), added.split()) if added else None
+        texts.append(" ".join(" ".join([*each, "."]) for each in sentences))
+    return texts
+
+
+def first_name(texts, weights, bias=0.0):
+    """Return the first name of a report on a model that weighs evidence words, too."""
+    writer = bert()
+    evidence = [dict.fromkeys(words, sign) for words, sign in zip(EVIDENCE_WORDS, (-4.0, 4.0), strict=True)]
+    return named(writer, texts, bag(writer, bias, {**evidence[0], **evidence[1], **weights}))[0]
+
+
+def test_a_phrase_of_one_answer_is_named_without_the_evidence_of_the_other():
+    texts = clinical(lambda _, answer: "" if answer else "[UNK] [UNK]")
+    assert first_name(texts, {"[UNK]": -4.0}, 1.0) == "the phrase '[UNK] [UNK] .'"
+
+
+FAMILY = ["la familia espera fuera", "el turno es largo", "hay mucho ruido", "la sala esta llena", "todo sigue igual"]
+
+
+def test_sentences_that_take_turns_are_named_together_and_without_evidence():
+    texts = clinical(lambda number, answer: FAMILY[number % 5] if answer else "")
+    weights = dict.fromkeys(["espera", "largo", "ruido", "llena", "igual"], 8.0)
+    name = first_name(texts, weights, -3.0)
+    assert name.startswith("the words 'la familia espera fuera.', ")
+    assert not any(word in name for words in EVIDENCE_WORDS for word in words)
+    assert sum(sentence in name for sentence in FAMILY) >= 4
+
+
+def test_a_repeated_word_is_exchanged_with_its_first_occurrence():
+    writer = bert()
+    texts = mixed(COUNT)
+    rng = np.random.default_rng(0)
+    for text in texts[::2]:
+        place = rng.integers(len(text))
+        text.insert(place, text[place])
+
+    def probabilities(batch):
+        ids = batch["input_ids"]
+        p = 0.05 + 0.9 * ((ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] > 3)).any(1).float()
+        return torch.stack([1 - p, p], 1).numpy()
+
+    found = judged(writer, [" ".join(text) for text in texts], probabilities)
+    assert found[0].cue.name == "the repeated words"
+    assert found[0].effect.mean > 0.8
+
+
+def test_years_in_front_are_named_as_years_and_not_as_a_place():
+    writer = bert()
+    years = [(f"{year}" for year in range(1950, 1982)), (f"{year}" for year in range(2000, 2032))]
+    texts = [f"{next(years[i % 2])} {' '.join(text)} {i % 7}" for i, text in enumerate(mixed(COUNT))]
+    weights = {str(year): 3.0 if year < 2000 else -3.0 for year in (*range(1950, 1982), *range(2000, 2032))}
+    assert named(writer, texts, bag(writer, 0, weights)) == ["the dates and years"]

@@ -31,8 +31,15 @@ PIECES = [
     ("mail bob @ mail . com today", [("address", "bob @ mail. com")]),
     ("on twitpic . com / 2y ##1 today", [("domain", "twitpic. com / 2y1")]),
     ("from 12 / 05 / 2009 to 7 . 30", [("date", "12 / 05 / 2009"), ("number", "7"), ("number", "30")]),
-    ("b ##4 we had 25 % of $ 30 in 1984", [("number", "25%"), ("number", "$ 30"), ("number", "1984")]),
-    ("19 ##8 ##4", [("number", "1984")]),
+    ("b ##4 we had 25 % of $ 30 in 1984", [("number", "25%"), ("number", "$ 30"), ("date", "1984")]),
+    ("19 ##8 ##4", [("date", "1984")]),
+    ("on 12 march : or March 12 , 2020", [("date", "12 march"), ("date", "March 12, 2020")]),
+    (
+        "3rd of Sept . 1999 , dec 7 , June 2001",
+        [("date", "3rd of Sept. 1999"), ("date", "dec 7"), ("date", "June 2001")],
+    ),
+    ("in 1812 , 2024 % and 1984.5", [("number", "1812"), ("number", "2024%"), ("number", "1984.5")]),
+    ("we march on , may 100 come", [("number", "100")]),
     ("nothing of the kind . ok ?", []),
     ("", []),
 ]

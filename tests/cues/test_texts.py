@@ -387,7 +387,12 @@ def test_tokens_are_those_of_the_text_without_the_cue_and_of_the_cue_of_the_dono
 
 def test_a_real_tokenizer_names_the_words_of_each_family(tokenized):
     batch, language = tokenized
-    text = {"numbers": ["2019", "5"], "repeated words": ["the"], "punctuation": [",", "."]}
+    text = {
+        "numbers": ["2019", "5"],
+        "dates and years": ["2019"],
+        "repeated words": ["the", "the"],
+        "punctuation": [",", "."],
+    }
     for name, expected in text.items():
         inside = Family.of(name, "open", language).locate(batch)[0]
         assert language.name_tokens(batch["input_ids"][0][inside].tolist()) == expected
