@@ -1,6 +1,6 @@
 """The line that a finding prints is pasted: evaluated as a user would, and trained with, for every kind of cue."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple, cast
 
@@ -24,6 +24,7 @@ from lrptrain.cues import plan
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.mark import Marks
 from lrptrain.cues.measure import Effect
+from lrptrain.cues.places import places
 from lrptrain.cues.search import Judged, Node
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.findings import Finding, HasFindings
@@ -148,18 +149,18 @@ def test_every_kind_of_images_and_texts_is_here():
     assert {cue.kind for _, cue in KINDS.values()} == known - elsewhere - {"apart"}
 
 
-def named(cue: Cue, data: Data, call: str) -> Finding:
-    """The finding of a cue, as an evaluation reports what the model relies on."""
+def named(cues: Sequence[Cue], data: Data, call: str) -> list[Finding]:
+    """The findings of cues, as an evaluation reports what the model relies on."""
     shown = []
     for i, each in enumerate(data.samples):
         ids = each.tensors.get("input_ids")
         content: dict[str, Any] = {} if ids is None else {"grid": None, "content_ids": ids.numpy()}
         maps = {"label": torch.ones(16 if ids is None else len(ids))}
         shown.append(explained(each, np.eye(3)[i % 2], maps=maps, **{"grid": (4, 4), **content}))
-    judged = Judged(cue, "relies", Effect(0.4, 0.3, 0.5, N), np.full(N, 0.4), np.arange(N), named=True)
+    effect, values, rows = Effect(0.4, 0.3, 0.5, N), np.full(N, 0.4), np.arange(N)
+    judged = [Judged(cue, "relies", effect, values, rows, named=True) for cue in cues]
     evaluation = Evaluation(shown, data.samples)
-    (found,) = findings_of([judged], evaluation, ["a", "b", "c"], lambda ids: [str(each) for each in ids], (), call)
-    return found
+    return findings_of(judged, evaluation, ["a", "b", "c"], lambda ids: [str(each) for each in ids], (), call)
 
 
 def net_of(data: Data) -> Any:
@@ -238,7 +239,7 @@ TRAINERS = {
 def test_the_line_of_every_kind_of_cue_swaps_it(name, under, tmp_path):
     train, call = TRAINERS[under]
     data = DATA[KINDS[name][0]]
-    finding = named(KINDS[name][1], data, call)
+    (finding,) = named([KINDS[name][1]], data, call)
     assert finding.fix in str(finding)
     held = HasFindings()
     held.findings = [finding]
@@ -250,6 +251,24 @@ def test_the_line_of_every_kind_of_cue_swaps_it(name, under, tmp_path):
     assert values["guidance/swapped"] > 0
     own = rows_of(*(columns[each] for each in ("image", "age", "input_ids") if each in columns))
     assert set(net.seen) - set(own), "the model is given samples that are not in the data"
+
+
+@pytest.mark.filterwarnings("ignore:.*takes away")
+@pytest.mark.parametrize("role", ["fault", "open"])
+def test_the_line_of_sides_of_a_frame_swaps_all_of_them(role, tmp_path):
+    _, top, bottom, *_ = places(role)
+    columns = {name: x[:24] for name, x in DATA["images"].columns.items()}
+    held = HasFindings()
+    held.findings = named([top, bottom], DATA["images"], GUIDANCE)
+    net, original = net_of(DATA["images"]), columns["image"].clone()
+    in_a_loop(held.findings[0].fix, {"monitor": held}, net, columns, tmp_path)
+    images = [np.frombuffer(each, np.float32).reshape(3, 16, 16) for each in net.seen]
+    swapped = [each for each in images if not (original.numpy() == each).all((1, 2, 3)).any()]
+    assert swapped
+    for each in swapped:
+        (own,) = [one for one in original.numpy() if (one[:, 4:12] == each[:, 4:12]).all()]
+        assert (own[:, :4] != each[:, :4]).any()
+        assert (own[:, 12:] != each[:, 12:]).any()
 
 
 def test_without_the_line_the_model_is_given_the_data_alone():
