@@ -313,7 +313,7 @@ def composed(
 
     What the model is given for each token, and its annotation, go along with it, but for token types, and for numbers
     that count places. Of a text, or a chunk of one, that becomes too long, tokens before its last one are cut: its own
-    first, but for those that stay or that people marked, and then those that it was given.
+    first, but for special ones and those that stay or that people marked, and then those that it was given.
 
     Args:
         batch: The samples.
@@ -335,6 +335,8 @@ def composed(
         kept = kept_in(batch, parts_of(batch, language))
         if "rationale" in batch:  # one that marks all of a text tells nothing apart
             kept &= (batch["rationale"] == 0).any(1, keepdim=True).cpu().numpy()
+        padding = language.form.padding.token  # what is not masked is special, too, and goes
+        kept |= (special_tokens(batch, language.form.ends, padding) & (ids != padding)).cpu().numpy()
         kept |= False if stays is None else stays.cpu().numpy()
         pieces = [[_cut(piece, most, own) for piece in row] for row, own in zip(pieces, kept, strict=True)]
     # Never narrower than before: a model of one's own may take texts of one length alone.
