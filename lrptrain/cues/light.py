@@ -13,13 +13,13 @@ from lrptrain.cues.smoothing import smoothed
 
 WAVES = 4
 """So many cosines along either side, the constant one included: what is smaller than a third of it is no light, but a
-thing. They are a projection, so that nothing of a light stays where it is taken away: a smoothing as wide leaves a
-fifth of one that falls off within a quarter of the side, and a model that is trained on the exchange learns that."""
+thing. They are a projection: none of them stays where it is taken away. A smoothing as wide leaves a fifth of a light
+that falls off within a quarter of the side."""
 
 
 @dataclass(frozen=True)
 class Light(Look):
-    """How light falls across images: their low frequencies, without the mean of each channel, which is colour."""
+    """How light falls across images: the low frequencies of the luminance, without its mean, which is colour."""
 
     kind: ClassVar[str] = "light"
     word: ClassVar[str] = "light"
@@ -29,9 +29,10 @@ class Light(Look):
         return images + _light(donors, theirs) - _light(images, own)
 
 
-def _light(images: Images, inside: Pixels) -> Images:
+def _light(images: Images, inside: Pixels) -> Float[Tensor, "batch 1 height width"]:
+    grey = images.mean(1, keepdim=True)
     # What lies beside a part goes on as the part does at its edge.
-    filled = images.where(inside[:, None], smoothed(images, inside, min(images.shape[2:]) / 8))
+    filled = grey.where(inside[:, None], smoothed(grey, inside, min(images.shape[2:]) / 8))
     down, across = (_cosines(length).to(images) for length in images.shape[2:])
     low = down.mT @ (down @ filled @ across.mT) @ across
     return low - mean_of(low, inside)

@@ -443,15 +443,11 @@ def test_a_text_that_reads_an_image_by_cross_attention(method):
     try:
         found = lrptrain.attribute(model, given, 1, method, explain="input_ids")
     except (lrptrain.UnsupportedMethodError, lrptrain.UnsupportedOperationError):
-        assert method not in ("rollout", "generic_attention", "transformer_attribution", "attnlrp")
+        assert method not in ("lrp", "attnlrp", "input_x_gradient", "integrated_gradients")
         return
+    assert method not in ("rollout", "generic_attention", "transformer_attribution")
     assert found.scores.shape == (3, 6)
     assert found.scores.isfinite().all()
-    if method == "rollout":  # the self-attention of both blocks; what comes from the image is none of the text's states
-        one, two = (x.mean(1) for x in model.states(**given, output_attentions=True).attentions)
-        states = torch.eye(6, dtype=torch.float64)
-        expected = ((two + states) / 2 @ ((one + states) / 2))[:, -1]
-        torch.testing.assert_close(found.scores, expected)
 
 
 class Looks(nn.Module):
@@ -474,7 +470,7 @@ class Looks(nn.Module):
 def test_a_text_that_only_says_where_to_look_has_no_product_of_maps(method):
     ids, images = torch.arange(12).view(2, 6), patches(2)
     batch = {"input_ids": ids, "pixel_values": images}
-    with pytest.raises(lrptrain.UnsupportedMethodError, match="only says where attention looks, at values of another"):
+    with pytest.raises(lrptrain.UnsupportedMethodError, match=r"attends from 6 tokens to .* of another input"):
         lrptrain.attribute(Looks(residual=False).eval(), batch, 1, method, explain="input_ids")
     assert lrptrain.attribute(Looks(residual=True).eval(), batch, 1, method, explain="input_ids").scores.any()
 

@@ -36,19 +36,21 @@ def check_one_sequence(propagator: Propagator, logits: Value) -> None:
     """Reject a model whose maps cannot be multiplied from the input to the logits.
 
     Raises:
-        UnsupportedMethodError: If a block before the last square one attends over fewer keys than queries.
+        UnsupportedMethodError: If a block before the last square one attends to other tokens than its own.
     """
     graph = Graph(propagator.tape)
     every = find_attentions(propagator.tape, square=False)
     passed = set(between(propagator, None, logits, {each.product: each for each in every}))
     ways = [x for x in every if x.product in passed and not has_constant_queries(graph, x)]
-    is_square = [queries == keys for queries, keys in (way.block.shape[-2:] for way in ways)]
+    shapes = [tuple(way.block.shape[-2:]) for way in ways]
+    is_square = [queries == keys for queries, keys in shapes]
     while is_square and not is_square[-1] and any(is_square):
         is_square.pop()
     if not all(is_square):
+        queries, keys = shapes[is_square.index(False)]
         raise UnsupportedMethodError(
-            "the blocks attend over fewer keys than queries, so that their maps are not square; "
-            f"{other_methods(*REACH_INPUT)} reach the input without them"
+            f"a block attends from {queries} tokens to {keys} others (merged ones, or those of another input), so that "
+            f"maps cannot be multiplied; {other_methods(*REACH_INPUT)} reach the input without them"
         )
 
 
