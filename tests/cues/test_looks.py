@@ -160,7 +160,8 @@ def test_the_lowest_cosines_of_the_luminance_become_those_of_the_donor_and_all_o
     own, donors = images(0, size), images(1, size)
     changed = transplanted(Light, own, donors)
     before, after, given = (
-        dctn(x.mean(1).numpy(), axes=(1, 2), norm="ortho") for x in (own, changed, donors)  # of the luminance
+        dctn(x.mean(1).numpy(), axes=(1, 2), norm="ortho")
+        for x in (own, changed, donors)  # of the luminance
     )
     wanted = before.copy()
     wanted[:, :WAVES, :WAVES] = given[:, :WAVES, :WAVES]
