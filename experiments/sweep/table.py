@@ -135,7 +135,7 @@ def summary() -> str:
         f"{sum(len(row['methods']) for row in every)} maps: {sums}. {len(unbuilt())} more models could not be built or "
         f"run without lrptrain.\n\n{counts({'all': every, **libraries})}\n\n"
         "The last five methods, those on attention maps: of the models with global attention. Of those with local "
-        f"attention, through which a row of tokens goes:\n\n{local_counts(every)}"
+        f"attention, before these methods refused it:\n\n{local_counts(every)}"
     )
 
 
@@ -166,7 +166,8 @@ to repeat it. Models have random weights and run in float64, two samples at a ti
 the model is left as it was. `input_x_gradient` equals autograd's. `integrated_gradients` sum to the change of the
 logit. `rollout` and `raw_attention` equal what is made by hand of the attention that a transformers model returns,
 where that is square. Anything else is the reason that the error gives, in few words. **Global** attention sees all
-tokens in every block; **local** attention has windows, merged or reduced tokens."""
+tokens in every block; **local** attention has windows, merged or reduced tokens. Since this run methods on
+attention maps refuse local attention: what is `ok` there is of the code before. `attnlrp` serves it."""
 
 
 def main() -> None:
