@@ -142,7 +142,7 @@ def test_a_forward_of_its_own_comes_back_and_an_error_leaves_nothing():
 
 @pytest.mark.parametrize("record", [True, False])
 def test_two_listen_at_a_time(record):
-    """As guidance and group DRO do: the one on top hears what the other has changed."""
+    """As two guidances do: the one on top hears what the other has changed."""
     model, x = vit(), images()
     with (
         intercepted(model, 4, record, change=lambda arguments, name: {name: 2 * arguments[name]}) as beneath,

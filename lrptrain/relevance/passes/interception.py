@@ -188,7 +188,7 @@ class _Listener:
         self.thread = threading.get_ident()
         self.beneath = vars(self.model).get("forward")  # of the instance: a patch, or another thread's listener
         self.forward = self.model.forward
-        # Where two listen, such as guidance and group DRO, the one on top learns names from the model's own forward.
+        # Where two listen, such as two guidances, the one on top learns names from the model's own forward.
         self.signed: Callable[..., Any] = self.beneath.signed if isinstance(self.beneath, _Listener) else self.forward
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
