@@ -26,9 +26,6 @@ class TokenAnnotation:
     Attributes:
         evidence: The share of each token's un-ignored area that is evidence, in [0, 1]; 0 where nothing is valid.
         valid: The share of each token's area that is not ignored, in [0, 1].
-
-    Raises:
-        ValueError: If the two shapes differ.
     """
 
     evidence: Float[Tensor, "batch tokens"]
@@ -71,10 +68,6 @@ def mask_to_tokens(mask: Shaped[Tensor, " batch *places"], grid: tuple[int, ...]
 
     Returns:
         The annotation at `rows * columns` tokens, float32.
-
-    Raises:
-        ValueError: If `mask` is not `[batch, height, width]`, or `[batch, slices, height, width]` of a volume, holds
-            another value, or `grid` is not positive.
     """
     if mask.ndim != len(grid) + 1:
         places = "height, width" if len(grid) == 2 else "slices, height, width"
@@ -94,9 +87,6 @@ def regions_to_tokens(
         regions: One mask per region. A region that is all 255 is absent for that sample.
         names: One name per region, all different.
         grid: Rows and columns of patches.
-
-    Raises:
-        ValueError: If shapes or names do not fit, or a mask holds a value other than 0, 1, 255.
     """
     if regions.ndim != len(grid) + 2:
         raise ValueError(f"regions must be [batch, regions, height, width], got shape {tuple(regions.shape)}")
@@ -119,9 +109,6 @@ def boxes_to_mask(boxes: Float[Tensor, "batch boxes 4"], size: tuple[int, int]) 
 
     Returns:
         1 inside, 0 outside, all 255 for an image with no box.
-
-    Raises:
-        ValueError: If `boxes` is not `[batch, boxes, 4]`, a box is part NaN, or has no area (x2 <= x1 or y2 <= y1).
     """
     if boxes.ndim != 3 or boxes.shape[-1] != 4:
         raise ValueError(f"boxes must be [batch, boxes, 4] as (x1, y1, x2, y2), got shape {tuple(boxes.shape)}")
@@ -149,9 +136,6 @@ def rationale_to_tokens(
     Args:
         rationale: 1 evidence, 0 not, 255 ignored, one value per token, in any dtype (bool works too).
         attention_mask: The tokenizer's mask: not 0 for real tokens, 0 for padding.
-
-    Raises:
-        ValueError: If a shape does not fit or the rationale holds another value.
     """
     if rationale.ndim != 2:
         raise ValueError(f"rationale must be [batch, tokens], got shape {tuple(rationale.shape)}")
@@ -177,9 +161,6 @@ def spans_to_rationale(
 
     Returns:
         1 evidence, 0 not, 255 ignored. A span behind a truncation marks no token.
-
-    Raises:
-        ValueError: If shapes do not fit or a span is empty, inverted or negative.
     """
     if offsets.ndim != 3 or offsets.shape[-1] != 2 or len(spans) != offsets.shape[0]:
         raise ValueError(
@@ -198,11 +179,7 @@ def spans_to_rationale(
 
 
 def no_evidence(name: str) -> str:
-    """Return what is wrong with an annotation of 0 and 255 without a 1, and the remedy.
-
-    Args:
-        name: The name of its entry.
-    """
+    """Return what is wrong with an annotation of 0 and 255 without a 1, and the remedy."""
     return (
         f"{name!r} of a batch holds 0 and 255 and never 1, but 1 is evidence and 255 is ignored: "
         f"if 255 marks the evidence, as in most PNG files, pass `{name} > 0`"
@@ -210,12 +187,7 @@ def no_evidence(name: str) -> str:
 
 
 def mixes_0_and_255(batch: Mapping[str, Any], name: str) -> bool:
-    """Return whether any mask or rationale of a batch has both 0 and 255, as if 255 were meant as evidence.
-
-    Args:
-        batch: See `check_mask_values`.
-        name: "mask" or "rationale".
-    """
+    """Return whether any mask or rationale of a batch has both 0 and 255, as if 255 were meant as evidence."""
     values = batch[name]
     mixed = _mixed_masks(values) if name == "mask" else _mixed_rationales(values, batch.get("attention_mask"))
     return bool(mixed.any())
@@ -257,15 +229,7 @@ def _run_at_the_start(values: Bool[Tensor, "batch tokens"]) -> Bool[Tensor, "bat
 
 
 def split_values(values: Shaped[Tensor, "*shape"], name: str) -> tuple[Bool[Tensor, "*shape"], Bool[Tensor, "*shape"]]:
-    """Split 1 / 0 / 255 into (evidence, valid).
-
-    Args:
-        values: A mask or a rationale.
-        name: The name of its entry, for the error.
-
-    Raises:
-        ValueError: If any value is not 0, 1 or 255.
-    """
+    """Split 1 / 0 / 255 into (evidence, valid)."""
     numbers = values.float()
     evidence = numbers == 1
     valid = numbers != IGNORED

@@ -100,12 +100,7 @@ def bound_arguments(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def candidates(arguments: Mapping[str, Any], length: int | None) -> dict[str, Tensor]:
-    """Return the arguments that may be what is explained: images, volumes, rows of features, or token ids.
-
-    Args:
-        arguments: Of a call, by parameter.
-        length: The number of samples; None if nobody knows.
-    """
+    """Return the arguments that may be what is explained: images, volumes, rows of features, or token ids."""
     tensors = {
         name: x
         for name, x in arguments.items()
@@ -126,16 +121,7 @@ def _is_ids(x: Tensor) -> bool:
 
 
 def split_call(arguments: Mapping[str, Any], explained: str, length: int) -> tuple[Call, dict[str, Tensor]]:
-    """Return what of a call is the same for all samples, and its columns: tensors with a row per sample.
-
-    Args:
-        arguments: Of a call, by parameter.
-        explained: The parameter that takes the explained input, which is in neither.
-        length: The number of samples.
-
-    Raises:
-        ValueError: If an argument is neither a tensor nor a plain value.
-    """
+    """Return what of a call is the same for all samples, and its columns: tensors with a row per sample."""
     constants: dict[str, Any] = {}
     columns: dict[str, Tensor] = {}
     for name, value in arguments.items():
@@ -169,15 +155,8 @@ def model_inputs(model: nn.Module, batch: Mapping[str, Any]) -> Tensor | dict[st
     A batch that has a `Call` gives what that says. Else the explained input goes to the parameter of its own name, or
     to the first one, and every other entry to the parameter of its name.
 
-    Args:
-        model: The model.
-        batch: A batch in the contract's form.
-
     Returns:
         What is explained comes first in the dict; see `explained_argument`.
-
-    Raises:
-        ValueError: If the forward needs an argument that the batch has nothing for.
     """
     inputs = _inputs(model, batch)
     missing = _missing(model, inputs)
@@ -276,12 +255,7 @@ def entry_of(batch: Mapping[str, Any], name: str, value: Tensor) -> str:
 
 
 def inputs_of(batch: Mapping[str, Any], explained: str) -> dict[str, tuple[str, ...]]:
-    """Return the entries of each input of a model, by its parameter, the explained one first: itself and its masks.
-
-    Args:
-        batch: Samples in the contract's form.
-        explained: The parameter that takes the explained input.
-    """
+    """Return the entries of each input of a model, by its parameter, the explained one first: itself and its masks."""
     own = next(name for name in (*IMAGES, "input_ids") if name in batch)
     others = {name.removeprefix(ARGUMENT): name for name in batch if name.startswith(ARGUMENT)}
     # From the labels of several heads, `labels_b`, and of spans a model computes its loss.

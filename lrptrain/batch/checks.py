@@ -39,26 +39,13 @@ def vocabulary_size(model: nn.Module) -> int | None:
 
 
 def check_values(batch: Mapping[str, Any], limits: Limits = Limits()) -> None:
-    """Reject values that no sample can have.
-
-    Args:
-        batch: A batch in the contract's form.
-        limits: What values may be at most.
-
-    Raises:
-        ValueError: With the entry, what is wrong with it and how it is mended.
-    """
+    """Reject values that no sample can have."""
     for check in _CHECKS:
         check(batch, limits)
 
 
 def unusable(batch: Mapping[str, Any], limits: Limits = Limits()) -> dict[int, str]:
-    """Return the rows of a batch whose values cannot be used, and why.
-
-    Args:
-        batch: A batch in the contract's form.
-        limits: What values may be at most.
-    """
+    """Return the rows of a batch whose values cannot be used, and why."""
     try:
         check_values(batch, limits)  # all at once: nearly always nothing is wrong
     except Exception:  # whatever a value does to a check is a problem of this value, not of the run
@@ -154,9 +141,6 @@ def check_aspect_ratio(mask: tuple[int, int], image: tuple[int, int]) -> None:
         mask: Height and width of a mask. It may be smaller or larger than the image, by the same factor either way, as
             far as whole pixels allow.
         image: Height and width of its image.
-
-    Raises:
-        ValueError: If the shapes differ by more than a pixel of the smaller one.
     """
     # A mask of 7 x 9 fits an image of 224 x 300: 7 * 300 / 224 = 9.4 columns, which were rounded.
     (small_height, small_width), (height, width) = sorted((mask, image))

@@ -176,10 +176,6 @@ class CocoTransforms:
         """Return the image, with its `mask` and, with `categories`, its `label`.
 
         The mask is the union of the objects of the label's class, or without a label of all.
-
-        Args:
-            image: The picture that was annotated, as PIL opens it.
-            objects: Its annotations.
         """
         from torchvision import tv_tensors
 
@@ -212,11 +208,7 @@ class CocoAdapter:
     stretched: bool = False
 
     def __call__(self, batch: Any) -> dict[str, Any]:
-        """Return `image`, `mask` and, with `categories`, `label` of a batch.
-
-        Raises:
-            ValueError: If images cannot be stacked, the size of a picture is not known, or an image was cropped.
-        """
+        """Return `image`, `mask` and, with `categories`, `label` of a batch."""
         images, targets = _columns(batch)
         size = (int(images.shape[-2]), int(images.shape[-1]))
         read = [self._sample(target, size) for target in targets]

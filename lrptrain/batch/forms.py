@@ -24,9 +24,6 @@ def as_mapping(batch: Any) -> dict[str, Any]:
         The entries. Of a plain tuple, what comes third is the mask where it has the axes of one, or the rationale where
         it has the shape of the token ids; a mapping there is read by name. An index, metadata, a second view of the
         images and all else that is no annotation are left out.
-
-    Raises:
-        ValueError: If the batch has another form, or a name occurs twice.
     """
     fields = _fields(batch)
     if fields is not None:
@@ -135,11 +132,7 @@ def _is_view(entries: Mapping[str, Any], value: Any) -> bool:
 
 
 def ignored_parts(batch: Any) -> str:
-    """Return what of a tuple is not read, such as `its part 3 (int64 [8])`; "" if all is.
-
-    Args:
-        batch: A batch as `as_mapping` takes it.
-    """
+    """Return what of a tuple is not read, such as `its part 3 (int64 [8])`; "" if all is."""
     if _fields(batch) is not None or not isinstance(batch, Sequence):
         return ""
     entries = as_mapping(batch)

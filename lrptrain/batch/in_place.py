@@ -24,10 +24,6 @@ def in_place(seen: Seen, image: Shaped[Tensor, "batch planes *others"]) -> Bool[
 
     The values of a pixel are then a linear map of the batch's values at the same pixel, the same map for all pixels of
     an image: so are a normalisation, brightness, contrast, saturation, a grey image, other orders of channels.
-
-    Args:
-        seen: What the model was given.
-        image: What the batch holds, of any size and number of channels.
     """
     image = image.to(seen.device)
     if seen.shape == image.shape and torch.equal(seen, image.to(seen.dtype)):
@@ -41,12 +37,7 @@ def in_place(seen: Seen, image: Shaped[Tensor, "batch planes *others"]) -> Bool[
 
 
 def turned(seen: Seen, image: Shaped[Tensor, "batch planes *places"]) -> Bool[Tensor, " batch"]:
-    """Return which images are the batch's own, mirrored or turned by quarters; symmetric ones are in place as well.
-
-    Args:
-        seen: What the model was given, `[batch, channels, height, width]`.
-        image: What the batch holds.
-    """
+    """Return which images are the batch's own, mirrored or turned by quarters; symmetric ones are in place as well."""
     image = image.to(seen.device)
     turns = [each.rot90(quarters, (2, 3)) for each in (image, image.flip(-1)) for quarters in range(4)][1:]
     fitting = [_is_recoloured(seen, each) for each in turns if each.shape[2:] == seen.shape[2:]]

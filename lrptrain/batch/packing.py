@@ -10,14 +10,7 @@ _BOUNDS = ("cu_seqlens", "cu_seq_lens", "cu_seq_lens_q", "cu_seq_lens_k", "seq_i
 
 
 def check_unpacked(batch: Mapping[str, Any]) -> None:
-    """Reject a batch whose rows hold several texts.
-
-    Args:
-        batch: The entries of a batch by name.
-
-    Raises:
-        ValueError: With the entry that says so, and the way out.
-    """
+    """Reject a batch whose rows hold several texts."""
     name = next((name for name in _BOUNDS if name in batch), "")
     positions = batch.get("position_ids")
     if not name and not (isinstance(positions, Tensor) and positions.ndim == 2 and _restarts(positions)):

@@ -91,9 +91,6 @@ def _within_border(present: Bool[Tensor, "planes length"]) -> Bool[Tensor, "plan
     """Return which rows, or columns, are no border that padding left: from the first to the last with a 0.
 
     A border is narrow, or as wide on both sides, as of a letterbox. A wide band on one side alone may be an object.
-
-    Args:
-        present: Whether a row has a 0.
     """
     length = present.shape[1]
     before = (present.long().cumsum(1) == 0).sum(1)

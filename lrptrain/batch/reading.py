@@ -78,9 +78,6 @@ def read_batch(
     Returns:
         The entries of the contract. A further tensor with one row per sample is one by the name `argument:<name>`: the
         model may take it.
-
-    Raises:
-        ValueError: If there is no input, an entry is no tensor, entries differ in length, or labels are no classes.
     """
     columns = read_columns(batch, adapter, needs_input, task.entry)
     label = columns.get("label")
@@ -102,17 +99,7 @@ def _are_of_labels(masks: Tensor, label: Tensor) -> bool:
 def read_columns(
     batch: Any, adapter: BatchAdapter | None = None, needs_input: bool = True, label: str = ""
 ) -> dict[str, Any]:
-    """Bring a batch to the contract's names, with its labels as they are.
-
-    Args:
-        batch: See `read_batch`.
-        adapter: Called first, for batches of any other form.
-        needs_input: See `read_batch`.
-        label: The entry that holds the labels; "" for `label` or `labels`.
-
-    Raises:
-        ValueError: If there is no input or no such entry, an entry is no tensor, or entries differ in length.
-    """
+    """Bring a batch to the contract's names, with its labels as they are."""
     if adapter is not None:
         batch = adapter(batch)
     mapping = as_mapping(batch)
@@ -156,12 +143,7 @@ def read_columns(
 
 
 def _rows_of_one_bag(entries: Mapping[str, Any], mapping: Mapping[str, Any]) -> int | None:
-    """Return how many rows a batch has that is one bag `[rows, numbers]` with one label; None of any other batch.
-
-    Args:
-        entries: Those of the contract.
-        mapping: All of them, in which the bag may have any name.
-    """
+    """Return how many rows a batch has that is one bag `[rows, numbers]` with one label; None of any other batch."""
     label = entries.get("label")
     if not (isinstance(label, int | float) or (isinstance(label, Tensor) and label.numel() == 1)):
         return None
@@ -185,13 +167,7 @@ def of_one_row(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def _arguments(mapping: Mapping[str, Any], length: int | None, rows: int | None) -> dict[str, Tensor]:
-    """Return the entries that the contract does not name, as far as they are tensors with a row per sample.
-
-    Args:
-        mapping: The entries of the batch.
-        length: The number of samples.
-        rows: That of the only one's rows, where these have no batch axis.
-    """
+    """Return the entries that the contract does not name, as far as they are tensors with a row per sample."""
     tensors = {name: x for name, x in mapping.items() if name not in CONTRACT and isinstance(x, Tensor) and x.ndim}
     tensors = {name: x[None] if _has_rows(x, rows) else x for name, x in tensors.items()}
     return {f"{ARGUMENT}{name}": x.as_subclass(Tensor) for name, x in tensors.items() if len(x) == length}
@@ -288,11 +264,6 @@ def _described(value: Any) -> str:
 def take(batch: Mapping[str, Any], row: int, index: int | str) -> Sample:
     """Copy one sample of a batch to the CPU.
 
-    Args:
-        batch: A batch in the contract's form.
-        row: The sample's row in the batch.
-        index: The id of the sample where the batch has no `sample_id`.
-
     Returns:
         The sample. Its label is -1 where the batch has none or a negative one.
     """
@@ -311,11 +282,7 @@ def take(batch: Mapping[str, Any], row: int, index: int | str) -> Sample:
 
 
 def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Stack samples; texts, rows and lists of boxes are padded to the longest; a missing annotation is all ignored.
-
-    Raises:
-        ValueError: If texts of different lengths come without an attention mask, or images or masks differ in size.
-    """
+    """Stack samples; texts, rows and lists of boxes are padded to the longest; a missing annotation is all ignored."""
     names = list(dict.fromkeys(name for sample in samples for name in sample.tensors))
     stacked: dict[str, Any] = {}
     for name in names:
@@ -372,9 +339,6 @@ def token_annotations(
         batch: A batch in the contract's form.
         grid: Rows and columns of an image's tokens, of a volume its slices before them; None for texts and rows.
         region_names: The names of the regions of a mask `[batch, regions, height, width]`; the first is the evidence.
-
-    Raises:
-        ValueError: If a mask has regions that are not named.
     """
     if grid is None:
         if "rationale" not in batch:

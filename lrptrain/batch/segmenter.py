@@ -17,9 +17,6 @@ def segmented(segmenter: nn.Module, image: Float[Tensor, "channels height width"
             probabilities (above 0.5 is the thing) or of logits (above 0), or logits of classes, the first of them the
             background; as a tensor, as `.logits` or `["out"]`, or as the first of several.
         image: The image.
-
-    Raises:
-        ValueError: If it returns anything else, or numbers that are not finite.
     """
     place = next((weight.device for weight in segmenter.parameters()), image.device)
     with torch.no_grad(), preserved(segmenter):

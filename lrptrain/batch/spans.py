@@ -28,9 +28,6 @@ def token_rationale(rationale: Any, batch: Mapping[str, Any]) -> Any:
             characters, end excluded, or its words; None or an empty list for a sample without an annotation.
         batch: The batch. Spans need the tokenizer's `offset_mapping` (`return_offsets_mapping=True`) in it, padded or
             not, words also the `text`.
-
-    Raises:
-        ValueError: If spans or words come without what they need, in another form, or none of them can be used.
     """
     ids = torch.as_tensor(batch["input_ids"])
     if isinstance(rationale, Tensor):
@@ -67,11 +64,7 @@ def _of_chunks(samples: Sequence[Any], ids: Tensor) -> Tensor:
 
 
 def _marks_characters(samples: Sequence[Any], batch: Mapping[str, Any]) -> bool:
-    """Return whether samples have spans or words, not one number per token.
-
-    Raises:
-        ValueError: If they have the form that PyTorch's default_collate or a single span per sample makes.
-    """
+    """Return whether samples have spans or words, not one number per token."""
     items = [item for sample in samples if isinstance(sample, Sequence) for item in sample]
     words = any(isinstance(item, str) for item in items)
     spans = any(isinstance(item, Sequence) and not isinstance(item, str) for item in items)
@@ -155,11 +148,7 @@ def _sample_spans(sample: Any, text: Any) -> list[Span] | None:
 
 
 def _tell(problems: Mapping[int, str], samples: Sequence[Any], batch: Mapping[str, Any]) -> None:
-    """Name the samples whose rationale cannot be used.
-
-    Raises:
-        ValueError: If no rationale of the batch can.
-    """
+    """Name the samples whose rationale cannot be used."""
     if not problems:
         return
     ids = batch.get("sample_id")
@@ -210,9 +199,6 @@ def word_spans(text: str, words: Sequence[str]) -> list[Span]:
     Args:
         text: The text.
         words: Words or phrases, as they stand in the text; upper and lower case are the same.
-
-    Raises:
-        ValueError: If one of them is not in the text.
     """
     spans: list[Span] = []
     for word in words:

@@ -129,9 +129,6 @@ class Classes(Task):
         Args:
             label: Integers, booleans, or the floats 0 and 1; negative numbers and NaN mean none. Where they are
                 one-hot, a row of zeros means none.
-
-        Raises:
-            ValueError: If there are other floats, or several columns, with the way out.
         """
         if label.ndim > 1:
             return self._of_columns(label)
@@ -214,14 +211,7 @@ class Binary(Task):
         return LogitView(required=True)
 
     def classes(self, label: Shaped[Tensor, " batch"]) -> Int[Tensor, " batch"]:
-        """Return 1 for labels above the threshold, 0 for others, negative where there is none.
-
-        Args:
-            label: Numbers in 0..1; negative numbers and NaN mean none.
-
-        Raises:
-            ValueError: If a label is larger than 1.
-        """
+        """Return 1 for labels above the threshold, 0 for others, negative where there is none."""
         values = label.double()
         if bool((values > 1).any()):
             raise ValueError(
@@ -572,9 +562,6 @@ def find_task(task: "TaskName | Task | None", model: nn.Module | None = None, se
         task: A task, its name, or None.
         model: A model, whose `config.problem_type` (Hugging Face) may say that it is a regression.
         several: Whether all labels of a sample can be told together, as by monitors and guidance.
-
-    Raises:
-        ValueError: If the name is unknown, or the model says what needs more than a name.
     """
     if isinstance(task, Task) and task.has_labels and not several:
         raise ValueError("task=lrptrain.EachLabel() is for monitors and guidance: here say lrptrain.OneLabel(column)")

@@ -30,14 +30,7 @@ KEPT = 16384
 
 
 class Annotator:
-    """Makes the annotations of samples, each once: what is the same to the last bit is not annotated again.
-
-    Args:
-        annotate: What says where the evidence is.
-
-    Raises:
-        ValueError: If it is neither a function, nor words, nor a regular expression.
-    """
+    """Makes the annotations of samples, each once: what is the same to the last bit is not annotated again."""
 
     def __init__(self, annotate: Annotate) -> None:
         is_words = isinstance(annotate, Sequence) and all(isinstance(each, str) for each in annotate)
@@ -53,15 +46,7 @@ class Annotator:
         self._kept: dict[bytes, bytes] = {}
 
     def __call__(self, batch: Batch, language: Language | None = None) -> dict[str, Any]:
-        """Return samples with their annotations.
-
-        Args:
-            batch: A batch in the contract's form.
-            language: How texts are made up; needed for these.
-
-        Raises:
-            ValueError: If there are annotations already, or one cannot be made, with the sample.
-        """
+        """Return samples with their annotations."""
         held = [name for name in ANNOTATIONS if name in batch]
         if held:
             raise ValueError(f"batches hold {held[0]!r}, and annotate= makes annotations: leave one of them out")

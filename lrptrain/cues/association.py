@@ -16,10 +16,6 @@ def association(present: Bool[np.ndarray, " n"], answers: Int[np.ndarray, " n"])
     """Return the largest standardised residual over the answers (Agresti 2002, "Categorical Data Analysis", 3.3).
 
     It is by how many standard deviations more of the samples with an answer have it than if both were independent.
-
-    Args:
-        present: Which samples have it.
-        answers: The answer of each.
     """
     return float(associations(present[None], answers)[0])
 
@@ -58,12 +54,6 @@ def alternatives(
     """Return the list of alternatives that goes furthest with an answer, and how far.
 
     Alternatives are of one kind, no sample has two of them, and each is in at least half as many samples as the first.
-
-    Args:
-        present: Which samples have each thing.
-        kinds: The kind of each.
-        is_answer: Which samples have the answer.
-        first_ones: What a list may begin with; at least one.
     """
     scores, counts = associations(present, is_answer.astype(int), 1), present.sum(1)
     ranked = [each for each in np.argsort(-scores, kind="stable").tolist() if scores[each] > 0]
@@ -85,14 +75,7 @@ def joined(
     kinds: Sequence[str],
     of_answer: Sequence[Bool[np.ndarray, " n"]],
 ) -> list[list[int]]:
-    """Return lists of alternatives as one where nearly every sample has exactly one; else those of several, best first.
-
-    Args:
-        lists: A list of each answer, and how far it goes with it.
-        present: Which samples have each thing.
-        kinds: The kind of each.
-        of_answer: Which samples have each answer.
-    """
+    """Return lists of alternatives as one where nearly every sample has exactly one; else several, the best first."""
     first_ones = [several[0] for _, several in lists]
     together = [each for turn in zip_longest(*(several for _, several in lists)) for each in turn if each is not None]
     counts = present[first_ones].sum(1)

@@ -11,10 +11,6 @@ def random_donors(usable: Bool[Tensor, " batch"], generator: torch.Generator | N
     In a shuffled batch, another sample has the sample's class as often as any sample of the data, so that its cue tells
     nothing. The sample itself always has it: one of `n` would be its own donor with a chance of 1 / n, and small models
     learned a shortcut from that in batches of 8.
-
-    Args:
-        usable: Which samples give and take.
-        generator: The random numbers.
     """
     donors = torch.arange(len(usable), device=usable.device)
     givers = usable.nonzero().flatten()

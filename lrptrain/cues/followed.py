@@ -29,12 +29,7 @@ _followed: WeakSet[nn.Module] = WeakSet()
 
 
 def note_known(module: nn.Module, known: Known) -> None:
-    """Note what a monitor knows of a module, in place of what was noted before.
-
-    Args:
-        module: The module that is trained, without wrappers.
-        known: What is known.
-    """
+    """Note what a monitor knows of a module, in place of what was noted before."""
     _noted[module] = known
 
 

@@ -10,15 +10,7 @@ from lrptrain.cues.texts import Language
 
 
 def restored(values: Mapping[str, Any], language: Callable[[], Language]) -> Cue:
-    """Return the inverse of `Cue.to_dict`, after JSON has made lists of tuples.
-
-    Args:
-        values: What it returned.
-        language: Returns how texts are made up, which no record holds.
-
-    Raises:
-        ValueError: If there is no such kind.
-    """
+    """Return the inverse of `Cue.to_dict`, after JSON has made lists of tuples."""
     kinds = _kinds(Cue)  # type: ignore[type-abstract]
     kind = next((each for each in kinds if getattr(each, "kind", None) == values["kind"]), None)
     if kind is None:

@@ -36,14 +36,7 @@ class Look(Cue):
 
     @abstractmethod
     def transplant(self, images: Images, own: Pixels, donors: Images, theirs: Pixels) -> Images:
-        """Return images with the look of their donors.
-
-        Args:
-            images: The images, in at least 32 bits.
-            own: The pixels of them that have the look.
-            donors: The donors.
-            theirs: The pixels of them that give it.
-        """
+        """Return images with the look of their donors."""
 
     def locate(self, batch: Batch) -> Pixels | None:
         """Return the pixels that have it."""

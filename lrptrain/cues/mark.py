@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import rows_of
 from lrptrain.cues.association import association, associations
-from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Cue, Role
+from lrptrain.cues.cue import CANDIDATES, FEWEST, MOST, Batch, Cue, Role
 from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
 from lrptrain.cues.places import place_of
 
@@ -32,6 +32,8 @@ EACH = 8
 at so many of their most relevant patches: a mark that is read is among them. Its name is of so many that show it."""
 MOST_COMPARED = 2**22
 """So many pairs of a picture and a place are compared per image at most, in a fiftieth of a second."""
+PLACES = 8
+"""A picture is looked for at every so manyth part of its side: an eighth."""
 IN_CACHE = 2**18
 """So many points of images are compared with one picture at a time, so that they stay in a processor's cache."""
 PEAKS = 2
@@ -103,8 +105,8 @@ Counted = tuple[Mark, Int[np.ndarray, " batch"]]
 
 
 def stride_of(side: int) -> int:
-    """Return how many pixels lie between two places where a picture is looked for: an eighth of its side."""
-    return max(1, side // 8)
+    """Return how many pixels lie between two places where a picture is looked for."""
+    return max(1, side // PLACES)
 
 
 def in_parts(images: Tensor) -> tuple[Tensor, ...]:
@@ -177,7 +179,7 @@ class Marks:
             if len(chosen) == count or score <= 0:
                 break
             # Another view of what was chosen: the same images show it.
-            if all((present & other).sum() < 0.5 * (present | other).sum() for other in chosen):
+            if all((present & other).sum() < MOST * (present | other).sum() for other in chosen):
                 chosen.append(present)
                 yield score, _placed(mark, batch, present)
         together = _one_of_each(self._found[key], answers) if count else []

@@ -56,13 +56,7 @@ class Effect(NamedTuple):
 
 
 def effect_of(values: Float[np.ndarray, " n"], level: float, fewest: int = FEWEST_SAMPLES) -> Effect:
-    """Return the mean of the values that are not nan, with Student's interval.
-
-    Args:
-        values: The effect on each sample.
-        level: The probability that the mean lies beyond either end, in (0, 0.5).
-        fewest: Of fewer samples the interval is all that there is.
-    """
+    """Return the mean of the values that are not nan, with Student's interval."""
     values = values[~np.isnan(values)]
     count = len(values)
     mean = float(values.mean()) if count else math.nan
@@ -81,12 +75,7 @@ def flipped(values: Float[np.ndarray, " n"], least: float = MOST) -> int:
 
 
 def most_flipped(values: Float[np.ndarray, " n"], level: float = LEVEL) -> float:
-    """Return which share of all samples a cue may decide, in [0, 1] (Clopper & Pearson 1934).
-
-    Args:
-        values: The effect on each sample; nan where it was not measured.
-        level: The probability that the share is larger.
-    """
+    """Return which share of all samples a cue may decide, in [0, 1] (Clopper & Pearson 1934)."""
     count, seen = int((~np.isnan(values)).sum()), int((values > MOST).sum())
     return float(special.betaincinv(seen + 1, count - seen, 1 - level)) if seen < count else 1.0
 
@@ -121,12 +110,6 @@ def donors_for(answers: Rows, among: Rows, same: bool, seed: int) -> Rows:
     """Return for each sample a random other one that has the same answer, or another one; -1 where there is none.
 
     Each gives about as often as any other: one odd sample would else be the donor of many.
-
-    Args:
-        answers: The answer of every sample.
-        among: The samples that take and give.
-        same: Whether the donor has the same answer.
-        seed: The seed of the draw.
     """
     rng = np.random.default_rng([seed, same])
     donors = np.full(len(answers), -1)
@@ -205,14 +188,6 @@ class Measure:
         """Return the effect of a cue on each of some samples; nan where both donors' cues are the same.
 
         Every process has to call it, with the same cue and samples. Nothing is measured twice.
-
-        Args:
-            cue: The cue.
-            rows: The samples that take it.
-            among: The samples that may give it.
-
-        Raises:
-            MeasureError: If it cannot be measured, in whichever process.
         """
         return self.drops(cue, rows, among) - self._drops(cue, rows, among, same=True)
 
@@ -235,13 +210,7 @@ class Measure:
 
     @torch.no_grad()
     def example(self, cue: Cue, row: int, among: Rows) -> list[dict[str, Any]]:
-        """Return a sample as it is, with the cue of its donor of the same answer, and with that of another's.
-
-        Args:
-            cue: The cue.
-            row: The sample.
-            among: The samples that may give it; those of `effects`.
-        """
+        """Return a sample as it is, with the cue of its donor of the same answer, and with that of another's."""
         donors = [int(donors_for(self.answers, among, same, self._seed)[row]) for same in (True, False)]
         own, given = together(self.samples, np.array([row, row]), np.array(donors), self._device)
         parts = [[rows_of(batch, slice(i, i + 1)) for i in range(2)] for batch in (own, given)]
@@ -313,16 +282,7 @@ def by_all(
     measure: Callable[[Rows], np.ndarray],
     gather: Callable[[Any], list[Any]],
 ) -> list[tuple[Rows, np.ndarray]]:
-    """Return what every process measures on its own samples, and which these are; all of them call it.
-
-    Args:
-        mine: The samples of this process.
-        measure: Measures them; returns values by sample, `[n, ...]`.
-        gather: Returns the values of all processes.
-
-    Raises:
-        MeasureError: If it fails, in whichever process.
-    """
+    """Return what every process measures on its own samples, and which these are; all of them call it."""
     problem, cause, measured = "", None, np.empty(0)
     try:
         measured = measure(mine)
@@ -338,14 +298,7 @@ def by_all(
 def together(
     samples: Sequence[Sample], takers: Rows, donors: Rows, device: torch.device | str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return samples of one size, and their donors brought to it, as two batches that are padded alike.
-
-    Args:
-        samples: All samples.
-        takers: Which of them take a cue.
-        donors: Who gives it to each.
-        device: Where the batches are to be.
-    """
+    """Return samples of one size, and their donors brought to it, as two batches that are padded alike."""
     given = [fitted(samples[donor], samples[taker]) for donor, taker in zip(donors, takers, strict=True)]
     joint = collate([*(samples[row] for row in takers), *given], device)
     return rows_of(joint, slice(len(takers))), rows_of(joint, slice(len(takers), 2 * len(takers)))

@@ -61,16 +61,7 @@ def occurrences(words: Sequence[TextWord], phrases: Sequence[Words]) -> list[Spa
 def propose_phrases(
     batch: Batch, answers: Int[np.ndarray, " batch"], language: Language, role: Role, where: TextPart, count: int
 ) -> Iterator[tuple[float, Phrase]]:
-    """Yield the phrases whose being there goes furthest with an answer, and the best lists of alternatives.
-
-    Args:
-        batch: The texts.
-        answers: The answer to each.
-        language: How they are made up.
-        role: The role of the phrases.
-        where: In which part of texts they are looked for.
-        count: How many at most, beside half as many lists.
-    """
+    """Yield the phrases whose being there goes furthest with an answer, and the best lists of alternatives."""
     recurring = _recurring(*_pieces(batch, language, where))
     keys, found = list(recurring), list(recurring.values())
     if not keys:

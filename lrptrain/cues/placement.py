@@ -22,13 +22,7 @@ MOST_SCALE = 4.0
 
 
 def at_place_of(thing: Box, donor: Box, size: tuple[int, int]) -> Box:
-    """Return the box of a thing with its middle where the donor's is, as far as it stays within the image.
-
-    Args:
-        thing: The box of the thing.
-        donor: The box of the donor's thing.
-        size: Height and width of the image.
-    """
+    """Return the box of a thing with its middle where the donor's is, as far as it stays within the image."""
     down = (donor.top + donor.bottom - thing.top - thing.bottom) // 2
     across = (donor.left + donor.right - thing.left - thing.right) // 2
     return _within(Box(thing.top + down, thing.left + across, thing.bottom + down, thing.right + across), size)
@@ -38,11 +32,6 @@ def as_large_as(thing: Box, donor: Box, size: tuple[int, int]) -> Box:
     """Return the box of a thing with its middle and shape, and with the donor's area, as far as the image has room.
 
     Sides are whole pixels, so that shape and area are those that were asked for up to half a pixel of each.
-
-    Args:
-        thing: The box of the thing.
-        donor: The box of the donor's thing.
-        size: Height and width of the image.
     """
     scale = math.sqrt(donor.height * donor.width / (thing.height * thing.width))
     scale = min(max(scale, 1 / MOST_SCALE), MOST_SCALE, size[0] / thing.height, size[1] / thing.width)

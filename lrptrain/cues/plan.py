@@ -200,13 +200,7 @@ def of_inputs(samples: Sequence[Sample]) -> list[Node]:
 
 
 def with_further(roots: Sequence[Node], further: Sequence[tuple[Cue, Rows | None]], count: int) -> list[Node]:
-    """Return roots with cues that are tested whatever the samples propose, unless they are roots themselves.
-
-    Args:
-        roots: The roots.
-        further: Cues, each with the samples that judge it; None for all.
-        count: The number of samples.
-    """
+    """Return roots with cues that are tested whatever the samples propose, unless they are roots themselves."""
     planned = {root.cue.declared("open") for root in roots}
     added = {cue.declared("open"): (cue, rows) for cue, rows in further if cue.declared("open") not in planned}
     return [*roots, *(Node(cue, np.arange(count) if rows is None else rows) for cue, rows in added.values())]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lrptrain.batch.rows import grid_sizes, rows_in
 from lrptrain.cues.association import association
-from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Cue, Role
+from lrptrain.cues.cue import CANDIDATES, FEWEST, MOST, Batch, Cue, Role
 from lrptrain.cues.mark import MOST_SOURCES, PEAKS
 from lrptrain.cues.rows import OF, RowPart, at_share, rows_of_part, with_rows
 
@@ -56,14 +56,7 @@ class RowMark(Cue):
 def _exchanged(
     lost: Bool[Tensor, " rows"], own: Bool[Tensor, " rows"], given: Bool[Tensor, " rows"], theirs: Bool[Tensor, " rows"]
 ) -> dict[int, int]:
-    """Return which of a donor's rows comes to which place of a sample.
-
-    Args:
-        lost: The sample's rows of the kind.
-        own: Its rows that count.
-        given: The donor's rows of the kind.
-        theirs: Its rows that count.
-    """
+    """Return which of a donor's rows comes to which place of a sample."""
     places, rows = own.nonzero().flatten().tolist(), theirs.nonzero().flatten().tolist()
     is_lost, is_given = lost[own].tolist(), given[theirs].tolist()
     taken: dict[int, int] = {}
@@ -143,7 +136,7 @@ def propose_row_marks(
     names: set[str] = set()
     for score, mark, present in found:
         # Another view of what was chosen: the same samples have it.
-        is_new = all((present & other).sum() < 0.5 * (present | other).sum() for other in chosen)
+        is_new = all((present & other).sum() < MOST * (present | other).sum() for other in chosen)
         if len(chosen) < count and is_new and mark.name not in names:
             chosen.append(present)
             names.add(mark.name)

@@ -69,12 +69,7 @@ def text_form(tokenizer: Any, model: nn.Module) -> TextForm:
 
 
 def padding_of(batch: Mapping[str, Tensor], otherwise: Padding = ZERO_BEHIND) -> Padding:
-    """Return what fills up the texts of a batch.
-
-    Args:
-        batch: Texts with `input_ids` and `attention_mask`.
-        otherwise: What does where all of them are equally long.
-    """
+    """Return what fills up the texts of a batch."""
     attended = attended_tokens(batch)
     padding = batch["input_ids"][~attended]
     if not len(padding):

@@ -32,12 +32,7 @@ class TextWord(NamedTuple):
 
 
 def words_among(ids: Int[np.ndarray, " tokens"], name_tokens: NameTokens) -> list[TextWord]:
-    """Return the words among the content tokens of a text.
-
-    Args:
-        ids: Its token ids; -1 where a token is no content.
-        name_tokens: Brings token ids to token strings.
-    """
+    """Return the words among the content tokens of a text."""
     content = np.flatnonzero(ids >= 0)
     names: list[str | None] = [None] * len(ids)
     for index, name in zip(content.tolist(), name_tokens(ids[content].tolist()), strict=True):

@@ -165,13 +165,7 @@ class Spans(Cue):
         return inside
 
     def exchange(self, batch: Batch, donors: Batch, staying: Sequence["Spans"] = ()) -> dict[str, Any]:
-        """See `Cue`.
-
-        Args:
-            batch: The samples.
-            donors: The donor of each.
-            staying: Cues whose words are neither given nor taken.
-        """
+        """See `Cue`."""
         rows, size = [], chunk_width(batch)
         stays, others = (_located(staying, each) for each in (batch, donors))
         chosen = (self._chosen(batch, stays), self._chosen(donors, others))
@@ -404,13 +398,7 @@ def _gathered(own: Tensor, others: Tensor, side: Tensor, place: Tensor, there: T
 
 
 def as_wide_as(batch: Batch, others: Batch, padding: Padding | None = None) -> dict[str, Any]:
-    """Return texts with as many tokens as others that may have become longer; images as they are.
-
-    Args:
-        batch: The texts that may have become longer.
-        others: Those that are to be as long.
-        padding: What fills them up; None for what fills up their shorter ones.
-    """
+    """Return texts with as many tokens as others that may have become longer; images as they are."""
     more = batch["input_ids"].shape[1] - others["input_ids"].shape[1] if "input_ids" in batch else 0
     if more <= 0:
         return dict(others)

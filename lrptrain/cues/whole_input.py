@@ -27,12 +27,7 @@ class WholeInput(Cue):
 
     @classmethod
     def of(cls, *arguments: str, role: Role = "open") -> "WholeInput":
-        """Return the cue of an input that is not the explained one.
-
-        Args:
-            arguments: The parameter of the model's forward, and those of its masks.
-            role: What the input is.
-        """
+        """Return the cue of an input that is not the explained one."""
         entries = tuple(f"{ARGUMENT}{each}" for each in arguments)
         return cls(called(arguments[0]), role, arguments[0], entries)
 

@@ -21,10 +21,6 @@ SPLITS = ("train", "val", "test")
 def read_csv(path: str | Path, columns: Iterable[str | None]) -> list[CsvRow]:
     """Read a CSV file with a header line.
 
-    Args:
-        path: UTF-8 file.
-        columns: Names that must be in the header; `None` entries are skipped.
-
     Raises:
         FileNotFoundError: There is no such file.
         ValueError: A column is missing, the file has no rows, or a row has fewer fields than the header.
@@ -50,11 +46,7 @@ def read_csv(path: str | Path, columns: Iterable[str | None]) -> list[CsvRow]:
 
 
 def class_names(values: Iterable[str], wanted: Sequence[str] | None = None) -> list[str]:
-    """Return the classes in the order of their index: `wanted`, else all sorted (numerically if all are numbers).
-
-    Raises:
-        ValueError: A wanted class does not occur, or fewer than two classes are left.
-    """
+    """Return the classes in the order of their index: `wanted`, else all sorted (numerically if all are numbers)."""
     labels = set(values)
     absent = [name for name in wanted or () if name not in labels]
     if absent:
@@ -69,11 +61,7 @@ def class_names(values: Iterable[str], wanted: Sequence[str] | None = None) -> l
 def stratified_split(
     labels: Sequence[int] | Int[np.ndarray, " samples"], val_share: float, seed: int
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " val"]]:
-    """Return sorted, disjoint train and validation indices, with each class in both by its share.
-
-    Raises:
-        ValueError: `val_share` is not between 0 and 1 (both excluded), or a class has fewer than two samples.
-    """
+    """Return sorted, disjoint train and validation indices, with each class in both by its share."""
     if not 0 < val_share < 1:
         raise ValueError(f"val_share must lie between 0 and 1, got {val_share}")
     split = require("sklearn.model_selection", "data").train_test_split

@@ -42,11 +42,7 @@ class ImageSpec:
     def load(
         self, image: Path, mask: Path | None
     ) -> tuple[Float[Tensor, "3 height width"], UInt8[Tensor, "height width"]]:
-        """Return the normalised image and its mask: 1 evidence, 0 not, 255 ignored; all 255 without a mask file.
-
-        Raises:
-            ValueError: If a file cannot be read, or the two differ in size.
-        """
+        """Return the normalised image and its mask: 1 evidence, 0 not, 255 ignored; all 255 without a mask file."""
         picture = open_picture(image)
         mean = torch.tensor(self.mean)[:, None, None]
         std = torch.tensor(self.std)[:, None, None]

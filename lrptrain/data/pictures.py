@@ -52,11 +52,7 @@ def find_pictures(folder: Path) -> dict[str, Path]:
 
 
 def open_picture(path: Path) -> "Image":
-    """Open a picture and read it in full.
-
-    Raises:
-        ValueError: The file is damaged or no picture; the message names it.
-    """
+    """Open a picture and read it in full."""
     with _opened(path) as picture:
         width, height = picture.size
         if width * height > MOST_PIXELS:
@@ -71,11 +67,7 @@ _DAMAGED = (OSError, SyntaxError, ValueError, EOFError, TypeError, IndexError, M
 
 @contextmanager
 def _opened(path: Path) -> "Iterator[Image]":
-    """Open a picture, of which only the head is read.
-
-    Raises:
-        ValueError: If it is no picture, or cannot be read inside; the message names it.
-    """
+    """Open a picture, of which only the head is read."""
     pillow = require("PIL.Image", "monitor")
     pillow.init()  # some formats are known only then, if Pillow was built with them
     formats = [name for name in FORMATS if name in pillow.OPEN]
@@ -102,11 +94,7 @@ def to_image(picture: "Image", size: tuple[int, int]) -> Float[Tensor, "3 height
 
 
 def to_values(picture: "Image", size: tuple[int, int]) -> Integer[Tensor, "height width"]:
-    """Return the values of a mask (grey levels or palette indices), resized to the nearest neighbour.
-
-    Raises:
-        ValueError: A picture with several channels.
-    """
+    """Return the values of a mask (grey levels or palette indices), resized to the nearest neighbour."""
     if len(picture.getbands()) != 1:
         raise ValueError(f"a mask has one channel of class values, this picture is {picture.mode}")
     nearest = require("PIL.Image", "monitor").Resampling.NEAREST
@@ -163,9 +151,6 @@ def read_mask(
         size: Height and width that the mask must have.
         classes: The number of classes, without the background; None allows all values.
         resize: Whether to bring it to `size` by the nearest neighbour instead of refusing another size.
-
-    Raises:
-        ValueError: If the file cannot be read, is in colour, or has another size or value; the message names it.
     """
     picture = open_picture(path)
     shape = picture.size[::-1]

@@ -78,9 +78,6 @@ def planted_digits(
         `image` float32 `[n, 3, H, W]` in 0..1; `mask` uint8 `[n, H, W]`, 1 on the digit's strokes and one pixel around
         them (never on tag or frame); `label` int64 `[n]`; `group` int64 `[n]`, 1 where the shortcut agrees with the
         class; `sample_id` int64 `[n]`.
-
-    Raises:
-        ValueError: An unknown shortcut, a correlation outside 0..1, or digits larger than the image.
     """
     if shortcut not in get_args(Shortcut):
         raise ValueError(f"shortcut must be one of {get_args(Shortcut)}, got {shortcut!r}")

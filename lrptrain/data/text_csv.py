@@ -11,11 +11,7 @@ from lrptrain.terminal import WrappedWarning
 
 
 def find_span(text: str, part: str) -> tuple[int, int] | None:
-    """Return the characters (start, end) of the first occurrence of `part` without blanks around it; `None` if blank.
-
-    Raises:
-        ValueError: `part` does not occur in `text`.
-    """
+    """Return the characters (start, end) of the first occurrence of `part`, stripped; `None` if blank."""
     part = part.strip()
     start = text.find(part)
     if start < 0:
@@ -24,11 +20,7 @@ def find_span(text: str, part: str) -> tuple[int, int] | None:
 
 
 def read_span(text: str, start: str, end: str) -> tuple[int, int] | None:
-    """Read characters (start, end) from two fields; `None` if both are empty.
-
-    Raises:
-        ValueError: If they are not integers with 0 <= start < end <= length of the text.
-    """
+    """Read characters (start, end) from two fields; `None` if both are empty."""
     if not start and not end:
         return None
     if not (start.isdecimal() and end.isdecimal() and int(start) < int(end) <= len(text)):

@@ -24,9 +24,6 @@ class Example(NamedTuple):
 def fast_tokenizer(source: str) -> Any:
     """Load a tokenizer that knows which characters a token stands for.
 
-    Args:
-        source: Folder or hub name of a fast tokenizer, or `"minilm"`.
-
     Raises:
         OSError: If it can be found neither locally nor on the hub.
         ValueError: If it is not a fast one.
@@ -41,11 +38,6 @@ def collate_texts(samples: Sequence[tuple[int, Example]], tokenizer: Any, max_le
     """Tokenise (sample id, example) pairs, padded to the longest.
 
     Evidence that truncation removes wholly makes a sample one without annotation.
-
-    Args:
-        samples: The examples with their sample ids.
-        tokenizer: A fast tokenizer of Hugging Face.
-        max_length: Tokens at most, special ones included.
 
     Returns:
         `input_ids`, `attention_mask` int64 `[B, T]`, `rationale` uint8 `[B, T]` (1 evidence, 0 not, 255 for special

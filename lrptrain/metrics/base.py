@@ -25,15 +25,8 @@ def usable_scores(
 
     A metric is defined for a sample that is annotated and has finite scores on its usable tokens.
 
-    Args:
-        scores: Relevance of any floating type.
-        annotation: Says which tokens are usable.
-
     Returns:
         The scores in float32 or wider, and whether each sample is defined.
-
-    Raises:
-        ValueError: If the scores and the annotation differ in shape.
     """
     if scores.shape != annotation.valid.shape:
         raise ValueError(
@@ -78,9 +71,6 @@ def class_index(
         label: Class of each sample; may be None where `num_classes` is.
         num_classes: How many classes have a row of their own; None for one row.
         like: Any tensor of the batch, for its length and device.
-
-    Raises:
-        ValueError: If `num_classes` is given and a label is missing or out of range.
     """
     if num_classes is None:
         return torch.zeros(like.shape[0], dtype=torch.long, device=like.device)
@@ -93,11 +83,7 @@ def class_index(
 
 
 def state_rows(num_classes: int | None) -> int:
-    """Return how many rows a per-class state has.
-
-    Raises:
-        ValueError: If `num_classes` is not positive.
-    """
+    """Return how many rows a per-class state has."""
     if num_classes is not None and num_classes < 1:
         raise ValueError(f"num_classes must be positive or None, got {num_classes}")
     return num_classes or 1

@@ -44,10 +44,6 @@ def agreement(answers: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> Agreemen
     """Return how often answers are right, and what it would be if they stood in a random order.
 
     The mean and the variance over all orders are exact (Hoeffding 1951).
-
-    Args:
-        answers: The predicted classes.
-        labels: The classes of the same samples; a negative one is none.
     """
     answers, labels = answers[labels >= 0], labels[labels >= 0]
     count = len(labels)
@@ -68,9 +64,5 @@ def level_of_look(number: int, level: float = LEVEL) -> float:
     """Return the level of one look among all of a run, in which luck passes for skill as often as `level` says.
 
     Shares of the level fall with the square of the number: 1 + 1/4 + 1/9 ... is pi^2 / 6, however long a run goes on.
-
-    Args:
-        number: Which look it is, from 1.
-        level: That of all looks together.
     """
     return level * 6 / (math.pi * number) ** 2

@@ -47,12 +47,6 @@ def expected_hits(
 ) -> Float[Tensor, " batch"]:
     """Return how many of the k highest usable scores are hits; the mean over all tie-breaks if the k-th place is tied.
 
-    Args:
-        scores: Finite where usable.
-        hits: Entries that count as hits.
-        usable: Entries that take part.
-        k: Places per sample; more than the usable entries means all of them.
-
     Returns:
         In [0, k].
     """

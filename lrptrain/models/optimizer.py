@@ -9,27 +9,13 @@ LearningRateSchedule = Literal["one_cycle", "constant"]
 
 
 def check_schedule(schedule: str) -> None:
-    """Refuse a schedule of another name.
-
-    Raises:
-        ValueError: If there is no schedule of this name.
-    """
+    """Refuse a schedule of another name."""
     if schedule not in ("one_cycle", "constant"):
         raise ValueError(f"schedule must be 'one_cycle' or 'constant', got {schedule!r}")
 
 
 def adamw(module: pl.LightningModule, lr: float, weight_decay: float, schedule: LearningRateSchedule) -> Any:
-    """Return AdamW over all parameters that require gradients, as `configure_optimizers` returns it.
-
-    Args:
-        module: The module, attached to its trainer.
-        lr: The learning rate; under `one_cycle` its peak.
-        weight_decay: The weight decay of AdamW.
-        schedule: `"one_cycle"` (stepped every batch) or `"constant"`.
-
-    Raises:
-        ValueError: If `one_cycle` meets a trainer that has no end.
-    """
+    """Return AdamW over all parameters that require gradients, as `configure_optimizers` returns it."""
     trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trainable, lr=lr, weight_decay=weight_decay)
     if schedule == "constant":

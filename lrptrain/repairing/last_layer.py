@@ -42,15 +42,7 @@ class _Call:
 
 
 def find_last_layer(model: nn.Module, batch: Batch) -> LastLayer:
-    """Return the linear layer that makes the logits, by what it returns and not by its name.
-
-    Args:
-        model: A classifier that returns logits `[batch, classes]`, or an object with `.logits`.
-        batch: A batch in the contract's form.
-
-    Raises:
-        ValueError: If no linear layer makes them, or not it alone.
-    """
+    """Return the linear layer that makes the logits, by what it returns and not by its name."""
     linear = {name: each for name, each in unwrap(model).named_modules() if isinstance(each, nn.Linear)}
     calls: list[_Call] = []
 
@@ -136,11 +128,7 @@ def _hooks(handles: Iterable[Any]) -> Iterator[None]:
 
 
 def _logits(model: nn.Module, batch: Batch) -> Tensor:
-    """Return the logits as the model makes them, in evaluation mode.
-
-    Raises:
-        ValueError: If there are none.
-    """
+    """Return the logits as the model makes them, in evaluation mode."""
     inputs = model_inputs(model, batch)
     # Compiled code may pass over hooks that came after it was compiled.
     with eager(), preserved(model), torch.no_grad():

@@ -205,11 +205,7 @@ def repair(
 def repair_samples(
     model: nn.Module, samples: Sequence[Sample], *, balance: str | None, swaps: Swaps, task: Task
 ) -> Repair:
-    """Make the last layer anew from samples that were drawn; see `repair`.
-
-    Raises:
-        ValueError: As `repair`.
-    """
+    """Make the last layer anew from samples that were drawn; see `repair`."""
     samples, balance = _usable(samples, balance)
     if isinstance(task, (Ordinal, Regression)):
         raise ValueError(f"a last layer is made anew for classes, and this model's task is {task.name}")
@@ -284,11 +280,7 @@ def _reliance(same: Table, other: Table, before: Predict, after: Predict) -> Rel
 
 
 def _usable(drawn: Sequence[Sample], balance: str | None) -> tuple[list[Sample], str]:
-    """Return the samples that the balance can use, and which balance it is.
-
-    Raises:
-        ValueError: If these are too few, or the balance is unknown.
-    """
+    """Return the samples that the balance can use, and which balance it is."""
     if balance is None:
         annotated, grouped = (any(is_usable(sample, each) for sample in drawn) for each in (OUTSIDE, GROUPS))
         balance = GROUPS if grouped and not annotated else OUTSIDE
@@ -308,11 +300,7 @@ def _usable(drawn: Sequence[Sample], balance: str | None) -> tuple[list[Sample],
 
 
 def _check_classes(label: Int[np.ndarray, " samples"], rows: int) -> None:
-    """Reject samples that lack a class: its row would be trained on what it is not.
-
-    Raises:
-        ValueError: With the classes.
-    """
+    """Reject samples that lack a class: its row would be trained on what it is not."""
     classes = max(rows, 2)  # one logit tells two classes apart
     missing = sorted(set(range(classes)) - set(label.tolist()))
     beyond = sorted(set(label.tolist()) - set(range(classes)))

@@ -44,9 +44,6 @@ class PseudoMaskConfig:
             minimum to its maximum.
         std: The standard deviation of each channel, with which images were normalised.
         chunk: The number of maps that are computed in one forward pass.
-
-    Raises:
-        ValueError: If an argument is none of those.
     """
 
     method: str | None = None

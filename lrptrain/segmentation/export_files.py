@@ -61,11 +61,7 @@ class Entry:
 
 
 def begin_export(folder: Path, settings: Mapping[str, Any], classes: Sequence[str]) -> None:
-    """Start an export, or go on with one.
-
-    Raises:
-        ValueError: If the folder holds an export with other settings or classes.
-    """
+    """Start an export, or go on with one."""
     for name, value in (("settings", dict(settings)), ("classes", list(classes))):
         path = folder / f"{name}.json"
         # As the file gives it back (tuples as lists, say), so that equal settings compare equal.

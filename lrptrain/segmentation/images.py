@@ -41,9 +41,6 @@ def read_images(batch: Any, numbers: Iterator[int] | None = None, adapter: Batch
     """Read a batch as `lrptrain.batch.read_batch` does; labels may also be one 0 or 1 per class.
 
     Without a `sample_id` the images are named by the next of `numbers`; None for 0, 1, ...
-
-    Raises:
-        ValueError: If there is no image, or entries differ in length.
     """
     entries = read_columns(batch, adapter)
     images = next((entries[name] for name in IMAGES if name in entries), None)
@@ -75,9 +72,6 @@ def true_masks(
 
     An image without a mask has 255 everywhere. So has an image of several classes, or of none, where masks hold
     evidence: nobody can tell of which class the evidence is. `content`: see `PseudoMaskConfig.masks`.
-
-    Raises:
-        ValueError: If a mask has another form, or another value.
     """
     size = batch.images.shape[-2:]
     if batch.masks is None:

@@ -25,9 +25,6 @@ def pseudo_masks(
         low: Up to this value of the highest map a pixel is background.
         high: Above this value a pixel belongs to the class; between the two it is ignored.
         classes: The numbers of the classes that the maps are of; None for 0, 1, ...
-
-    Raises:
-        ValueError: If not 0 <= low <= high, or there are more than 254 classes.
     """
     if not 0 <= low <= high:
         raise ValueError(f"thresholds must be 0 or more, the lower one first, not {low} and {high}")
@@ -67,11 +64,7 @@ class ThresholdSweep:
         masks: UInt8[Tensor, "batch height width"],
         classes: Int[Tensor, " some"] | None = None,
     ) -> None:
-        """Add images, with maps of all classes or of some; masks are 0 background, 1 + class, 255 ignored.
-
-        Raises:
-            ValueError: If a mask has another size or another value.
-        """
+        """Add images, with maps of all classes or of some; masks are 0 background, 1 + class, 255 ignored."""
         classes = torch.arange(self.classes, device=maps.device) if classes is None else classes
         if maps.shape[1] != len(classes) or masks.shape != (len(maps), *maps.shape[-2:]):
             shapes = f"maps {list(maps.shape)} and masks {list(masks.shape)}"

@@ -81,9 +81,6 @@ def run_pipeline(
     The classifier is a trained LightningModule, with its model at the path `model`, or any classifier of images; the
     datamodule has its images, without augmentation. The folder is that of the export (see `export_files`), which also
     holds `segmenter/` and `results.json`: what is returned, `score_export` and by split the scores of the `segmenter`.
-
-    Raises:
-        ValueError: If no image gives a mask.
     """
     network = find_model(classifier, model) if isinstance(classifier, pl.LightningModule) else classifier
     network = network.to(device).eval()

@@ -30,9 +30,6 @@ def pixel_adaptive(
     published weights sum to 1 + w2; here they are divided by that, so that values stay in 0..1.
 
     Images and maps are in 0..1, `dilations` in pixels; the maps are averaged `iterations` times.
-
-    Raises:
-        ValueError: If the sizes of images and maps differ, or an argument is out of range.
     """
     if images.shape[-2:] != maps.shape[-2:] or len(images) != len(maps):
         raise ValueError(f"images {list(images.shape)} and maps {list(maps.shape)} differ in number or size")

@@ -29,10 +29,6 @@ class MaskScore(MulticlassConfusionMatrix):
     `compute()` returns a dict: `mean_iou`, over the classes that are present or predicted somewhere, in [0, 1], nan if
     nothing was counted; `per_class`, `[classes + 1]` with the background first, nan for a class that is nowhere; and
     `pixels`, the number of those counted. Where the truth is 255 none is. A prediction of 255 misses the truth.
-
-    Args:
-        classes: The number of classes, without the background.
-        **kwargs: Passed to `torchmetrics.Metric`.
     """
 
     key = "miou"
@@ -48,11 +44,7 @@ class MaskScore(MulticlassConfusionMatrix):
     def update(
         self, predicted: UInt8[Tensor, "batch height width"], truth: UInt8[Tensor, "batch height width"]
     ) -> None:
-        """Add images: 0 background, 1 + class, 255 ignored.
-
-        Raises:
-            ValueError: If sizes differ, or a mask has another value.
-        """
+        """Add images: 0 background, 1 + class, 255 ignored."""
         if predicted.shape != truth.shape:
             raise ValueError(f"predicted masks are {list(predicted.shape)}, the truth is {list(truth.shape)}")
         for name, mask in (("predicted", predicted), ("true", truth)):

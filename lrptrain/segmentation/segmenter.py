@@ -22,9 +22,6 @@ def random_windows(
 
     Images are interpolated bilinearly, of masks the nearest pixel is taken. `smallest` is the side of the smallest
     window, as a share of the image's in (0, 1].
-
-    Raises:
-        ValueError: If `smallest` is out of range, or sizes differ.
     """
     if not 0 < smallest <= 1:
         raise ValueError(f"smallest must lie in (0, 1], got {smallest}")

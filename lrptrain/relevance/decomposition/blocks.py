@@ -38,11 +38,7 @@ class Block:
     reason: str
 
     def site(self, form: str) -> Value:
-        """The value of a form.
-
-        Raises:
-            UnsupportedMethodError: If the form does not exist for this block.
-        """
+        """The value of a form."""
         if form not in self.sites:
             raise UnsupportedMethodError(
                 f"{form} does not exist for this model: {self.reason}. These exist: {', '.join(self.sites)}"

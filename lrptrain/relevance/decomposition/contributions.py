@@ -125,12 +125,6 @@ class Contributions:
         c is the frozen linear map from `stream` to the explained logit, whose place the value at the site takes. The
         map is transposed once, so that no part is pushed.
 
-        Args:
-            explanation: The class to explain, of the same recording.
-            site: Where the parts are taken.
-            stream: Where they enter the rest of the model.
-            residual: Whether what the tokens pass by the attention counts.
-
         Returns:
             [batch, length], signed.
         """

@@ -49,11 +49,7 @@ class Step(NamedTuple):
 
 
 def chain(tape: Tape, sources: Iterable[Value], targets: Iterable[Value]) -> list[Link]:
-    """The operations by which `targets` depend on `sources`, in order.
-
-    Raises:
-        UnsupportedMethodError: If one of them cannot pass contributions.
-    """
+    """The operations by which `targets` depend on `sources`, in order."""
     # Backwards from the targets to what they need, up to the sources; then forwards, keeping what comes from a source.
     sources = set(sources)
     nodes = making([node for node in tape.nodes if sources.isdisjoint(node.outputs)], targets)
@@ -89,13 +85,7 @@ def push(steps: Iterable[Step], sources: Mapping[Value, Tensor], *, offsets: boo
 
 
 def secant(function: Callable[[Tensor], Tensor], u: Float[Tensor, "..."], y: Float[Tensor, "..."]) -> Tensor:
-    """The slope (g(u) - g(0)) / u of an elementwise function g, and its limit g'(0) at u = 0.
-
-    Args:
-        function: g.
-        u: Where the slope is wanted.
-        y: g(u).
-    """
+    """The slope (g(u) - g(0)) / u of an elementwise function g, and its limit g'(0) at u = 0."""
     with torch.enable_grad():
         origin = u.new_zeros([1] * u.ndim).requires_grad_()
         at_zero = function(origin)

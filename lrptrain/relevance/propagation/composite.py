@@ -307,15 +307,7 @@ def custom_rules() -> tuple[object, ...]:
 
 @contextmanager
 def applied_to(model: nn.Module, nodes: Collection[Node]) -> Iterator[None]:
-    """Apply the composites in use to a model; raise if a rule of theirs serves nothing, see `Composite.check`.
-
-    Args:
-        model: The model.
-        nodes: Its operations.
-
-    Raises:
-        ValueError: If one does.
-    """
+    """Apply the composites in use to a model; raise if a rule of theirs serves nothing, see `Composite.check`."""
     active = _ACTIVE.get()
     named = any(composite.names_modules for composite in active)
     token = _CLASSES.set({path: type(module) for path, module in model.named_modules()} if named else {})

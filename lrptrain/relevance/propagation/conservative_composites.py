@@ -20,12 +20,7 @@ def nothing(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
 
 
 def by_moving_factor(of_activations: RuleFunction, *, per_unit: bool) -> RuleFunction:
-    """The rule of a product: one factor made by softmaxes is a constant, and the other gets all relevance.
-
-    Args:
-        of_activations: The rule where neither factor is such a constant, or both are.
-        per_unit: Whether relevance is per unit of activation.
-    """
+    """The rule of a product: one factor made by softmaxes is a constant, and the other gets all relevance."""
 
     def rule(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
         moving = [value for value in node.inputs if value not in propagator.from_softmaxes]

@@ -37,11 +37,7 @@ Map = tuple[Value, Tensor, Tensor | None, rules.Linear]
 
 
 def linear_map(node: Node) -> Map:
-    """(input, weight, bias, linear map) of an operation with a constant weight.
-
-    Raises:
-        UnsupportedOperationError: If the weight or bias depends on the input.
-    """
+    """(input, weight, bias, linear map) of an operation with a constant weight."""
     operation = _convolution(node) if node.name.startswith("conv") else _dense(node)
     if not isinstance(operation[0], Value) or len(node.inputs) > 1:
         raise unsupported(node.name, node.path, "has a weight or bias that depends on the input")

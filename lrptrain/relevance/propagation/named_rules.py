@@ -94,16 +94,7 @@ PatchRule = Literal["zbox", "wsquare", "flat"]
 
 
 def first_rule(name: PatchRule | None, low: Bound = None, high: Bound = None) -> Rule | None:
-    """Return the rule of the layers that read pixels by its name.
-
-    Args:
-        name: "zbox", "wsquare" or "flat"; None for none of their own.
-        low: The smallest value that pixels can have, for "zbox"; see there.
-        high: The largest value.
-
-    Raises:
-        ValueError: If the name is unknown, or bounds are given for another rule than "zbox".
-    """
+    """Return the rule of the layers that read pixels by its name."""
     by_name: dict[str, Callable[[], Rule]] = {"zbox": partial(zbox, low, high), "wsquare": wsquare, "flat": flat}
     if name is not None and name not in by_name:
         raise ValueError(unknown_name("patch_rule", name, tuple(by_name)))

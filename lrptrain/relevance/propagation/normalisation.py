@@ -20,15 +20,9 @@ def frozen(node: Node) -> Callable[[Array], Array]:
     gamma * x / sigma for batch norm (in evaluation): a linear map of x, with the node's output at the recorded input,
     less the bias (batch norm: less what is constant in it). Written-out norms are served, too.
 
-    Args:
-        node: A recorded call with a name in `NORMALISATIONS`.
-
     Returns:
         The map. It takes tensors of the input's shape, and computes in their precision; the denominators keep their
         graph, where the recording has one.
-
-    Raises:
-        UnsupportedOperationError: If the call is no normalisation, or normalises over the samples of a batch.
     """
     written_out: Callable[[Array], Array] | None = getattr(node.function, "frozen", None)
     if written_out is not None:
@@ -52,11 +46,7 @@ def _recorded(node: Node) -> Tensor:
 
 
 def _constant(node: Node, position: int, name: str) -> Tensor | None:
-    """A weight or a running statistic.
-
-    Raises:
-        UnsupportedOperationError: If it depends on the explained input.
-    """
+    """A weight or a running statistic."""
     constant: Tensor | Value | None = node.argument(position, name)
     if isinstance(constant, Value):
         raise unsupported(node.name, node.path, f"has a {name} that depends on the input")

@@ -93,11 +93,7 @@ def sum_factors(node: Node) -> tuple[float, float]:
 
 
 def reduced_axes(propagator: Propagator, node: Node) -> list[int]:
-    """The axes that a mean or sum runs over.
-
-    Raises:
-        UnsupportedOperationError: If the samples of the batch are among them.
-    """
+    """The axes that a mean or sum runs over."""
     axes = named_axes(node)
     at = propagator.axis(node.inputs[0])
     if propagator.samples > 1 and at.axis in axes and at.only is None:
@@ -106,11 +102,7 @@ def reduced_axes(propagator: Propagator, node: Node) -> list[int]:
 
 
 def check_samples(propagator: Propagator, node: Node) -> None:
-    """Raise where a product of two activations multiplies those of one sample by those of another.
-
-    Raises:
-        UnsupportedOperationError: If it does.
-    """
+    """Raise where a product of two activations multiplies those of one sample by those of another."""
     if crosses_samples(node, propagator.axes, propagator.samples):
         raise unsupported(node.name, node.path, "multiplies one sample of a batch by another: explain one at a time")
 
@@ -198,11 +190,7 @@ def carriers(propagator: Propagator, node: Node) -> list[Value]:
 
 
 def check_denominator(propagator: Propagator, node: Node, numerator: Value, denominator: Value) -> None:
-    """Raise where holding the denominator fixed would be wrong.
-
-    Raises:
-        UnsupportedOperationError: If exponentials are divided by sums of them, and it is no softmax that is known.
-    """
+    """Raise where holding the denominator fixed would be wrong."""
     if divides_exponentials(propagator.producer, numerator, denominator):
         raise unsupported(node.name, node.path, "divides exponentials by a sum of them, as no known softmax does")
 
@@ -225,11 +213,7 @@ def divide(propagator: Propagator, node: Node, relevance: OutputRelevance) -> In
 
 
 def quotient(propagator: Propagator, node: Node) -> tuple[Value, Value | Tensor | float]:
-    """The numerator and the denominator of a division.
-
-    Raises:
-        UnsupportedOperationError: If the numerator is a constant, or the quotient is no share of it.
-    """
+    """The numerator and the denominator of a division."""
     numerator = node.argument(0, "input")
     if not isinstance(numerator, Value):
         raise unsupported(node.name, node.path, "divides a constant by an activation")
@@ -339,12 +323,7 @@ def to_the_winner(propagator: Propagator, node: Node, relevance: OutputRelevance
 
 
 def to_the_largest(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    """`logsumexp(x)` is a soft maximum: R_i = softmax(x)_i R, "min-take-most" of Kauffmann et al. 2020.
-
-    Raises:
-        UnsupportedOperationError: If a softmax reads the same scores: parts of one attention, whose products would
-            count twice where they are merged.
-    """
+    """`logsumexp(x)` is a soft maximum: R_i = softmax(x)_i R, "min-take-most" of Kauffmann et al. 2020."""
     if any(other.name == "softmax" and set(node.inputs) & set(other.inputs) for other in propagator.tape.nodes):
         raise unsupported(node.name, node.path, "merges parts of one attention")
     return to_the_winner(propagator, node, relevance)

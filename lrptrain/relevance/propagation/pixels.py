@@ -54,9 +54,6 @@ def bound(propagator: Propagator, node: Node, value: Value, given: Bound, extrem
             every sample and channel. A linear layer that does not read pixels has no channels, and takes those of
             every sample.
         extreme: `torch.amin` or `torch.amax`.
-
-    Raises:
-        ValueError: If there is one bound per channel, but not as many as there are channels.
     """
     nodes, copies = propagator.pixels
     if value not in copies:

@@ -64,11 +64,7 @@ def affine(
 
 
 def mixed(propagator: Propagator, node: Node, relevance: OutputRelevance, *, of_size: bool = False) -> InputRelevance:
-    """Means and other sums of entries with fixed weights, by the positive numbers (z+ rule) or by absolute values.
-
-    Raises:
-        UnsupportedOperationError: If weights are negative, for which neither is the rule.
-    """
+    """Means and other sums of entries with fixed weights, by the positive numbers (z+ rule) or by absolute values."""
     part = single_output(relevance)
     if _has_negative_weights(node):
         raise unsupported(node.name, node.path, "adds entries with negative weights, for which this rule is not made")
@@ -194,11 +190,7 @@ def chefer_composite(stabiliser: float = 0.0) -> Composite:
 
 
 def split_alpha_beta_composite(stabiliser: float = 0.0) -> Composite:
-    """The LRP baseline of their code: x+W+ and x-W- are each divided by their own sum; sums are not rescaled.
-
-    Args:
-        stabiliser: Added to every denominator; 1e-9 in the published code.
-    """
+    """The LRP baseline of their code: x+W+ and x-W- are each divided by their own sum; sums are not rescaled."""
     return _stabilised("split_alpha_beta", stabiliser, normalised=False, zplus=False)
 
 

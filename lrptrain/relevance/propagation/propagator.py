@@ -128,11 +128,7 @@ class Propagator:
         return lambda x: sum_per_sample(x, at, self.samples)
 
     def axis(self, value: Value) -> SampleAxis:
-        """The sample axis of `value`.
-
-        Raises:
-            UnsupportedOperationError: If it was lost.
-        """
+        """The sample axis of `value`."""
         at = self.axes[value]
         if at is None:
             node = self._loses_samples(value)
@@ -150,11 +146,7 @@ class Propagator:
             value = before
 
     def check_order(self, logits: Value) -> None:
-        """Raise if the logits are not those of the samples in their order: a map would be of another sample's logit.
-
-        Raises:
-            UnsupportedOperationError: If samples were mixed on the way, or changed places.
-        """
+        """Raise if the logits are not those of the samples in their order: a map would be of another sample's logit."""
         if self.axis(logits) == SampleAxis(0) or self.samples == 1:
             return
         node = self.producer(logits)
@@ -198,9 +190,6 @@ class Propagator:
             start: Relevance to begin with: of the logits, for instance, 1 at the explained class.
             composite: The rules; a user's go before them.
             keep: The values of interest.
-
-        Raises:
-            UnsupportedOperationError: If relevance reaches an operation without a rule.
         """
         for value, _, part in self.propagate_by_rows(start, composite, keep, ()):
             yield value, part
@@ -221,9 +210,6 @@ class Propagator:
             in_rows: Maps of fused attention: each part is yielded with the queries that it belongs to, from the first
                 to the last. Queries at which no relevance arrives are left out. Where the composite, or a rule of the
                 user's, needs all of a map at once, it is yielded as a whole.
-
-        Raises:
-            UnsupportedOperationError: If relevance reaches an operation without a rule.
         """
         wanted = {*keep, *in_rows}
         kept_whole = set(keep)
@@ -359,11 +345,7 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 
 class _RuleFinder:
-    """Finds the rule of each operation: once for all of a name, where neither modules nor a user's rules count.
-
-    Args:
-        composite: The method's rules.
-    """
+    """Finds the rule of each operation: once for all of a name, where neither modules nor a user's rules count."""
 
     def __init__(self, composite: Composite) -> None:
         self._composite = composite
@@ -371,11 +353,7 @@ class _RuleFinder:
         self._known: dict[str, RuleFunction] = {}
 
     def __call__(self, node: Node) -> RuleFunction:
-        """Return the rule.
-
-        Raises:
-            UnsupportedOperationError: If there is none, or the operation computes with complex numbers.
-        """
+        """Return the rule."""
         for value in (*node.inputs, *node.outputs):
             if value.is_complex:
                 raise unsupported(
@@ -413,11 +391,7 @@ def unchanged(propagator: Propagator, node: Node, relevance: OutputRelevance) ->
 
 
 def only_input(node: Node) -> Iterator[Value]:
-    """The input that an operation of one variable passes on; none where only a shape or a type depends on it.
-
-    Raises:
-        UnsupportedOperationError: If another argument depends on the explained input, too.
-    """
+    """The input that an operation of one variable passes on; none where only a shape or a type depends on it."""
     source = node.argument(0, "input")
     exponent = node.argument(1, "exponent") if node.name == "pow" else None
     if isinstance(exponent, (int, float)) and exponent < 0:

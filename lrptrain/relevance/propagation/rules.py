@@ -43,16 +43,7 @@ def bounded(x: Array) -> Array:
 def zplus(
     relevance: Array, x: Array, weight: Array, forward: Linear, transpose: Linear, stabiliser: float = 0.0
 ) -> Array:
-    """Pass relevance along the positive contributions only (z+ rule; Montavon et al. 2017, Chefer et al. 2021, eq. 4).
-
-    Args:
-        relevance: R at the output.
-        x: The input of the linear map.
-        weight: The weight of the linear map.
-        forward: The linear map.
-        transpose: The transpose of the linear map.
-        stabiliser: Added to the denominator; see `safe_divide`.
-    """
+    """Pass relevance along positive contributions only (z+ rule; Montavon et al. 2017, Chefer et al. 2021, eq. 4)."""
     return _along_sign(relevance, 1, x, weight, forward, transpose, None, stabiliser)
 
 
@@ -134,14 +125,6 @@ def alpha_beta_of_product(
 
     Terms are weighed by alpha and -beta as the contributions of a linear layer are. Where there are none of one sign,
     those of the other take all, so that relevance is conserved.
-
-    Args:
-        relevance: R at the product.
-        a: The first factor.
-        b: The second factor.
-        alpha: Weight of the positive terms.
-        beta: Weight of the negative ones.
-        product: The product, and its transposes to `a` and to `b`.
     """
     forward, to_a, to_b = product
     b_of = {1: b.clamp(min=0), -1: b.clamp(max=0)}
@@ -179,16 +162,7 @@ def by_size(relevance: Array, operands: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def epsilon(relevance: Array, x: Array, weight: Array, y: Array, stabiliser: float, transpose: Linear) -> Array:
-    """Pass relevance in proportion to the contributions, signed (epsilon rule; Bach et al. 2015, eq. 58).
-
-    Args:
-        relevance: R at the output.
-        x: The input of the linear map.
-        weight: The weight of the linear map.
-        y: The layer's output, with the bias, which takes its share.
-        stabiliser: Added to |y|; 0 for the exact proportion.
-        transpose: The transpose of the linear map.
-    """
+    """Pass relevance in proportion to the contributions, signed (epsilon rule; Bach et al. 2015, eq. 58)."""
     return x * transpose(safe_divide(relevance, stabilised(y, stabiliser)), weight)
 
 
@@ -273,12 +247,6 @@ def rescale(
     """Give every operand the absolute share of its sum (Chefer et al. 2021, eq. 10).
 
     Cancelling terms then cannot blow up.
-
-    Args:
-        relevance: R at the output.
-        parts: R of each operand before.
-        total: Sum per sample, shaped to broadcast.
-        stabiliser: Added to the denominators; see `safe_divide`.
     """
     sums = [total(part) for part in parts]
     total_relevance = total(relevance)

@@ -33,11 +33,7 @@ Streams = Mapping[Attention, tuple[int, int]]
 
 
 def check_one_sequence(propagator: Propagator, logits: Value) -> None:
-    """Reject a model whose maps cannot be multiplied from the input to the logits.
-
-    Raises:
-        UnsupportedMethodError: If a block before the last square one attends to other tokens than its own.
-    """
+    """Reject a model whose maps cannot be multiplied from the input to the logits."""
     graph = Graph(propagator.tape)
     every = find_attentions(propagator.tape, square=False)
     passed = set(between(propagator, None, logits, {each.product: each for each in every}))
@@ -55,11 +51,7 @@ def check_one_sequence(propagator: Propagator, logits: Value) -> None:
 
 
 def check_block(number: int, blocks: int, argument: str = "block") -> None:
-    """Raise if a model has no block of this number; negative ones count from the end.
-
-    Raises:
-        ValueError: If it has none.
-    """
+    """Raise if a model has no block of this number; negative ones count from the end."""
     if not -blocks <= number < blocks:
         raise ValueError(f"{argument}={number} is out of range for a model of {blocks} blocks")
 
@@ -121,10 +113,6 @@ class AttentionLayers:
 
     def layers(self, start: int = 0, argument: str = "start_layer") -> list[AttentionLayer]:
         """The layers from one on; negative numbers count from the end.
-
-        Args:
-            start: The first layer.
-            argument: What the user calls it, for the message.
 
         Raises:
             ValueError: If there is no such layer.
@@ -313,11 +301,7 @@ class _Walk:
         self._products = {attention.product: attention for attention in self.attentions}
 
     def run(self) -> None:
-        """Walk.
-
-        Raises:
-            UnsupportedMethodError: If something else mixes tokens, or a used block reads other tokens.
-        """
+        """Walk."""
         entry = self._entry()
         if entry is None:
             raise UnsupportedMethodError(

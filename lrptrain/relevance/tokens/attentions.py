@@ -55,12 +55,7 @@ class Attention:
 
 
 def find_attentions(tape: Tape, *, square: bool = True) -> list[Attention]:
-    """The attention maps of a model, in order, each with every product in which it weighs values.
-
-    Args:
-        tape: The tape.
-        square: Whether only those with as many keys as queries count.
-    """
+    """The attention maps of a model, in order, each with every product in which it weighs values."""
     graph = Graph(tape)
     return [attention for node in tape.nodes for attention in _attention(graph, node, square)]
 

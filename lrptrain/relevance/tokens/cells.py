@@ -42,11 +42,7 @@ class Cells:
 
 
 def by_sample(propagator: Propagator, value: Value, channels: int, x: Tensor) -> Float[Tensor, "samples cells width"]:
-    """Bring the samples of a value to the front and its features to the end, what is between them in its order.
-
-    Raises:
-        UnsupportedOperationError: If the samples cannot be told apart.
-    """
+    """Bring the samples of a value to the front and its features to the end, what is between them in its order."""
     at = propagator.axis(value)
     axis = at.axis - (channels < at.axis)
     parts = split_samples(x.movedim(channels, -1), at._replace(axis=axis), propagator.samples)
@@ -149,12 +145,6 @@ def _reaches(propagator: Propagator, cells: Value, query: Value) -> bool:
 
 def tokens_of_cells(propagator: Propagator, cells: Cells, tokens: Value, length: int) -> Int[Tensor, " cells"] | None:
     """Which token every cell becomes, in all samples.
-
-    Args:
-        propagator: Of the recording.
-        cells: The cells.
-        tokens: States `[batch, length, width]` or `[length, batch, width]`.
-        length: Number of tokens.
 
     Returns:
         Numbers from 0 on; None if the tokens are no copies of the cells, one of each.

@@ -105,16 +105,7 @@ class ExplainedInput:
 def explained_input(
     propagator: Propagator, layout: TokenLayout | None = None, block: Value | None = None
 ) -> ExplainedInput:
-    """Find out what the explained input is, by what the first operations make of it.
-
-    Args:
-        propagator: Of the recording.
-        layout: The layout that the caller gave, whose grid counts.
-        block: The first attention probabilities over the whole sequence, or None.
-
-    Raises:
-        UnsupportedModelError: If nothing tells which parts of the input are tokens.
-    """
+    """Find out what the explained input is, by what the first operations make of it."""
     root = propagator.root
     if propagator.tape.token_ids is not None:
         return text_input(root)
@@ -148,11 +139,7 @@ def text_input(root: Value) -> ExplainedInput:
 
 
 def untold_input(root: Value, layout: TokenLayout | None) -> ExplainedInput:
-    """What an input is of a model whose operations nobody sees: columns, rows, or an image cut as the layout says.
-
-    Raises:
-        UnsupportedModelError: If an image or a video comes without a layout.
-    """
+    """What an input is of a model whose operations nobody sees: columns, rows, or an image cut as the layout says."""
     if len(root.shape) == 2:
         return _every_place(root, kind="table", features=(), grid=None)
     if len(root.shape) == 3:
@@ -301,11 +288,7 @@ def _coordinate(numbers: Int[Tensor, "*entries"], sizes: Sequence[int], axis: in
 
 
 def _entries(propagator: Propagator, root: Value, cells: Cells) -> _Entries:
-    """The entries of the first sample.
-
-    Raises:
-        UnsupportedModelError: If some of them are another sample's.
-    """
+    """The entries of the first sample."""
     start = cells.start
     numbers = entry_numbers(moved_from(propagator.tape.nodes, root), start)
     if not cells.lines:

@@ -43,17 +43,7 @@ def reads_sequence(propagator: Propagator, block: Value, length: int) -> bool:
 
 
 def input_layout(propagator: Propagator, explained: ExplainedInput, length: int, block: Value) -> TokenLayout:
-    """Find the input's tokens among those that the attention sees, by following them back to what they are made of.
-
-    Args:
-        propagator: Of the recording.
-        explained: The explained input.
-        length: Number of tokens that the attention sees.
-        block: The attention probabilities of the first block.
-
-    Raises:
-        UnsupportedModelError: If they are not the same, one by one.
-    """
+    """Find the input's tokens among those that the attention sees, by following them back to what they are made of."""
     if explained.kind in ("text", "sequence") and explained.tokens == length:
         return TokenLayout(length, tuple(range(length)))
     if explained.cells is not None and explained.order is not None:

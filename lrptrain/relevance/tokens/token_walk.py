@@ -26,14 +26,7 @@ def bottlenecks(propagator: Propagator, targets: Iterable[Value], length: int) -
 
 
 def between(propagator: Propagator, entry: Value | None, end: Value, products: Mapping[Node, Attention]) -> list[Node]:
-    """The operations through which token states go from `entry` to `end`; attention passes its values on.
-
-    Args:
-        propagator: The tape.
-        entry: Where they start, or None for wherever they come from.
-        end: Where they end.
-        products: The attention of each product of probabilities with values.
-    """
+    """The operations through which token states go from `entry` to `end`; attention passes its values on."""
 
     def read(node: Node) -> Iterable[Value]:
         attention = products.get(node)
@@ -56,13 +49,6 @@ def last_unmixed(propagator: Propagator, logits: Value, last: Attention, states:
     """The last states of all tokens, or those before something behind the last attention that mixes tokens.
 
     The pooling's weights then say what is read through the mixing.
-
-    Args:
-        propagator: The tape.
-        logits: The model's output.
-        last: The last attention.
-        states: The last states.
-        length: Number of tokens.
     """
     order = {value: i for i, node in enumerate(propagator.tape.nodes) for value in node.outputs}
     attended = order[last.product.outputs[0]]
