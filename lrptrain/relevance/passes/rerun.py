@@ -68,7 +68,7 @@ def rerun(
 
 def _begin(recording: Recording) -> None:
     """Let the model be as it was for the first run, or refuse a model of which that cannot be said."""
-    lost = [each for each in begin_anew(recording.model) if each.seen]
+    lost = begin_anew(recording.model)
     if lost and recording.keeps_answer is None:
         recording.keeps_answer = True
         with torch.no_grad():
