@@ -28,8 +28,7 @@ from lrptrain.relevance.output.outputs import applied_view
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.passes.recording import Inputs, Recording, explained_input, run_on_tape, run_plainly
 from lrptrain.relevance.tape.batch_norms import merge_batch_norms
-from lrptrain.relevance.tape.canonizers import collapse, unflatten
-from lrptrain.relevance.tape.complex_maps import make_real
+from lrptrain.relevance.tape.canonizers import collapse, rotate_in_real_numbers, unflatten
 from lrptrain.relevance.tape.folding import choose_written, fold_constants
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.softmaxes import join_softmaxes
@@ -210,7 +209,7 @@ def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head, 
         view.into_last_layer(tape, value)
     choose_written(tape)
     fold_constants(tape, value)
-    make_real(tape, value)
+    rotate_in_real_numbers(tape, value)
     join_softmaxes(tape)
     unflatten(tape)
     merge_batch_norms(tape)

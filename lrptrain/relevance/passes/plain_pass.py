@@ -21,12 +21,15 @@ from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attentio
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
     DETACHING,
+    EXPORTS,
     FUNCTIONS,
     HASHING,
     REORDERED,
     WEIGHTED,
     as_python,
     canonical_name,
+    hands_out,
+    without_graph,
     without_weights,
 )
 from lrptrain.relevance.tape.lookup import (
@@ -40,7 +43,6 @@ from lrptrain.relevance.tape.lookup import (
 )
 from lrptrain.relevance.tape.nodes import Value, numbers_in, shares_memory, tensors_in
 from lrptrain.relevance.tape.ordered_gradients import NORMS, with_ordered_gradient
-from lrptrain.relevance.tape.outside import EXPORTS, hands_out, without_graph
 from lrptrain.relevance.tape.text_lookups import looked_up_alike
 from lrptrain.relevance.tape.transforms import is_transforming
 from lrptrain.relevance.tokens.inputs import ExplainedInput, text_input

@@ -163,6 +163,11 @@ DECOMPOSED = frozenset({"multi_head_attention_forward", "normalize", "softmin"})
 # They may run checkpointed blocks again.
 BACKWARD = frozenset({"grad", "backward"})
 
+# What hands the numbers of a tensor out: to numpy, DLPack, lists. A single number (`item`) is for control flow.
+EXPORTS = frozenset({"numpy", "array", "array_wrap", "dlpack", "tolist"})
+# What refuses a tensor with a graph, or warns of it. The graph is the tape's: the model's own call may have none.
+_WITHOUT_GRAPH = frozenset({"numpy", "__array__", "__dlpack__", "__float__", "__int__", "__complex__", "__index__"})
+
 _SPELLINGS = {
     "truediv": "div",
     "true_divide": "div",
@@ -260,6 +265,19 @@ def without_weights(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _in_graph(x: Any) -> bool:
     return isinstance(x, Tensor) and x.requires_grad and not isinstance(x, nn.Parameter)
+
+
+@lru_cache(FUNCTIONS)
+def hands_out(function: Any) -> bool:
+    """Whether a call hands out numbers to where no graph is."""
+    return getattr(function, "__name__", "") in _WITHOUT_GRAPH
+
+
+def without_graph(function: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a call that hands out numbers, as it takes them."""
+    if not hands_out(function):
+        return args
+    return tuple(x.detach() if isinstance(x, Tensor) else x for x in args)
 
 
 @lru_cache(FUNCTIONS)
