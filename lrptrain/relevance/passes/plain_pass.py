@@ -116,7 +116,7 @@ class Lookups(TorchFunctionMode):
         if name == "flex_attention":
             return explicit_flex_attention(*args, **kwargs)
         if self.token_ids is not None and name in READING_ROWS and not is_transforming():
-            lookup = as_lookup(name, args, kwargs, is_first=self._table is None)
+            lookup = as_lookup(name, args, self.token_ids, is_first=self._table is None)
             if lookup is not None:
                 with self:
                     return lookup()

@@ -208,7 +208,7 @@ class Tape(TorchFunctionMode):
         if not kwargs and func in REORDERED:
             func, args = as_python(func, args)
         if self._running is not None and self.text.ids is not None and name in READING_ROWS and not is_transforming():
-            lookup = as_lookup(name, args, kwargs, is_first=self.root is None)
+            lookup = as_lookup(name, args, self.text.ids, is_first=self.root is None)
             if lookup is not None:
                 with self:
                     return lookup()
