@@ -330,7 +330,7 @@ def native_attention(x: Tensor) -> Tensor:
 
 REFUSED = {
     "mul in module 'between' runs inside of torch.vmap": lambda x: torch.vmap(lambda i: x * i)(torch.arange(1, 2))[0],
-    "matmul in module 'between' runs inside of torch.vmap": torch.vmap(attended),
+    "mT in module 'between' runs inside of torch.vmap": torch.vmap(attended),
     "pow in module 'between' runs inside of": lambda x: torch.func.grad(lambda y: (y**3).sum())(x),
     "grad in module 'between' takes a gradient of": lambda x: x + torch.autograd.grad((x**3).sum(), x)[0],
     "makes a nested tensor": lambda x: torch.nested.as_nested_tensor(list(x)).to_padded_tensor(0.0),

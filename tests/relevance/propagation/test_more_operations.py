@@ -202,7 +202,7 @@ def by_three(t: Tensor) -> Tensor:
     return torch.einsum("bqd,bkd,bkv->bqv", t @ FIRST, t @ SECOND, t @ THIRD)
 
 
-REFUSED = {
+NO_RULE = {
     "einsum": by_three,
     "lerp": lambda t: torch.lerp(t, t.flip(1), 0.5),
     "cdist": lambda t: torch.cdist(t, t)[..., :8],
@@ -213,10 +213,10 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("method", ["attnlrp", "gamma_lrp", "epsilon_lrp", "lrp"])
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", NO_RULE)
 def test_what_no_rule_is_for_is_refused_by_name(name, method):
     with pytest.raises(lrptrain.UnsupportedOperationError, match=f"{name} in module"):
-        lrptrain.attribute(Small(after=Block(REFUSED[name])), patches(), method=method)
+        lrptrain.attribute(Small(after=Block(NO_RULE[name])), patches(), method=method)
 
 
 @pytest.mark.parametrize("equation", ["bti->tb", "bti,i->bti", "btt,bti->bti"])
