@@ -12,6 +12,7 @@ from model_zoo import randomised
 from small_models import Block, Small, patches, raises, same, tiny_vit
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.checkpoint import checkpoint
 
 import lrptrain
@@ -328,7 +329,13 @@ def native_attention(x: Tensor) -> Tensor:
     return torch._native_multi_head_attention(x, x, x, 8, 2, weight, bias, weight[:8], bias[:8])[0]
 
 
+def flexibly_attended(x: Tensor) -> Tensor:
+    heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+    return flex_attention(heads, heads, heads).transpose(1, 2).flatten(2)
+
+
 REFUSED = {
+    "flex_attention in module 'between' is not written out": flexibly_attended,
     "mul in module 'between' runs inside of torch.vmap": lambda x: torch.vmap(lambda i: x * i)(torch.arange(1, 2))[0],
     "mT in module 'between' runs inside of torch.vmap": torch.vmap(attended),
     "pow in module 'between' runs inside of": lambda x: torch.func.grad(lambda y: (y**3).sum())(x),
@@ -343,6 +350,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("match", REFUSED)
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
 def test_operations_that_no_tape_follows(match):
     raises(REFUSED[match], match)
 

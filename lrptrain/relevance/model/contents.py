@@ -92,12 +92,7 @@ class _Kept:
 
 
 class Contents:
-    """What the attributes of a model's modules hold.
-
-    Args:
-        modules: The modules by name.
-        skipped: Tensors that somebody else puts back: the buffers and parameters.
-    """
+    """What the attributes of a model's modules hold."""
 
     def __init__(self, modules: Sequence[tuple[str, nn.Module]], skipped: Iterable[Tensor] = ()) -> None:
         self._containers: list[tuple[str, Any, Any]] = []
@@ -242,9 +237,6 @@ class Parameters:
     A parameter that is given other memory (`p.data = ...`) gets its own back, which takes no copy. Those that are
     written in place are copied: all before the first call of a model in each mode, if there are not too many, then
     those that were seen to be written. One that is first written later is named; by `p.data.mul_(...)`, unnoticed.
-
-    Args:
-        model: The model; none of its weights are sharded.
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -86,14 +86,7 @@ class ForwardPass:
         return forward_pass(self.model, self.inputs, self.explain, self.layout, frugal=True)
 
     def under(self, head: Head) -> Recording:
-        """Read a head from the output, and return the recording of what it comes from.
-
-        Raises:
-            NeedsTape: If nothing is recorded, and a tape would say what the matter is.
-            UnsupportedModelError: If the output is not what the head needs, or did not come from the input.
-            ValueError: If the head returns anything but one number per sample.
-            NonFiniteError: If a number is NaN; of the inputs, where they are.
-        """
+        """Read a head from the output, and return the recording of what it comes from."""
         with torch.inference_mode(False), torch.enable_grad():
             try:
                 if isinstance(self.tape, PlainPass):
@@ -156,22 +149,7 @@ def forward_pass(
     full_precision: bool = False,
     plain: bool = False,
 ) -> ForwardPass:
-    """Run a model on a tape, or for its gradients alone, without autocast where its weights are in float32.
-
-    Args:
-        model: The model.
-        inputs: Its inputs.
-        explain: The name of the explained argument, or None for the one that is chosen by itself.
-        layout: Where the content tokens stand, if given.
-        frugal: See `Tape`.
-        full_precision: Whether to run a float32 copy of a model whose weights are in half precision.
-        plain: Whether to record nothing; see `PlainPass`.
-
-    Raises:
-        NeedsTape: If nothing is to be recorded, and the model does what only a tape can follow.
-        ValueError: If there is no argument of the name `explain`.
-        UnsupportedModelError: If it has no forward, there is no such copy, or nothing to explain.
-    """
+    """Run a model on a tape, or for its gradients alone, without autocast where its weights are in float32."""
     check_forward(model)
     has_half = has_half_weights(model)
     with torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:

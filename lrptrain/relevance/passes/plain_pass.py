@@ -17,11 +17,11 @@ from torch.overrides import TorchFunctionMode
 
 from lrptrain.relevance.fast.walk import modules_of, own_attributes
 from lrptrain.relevance.model.process_wide import eager, in_turn
-from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
     DETACHING,
     EXPORTS,
+    FLEX_ATTENTION,
     FUNCTIONS,
     HASHING,
     REORDERED,
@@ -48,16 +48,10 @@ from lrptrain.relevance.tape.transforms import is_transforming
 from lrptrain.relevance.tokens.inputs import ExplainedInput, text_input
 
 # After these, numbers may go on where no gradient follows them: in numpy, in memory that a kernel fills.
-_FOR_THE_TAPE = EXPORTS | BACKWARD | {"empty", "empty_like", "empty_strided", "new_empty", "resize"}
+_FOR_THE_TAPE = EXPORTS | BACKWARD | {"empty", "empty_like", "empty_strided", "new_empty", "resize", FLEX_ATTENTION}
 
 # Calls that are looked at one by one; all others are carried out as they are.
-_LOOKED_AT = (
-    _FOR_THE_TAPE
-    | WEIGHTED
-    | READING_ROWS
-    | NORMS
-    | {"embedding", "set_grad_enabled", "requires_grad", "flex_attention"}
-)
+_LOOKED_AT = _FOR_THE_TAPE | WEIGHTED | READING_ROWS | NORMS | {"embedding", "set_grad_enabled", "requires_grad"}
 
 _PLAIN = frozenset({bool, int, float, str, tuple})
 _NO_TENSORS = frozenset({bool, int, float, type(None), torch.Size, torch.device, torch.dtype})
@@ -77,14 +71,7 @@ class NeedsTape(Exception):  # noqa: N818
 
 @dataclass(eq=False)
 class Lookups(TorchFunctionMode):
-    """Gives a model other word embeddings than it looks up, and lets it switch no gradients off.
-
-    Attributes:
-        token_ids: The explained text, or None for other inputs.
-        embeddings: What the model is given in place of the text's embeddings.
-        others: The model's other arguments: what looks them up reads them, also where they hold the same numbers.
-        tables: The tables in which the text is looked up, if it is more than the one.
-    """
+    """Gives a model other word embeddings than it looks up, and lets it switch no gradients off."""
 
     token_ids: Tensor | None
     embeddings: Tensor | None = None
@@ -111,10 +98,6 @@ class Lookups(TorchFunctionMode):
         name = canonical_name(func)
         if name == "set_grad_enabled":
             return None
-        if name == "requires_grad" and asks_for_kernel():
-            return False
-        if name == "flex_attention":
-            return explicit_flex_attention(*args, **kwargs)
         if self.token_ids is not None and name in READING_ROWS and not is_transforming():
             lookup = as_lookup(name, args, self.token_ids, is_first=self._table is None)
             if lookup is not None:
@@ -183,11 +166,7 @@ class PlainPass(Lookups):
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Run the model inside.
-
-        Raises:
-            NeedsTape: If it fails, or does what a tape has to look at.
-        """
+        """Run the model inside."""
         with in_turn(), eager(), _left_to_the_tape(), self:
             yield
         if self.root is None:
@@ -195,11 +174,7 @@ class PlainPass(Lookups):
 
     @contextmanager
     def replaying(self) -> Iterator[None]:
-        """Take a gradient inside, which may run checkpointed blocks again.
-
-        Raises:
-            NeedsTape: If there is none.
-        """
+        """Take a gradient inside, which may run checkpointed blocks again."""
         self._is_first = False
         with _left_to_the_tape(), self:
             yield
@@ -213,14 +188,7 @@ class PlainPass(Lookups):
     def explained(
         self, model: nn.Module, inputs: Any, explain: str | None, find: Callable[[], tuple[ExplainedInput, bool]]
     ) -> ExplainedInput:
-        """What the explained input is: a text, or what a tape has found in a model that is as it was.
-
-        Args:
-            model: The model.
-            inputs: All its arguments.
-            explain: The name of the explained one; None if it was chosen by itself.
-            find: Tells it by a tape, and whether that holds of other inputs of the same shapes, too.
-        """
+        """What the explained input is: a text, or what a tape has found in a model that is as it was."""
         assert self.root is not None
         if self.token_ids is not None:
             return text_input(self.root)

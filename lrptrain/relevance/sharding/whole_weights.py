@@ -52,9 +52,6 @@ def whole_weights(model: nn.Module) -> Iterator[None]:
 
     All processes must enter and leave it at the same time. What they do inside is up to each, but for collectives of
     their own, before which `meet` is to be called. Who leaves waits until nobody needs its shards.
-
-    Raises:
-        UnsupportedModelError: If the weights cannot be had whole.
     """
     if not (dist.is_available() and dist.is_initialized()):
         yield
@@ -75,11 +72,7 @@ def whole_weights(model: nn.Module) -> Iterator[None]:
 
 
 def check_graph(model: nn.Module, create_graph: bool) -> None:
-    """Check that no graph is asked for that would lead to shards.
-
-    Raises:
-        UnsupportedModelError: If one is.
-    """
+    """Check that no graph is asked for that would lead to shards."""
     if create_graph and is_sharded(model):
         raise UnsupportedModelError(
             "a map of a sharded model has no graph that leads to its weights (create_graph=True): train on maps with "
@@ -113,11 +106,7 @@ class _Kept:
 
 
 class WholeWeights(TorchFunctionMode):
-    """Gives the operations that are called inside the whole weights of a model.
-
-    Args:
-        model: The model, of which parameters are DTensors.
-    """
+    """Gives the operations that are called inside the whole weights of a model."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -235,11 +224,7 @@ def _packing(by_memory: dict[int, Tensor]) -> Callable[[Tensor], _Place | _Kept]
 
 
 def _unpack(kept: _Place | _Kept) -> Tensor:
-    """Gather a weight once more, or return what was kept.
-
-    Raises:
-        RuntimeError: If it was written since, as autograd does.
-    """
+    """Gather a weight once more, or return what was kept."""
     if isinstance(kept, _Kept):
         if kept.tensor._version != kept.version:
             raise RuntimeError("a tensor needed for a gradient has been modified by an inplace operation")

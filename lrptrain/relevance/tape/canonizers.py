@@ -101,13 +101,7 @@ def _vanishes_at_zero(region: Region) -> bool:
 
 @dataclass(eq=False)
 class NormRegion(Region):
-    """A written-out normalisation.
-
-    Attributes:
-        factor: The denominator, or what multiplies in its place.
-        linear: The operations that are left when the factor is held fixed.
-        skipped: The linear operations that are casts, or add the bias.
-    """
+    """A written-out normalisation."""
 
     factor: Value
     linear: tuple[Node, ...]

@@ -12,8 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.relevance.tape.flex import explicit_flex_attention
-
 
 def explicit_attention(
     query: Float[Tensor, "*batch queries width"],
@@ -177,6 +175,5 @@ EXPLICIT: dict[str, Callable[..., Any]] = {
     "addcmul": explicit_addcmul,
     "linalg_solve_triangular": explicit_solve_triangular,
     "lstm": explicit_lstm,
-    "flex_attention": explicit_flex_attention,
 }
 """Fused operations, and their explicit forms."""

@@ -163,6 +163,8 @@ DECOMPOSED = frozenset({"multi_head_attention_forward", "normalize", "softmin"})
 # They may run checkpointed blocks again.
 BACKWARD = frozenset({"grad", "backward"})
 
+# Attention whose scores the caller changes one by one; scaled_dot_product_attention takes the same masks.
+FLEX_ATTENTION = "flex_attention"
 # What hands the numbers of a tensor out: to numpy, DLPack, lists. A single number (`item`) is for control flow.
 EXPORTS = frozenset({"numpy", "array", "array_wrap", "dlpack", "tolist"})
 # What refuses a tensor with a graph, or warns of it. The graph is the tape's: the model's own call may have none.

@@ -26,13 +26,7 @@ class Order(Enum):
 
 @dataclass(frozen=True)
 class Lookup:
-    """A lookup of the explained text.
-
-    Attributes:
-        order: Where the text stands among what is looked up.
-        shape: That of the explained token ids.
-        columns: Where several tables were looked up, the first and the last but one of this table's columns.
-    """
+    """A lookup of the explained text."""
 
     order: Order
     shape: torch.Size
@@ -67,12 +61,7 @@ class Lookup:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table of embeddings in which the explained text is looked up, beside others.
-
-    Attributes:
-        weight: The table.
-        ids: Numbers that the model computes of each token id by itself (hashes), or None for the token ids.
-    """
+    """A table of embeddings in which the explained text is looked up, beside others."""
 
     weight: Float[Tensor, "rows width"]
     ids: Int[Tensor, "batch tokens"] | None = None
@@ -156,17 +145,7 @@ READING_ROWS = frozenset({"getitem", "index_select", "embedding_bag", "gather", 
 
 
 def as_lookup(name: str, args: tuple[Any, ...], ids: Tensor, *, is_first: bool) -> Callable[[], Tensor] | None:
-    """How `table[ids]` or `index_select` reads rows of a table by `F.embedding`; None if a call reads none.
-
-    Args:
-        name: Of the operation.
-        args: Its arguments by position.
-        ids: The explained text.
-        is_first: Whether no text was looked up so far, so that the table may be a buffer as well as a parameter.
-
-    Raises:
-        UnsupportedModelError: If a call that is not followed reads the text.
-    """
+    """How `table[ids]` or `index_select` reads rows of a table by `F.embedding`; None if a call reads none."""
     if len(args) < 2:
         return None
     first, second = args[:2]

@@ -235,11 +235,7 @@ def operands_of(product: Node) -> tuple[Any, ...]:
 
 
 def equation_of(product: Node) -> str:
-    """A letter for every axis of the first factor, of the second one and of the product: "bhij,bhjd->bhid".
-
-    Raises:
-        UnsupportedOperationError: If an einsum is no such product of two.
-    """
+    """A letter for every axis of the first factor, of the second one and of the product: "bhij,bhjd->bhid"."""
     operands = operands_of(product)
     equation = product.args[0] if product.name == "einsum" else ""
     ndims = [len(operand.shape) for operand in operands]

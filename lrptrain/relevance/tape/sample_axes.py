@@ -337,11 +337,7 @@ def _reduced(node: Node, axis: int) -> int:
 
 
 def split_samples(x: Float[Tensor, "..."], at: SampleAxis, samples: int) -> Float[Tensor, "samples ..."]:
-    """Bring the samples to the front; what was merged with them comes next.
-
-    Raises:
-        UnsupportedModelError: If they have no pattern along their axis, so that one may have more entries than another.
-    """
+    """Bring the samples to the front; what was merged with them comes next."""
     if at.rows is not None:
         raise UnsupportedModelError(
             "the samples of a batch have no common pattern here, as in a loop over samples or behind a router that "

@@ -7,6 +7,7 @@ where no graph of the weights is asked for, it stays fused, and is on the tape i
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,6 @@ from torch.overrides import TorchFunctionMode
 from lrptrain.relevance.fast.kernels import KernelAttention, KernelError, Kernels, operations
 from lrptrain.relevance.model.process_wide import eager, in_turn
 from lrptrain.relevance.tape.explicit import EXPLICIT
-from lrptrain.relevance.tape.flex import asks_for_kernel
 from lrptrain.relevance.tape.functions import (
     AS_ANOTHER,
     BACKWARD,
@@ -33,6 +33,7 @@ from lrptrain.relevance.tape.functions import (
     DETACHING,
     ELEMENTWISE,
     EXPORTS,
+    FLEX_ATTENTION,
     HASHING,
     OF_FIRST,
     OVERWRITING,
@@ -150,21 +151,13 @@ class Tape(TorchFunctionMode):
 
     @contextmanager
     def replaying(self) -> Iterator[None]:
-        """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again.
-
-        Raises:
-            UnsupportedModelError: If a custom autograd function of the model has no backward pass for this case.
-        """
+        """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again."""
         with self.reporting_functions(), self:
             yield
 
     @contextmanager
     def reporting_functions(self) -> Iterator[None]:
-        """Say of an error of a backward pass that it may be that of the model's custom autograd functions.
-
-        Raises:
-            UnsupportedModelError: If there is an error, and the model has such functions.
-        """
+        """Say of an error of a backward pass that it may be that of the model's custom autograd functions."""
         try:
             yield
         except torch.OutOfMemoryError:
@@ -216,8 +209,10 @@ class Tape(TorchFunctionMode):
             result = self._in_parts(name, func, args, kwargs)
             if result is not NotImplemented:
                 return result
-        if name == "requires_grad" and asks_for_kernel():
-            return False
+        if name == FLEX_ATTENTION or (
+            name == "requires_grad" and sys._getframe(1).f_code.co_name == "_validate_device"
+        ):
+            raise self._unsupported(FLEX_ATTENTION, "is not written out (take F.scaled_dot_product_attention)")
         if self._running is None or name == "requires_grad" or sets_no_numbers(func):
             return with_ordered_gradient(name, func(*self._kept(name, args), **kwargs))
         if name == "set_grad_enabled":
@@ -540,11 +535,7 @@ class Tape(TorchFunctionMode):
         return True
 
     def _save_before_overwriting(self, tensor: Tensor, node: Node, tensors: list[Tensor]) -> Value | Tensor | None:
-        """Save what the values of a memory hold before a call writes into it.
-
-        Returns:
-            What the tensor holds that the written one is a view of, if the tape knows it.
-        """
+        """Save what the values of a memory hold before a call writes into it."""
         if not torch.is_grad_enabled() and self._is_view_from_outside(tensor):
             # The write has a graph here, and the function gives its own to the whole: gradients would count both.
             raise self._unsupported(node.name, "writes, inside of a custom autograd function, into a view it was given")

@@ -43,16 +43,7 @@ class TextLookups:
         self._tables_read: list[Tensor] = []
 
     def of(self, looked_up: Tensor, table: Tensor, is_first: bool) -> Lookup | None:
-        """How a lookup reads the explained text, or None if it reads something else.
-
-        Args:
-            looked_up: The numbers that are looked up.
-            table: Where.
-            is_first: Whether nothing of the text was looked up before.
-
-        Raises:
-            AnotherTable: If the text is looked up in a table that was not known when the pass began.
-        """
+        """How a lookup reads the explained text, or None if it reads something else."""
         if shares_memory(looked_up, self.others):  # another argument, though it may hold the same words
             self.others_read.append((looked_up, table))
             return None
@@ -96,11 +87,7 @@ class TextLookups:
         return self.tables or (() if self._table is None else (Table(self._table),))
 
     def check(self) -> None:
-        """Notice a table of which the explained embeddings have columns that nobody has read.
-
-        Raises:
-            UnsupportedModelError: If there is one.
-        """
+        """Notice a table of which the explained embeddings have columns that nobody has read."""
         if any(all(entry.weight is not table for table in self._tables_read) for entry in self.tables):
             raise UnsupportedModelError(
                 "the model looks its token ids up in several tables, in one of them in another order or shape "
@@ -143,11 +130,5 @@ class TextLookups:
 
 
 def looked_up_alike(table: Tensor, others_read: Sequence[tuple[Tensor, Tensor]], argument: Tensor) -> bool:
-    """Whether an argument was looked up in a table as large as that of the text.
-
-    Args:
-        table: The table of the text.
-        others_read: What was looked up of other arguments, and the weights in which.
-        argument: The argument.
-    """
+    """Whether an argument was looked up in a table as large as that of the text."""
     return any(other.shape[0] == table.shape[0] and shares_memory(ids, (argument,)) for ids, other in others_read)

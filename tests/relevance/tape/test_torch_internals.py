@@ -76,7 +76,7 @@ def test_vmap_can_be_asked_for():
 def test_flex_attention_asks_for_gradients_where_the_tape_answers():
     from torch.nn.attention import flex_attention
 
-    assert "requires_grad" in flex_attention._validate_device.__code__.co_names, "see asks_for_kernel in flex.py"
+    assert "requires_grad" in flex_attention._validate_device.__code__.co_names, "see FLEX_ATTENTION in tape.py"
 
 
 def test_the_switch_of_gradients_arrives_at_the_mode():
