@@ -562,8 +562,8 @@ def _run_on_clones(
 
     passed, output = run(forward, explained, others)
     if explain is None:
-        reads = passed.text.reads_as_text if isinstance(passed, Tape) else passed.reads_as_text
-        warn_of_other_texts(model, name, [key for key, x in others.items() if isinstance(x, Tensor) and reads(x)])
+        texts = [key for key, x in others.items() if isinstance(x, Tensor) and passed.text.reads_as_text(x)]
+        warn_of_other_texts(model, name, texts)
     return passed, output
 
 

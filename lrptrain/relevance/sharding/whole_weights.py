@@ -26,9 +26,15 @@ from lrptrain.relevance.sharding.shards import (
     shards_by_module,
     without_strategy,
 )
-from lrptrain.relevance.tape.functions import QUESTIONS, canonical_name, is_in_place, sets_no_numbers
+from lrptrain.relevance.tape.functions import (
+    QUESTIONS,
+    canonical_name,
+    is_in_place,
+    is_transforming,
+    sets_no_numbers,
+    untransformed,
+)
 from lrptrain.relevance.tape.nodes import map_nested, tensors_in
-from lrptrain.relevance.tape.transforms import is_transforming, untransformed
 from lrptrain.relevance.types import UnsupportedModelError
 
 # Properties that are numbers of the tensor; the others say what kind of tensor it is.

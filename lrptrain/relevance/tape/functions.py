@@ -2,11 +2,13 @@
 
 import types
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.nn import functional as F
 
 
@@ -318,3 +320,27 @@ def enterable(function: Any) -> Callable[..., Any]:
 
 def _no_torch_function(*_: Any) -> bool:
     return False
+
+
+# -- torch.func and vmap, for which torch has no public question ------------------------------------------------------
+
+_functorch = torch._C._functorch
+# What of `torch.func` runs now, the innermost; None for nothing.
+transformation: Callable[[], Any] = _functorch.peek_interpreter_stack
+
+
+def is_transforming() -> bool:
+    """Whether a function of `torch.func`, or `torch.vmap`, runs now."""
+    return transformation() is not None
+
+
+def unwrapped(tensor: Tensor) -> Tensor:
+    """The tensor of which such a function sees a sample, or follows the gradient."""
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def untransformed() -> AbstractContextManager[object]:
+    """Compute inside as if no such function ran."""
+    return temporarily_clear_interpreter_stack()

@@ -47,7 +47,10 @@ from lrptrain.relevance.tape.functions import (
     hands_out,
     is_in_place,
     is_of_torch,
+    is_transforming,
     sets_no_numbers,
+    transformation,
+    unwrapped,
     without_graph,
     without_weights,
 )
@@ -69,7 +72,6 @@ from lrptrain.relevance.tape.nodes import (
 from lrptrain.relevance.tape.ordered_gradients import NORMS, with_ordered_gradient
 from lrptrain.relevance.tape.running import RunningModule
 from lrptrain.relevance.tape.text_lookups import TextLookups
-from lrptrain.relevance.tape.transforms import is_transforming, transformation, unwrapped
 from lrptrain.relevance.types import UnsupportedModelError, UnsupportedOperationError
 
 # Of some of their tensors they read no numbers.
@@ -309,7 +311,7 @@ class Tape(TorchFunctionMode):
             result = with_ordered_gradient(name, result) if name in NORMS else result
         result = written if name == "setitem" else result
         if name in HASHING and written is None:
-            self.text.note_hash(node, tensors, result)
+            self.text.note_hash(func, args, kwargs, result)
         # A text's explained input is the output of its embedding, which starts the tape.
         if name == "embedding" and self.text.ids is not None:
             lookup = self.text.of(*lookup_arguments(args, kwargs), is_first=self.root is None)

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from lrptrain.relevance.tape import running, transforms
+from lrptrain.relevance.tape import functions, running
 from lrptrain.relevance.tape.functions import BACKWARD, DECOMPOSED, canonical_name, enterable
 
 
@@ -60,15 +60,15 @@ def test_the_call_of_a_module_has_the_frame_that_the_tape_looks_for():
 
 
 def test_vmap_can_be_asked_for():
-    why = "torch._C._functorch has other questions: see transforms.py"
+    why = "torch._C._functorch has other questions: see functions.py"
     x = torch.zeros(2, 3)
     inside = []
 
     def look(row):
-        inside.append((transforms.is_transforming(), transforms.unwrapped(row) is x))
+        inside.append((functions.is_transforming(), functions.unwrapped(row) is x))
         return row
 
-    assert not transforms.is_transforming(), why
+    assert not functions.is_transforming(), why
     torch.vmap(look)(x)
     assert inside == [(True, True)], why
 
