@@ -106,17 +106,21 @@ class Contents:
             # Parameters and modules are what they are: of them, only that none is new or gone is of interest.
             self._containers += [(name, own, own.copy()) for own in (module._parameters, module._modules)]
             for key, value in own_attributes(module):
+                if type(value) in _PLAIN:
+                    continue
                 self._note(value, f"{name}.{key}".lstrip("."), _DEPTH)
         kinds = dict.fromkeys(type(module) for _, module in modules)
         for kind in dict.fromkeys(base for each in kinds for base in each.__mro__ if not _is_library(base)):
             self._watch(kind.__name__, "an attribute of the class", partial(_identities, kind))
-            for value in [*vars(kind).values()]:
+            for value in [x for x in vars(kind).values() if isinstance(x, _HOLDING)]:
                 self._note(value, kind.__name__, _DEPTH)
 
     def restore(self) -> list[Lost]:
         """Put back what has changed, and return what could not be."""
         lost = []
         for name, container, before in self._containers:
+            if not container and not before:
+                continue
             try:
                 _refill(container, before)
             except Exception as error:  # a container of the user's may do anything
@@ -198,8 +202,10 @@ def _look_at(value: Any) -> Callable[[], object] | None:
 
 def _putting_back(value: Any) -> Callable[[], object] | None:
     """What puts a generator of random numbers back; None for anything else."""
-    if isinstance(value, (torch.Generator, np.random.RandomState)):
+    if isinstance(value, torch.Generator):
         return partial(value.set_state, value.get_state())
+    if isinstance(value, np.random.RandomState):
+        return partial(value.set_state, value.get_state(legacy=False))
     if isinstance(value, np.random.Generator):
         return partial(setattr, value.bit_generator, "state", value.bit_generator.state)
     return partial(value.setstate, value.getstate()) if isinstance(value, random.Random) else None

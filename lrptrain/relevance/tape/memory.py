@@ -83,7 +83,7 @@ class Buffers:
 
     def __init__(self) -> None:
         # By id: the buffer, its version when torch wrote into it last, and the numbers that it held then.
-        self._contents: dict[int, tuple[TensorWeakRef, int, Tensor]] = {}
+        self.contents: dict[int, tuple[TensorWeakRef, int, Tensor]] = {}
 
     def note_allotted(self, name: str, results: Iterable[Tensor]) -> None:
         """Note the results of a call that allots memory."""
@@ -100,22 +100,22 @@ class Buffers:
         """Note that torch has written into a tensor; what then depends on the input is a constant no more."""
         buffer = _whole(tensor)
         if self._known(buffer) is not None:
-            del self._contents[id(buffer)]
+            del self.contents[id(buffer)]
             if not depends:
                 self._note(buffer)
 
     def written_unseen(self, tensor: Tensor) -> bool:
         """Whether something other than torch has written into the memory that a tensor shows."""
         buffer = _whole(tensor)
-        known = self._known(buffer) if self._contents else None
+        known = self._known(buffer)
         return known is not None and known[1] == version_of(buffer) and not same_numbers(buffer.detach(), known[2])
 
     def _known(self, buffer: Tensor) -> tuple[TensorWeakRef, int, Tensor] | None:
-        known = self._contents.get(id(buffer))
+        known = self.contents.get(id(buffer))
         return known if known is not None and known[0]() is buffer else None
 
     def _note(self, buffer: Tensor) -> None:
-        self._contents[id(buffer)] = (TensorWeakRef(buffer), version_of(buffer), buffer.detach().clone())
+        self.contents[id(buffer)] = (TensorWeakRef(buffer), version_of(buffer), buffer.detach().clone())
 
 
 def _whole(tensor: Tensor) -> Tensor:

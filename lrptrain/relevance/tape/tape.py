@@ -338,7 +338,7 @@ class Tape(TorchFunctionMode):
             is_known = grad_fn is None or (entry is not None and entry[2] is grad_fn and entry[1]() is tensor)
             if self._memories or not is_known:
                 self._check(tensor, name)
-        for tensor in tensors:
+        for tensor in tensors if self._buffers.contents else ():
             if self._buffers.written_unseen(tensor) and not self._depends(tensor):
                 raise self._unsupported(
                     name, "reads memory that was written outside of torch's functions (by a kernel?)"
