@@ -1,5 +1,6 @@
 """State that a model keeps outside of buffers: as before after a map, or named once; and training is bit-identical."""
 
+import itertools
 import random
 from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque, namedtuple
 from dataclasses import dataclass, field
@@ -131,6 +132,8 @@ KINDS: dict[str, tuple[Any, Any]] = {
 }
 NAMED: dict[str, tuple[Any, Any]] = {
     "an iterator": (lambda: iter(list(range(9))), next),
+    "a count": (itertools.count, next),
+    "a generator": (lambda: (i for i in range(99)), next),
     "an array": (lambda: np.zeros(3), lambda v: v.__iadd__(1)),
     "an array inside of a dict": (lambda: {"a": np.zeros(3)}, lambda v: v["a"].__iadd__(1)),
     "a large vocabulary": (lambda: dict.fromkeys(range(5000)), lambda v: v.update({len(v): 1})),

@@ -197,7 +197,14 @@ def _look_at(value: Any) -> Callable[[], object] | None:
     """What tells, for little, whether something has changed; None where nothing does."""
     if isinstance(value, np.ndarray) and value.dtype != object and value.size <= _COPIED:
         return value.tobytes
-    return partial(operator.length_hint, value, -1) if isinstance(value, Iterator) else None
+    return partial(_place_of, value) if isinstance(value, Iterator) else None
+
+
+def _place_of(iterator: Iterator[Any]) -> object:
+    """How far an iterator is, as far as one can see: how much is left, what `itertools.count` says, what runs."""
+    frame = getattr(iterator, "gi_frame", None)
+    running = [] if frame is None else [frame.f_lasti, *map(id, frame.f_locals.values())]
+    return operator.length_hint(iterator, -1), repr(iterator), running
 
 
 def _putting_back(value: Any) -> Callable[[], object] | None:
