@@ -188,7 +188,7 @@ MIXING = {
     "conv2d": lambda x: x + F.conv2d(x.mT.unflatten(2, (4, 4)), KERNEL[..., None], None, 1, (1, 0), 1, 8).flatten(2).mT,
     "softmax": lambda x: x + x.softmax(1),
     "sort": lambda x: x + x.sort(1).values,
-    "sub": lambda x: x + torch.cdist(x, x)[..., :8],  # differences of tokens
+    "sub": lambda x: x + (x[:, :, None] - x[:, None]).norm(dim=-1)[..., :8],  # differences of tokens
     "layer_norm": lambda x: F.layer_norm(x, (16, 8)),
     "group_norm": lambda x: F.group_norm(x.mT, 2).mT,
     "mul": lambda x: x * x[:, :1].tanh(),

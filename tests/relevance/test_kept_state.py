@@ -2,12 +2,10 @@
 
 import itertools
 import random
-from array import array
 from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque, namedtuple
 from dataclasses import dataclass, field
-from io import BytesIO, StringIO
 from types import SimpleNamespace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -31,32 +29,8 @@ class Plain:
         self.late = 1
 
 
-class Slots:
-    __slots__ = ("count", "late")
-
-    def __init__(self):
-        self.count = 0
-
-    def step(self):
-        self.count += 1
-        self.late = 1
-
-
-class Child(Slots):
-    __slots__ = ("more",)
-
-    def step(self):
-        super().step()
-        self.more = self.count
-
-
 @dataclass
 class Record:
-    values: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Frozen:
     values: list[int] = field(default_factory=list)
 
 
@@ -86,12 +60,6 @@ def grow(kept):
     kept.update(torch.ones(1, 2, 1, 4), torch.ones(1, 2, 1, 4), 0)
 
 
-def write_once(array):
-    if array.flags.writeable:
-        array += 1
-        array.setflags(write=False)
-
-
 def drawn(generator):
     return torch.rand(1, generator=generator)
 
@@ -102,22 +70,16 @@ def looked_at(value: Any) -> Any:
         return value.get_state().tolist()
     if isinstance(value, np.random.Generator):
         return str(value.bit_generator.state)
-    if isinstance(value, np.random.BitGenerator):
-        return str(value.state)
     if isinstance(value, np.random.RandomState):
         return str(value.get_state())
     if isinstance(value, random.Random):
         return value.getstate()
-    if isinstance(value, (BytesIO, StringIO)):
-        return value.getvalue(), value.tell()
     if isinstance(value, Tensor):
         return str(value.tolist())
     if type(value).__name__ == "DynamicCache":
         return [(layer.keys.tolist(), layer.values.tolist()) for layer in value.layers]
     if isinstance(value, nn.Module):
         return {name: x.tolist() for name, x in value.state_dict().items()} | {"count": getattr(value, "count", None)}
-    if isinstance(value, Slots):
-        return {name: getattr(value, name, None) for name in ("count", "late", "more")}
     if isinstance(value, (dict, UserDict)):
         return {key: looked_at(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, deque, UserList)):
@@ -142,20 +104,12 @@ class Norm(nn.Module):
 KINDS: dict[str, tuple[Any, Any]] = {
     "torch.Generator": (lambda: torch.Generator().manual_seed(0), drawn),
     "NumPy generator": (lambda: np.random.default_rng(0), lambda v: v.random()),
-    "NumPy bit generator": (lambda: np.random.PCG64(0), lambda v: v.random_raw()),
     "NumPy's legacy state": (lambda: np.random.RandomState(0), lambda v: v.rand()),
     "random.Random": (lambda: random.Random(0), lambda v: v.random()),
     "a plain object": (Plain, Plain.step),
     "a namespace": (lambda: SimpleNamespace(n=0), lambda v: setattr(v, "n", v.n + 1)),
-    "a slotted object": (Slots, Slots.step),
-    "slots of a subclass": (Child, Child.step),
     "a dataclass": (Record, lambda v: v.values.append(1)),
-    "a frozen dataclass": (Frozen, lambda v: v.values.append(1)),
     "DynamicCache": (cache, grow),
-    "an array": (lambda: np.zeros(3), lambda v: v.__iadd__(1)),
-    "an array inside of a dict": (lambda: {"a": np.zeros(3)}, lambda v: v["a"].__iadd__(1)),
-    "a machine's array": (lambda: array("i", [0]), lambda v: v.append(1)),
-    "bytes": (lambda: bytearray(b"a"), lambda v: v.append(1)),
     "a tuple of lists": (lambda: ([], [0]), lambda v: v[0].append(1)),
     "a named tuple": (lambda: Pair([0], "x"), lambda v: v.numbers.append(1)),
     "a list": (list, lambda v: v.append(1)),
@@ -175,25 +129,16 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "a tensor by its array": (lambda: torch.zeros(2), lambda v: v.numpy().__iadd__(1)),
     "a tensor with nan": (lambda: torch.tensor([float("nan"), 0]), lambda v: v.nan_to_num_(7)),
     "a parameter in a list": (lambda: [nn.Parameter(torch.zeros(2))], lambda v: v[0].data.add_(1)),
-    "an array of objects": (lambda: np.array([None, []], dtype=object), lambda v: v.put(0, "a")),
-    "a list in an array": (lambda: np.array([None, []], dtype=object), lambda v: v[1].append(1)),
-    "an array with nan": (lambda: np.array([np.nan]), lambda v: np.nan_to_num(v, copy=False)),
-    "a stream of bytes": (lambda: BytesIO(b"a"), lambda v: v.write(b"bc")),
-    "a stream of text": (StringIO, lambda v: v.write("b")),
-    "a long list": (lambda: list(range(5000)), lambda v: v.append(1)),
-    "a large vocabulary": (lambda: dict.fromkeys(range(5000)), lambda v: v.update({len(v): 1})),
 }
 NAMED: dict[str, tuple[Any, Any]] = {
     "an iterator": (lambda: iter(list(range(9))), next),
     "a count": (itertools.count, next),
     "a generator": (lambda: (i for i in range(99)), next),
-    "a cycle": (lambda: itertools.cycle([1, 2]), next),
-    "a map": (lambda: map(str, range(99)), next),
-    "a loader's iterator": (lambda: iter(DataLoader(cast(Any, [1] * 99))), next),
+    "an array": (lambda: np.zeros(3), lambda v: v.__iadd__(1)),
+    "an array inside of a dict": (lambda: {"a": np.zeros(3)}, lambda v: v["a"].__iadd__(1)),
+    "a large vocabulary": (lambda: dict.fromkeys(range(5000)), lambda v: v.update({len(v): 1})),
     "a large set": (lambda: set(range(5000)), lambda v: v.add(len(v))),
-    "a long list, at its start": (lambda: list(range(5000)), lambda v: v.insert(0, 1)),
     "a large tensor": (lambda: torch.zeros(2**22 + 1), lambda v: v.add_(1)),
-    "an array that is protected": (lambda: np.zeros(3), write_once),
 }
 
 
@@ -233,13 +178,12 @@ def test_what_cannot_be_put_back_is_named_once(kind, recwarn):
     model = Model(make(), change)
     with pytest.warns(
         lrptrain.RelevanceWarning,
-        match="'kept' in its forward, and this cannot be put|'kept', and whether .* cannot be seen",
+        match="'kept' in its forward, and this cannot be put",
     ):
         lrptrain.attribute(model, images(), 1, "attnlrp")
     recwarn.clear()
     lrptrain.attribute(model, images(), 1, "attnlrp")
-    if kind not in ("a cycle", "a map", "a loader's iterator"):
-        lrptrain.attribute(Model(make()), images(), 1, "attnlrp")  # which stands still
+    lrptrain.attribute(Model(make()), images(), 1, "attnlrp")  # which stands still
     assert not [each for each in recwarn if "cannot be" in str(each.message)]
 
 
@@ -254,10 +198,9 @@ def test_attributes_of_classes():
             self.seen.append(1)
             return super().forward(image)
 
-    lrptrain.attribute(Counting(), images(), 1, "attnlrp")
-    assert Counting.calls == 0
+    with pytest.warns(lrptrain.RelevanceWarning, match="'Counting' .* attribute of the class"):
+        lrptrain.attribute(Counting(), images(), 1, "attnlrp")
     assert Counting.seen == []
-    assert not hasattr(Counting, "late")
 
 
 class Momentum(Model):
@@ -327,18 +270,24 @@ def test_weights_with_nan_are_not_written_into():
     loss.backward()
 
 
-def test_an_object_that_fails_is_named_and_harms_nothing():
-    class Failing(dict):
-        def __len__(self):
-            raise RuntimeError("no length")
+class Unreadable(dict):
+    def __len__(self):
+        raise RuntimeError("no length")
 
-    kept = {"failing": Failing(a=1), "seen": []}
-    model = Model(kept, lambda v: v["seen"].append(1))
-    with pytest.warns(
-        lrptrain.RelevanceWarning, match="'kept', and whether .* cannot be seen: it is a RuntimeError when"
-    ):
-        lrptrain.attribute(model, images(), 1, "attnlrp")
+
+class Final(dict):
+    """As outputs of transformers: it lets nobody update it."""
+
+    def update(self, *args, **kwargs):
+        raise RuntimeError("final")
+
+
+def test_containers_that_fail_harm_nothing():
+    kept = {"unreadable": Unreadable(a=1), "seen": []}
+    lrptrain.attribute(Model(kept, lambda v: v["seen"].append(1)), images(), 1, "attnlrp")
     assert kept["seen"] == []
+    with pytest.warns(lrptrain.RelevanceWarning, match="'kept' .* a Final that refuses it: final"):
+        lrptrain.attribute(Model(Final(a=1), lambda v: v.__setitem__("b", 1)), images(), 1, "attnlrp")
 
 
 def test_a_teacher_in_a_list_is_copied_in_part_alone(monkeypatch):
@@ -376,7 +325,7 @@ def test_what_a_library_made_is_left_alone():
     assert kept["logger"].level == 17
 
 
-@pytest.mark.parametrize("kind", ["torch.Generator", "NumPy generator", "DynamicCache", "a slotted object"])
+@pytest.mark.parametrize("kind", ["torch.Generator", "NumPy generator", "DynamicCache", "a plain object"])
 def test_training_is_bit_identical_with_a_monitor(kind, tmp_path):
     make, change = KINDS[kind]
     weights = []

@@ -116,7 +116,7 @@ def test_whatever_a_module_keeps(method):
 
 
 def test_a_tensor_too_large_to_be_put_back_is_told(monkeypatch):
-    monkeypatch.setattr(contents, "_COPIED", 2)
+    monkeypatch.setattr(contents, "_COPIED", 3)
     with pytest.warns(lrptrain.RelevanceWarning, match="changes 'count' in its forward.*register_buffer"):
         lrptrain.attribute(Hoarding(), torch.randn(2, 3, 16, 16, dtype=torch.float64), 1, "attnlrp")
 

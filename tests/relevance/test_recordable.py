@@ -12,6 +12,7 @@ from model_zoo import randomised
 from small_models import Block, Small, patches, raises, same, tiny_vit
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.checkpoint import checkpoint
 
 import lrptrain
@@ -219,12 +220,6 @@ SPELLINGS = {
         lambda x: x * torch.ones(16, 1, dtype=x.dtype),
     ),
     "a checkpoint": (lambda x: checkpoint(torch.relu, x, use_reentrant=False), torch.relu),
-    "a map over features": (torch.vmap(lambda f: f * f.sum(1, keepdim=True), 2, 2), lambda x: x * x.sum(1, True)),
-    "a map of two results": (
-        lambda x: sum(torch.vmap(lambda t, shift: (t.flip(0), t * shift), (0, None), (0, 1))(x, MEAN[:, None])[:1]),
-        lambda x: x.flip(1),
-    ),
-    "a map in a map": (torch.vmap(torch.vmap(lambda token: token.cumsum(0))), lambda x: x.cumsum(2)),
     "samples written one by one": (lambda x: written(x, torch.zeros_like(x)), lambda x: x - x.mean(1, keepdim=True)),
 }  # fmt: skip
 
@@ -236,7 +231,6 @@ def test_spellings(name):
 
 
 BY_SAMPLE = {
-    "a map": torch.vmap(attended),
     "a loop": lambda x: torch.stack([attended(tokens) for tokens in x]),
     "parts": lambda x: torch.cat([attended(part) for part in x.split(1)]),
 }
@@ -335,8 +329,15 @@ def native_attention(x: Tensor) -> Tensor:
     return torch._native_multi_head_attention(x, x, x, 8, 2, weight, bias, weight[:8], bias[:8])[0]
 
 
+def flexibly_attended(x: Tensor) -> Tensor:
+    heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+    return flex_attention(heads, heads, heads).transpose(1, 2).flatten(2)
+
+
 REFUSED = {
+    "flex_attention in module 'between' is not written out": flexibly_attended,
     "mul in module 'between' runs inside of torch.vmap": lambda x: torch.vmap(lambda i: x * i)(torch.arange(1, 2))[0],
+    "mT in module 'between' runs inside of torch.vmap": torch.vmap(attended),
     "pow in module 'between' runs inside of": lambda x: torch.func.grad(lambda y: (y**3).sum())(x),
     "grad in module 'between' takes a gradient of": lambda x: x + torch.autograd.grad((x**3).sum(), x)[0],
     "makes a nested tensor": lambda x: torch.nested.as_nested_tensor(list(x)).to_padded_tensor(0.0),
@@ -349,6 +350,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("match", REFUSED)
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
 def test_operations_that_no_tape_follows(match):
     raises(REFUSED[match], match)
 

@@ -47,14 +47,7 @@ class Scoring(NamedTuple):
 
 
 def attend(query: PerQuery, key: PerKey, value: PerKey, scoring: Scoring) -> PerQuery:
-    """Return `softmax(scale q k^T + summand) v`.
-
-    Args:
-        query: The queries.
-        key: The keys.
-        value: The values.
-        scoring: How queries and keys become scores.
-    """
+    """Return `softmax(scale q k^T + summand) v`."""
     result: Tensor = _Attention.apply(query, key, value, scoring)
     return result
 
@@ -69,17 +62,7 @@ def row_of_map(
     *,
     positive: bool,
 ) -> Float[Tensor, "batch keys"]:
-    """Return a row times the mean over heads of the map times its gradient, or of the positive part of that.
-
-    Args:
-        query: The queries.
-        key: The keys.
-        value: The values.
-        gradient: The gradient at the attention's output; that at the map is its product with the values.
-        row: The row.
-        scoring: How queries and keys become scores.
-        positive: Whether only the positive part counts.
-    """
+    """Return a row times the mean over heads of the map times its gradient, or of the positive part of that."""
     result: Tensor = _RowOfMap.apply(query, key, value, gradient, row, scoring, positive)
     return result
 

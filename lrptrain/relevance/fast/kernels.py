@@ -131,9 +131,6 @@ class KernelAttention:
         """The gradients at queries, keys and values, of that at the output; the kernel's own backward pass.
 
         Where a graph is asked for they have one: only attention that has a second derivative is to be asked then.
-
-        Args:
-            gradient: The gradient at the output. Of another precision than the model's, the kernel runs again in it.
         """
         numbers = [x.tensor if isinstance(x, Value) else x for x in self.operands]
         output = self.output.edge
@@ -175,12 +172,7 @@ class KernelAttention:
     # -- Some queries at a time ---------------------------------------------------------------------------------------
 
     def slices(self, weights: Tensor | None = None) -> Iterator[slice]:
-        """Parts of the queries, from the first to the last, of which the maps fit into a cache.
-
-        Args:
-            weights: Numbers of each query, `[..., queries, n]`: parts in which all are 0 are left out. In the last
-                block, for one, only the class token is read.
-        """
+        """Parts of the queries, from the first to the last, of which the maps fit into a cache."""
         queries = self.block.shape[-2]
         height = max(1, _at_a_time(self.call.query.device) * queries // self.block.shape.numel())
         # One look for all parts: each would wait for the device.
@@ -237,13 +229,7 @@ class KernelAttention:
 
 
 class QueryRows(NamedTuple):
-    """The operations of an attention on some of its queries.
-
-    Attributes:
-        nodes: The operations.
-        query: The queries.
-        parts: By value of the whole attention, the value that stands for it here. Keys and values are there as a whole.
-    """
+    """The operations of an attention on some of its queries."""
 
     nodes: tuple[Node, ...]
     query: Value
@@ -386,13 +372,7 @@ def _blocking(mask: Tensor, dtype: torch.dtype) -> Tensor | None:
 
 
 def operations(call: KernelCall, operands: tuple[Any, Any, Any], path: str) -> list[Node]:
-    """The operations that the kernel stands for, of which nobody holds the results; the last has none yet.
-
-    Args:
-        call: The call.
-        operands: Queries, keys and values, as values of the tape.
-        path: The module that makes the call.
-    """
+    """The operations that the kernel stands for, of which nobody holds the results; the last has none yet."""
     query, key, value = operands
     like = call.query.detach().new_empty(())
     shape = call.query.shape

@@ -79,13 +79,7 @@ def found_anew(model: nn.Module, key: Hashable, find: Callable[[], T]) -> T:
 
 @instead_of(found_anew)
 def once_per_structure(model: nn.Module, key: Hashable, find: Callable[[], T]) -> T:
-    """Return what `find` finds in a pass of a model, or found in one of the same structure.
-
-    Args:
-        model: The model.
-        key: What is looked for, and the structure of the pass.
-        find: Looks for it. What it returns must hold no tensor of the pass.
-    """
+    """Return what `find` finds in a pass of a model, or found in one of the same structure."""
     known = _known.setdefault(model, {})
     if key not in known:
         found = find()

@@ -31,11 +31,7 @@ def plainly() -> Iterator[None]:
 
 
 def instead_of(plain: Callable[P, T]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return a decorator for a fast function that takes the place of a plain one, with the same arguments and results.
-
-    Args:
-        plain: The plain function, which the fast one is tested against.
-    """
+    """Return a decorator for a fast function that takes the place of a plain one, with the same arguments."""
 
     def decorated(fast: Callable[P, T]) -> Callable[P, T]:
         @wraps(fast)

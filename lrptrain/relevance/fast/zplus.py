@@ -94,16 +94,7 @@ def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: T
 
 
 def _without_noise_(share: Tensor, size: Tensor, takes: bool) -> Tensor | None:
-    """Hide sums of positive contributions that are nothing but rounding, in place.
-
-    Args:
-        share: Twice the sums.
-        size: The sums of the sizes of all contributions. Overwritten.
-        takes: Whether a bias has a share besides, so that a hidden sum is 0; otherwise nothing is to be divided by it.
-
-    Returns:
-        The rows in which less than half of the digits are left of a sum; None if there surely are none.
-    """
+    """Hide sums of positive contributions that are nothing but rounding, in place."""
     limits = torch.finfo(share.dtype)
     much = 2 / limits.eps**0.5
     # Where every sum is far above its rounding, there is nothing to hide.

@@ -19,17 +19,7 @@ _CONTENTS = ("input_ids", "inputs_embeds", "input_values", "input_features", "em
 
 
 def as_arguments(model: nn.Module, inputs: Any, tokenizer: Any = None) -> Tensor | Mapping[str, Any]:
-    """Return inputs as a tensor or a mapping from the names of arguments.
-
-    Args:
-        model: The model, whose forward says which of a tokenizer's tensors it takes.
-        inputs: Tensors, arrays or nested lists, by name or not; or a text, a list of texts or of pairs of texts.
-        tokenizer: Cuts texts; one of transformers.
-
-    Raises:
-        TypeError: If they are none of these, or texts without a tokenizer.
-        ValueError: If one has no numbers, or rows of several lengths.
-    """
+    """Return inputs as a tensor or a mapping from the names of arguments."""
     if isinstance(inputs, str):
         inputs = [inputs]
     if isinstance(inputs, (list, tuple)) and inputs:
@@ -111,11 +101,7 @@ def _encoded(model: nn.Module, texts: tuple[list[str], ...], tokenizer: Any) -> 
 
 @contextmanager
 def telling_of_inputs(model: nn.Module, inputs: Tensor | Mapping[str, Any]) -> Iterator[None]:
-    """Say of an error of the model's own what is the matter with the images or token ids, if that can be seen.
-
-    Raises:
-        ValueError: If it can.
-    """
+    """Say of an error of the model's own what is the matter with the images or token ids, if that can be seen."""
     try:
         yield
     except Exception as error:
@@ -236,16 +222,7 @@ def _fits(mask: Any, explained: Tensor) -> bool:
 
 
 def check_inputs(inputs: Tensor | Mapping[str, Any], explained: str, of: Exception | None = None) -> None:
-    """Raise if an argument of the model holds NaN, or the explained one infinity, as masks well may.
-
-    Args:
-        inputs: The arguments of the model.
-        explained: The name of the explained one.
-        of: The error that this is the cause of.
-
-    Raises:
-        NonFiniteError: If there is one, with its name and samples.
-    """
+    """Raise if an argument of the model holds NaN, or the explained one infinity, as masks well may."""
     arguments = inputs if isinstance(inputs, Mapping) else {explained: inputs}
     for name, x in arguments.items():
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.is_nested:

@@ -60,18 +60,7 @@ def _takes_labels(kind: type[nn.Module]) -> bool:
 def explained_class(
     target: Any, logits: Float[Tensor, "batch classes"], labels: Mapping[str, int] | None = None
 ) -> Int[Tensor, " batch"]:
-    """Return the target as one class per sample.
-
-    Args:
-        target: One class for all samples, one per sample (a list, a range, an array or a tensor on any device), or None
-            for the predicted class. A class is its number, or its name in `labels`. Of a single logit the predicted
-            class is that logit itself, also where it is negative.
-        logits: The model's output.
-        labels: Numbers of the classes that have a name.
-
-    Raises:
-        ValueError: If the target is out of range, of the wrong shape, an unknown name, or no integer.
-    """
+    """Return the target as one class per sample."""
     samples, classes = logits.shape
     if target is None:
         return logits.detach().argmax(1)
@@ -92,11 +81,7 @@ def explained_class(
 def rival_class(
     other: Any, target: Int[Tensor, " batch"], logits: Float[Tensor, "batch classes"], labels: Mapping[str, int]
 ) -> Int[Tensor, " batch"]:
-    """Return the class that the target is compared with, one per sample.
-
-    Raises:
-        ValueError: If it is out of range, of the wrong shape, or the target itself in some sample.
-    """
+    """Return the class that the target is compared with, one per sample."""
     rival = explained_class(other, logits, labels)
     if (rival == target).any():
         rows = (rival == target).nonzero().flatten().tolist()

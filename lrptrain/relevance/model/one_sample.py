@@ -11,12 +11,7 @@ from lrptrain.relevance.output.outputs import field_of
 
 
 class OfOneSample(nn.Module):
-    """A model that takes one sample without a batch axis, as one of batches: it is run once for each sample.
-
-    Args:
-        model: The model.
-        bare: The parameters that take a sample without a batch axis.
-    """
+    """A model that takes one sample without a batch axis, as one of batches: it is run once for each sample."""
 
     def __init__(self, model: nn.Module, bare: Sequence[str]) -> None:
         super().__init__()
@@ -47,12 +42,7 @@ class OfOneSample(nn.Module):
         return {name: x[None] if name in self.bare else x for name, x in arguments.items()}
 
     def is_meant(self, arguments: Mapping[str, Any], call: Callable[[Mapping[str, Any]], Any]) -> bool:
-        """Return whether as many logits as a bag has rows are the bag's: those of a batch are turned round with it.
-
-        Args:
-            arguments: Those of a call of the model.
-            call: Calls the model with them.
-        """
+        """Return whether as many logits as a bag has rows are the bag's: those of a batch are turned round with it."""
         if not self.bare or len(arguments[self.bare[0]]) < 2:
             return False
         turned = {name: x.flip(0) if name in self.bare else x for name, x in arguments.items()}

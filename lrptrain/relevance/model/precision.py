@@ -16,11 +16,7 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 class AutocastState(NamedTuple):
-    """The precision in which the caller runs the model, for methods that run it again.
-
-    Attributes:
-        devices: Arguments of `torch.autocast` for each kind of device: its name, the precision, whether it is on.
-    """
+    """The precision in which the caller runs the model, for methods that run it again."""
 
     devices: tuple[tuple[str, torch.dtype, bool], ...]
 
@@ -75,13 +71,6 @@ def model_in_float32(model: nn.Module, *, keep_graph: bool) -> nn.Module:
 
     It takes the memory of its weights in float32, as long as it lives. Hooks are those of the model. What is float32
     or float64 in the model is shared, not copied, where it is a parameter.
-
-    Args:
-        model: The model.
-        keep_graph: Whether the copy's weights lead back to the model's, so that a loss on what it computes trains them.
-
-    Raises:
-        UnsupportedModelError: If the model cannot be copied.
     """
     memo: dict[int, Any] = {}
     for module in modules_of(model):

@@ -37,10 +37,6 @@ def preserved(model: nn.Module, parameters: bool = True) -> Iterator[None]:
     `contents`. What cannot be put back is named once. The random state is that of Python, NumPy, torch and the model's
     devices. Threads take turns. Sharded weights are read whole inside, for which all processes must come here; see
     `whole_weights`.
-
-    Args:
-        model: The model.
-        parameters: Whether parameters are restored, too; of sharded ones none are.
     """
     with preserved_under_strategy(model, parameters), whole_weights(model):
         yield
@@ -69,12 +65,7 @@ def _random_state(model: nn.Module) -> Iterator[None]:
 
 
 class ModelState:
-    """What a model holds when an explanation begins: each of its runs begins with it, and it is put back at the end.
-
-    Args:
-        model: The model. From now on it works on copies of its buffers.
-        with_parameters: Whether parameters are part of it.
-    """
+    """What a model holds when an explanation begins: each of its runs begins with it, and it is put back at the end."""
 
     def __init__(self, model: nn.Module, with_parameters: bool = True) -> None:
         # TorchScript keeps its state where Python does not reach.

@@ -22,11 +22,7 @@ def gives_answers_only(model: nn.Module) -> bool:
 
 
 def check_transformations() -> None:
-    """Check that no transformation of torch.func is at work.
-
-    Raises:
-        UnsupportedModelError: If one is.
-    """
+    """Check that no transformation of torch.func is at work."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise UnsupportedModelError(
             "a map takes gradients of its own, which cannot stand inside of torch.func or torch.vmap: call it outside, "
@@ -35,11 +31,7 @@ def check_transformations() -> None:
 
 
 def check_recordable(model: nn.Module) -> None:
-    """Check that all modules compute with torch functions on floating-point numbers.
-
-    Raises:
-        UnsupportedModelError: If one is TorchScript or quantised, or has no numbers yet.
-    """
+    """Check that all modules compute with torch functions on floating-point numbers."""
     closed = gives_answers_only(model)
     for name, module in named_modules_of(model):
         for x in module._parameters.values():
@@ -63,11 +55,7 @@ def check_recordable(model: nn.Module) -> None:
 
 
 def check_forward(model: nn.Module) -> None:
-    """Check that a model can be called: a LightningModule may leave that to its steps.
-
-    Raises:
-        UnsupportedModelError: If it has no forward of its own.
-    """
+    """Check that a model can be called: a LightningModule may leave that to its steps."""
     function = getattr(model.forward, "__func__", None)
     package = (getattr(function, "__module__", None) or "").partition(".")[0]
     if function is nn.Module.forward or package in ("pytorch_lightning", "lightning"):

@@ -39,13 +39,7 @@ class Head:
     functions: tuple[HeadFunction, ...] = ()
 
     def read(self, output: Any, samples: int) -> Float[Tensor, "batch numbers"]:
-        """Return the numbers that can be explained, one column for each class or function.
-
-        Raises:
-            UnsupportedModelError: If the output has no logits `[batch, classes]`, and there is no function.
-            ValueError: If a function returns anything but one number per sample.
-            NonFiniteError: If a number is NaN.
-        """
+        """Return the numbers that can be explained, one column for each class or function."""
         if not self.functions:
             return read_logits(output, samples)
         columns = [_numbers(function, output, samples) for function in self.functions]
@@ -79,19 +73,7 @@ def _numbers(function: HeadFunction, output: Any, samples: int) -> Float[Tensor,
 
 
 def as_head(target: Any, other: Any, output: Any) -> tuple[Head, Any, Any]:
-    """Return the head of targets that are functions or index an output of several axes, and which numbers count.
-
-    Args:
-        target: What is explained.
-        other: What it is told apart from, or None.
-        output: What the model returned.
-
-    Returns:
-        The head, and the target and the other as classes of what it reads; classes themselves are left as they are.
-
-    Raises:
-        ValueError: If only one of the two names a class.
-    """
+    """Return the head of targets that are functions or index an output of several axes, and which numbers count."""
     first = _function(target, output)
     second = None if other is None else _function(other, output)
     if first is None and second is None:

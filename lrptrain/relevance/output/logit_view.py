@@ -53,10 +53,6 @@ class LogitView:
 
         The numbers stay the same. But rules that tell what speaks for a logit from what speaks against it look at the
         weights, and what speaks against z speaks for -z. Behind the layer they could not tell.
-
-        Args:
-            tape: The operations of the model and, behind them, of this view.
-            logits: What this view made.
         """
         layer_and_rest = _last_layer(Graph(tape), logits, self.column is not None)
         if layer_and_rest is None:
@@ -153,11 +149,7 @@ _VIEW: ContextVar[LogitView | None] = ContextVar("logit view", default=None)
 
 @contextmanager
 def one_logit_as(view: LogitView | None) -> Iterator[None]:
-    """Read one number per sample by a view, in all that reads a model's logits meanwhile; several logits as they are.
-
-    Args:
-        view: The view; None for the number itself.
-    """
+    """Read one number per sample by a view, in all that reads a model's logits meanwhile."""
     token = _VIEW.set(view)
     try:
         yield

@@ -52,12 +52,7 @@ _HEAD: ContextVar[HeadName | None] = ContextVar("head", default=None)
 
 @contextmanager
 def head_of_output(name: HeadName | None) -> Iterator[None]:
-    """Take the logits from one part of a model's output, in all that reads them meanwhile.
-
-    Args:
-        name: The name of a field, the number of an entry of a tuple, or a function of the output; None for the output
-            itself or its `logits`.
-    """
+    """Take the logits from one part of a model's output, in all that reads them meanwhile."""
     token = _HEAD.set(name)
     try:
         yield
@@ -66,11 +61,7 @@ def head_of_output(name: HeadName | None) -> Iterator[None]:
 
 
 def logits_of(output: Any) -> Tensor | None:
-    """Return a model's output itself if it is a tensor, or its `logits`; or the part that `head_of_output` names.
-
-    Raises:
-        UnsupportedModelError: If a function of the output looks for what it lacks.
-    """
+    """Return a model's output itself if it is a tensor, or its `logits`; or the part that `head_of_output` names."""
     name = _HEAD.get()
     if name is None:
         return field_of(output, "logits")
@@ -92,10 +83,6 @@ def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
     """Take the logits out of a model's output; one number per sample, `[batch]`, is one logit.
 
     Within `one_logit_as` one logit is read by its view.
-
-    Raises:
-        UnsupportedModelError: If they are not one row of class scores per sample.
-        NonFiniteError: If they are NaN.
     """
     logits = logits_of(output)
     if (
@@ -133,11 +120,7 @@ def is_sigmoid(numbers: Tensor) -> bool:
 
 
 def applied_view(output: Any) -> LogitView | None:
-    """Return the view by which the logits of an output are read, or None where they are read as they are.
-
-    Raises:
-        UnsupportedModelError: If the view needs other logits.
-    """
+    """Return the view by which the logits of an output are read, or None where they are read as they are."""
     view = active_view()
     if view is None or view.of_steps or (view.column is None and has_one_logit(output)):
         return view
@@ -203,11 +186,7 @@ def _heads(output: Any, samples: int) -> list[str | int]:
 
 
 def check_not_nan(numbers: Float[Tensor, "batch ..."], what: str) -> None:
-    """Raise if the numbers that are to be explained are NaN.
-
-    Raises:
-        NonFiniteError: If they are in some sample.
-    """
+    """Raise if the numbers that are to be explained are NaN."""
     if numbers.isnan().any():
         rows = numbers.isnan().flatten(1).any(1) if numbers.ndim > 1 else numbers.isnan()
         raise NonFiniteError(

@@ -28,8 +28,7 @@ from lrptrain.relevance.output.outputs import applied_view
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.passes.recording import Inputs, Recording, explained_input, run_on_tape, run_plainly
 from lrptrain.relevance.tape.batch_norms import merge_batch_norms
-from lrptrain.relevance.tape.canonizers import collapse, unflatten
-from lrptrain.relevance.tape.complex_maps import make_real
+from lrptrain.relevance.tape.canonizers import collapse, rotate_in_real_numbers, unflatten
 from lrptrain.relevance.tape.folding import choose_written, fold_constants
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.softmaxes import join_softmaxes
@@ -87,14 +86,7 @@ class ForwardPass:
         return forward_pass(self.model, self.inputs, self.explain, self.layout, frugal=True)
 
     def under(self, head: Head) -> Recording:
-        """Read a head from the output, and return the recording of what it comes from.
-
-        Raises:
-            NeedsTape: If nothing is recorded, and a tape would say what the matter is.
-            UnsupportedModelError: If the output is not what the head needs, or did not come from the input.
-            ValueError: If the head returns anything but one number per sample.
-            NonFiniteError: If a number is NaN; of the inputs, where they are.
-        """
+        """Read a head from the output, and return the recording of what it comes from."""
         with torch.inference_mode(False), torch.enable_grad():
             try:
                 if isinstance(self.tape, PlainPass):
@@ -157,22 +149,7 @@ def forward_pass(
     full_precision: bool = False,
     plain: bool = False,
 ) -> ForwardPass:
-    """Run a model on a tape, or for its gradients alone, without autocast where its weights are in float32.
-
-    Args:
-        model: The model.
-        inputs: Its inputs.
-        explain: The name of the explained argument, or None for the one that is chosen by itself.
-        layout: Where the content tokens stand, if given.
-        frugal: See `Tape`.
-        full_precision: Whether to run a float32 copy of a model whose weights are in half precision.
-        plain: Whether to record nothing; see `PlainPass`.
-
-    Raises:
-        NeedsTape: If nothing is to be recorded, and the model does what only a tape can follow.
-        ValueError: If there is no argument of the name `explain`.
-        UnsupportedModelError: If it has no forward, there is no such copy, or nothing to explain.
-    """
+    """Run a model on a tape, or for its gradients alone, without autocast where its weights are in float32."""
     check_forward(model)
     has_half = has_half_weights(model)
     with torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
@@ -210,7 +187,7 @@ def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head, 
         view.into_last_layer(tape, value)
     choose_written(tape)
     fold_constants(tape, value)
-    make_real(tape, value)
+    rotate_in_real_numbers(tape, value)
     join_softmaxes(tape)
     unflatten(tape)
     merge_batch_norms(tape)

@@ -86,13 +86,7 @@ class InterceptedForward:
         return read_logits(self.output, self.samples)
 
     def recording(self, rows: Int[Tensor, " rows"] | None = None, full_precision: bool = False) -> Recording:
-        """The recording of this call; or, of some samples or where there was none, of a new one.
-
-        Args:
-            rows: The samples, or None for all.
-            full_precision: Whether a new one is made in float32, also under autocast. The recording of this call stays
-                as it is; methods that need float32 record it again.
-        """
+        """The recording of this call; or, of some samples or where there was none, of a new one."""
         if rows is None and self.tape is not None:
             return as_recording(self.tape, self.output, self.model, self.arguments, explain=self.name)
         arguments = self.chosen(rows)
@@ -109,14 +103,7 @@ class InterceptedForward:
         evaluating: bool = False,
         others: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> Float[Tensor, "rows classes"]:
-        """Logits, with their graph, of a call with another input; buffers and random state are left as they are.
-
-        Args:
-            explained: The input that takes the place of the recorded one.
-            rows: Which samples' other arguments to take.
-            evaluating: Whether to run in evaluation mode, without dropout.
-            others: Further arguments that take the place of the recorded ones, of these samples.
-        """
+        """Logits, with their graph, of a call with another input; buffers and random state are left as they are."""
         replayed = self.replay if checkpoints(self.model) else None  # one backward pass computes both calls again
         mode = replayed.replaying() if replayed else OrderedGradients()
         with preserved(self.model), mode, eager():

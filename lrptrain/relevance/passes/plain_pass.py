@@ -17,20 +17,26 @@ from torch.overrides import TorchFunctionMode
 
 from lrptrain.relevance.fast.walk import modules_of, own_attributes
 from lrptrain.relevance.model.process_wide import eager, in_turn
-from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
     DETACHING,
+    EXPORTS,
+    FLEX_ATTENTION,
     FUNCTIONS,
     HASHING,
     REORDERED,
     WEIGHTED,
     as_python,
     canonical_name,
+    hands_out,
+    is_in_place,
+    is_transforming,
+    without_graph,
     without_weights,
 )
 from lrptrain.relevance.tape.lookup import (
     READING_ROWS,
+    AnotherTable,
     Table,
     as_lookup,
     first_lookup,
@@ -38,24 +44,16 @@ from lrptrain.relevance.tape.lookup import (
     lookup_arguments,
     lookup_in,
 )
-from lrptrain.relevance.tape.nodes import Value, numbers_in, shares_memory, tensors_in
+from lrptrain.relevance.tape.nodes import Value, numbers_in, shares_memory
 from lrptrain.relevance.tape.ordered_gradients import NORMS, with_ordered_gradient
-from lrptrain.relevance.tape.outside import EXPORTS, hands_out, without_graph
-from lrptrain.relevance.tape.text_lookups import looked_up_alike
-from lrptrain.relevance.tape.transforms import is_transforming
+from lrptrain.relevance.tape.text_lookups import TextLookups
 from lrptrain.relevance.tokens.inputs import ExplainedInput, text_input
 
 # After these, numbers may go on where no gradient follows them: in numpy, in memory that a kernel fills.
-_FOR_THE_TAPE = EXPORTS | BACKWARD | {"empty", "empty_like", "empty_strided", "new_empty", "resize"}
+_FOR_THE_TAPE = EXPORTS | BACKWARD | {"empty", "empty_like", "empty_strided", "new_empty", "resize", FLEX_ATTENTION}
 
 # Calls that are looked at one by one; all others are carried out as they are.
-_LOOKED_AT = (
-    _FOR_THE_TAPE
-    | WEIGHTED
-    | READING_ROWS
-    | NORMS
-    | {"embedding", "set_grad_enabled", "requires_grad", "flex_attention"}
-)
+_LOOKED_AT = _FOR_THE_TAPE | WEIGHTED | READING_ROWS | NORMS | {"embedding", "set_grad_enabled", "requires_grad"}
 
 _PLAIN = frozenset({bool, int, float, str, tuple})
 _NO_TENSORS = frozenset({bool, int, float, type(None), torch.Size, torch.device, torch.dtype})
@@ -75,14 +73,7 @@ class NeedsTape(Exception):  # noqa: N818
 
 @dataclass(eq=False)
 class Lookups(TorchFunctionMode):
-    """Gives a model other word embeddings than it looks up, and lets it switch no gradients off.
-
-    Attributes:
-        token_ids: The explained text, or None for other inputs.
-        embeddings: What the model is given in place of the text's embeddings.
-        others: The model's other arguments: what looks them up reads them, also where they hold the same numbers.
-        tables: The tables in which the text is looked up, if it is more than the one.
-    """
+    """Gives a model other word embeddings than it looks up, and lets it switch no gradients off."""
 
     token_ids: Tensor | None
     embeddings: Tensor | None = None
@@ -103,23 +94,19 @@ class Lookups(TorchFunctionMode):
             # What has a graph has not lost it, and is no hash of ids.
             if type(result) in _NO_TENSORS or (type(result) is Tensor and result.requires_grad):
                 return result
-            return self._looked_through(canonical_name(func), args, kwargs, result)
+            return self._looked_through(canonical_name(func), func, args, kwargs, result)
         if not kwargs and func in REORDERED:
             func, args = as_python(func, args)
         name = canonical_name(func)
         if name == "set_grad_enabled":
             return None
-        if name == "requires_grad" and asks_for_kernel():
-            return False
-        if name == "flex_attention":
-            return explicit_flex_attention(*args, **kwargs)
         if self.token_ids is not None and name in READING_ROWS and not is_transforming():
-            lookup = as_lookup(name, args, kwargs, is_first=self._table is None)
+            lookup = as_lookup(name, args, self.token_ids, is_first=self._table is None)
             if lookup is not None:
                 with self:
                     return lookup()
         args = self._prepared(name, func, args)
-        result = self._looked_through(name, args, kwargs, func(*args, **kwargs))
+        result = self._looked_through(name, func, args, kwargs, func(*args, **kwargs))
         result = with_ordered_gradient(name, result)
         if name != "embedding" or self.token_ids is None:
             return result
@@ -128,7 +115,9 @@ class Lookups(TorchFunctionMode):
     def _prepared(self, name: str, func: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args
 
-    def _looked_through(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    def _looked_through(
+        self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> Any:
         return result
 
     def _looked_up(self, text: Tensor, ids: Tensor, table: Tensor, result: Tensor) -> Tensor:
@@ -156,7 +145,7 @@ class PlainPass(Lookups):
     Attributes:
         leaf: The explained input for gradients: the image, or the word embeddings.
         root: The explained input as the model received it.
-        others_read: Those of the other arguments that the model looked up in a table, and which.
+        text: How the explained text is looked up.
         frugal: Whether no graph of the weights is kept, as a tape's attribute says.
         kernels: No attention is recorded.
         only_answers: Whether nobody asks for gradients, which the model has not everywhere.
@@ -164,12 +153,14 @@ class PlainPass(Lookups):
 
     leaf: Tensor | None = field(default=None, init=False)
     root: Value | None = field(default=None, init=False)
-    others_read: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False)
     frugal: bool = field(default=True, init=False)
     kernels: None = field(default=None, init=False)
     only_answers: bool = field(default=False, init=False)
-    _hashes: list[Tensor] = field(default_factory=list, init=False)
     _is_first: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.text = TextLookups(self.token_ids, self.others)
 
     def watch(self, tensor: Tensor) -> Tensor:
         """Declare `tensor` as the explained input and return what the model is to be given in its place."""
@@ -181,11 +172,7 @@ class PlainPass(Lookups):
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Run the model inside.
-
-        Raises:
-            NeedsTape: If it fails, or does what a tape has to look at.
-        """
+        """Run the model inside."""
         with in_turn(), eager(), _left_to_the_tape(), self:
             yield
         if self.root is None:
@@ -193,32 +180,17 @@ class PlainPass(Lookups):
 
     @contextmanager
     def replaying(self) -> Iterator[None]:
-        """Take a gradient inside, which may run checkpointed blocks again.
-
-        Raises:
-            NeedsTape: If there is none.
-        """
+        """Take a gradient inside, which may run checkpointed blocks again."""
         self._is_first = False
         with _left_to_the_tape(), self:
             yield
 
     reporting_functions = replaying
 
-    def reads_as_text(self, argument: Tensor) -> bool:
-        """Whether the model looked another argument up as it did the explained text: in as large a table."""
-        return self._table is not None and looked_up_alike(self._table, self.others_read, argument)
-
     def explained(
         self, model: nn.Module, inputs: Any, explain: str | None, find: Callable[[], tuple[ExplainedInput, bool]]
     ) -> ExplainedInput:
-        """What the explained input is: a text, or what a tape has found in a model that is as it was.
-
-        Args:
-            model: The model.
-            inputs: All its arguments.
-            explain: The name of the explained one; None if it was chosen by itself.
-            find: Tells it by a tape, and whether that holds of other inputs of the same shapes, too.
-        """
+        """What the explained input is: a text, or what a tape has found in a model that is as it was."""
         assert self.root is not None
         if self.token_ids is not None:
             return text_input(self.root)
@@ -248,48 +220,32 @@ class PlainPass(Lookups):
         given = without_graph(func, args) if hands_out(func) else args
         return without_weights(name, given) if name in WEIGHTED else given
 
-    def _looked_through(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+    def _looked_through(
+        self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> Any:
         if self._is_first and not (type(result) is Tensor and result.requires_grad):
             if torch.is_inference_mode_enabled():
                 raise NeedsTape
-            self._note_hash(name, args, result)
+            if name in HASHING and self.token_ids is not None and not is_in_place(func, args, kwargs):
+                self.text.note_hash(func, args, kwargs, result)
             goes_on = self.only_answers or name in DETACHING or not torch.is_grad_enabled()
             if not goes_on and _loses_the_graph((args, kwargs), result):
                 raise NeedsTape
         return result
 
     def _looked_up(self, text: Tensor, ids: Tensor, table: Tensor, result: Tensor) -> Tensor:
-        if shares_memory(ids, self.others):
-            self.others_read.append((ids, table))
+        try:
+            lookup = self.text.of(ids, table, is_first=self.root is None)
+        except AnotherTable as found:
+            raise NeedsTape from found
+        if lookup is None:
             return result
-        if any(ids is x for x in self._hashes):
-            raise NeedsTape
         if self.root is None:
-            lookup = first_lookup(text, ids)
-            if lookup is None:
-                return result
+            self._table = table
             self.watch(lookup.taken(result))
-        elif table is not self._table and table.shape[0] == self._table_size and later_lookup(text, ids) is not None:
-            raise NeedsTape
-        read = super()._looked_up(text, ids, table, result)
+        assert self.embeddings is not None
+        read = lookup.given(self.embeddings.to(result.dtype), result)
         return read.clone() if read is self.embeddings else read
-
-    @property
-    def _table_size(self) -> int:
-        return -1 if self._table is None else self._table.shape[0]
-
-    def _note_hash(self, name: str, args: tuple[Any, ...], result: Any) -> None:
-        """Note whole numbers that are computed of each token id by itself: a model may look those up, too."""
-        if (
-            self.token_ids is None
-            or name not in HASHING
-            or not isinstance(result, Tensor)
-            or result.is_floating_point()
-        ):
-            return
-        made_of_ids = any(x is self.token_ids or any(x is y for y in self._hashes) for x in tensors_in(args))
-        if made_of_ids and result is not self.token_ids and not torch.equal(result, self.token_ids):
-            self._hashes.append(result)
 
 
 @contextmanager

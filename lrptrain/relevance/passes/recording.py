@@ -28,7 +28,7 @@ from lrptrain.relevance.output.heads import Head, HeadFunction, as_head
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.propagation.composite import Rules, applied_to, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
-from lrptrain.relevance.registry import RelevanceMaps, check_finite, check_maps, differentiable, get_method
+from lrptrain.relevance.registry import Method, RelevanceMaps, check_finite, check_maps, differentiable, get_method
 from lrptrain.relevance.sharding.whole_weights import check_graph
 from lrptrain.relevance.shown.explained_batch import ExplainedBatch
 from lrptrain.relevance.shown.remarks import remark
@@ -128,62 +128,81 @@ class Recording:
         first_order: bool,
         options: Mapping[str, Any],
     ) -> Relevance:
+        """The map of a method, or of the first default that serves; of another head or precision, by its recording."""
+        settings = (create_graph, first_order, options)
         if self.forward_pass is not None:
             head, target, other = as_head(target, other, self.forward_pass.output)
             if head.functions:
-                recording = self.forward_pass.under(head)
-                return recording._attribute(target, method, other, create_graph, first_order, options)
+                return self.forward_pass.under(head)._attribute(target, method, other, *settings)
         if method is None:
             names = check_method(None, options)
 
             def explain(name: str) -> Relevance:
                 self.check_default(name)
-                return self._attribute(target, name, other, create_graph, first_order, options)
+                return self._attribute(target, name, other, *settings)
 
             return first_that_serves(self.model, names, explain, create_graph=create_graph)
         chosen = get_method(method, options)
         if chosen.in_full_precision(options) and self.forward_pass is not None and self.forward_pass.is_half:
-            return self.in_float32._attribute(target, method, other, create_graph, first_order, options)
-        options, composite = split_composite(options)
-        logits = self.output.tensor
+            return self.in_float32._attribute(target, method, other, *settings)
         if create_graph and not chosen.differentiable:
             raise UnsupportedMethodError(f"{method} cannot be differentiated; these can: {', '.join(differentiable())}")
+        logits = self.output.tensor
         labels = class_names(self.model)
         explained = explained_class(target, logits, labels)
         rival = None if other is None else rival_class(other, explained, logits, labels)
         explanation = Explanation(self, explained, rival, create_graph, first_order)
-        with (
-            called(method),
-            composite,
-            torch.inference_mode(False),
-            torch.set_grad_enabled(create_graph),
-            torch.autocast(logits.device.type, enabled=False),
-            applied_to(self.model, self.tape.nodes) if chosen.uses_rules else nullcontext(),
-        ):
-            maps = chosen.function(explanation, **options)
-        own = maps.own_tokens if isinstance(maps, RelevanceMaps) else None
-        grid = self.grid if own is None else own if len(own) > 1 else None
-        check_maps(maps, method, self.samples, self._number_of_tokens if own is None else math.prod(own), grid)
-        padding = self.padding if own is None else None
-        relevance = Relevance(
-            scores=maps.scores if padding is None else maps.scores * padding.to(maps.scores.dtype),
-            logits=logits.detach(),
-            target=explained,
-            method=method,
-            grid=grid,
-            input=maps.input,
-            attention=maps.attention,
-            other=rival,
-            convergence_delta=maps.convergence_delta,
-            batch=None if create_graph else self._shown_with(labels),
-        )
+        maps = self._maps(chosen, method, explanation, options)
+        relevance = self._relevance(explanation, method, maps, None if create_graph else self._shown_with(labels))
         if chosen.name == "generic_attention" and not self.pools_one_row:
             warn_once(self.model, "several rows", f"generic_attention: {several_rows()}")
         if not create_graph:
             check_finite(relevance, self.leaf)
             with called(method):
-                remark(self.model, chosen, relevance, maps, self.leaf.detach(), padding)
+                remark(self.model, chosen, relevance, maps, self.leaf.detach(), self._padding_of(maps))
         return relevance
+
+    def _maps(self, chosen: Method, method: str, explanation: Explanation, options: Mapping[str, Any]) -> RelevanceMaps:
+        """What a method returns, checked."""
+        options, composite = split_composite(options)
+        with (
+            called(method),
+            composite,
+            torch.inference_mode(False),
+            torch.set_grad_enabled(explanation.create_graph),
+            torch.autocast(self.output.tensor.device.type, enabled=False),
+            applied_to(self.model, self.tape.nodes) if chosen.uses_rules else nullcontext(),
+        ):
+            maps = chosen.function(explanation, **options)
+        own = _own_tokens(maps)
+        tokens = self._number_of_tokens if own is None else math.prod(own)
+        check_maps(maps, method, self.samples, tokens, self._grid_of(maps))
+        return maps
+
+    def _relevance(
+        self, explanation: Explanation, method: str, maps: RelevanceMaps, batch: ExplainedBatch | None
+    ) -> Relevance:
+        """A method's maps with what they are of; 0 at padding."""
+        padding = self._padding_of(maps)
+        return Relevance(
+            scores=maps.scores if padding is None else maps.scores * padding.to(maps.scores.dtype),
+            logits=self.logits,
+            target=explanation.target,
+            method=method,
+            grid=self._grid_of(maps),
+            input=maps.input,
+            attention=maps.attention,
+            other=explanation.other,
+            convergence_delta=maps.convergence_delta,
+            batch=batch,
+        )
+
+    def _padding_of(self, maps: RelevanceMaps) -> Tensor | None:
+        return self.padding if _own_tokens(maps) is None else None
+
+    def _grid_of(self, maps: RelevanceMaps) -> tuple[int, ...] | None:
+        own = _own_tokens(maps)
+        return self.grid if own is None else own if len(own) > 1 else None
 
     def _shown_with(self, labels: Mapping[str, int]) -> ExplainedBatch:
         """Return what a map of this recording is shown with."""
@@ -197,11 +216,7 @@ class Recording:
 
     @property
     def tape(self) -> Tape:
-        """The recorded operations.
-
-        Raises:
-            UnsupportedMethodError: If there are none.
-        """
+        """The recorded operations."""
         if isinstance(self.watched, PlainPass):
             raise UnsupportedMethodError("the method reads the tape: say needs='tape' where it is registered")
         return self.watched
@@ -223,12 +238,7 @@ class Recording:
     def input_gradient(
         self, of: Callable[[Float[Tensor, "batch classes"]], Float[Tensor, ""]], create_graph: bool = False
     ) -> Float[Tensor, "batch ..."]:
-        """Return the gradient of a number made of the logits, at the image or the word embeddings.
-
-        Args:
-            of: The number, as a function of the logits.
-            create_graph: Keep the graph, so that a loss on the gradient can be trained.
-        """
+        """Return the gradient of a number made of the logits, at the image or the word embeddings."""
         logits = self.output.tensor
         with torch.enable_grad(), torch.autocast(logits.device.type, enabled=False):
             scale = seed_scale(logits)
@@ -242,11 +252,7 @@ class Recording:
 
     @property
     def output(self) -> Value:
-        """The logits as a recorded value, `[batch, classes]`; `output.tensor` has their graph.
-
-        Raises:
-            UnsupportedModelError: If the model returns no logits; a target that is a function then says what to read.
-        """
+        """The logits as a recorded value, `[batch, classes]`; `output.tensor` has their graph."""
         if isinstance(self.read, UnsupportedModelError):
             raise self.read
         return self.read
@@ -328,11 +334,7 @@ class Recording:
 
     @cached_property
     def padding(self) -> Bool[Tensor, "batch tokens"] | None:
-        """True at a sample's own tokens, False at its padding, or None where the model was given no mask.
-
-        Raises:
-            ValueError: If the mask does not fit the input.
-        """
+        """True at a sample's own tokens, False at its padding, or None where the model was given no mask."""
         if self.mask is None:
             return None
         content = self.explained.content(self.mask)
@@ -481,11 +483,7 @@ class Recording:
             return bool((torch.minimum(self.pooling, last).amax(-1) > 1 - 1e-4).all())
 
     def check_default(self, method: str) -> None:
-        """Reject generic attention where nobody names it and its maps would say where tokens are pooled, no more.
-
-        Raises:
-            UnsupportedMethodError: If the logits read the rows of several tokens.
-        """
+        """Reject generic attention where nobody names it and its maps would say where tokens are pooled, no more."""
         if method == "generic_attention" and not self.pools_one_row:
             raise UnsupportedMethodError(several_rows())
 
@@ -517,16 +515,17 @@ class Recording:
         return split_samples(at_least_float32(x), at, self.samples).reshape(self.samples, -1, *x.shape[-2:])
 
 
+def _own_tokens(maps: Any) -> tuple[int, ...] | None:
+    """The shape of the tokens of a method that has others than the input; None for those of the input."""
+    return maps.own_tokens if isinstance(maps, RelevanceMaps) else None
+
+
 def run_on_tape(
     model: nn.Module, inputs: Inputs, frugal: bool = False, explain: str | None = None, keeps_maps: bool = True
 ) -> tuple[Tape, Any]:
     """Run `model` once on a clone of its inputs and record it, with its graph or frugally (see `Tape`).
 
     For `keeps_maps` see `forward_on_tape`.
-
-    Raises:
-        ValueError: If there is no argument of the name `explain`.
-        UnsupportedModelError: If no input can be explained.
     """
 
     def run(forward: Callable[[Tensor], Any], explained: Tensor, others: Mapping[str, Any]) -> tuple[Tape, Any]:
@@ -537,11 +536,7 @@ def run_on_tape(
 
 
 def run_plainly(model: nn.Module, inputs: Inputs, explain: str | None = None) -> tuple[PlainPass, Any]:
-    """Run `model` once on a clone of its inputs, for gradients at the explained one and for answers; see `PlainPass`.
-
-    Raises:
-        NeedsTape: If the model does what only a tape can follow, or refuse by name.
-    """
+    """Run `model` once on a clone of its inputs, for gradients at the explained one and answers; see `PlainPass`."""
 
     def run(forward: Callable[[Tensor], Any], explained: Tensor, others: Mapping[str, Any]) -> tuple[PlainPass, Any]:
         is_text = not explained.is_floating_point()
@@ -567,8 +562,8 @@ def _run_on_clones(
 
     passed, output = run(forward, explained, others)
     if explain is None:
-        reads = passed.text.reads_as_text if isinstance(passed, Tape) else passed.reads_as_text
-        warn_of_other_texts(model, name, [key for key, x in others.items() if isinstance(x, Tensor) and reads(x)])
+        texts = [key for key, x in others.items() if isinstance(x, Tensor) and passed.text.reads_as_text(x)]
+        warn_of_other_texts(model, name, texts)
     return passed, output
 
 
@@ -642,16 +637,7 @@ def _distinct(tables: tuple[Table, ...]) -> tuple[Table, ...]:
 
 
 def explained_input(inputs: Inputs, explain: str | None = None) -> tuple[str, Tensor]:
-    """Return the argument that is explained: its name and its tensor.
-
-    Args:
-        inputs: The arguments of the model.
-        explain: The name of the argument; None for the image, the embeddings or the token ids, in this order.
-
-    Raises:
-        ValueError: If there is no tensor of the name `explain`.
-        UnsupportedModelError: If there is no tensor at all.
-    """
+    """Return the argument that is explained: its name and its tensor."""
     if isinstance(inputs, Tensor):
         if explain is not None:
             raise ValueError(

@@ -68,7 +68,7 @@ def rerun(
 
 def _begin(recording: Recording) -> None:
     """Let the model be as it was for the first run, or refuse a model of which that cannot be said."""
-    lost = [each for each in begin_anew(recording.model) if each.seen]
+    lost = begin_anew(recording.model)
     if lost and recording.keeps_answer is None:
         recording.keeps_answer = True
         with torch.no_grad():
@@ -172,9 +172,6 @@ def input_gradient(
     """Gradient of the explained logits at other values of the samples `rows`.
 
     With `create_graph` it carries its own gradient, and attention is computed without fused kernels, which have none.
-
-    Raises:
-        UnsupportedModelError: If there is no gradient.
     """
     again = explanation.create_graph
     with torch.enable_grad(), ExitStack() as stack:
@@ -196,9 +193,6 @@ def in_parts(samples: int, copies: int, at_once: int, device: torch.device) -> I
     """All pairs (copy, sample), at most `at_once` of them together: the rows of one forward pass.
 
     All copies of a sample stand together: a model may need its samples sorted by their length.
-
-    Raises:
-        ValueError: If a number is not positive.
     """
     if copies < 1 or at_once < 1:
         raise ValueError(f"steps, samples and at_once must be 1 or more, not {copies} with at_once={at_once}")

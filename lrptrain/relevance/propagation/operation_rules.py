@@ -228,7 +228,7 @@ def by_jacobian(
 ) -> InputRelevance:
     """R_i = x_i sum_o J_oi R_o / y_o with the Jacobian J: conserving for what grows as its input does."""
     precision = next(part.dtype for part in relevance if part is not None)
-    for value in node.outputs if node.name in ALONG | {"linear_map"} else ():
+    for value in node.outputs if node.name in ALONG else ():
         propagator.axis(value)
     shares = [
         None if part is None else rules.safe_divide(part, rules.stabilised(value.tensor.to(precision), stabiliser))

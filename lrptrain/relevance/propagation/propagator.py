@@ -356,9 +356,7 @@ class _RuleFinder:
         """Return the rule."""
         for value in (*node.inputs, *node.outputs):
             if value.is_complex:
-                raise unsupported(
-                    node.name, node.path, "computes with complex numbers, in no linear map from real to real ones"
-                )
+                raise unsupported(node.name, node.path, "computes with complex numbers, other than a rotation of pairs")
         rule = self._known.get(node.name) if self._of_names else None
         if rule is None:
             rule = self._known[node.name] = _rule_for(node, self._composite)

@@ -117,7 +117,7 @@ def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
     return {
         **lrp_rules(partial(sum_rule, stabiliser=stabiliser), weighted, by_share),
         **dict.fromkeys(AVERAGES | {"mean", "sum"}, partial(fixed_rule, stabiliser=stabiliser)),
-        **dict.fromkeys(MIXTURES | SIZES | {"linear_map"}, by_share),
+        **dict.fromkeys(MIXTURES | SIZES, by_share),
     }
 
 
@@ -280,7 +280,7 @@ GRADIENT_FORM = in_gradient_form(
         **dict.fromkeys(PRODUCTS, partial(product, constant=_through_weight, shared=_half_gradients)),
         **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
         **dict.fromkeys(MIXTURES, entries),
-        **dict.fromkeys(ALONG | {"linear_map"}, _through_axis),
+        **dict.fromkeys(ALONG, _through_axis),
         **dict.fromkeys(SUMS, _through_sum),
         "mul": _through_multiplication,
         "div": _through_division,

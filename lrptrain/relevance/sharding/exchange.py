@@ -19,11 +19,7 @@ NONE = -1
 
 
 class WeightExchange:
-    """Gathers the weights of modules, which are known by their numbers.
-
-    Args:
-        units: The shards of each module with their names, the same in each process.
-    """
+    """Gathers the weights of modules, which are known by their numbers."""
 
     def __init__(self, units: Sequence[Sequence[tuple[str, Tensor]]]) -> None:
         self._units = [[parameter for _, parameter in unit] for unit in units]

@@ -79,12 +79,7 @@ def shards_by_module(model: nn.Module) -> list[list[tuple[str, Tensor]]]:
 
 
 def check_shards(model: nn.Module) -> None:
-    """Check that the weights of a sharded model can be had whole.
-
-    Raises:
-        UnsupportedModelError: If they are sharded by a strategy that has no DTensors, or experts or blocks of the model
-            are those of another process.
-    """
+    """Check that the weights of a sharded model can be had whole."""
     for name, module in model.named_modules():
         where = f"'{name or '(model)'}'"
         if any(base.__name__ == "FullyShardedDataParallel" for base in type(module).__mro__):

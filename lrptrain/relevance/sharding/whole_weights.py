@@ -26,9 +26,15 @@ from lrptrain.relevance.sharding.shards import (
     shards_by_module,
     without_strategy,
 )
-from lrptrain.relevance.tape.functions import QUESTIONS, canonical_name, is_in_place, sets_no_numbers
+from lrptrain.relevance.tape.functions import (
+    QUESTIONS,
+    canonical_name,
+    is_in_place,
+    is_transforming,
+    sets_no_numbers,
+    untransformed,
+)
 from lrptrain.relevance.tape.nodes import map_nested, tensors_in
-from lrptrain.relevance.tape.transforms import is_transforming, untransformed
 from lrptrain.relevance.types import UnsupportedModelError
 
 # Properties that are numbers of the tensor; the others say what kind of tensor it is.
@@ -52,9 +58,6 @@ def whole_weights(model: nn.Module) -> Iterator[None]:
 
     All processes must enter and leave it at the same time. What they do inside is up to each, but for collectives of
     their own, before which `meet` is to be called. Who leaves waits until nobody needs its shards.
-
-    Raises:
-        UnsupportedModelError: If the weights cannot be had whole.
     """
     if not (dist.is_available() and dist.is_initialized()):
         yield
@@ -75,11 +78,7 @@ def whole_weights(model: nn.Module) -> Iterator[None]:
 
 
 def check_graph(model: nn.Module, create_graph: bool) -> None:
-    """Check that no graph is asked for that would lead to shards.
-
-    Raises:
-        UnsupportedModelError: If one is.
-    """
+    """Check that no graph is asked for that would lead to shards."""
     if create_graph and is_sharded(model):
         raise UnsupportedModelError(
             "a map of a sharded model has no graph that leads to its weights (create_graph=True): train on maps with "
@@ -113,11 +112,7 @@ class _Kept:
 
 
 class WholeWeights(TorchFunctionMode):
-    """Gives the operations that are called inside the whole weights of a model.
-
-    Args:
-        model: The model, of which parameters are DTensors.
-    """
+    """Gives the operations that are called inside the whole weights of a model."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -235,11 +230,7 @@ def _packing(by_memory: dict[int, Tensor]) -> Callable[[Tensor], _Place | _Kept]
 
 
 def _unpack(kept: _Place | _Kept) -> Tensor:
-    """Gather a weight once more, or return what was kept.
-
-    Raises:
-        RuntimeError: If it was written since, as autograd does.
-    """
+    """Gather a weight once more, or return what was kept."""
     if isinstance(kept, _Kept):
         if kept.tensor._version != kept.version:
             raise RuntimeError("a tensor needed for a gradient has been modified by an inplace operation")

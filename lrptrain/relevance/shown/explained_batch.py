@@ -13,21 +13,6 @@ class ExplainedBatch:
 
     Token ids are kept. Images are not: a list of maps must not hold the images of a whole data set, a thousand times as
     large. They are found again as long as the caller has them, unchanged.
-
-    Args:
-        explained: Token ids, images or anything else, batch first.
-        padding: True at a sample's own tokens of a text; None without padding.
-        class_names: Names of classes by their number, as the model's configuration has them; empty without.
-        problem: What the outputs mean, as the `problem_type` of a Hugging Face configuration; None without.
-        tokenizer: Names the tokens of a text; None where the caller gave none.
-
-    Attributes:
-        shape: The shape of the explained input.
-        token_ids: Of texts, else None.
-        padding: As above.
-        class_names: As above.
-        problem: As above.
-        tokenizer: As above; None, too, if it can name none.
     """
 
     def __init__(

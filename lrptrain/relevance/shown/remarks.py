@@ -23,16 +23,7 @@ def remark(
     leaf: Float[Tensor, "batch ..."],
     content: Bool[Tensor, "batch tokens"] | None,
 ) -> None:
-    """Warn, once per model and method, of a sample whose map is 0 everywhere, or whose relevance cancels.
-
-    Args:
-        model: The model.
-        method: The method.
-        relevance: The map.
-        maps: What the method returned.
-        leaf: The explained input.
-        content: True at a sample's own tokens, or None where all are. Of a sample that is all padding nothing is said.
-    """
+    """Warn, once per model and method, of a sample whose map is 0 everywhere, or whose relevance cancels."""
     explained = _explained(relevance)
     # At a layer, the class token may hold everything.
     shown = relevance.scores if relevance.input is None else relevance.input.flatten(1)

@@ -97,11 +97,7 @@ def views(
 
 
 def _explained(relevance: "Relevance", inputs: Any) -> Tensor | None:
-    """Return the explained input, as the caller passes it or as it is still there; None where it is gone.
-
-    Raises:
-        ValueError: If what the caller passes is not what was explained.
-    """
+    """Return the explained input, as the caller passes it or as it is still there; None where it is gone."""
     batch = relevance.batch
     if inputs is None:
         return None if batch is None else batch.tensor if batch.token_ids is None else batch.token_ids
@@ -119,12 +115,7 @@ def _explained(relevance: "Relevance", inputs: Any) -> Tensor | None:
 
 
 def _as_tensor(inputs: Any) -> Tensor:
-    """Return inputs as a tensor; a list of tensors is stacked.
-
-    Raises:
-        TypeError: If they are of another kind, such as pictures of pillow or a batch.
-        ValueError: If they differ in shape.
-    """
+    """Return inputs as a tensor; a list of tensors is stacked."""
     kind = type(inputs).__name__
     if isinstance(inputs, list | tuple) and inputs:
         kind = f"{kind} of {type(inputs[0]).__name__}"
@@ -149,11 +140,7 @@ def _is_text(relevance: "Relevance", explained: Tensor | None) -> bool:
 
 
 def _names(relevance: "Relevance", class_names: Sequence[str] | Mapping[int, str] | None) -> dict[int, str]:
-    """Return the names of classes by number, as the caller or the model's configuration says.
-
-    Raises:
-        ValueError: If the caller names another number of classes.
-    """
+    """Return the names of classes by number, as the caller or the model's configuration says."""
     classes = relevance.logits.shape[1]
     if class_names is not None:
         if isinstance(class_names, str):
@@ -239,12 +226,7 @@ def _text_view(
 
 
 def _token_names(tokenizer: Any, ids: list[int]) -> list[str]:
-    """Return the names of tokens, by a tokenizer of transformers or of tokenizers.
-
-    Raises:
-        TypeError: If it is neither.
-        ValueError: If it lacks one of the tokens.
-    """
+    """Return the names of tokens, by a tokenizer of transformers or of tokenizers."""
     if callable(convert := getattr(tokenizer, "convert_ids_to_tokens", None)):
         names = convert(ids)
     elif callable(name_of := getattr(tokenizer, "id_to_token", None)):
@@ -259,13 +241,7 @@ def _token_names(tokenizer: Any, ids: list[int]) -> list[str]:
 
 
 def scored_by(tokenizer: Any, ids: Sequence[int], names: Sequence[str]) -> list[bool]:
-    """Return whether each token is content: as the tokenizer knows its special ones, or else by their names.
-
-    Args:
-        tokenizer: As for `Relevance.show`.
-        ids: Ids of the tokens.
-        names: Their names.
-    """
+    """Return whether each token is content: as the tokenizer knows its special ones, or else by their names."""
     # What stands for a word is content: an unknown word may well be what the model reads.
     special = set(getattr(tokenizer, "all_special_ids", ()))
     if not special:

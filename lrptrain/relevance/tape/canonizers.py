@@ -7,16 +7,18 @@ linear layers on the tokens. The numbers stay the same.
 halved between the factors. `x * rsqrt(mean(x^2) + eps)` is a normalisation, as `rms_norm(x)` is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._pytree import tree_leaves
 
 from lrptrain.relevance.tape.functions import CAST, POINTWISE
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, tensors_in, version_of
 from lrptrain.relevance.tape.regions import Graph, Region, run
 from lrptrain.relevance.tape.sample_axes import Axes, sample_axes
 from lrptrain.relevance.tape.softmaxes import divides_exponentials
@@ -99,13 +101,7 @@ def _vanishes_at_zero(region: Region) -> bool:
 
 @dataclass(eq=False)
 class NormRegion(Region):
-    """A written-out normalisation.
-
-    Attributes:
-        factor: The denominator, or what multiplies in its place.
-        linear: The operations that are left when the factor is held fixed.
-        skipped: The linear operations that are casts, or add the bias.
-    """
+    """A written-out normalisation."""
 
     factor: Value
     linear: tuple[Node, ...]
@@ -276,3 +272,48 @@ def _on_tokens(node: Node, source: Value, result: Value) -> Node:
     weight = node.argument(1, "weight")
     bias = node.argument(2, "bias")
     return Node("linear", F.linear, (source, weight, bias), {}, (source,), (result,), node.path, node.constants)
+
+
+# -- Rotations by complex numbers --------------------------------------------------------------------------------------
+
+
+def rotate_in_real_numbers(tape: Tape, output: Value) -> None:
+    """Replace `view_as_real(view_as_complex(x) * c)`, by which some models encode positions, by products and sums.
+
+    What else goes through complex numbers stays as it is: the engine has no rule for it.
+    """
+    if not any(value.is_complex for node in tape.nodes for value in node.outputs):
+        return
+    graph = Graph(tape)
+    tape.nodes = [each for node in tape.nodes for each in _rotation(graph, node) or [node]]
+    tape.keep_only(output)
+
+
+def _rotation(graph: Graph, end: Node) -> list[Node]:
+    """The operations of real numbers in the place of a rotation; none if `end` ends no rotation."""
+    product = graph.producer(end.inputs[0]) if end.name == "view_as_real" else None
+    pairs = graph.producer(product.inputs[0]) if product is not None and product.name == "mul" else None
+    factors = [] if product is None else [x for x in tensors_in((product.args, product.kwargs)) if x.is_complex()]
+    if product is None or pairs is None or pairs.name != "view_as_complex" or len(factors) != 1:
+        return []
+    nodes: list[Node] = []
+
+    def of(name: str, function: Callable[..., Any], *args: Any, result: Value | None = None) -> Value:
+        inputs = tuple(x for x in tree_leaves(args) if isinstance(x, Value))
+        if result is None:
+            with torch.enable_grad():
+                result = Value(function(*(x.tensor if isinstance(x, Value) else x for x in args)), depends=True)
+        constants = tuple((x, version_of(x)) for x in tensors_in(args))
+        nodes.append(Node(name, function, args, {}, inputs, (result,), product.path, constants))
+        return result
+
+    real, imaginary = factors[0].real, factors[0].imag.resolve_neg()
+    first, second = (of("select", torch.select, pairs.inputs[0], -1, i) for i in (0, 1))
+
+    def times(value: Value, factor: Tensor) -> Value:
+        return of("mul", torch.mul, value, factor)
+
+    rotated_real = of("sub", torch.sub, times(first, real), times(second, imaginary))
+    rotated_imaginary = of("add", torch.add, times(first, imaginary), times(second, real))
+    of("stack", torch.stack, [rotated_real, rotated_imaginary], -1, result=end.outputs[0])
+    return nodes

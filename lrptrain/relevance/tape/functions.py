@@ -2,11 +2,13 @@
 
 import types
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.nn import functional as F
 
 
@@ -163,6 +165,13 @@ DECOMPOSED = frozenset({"multi_head_attention_forward", "normalize", "softmin"})
 # They may run checkpointed blocks again.
 BACKWARD = frozenset({"grad", "backward"})
 
+# Attention whose scores the caller changes one by one; scaled_dot_product_attention takes the same masks.
+FLEX_ATTENTION = "flex_attention"
+# What hands the numbers of a tensor out: to numpy, DLPack, lists. A single number (`item`) is for control flow.
+EXPORTS = frozenset({"numpy", "array", "array_wrap", "dlpack", "tolist"})
+# What refuses a tensor with a graph, or warns of it. The graph is the tape's: the model's own call may have none.
+_WITHOUT_GRAPH = frozenset({"numpy", "__array__", "__dlpack__", "__float__", "__int__", "__complex__", "__index__"})
+
 _SPELLINGS = {
     "truediv": "div",
     "true_divide": "div",
@@ -263,6 +272,19 @@ def _in_graph(x: Any) -> bool:
 
 
 @lru_cache(FUNCTIONS)
+def hands_out(function: Any) -> bool:
+    """Whether a call hands out numbers to where no graph is."""
+    return getattr(function, "__name__", "") in _WITHOUT_GRAPH
+
+
+def without_graph(function: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a call that hands out numbers, as it takes them."""
+    if not hands_out(function):
+        return args
+    return tuple(x.detach() if isinstance(x, Tensor) else x for x in args)
+
+
+@lru_cache(FUNCTIONS)
 def is_of_torch(function: Callable[..., Any]) -> bool:
     """Whether an operation is one of torch's own, of which torch knows the gradient."""
     qualified = getattr(function, "_qualified_op_name", "aten").partition(":")[0]
@@ -298,3 +320,27 @@ def enterable(function: Any) -> Callable[..., Any]:
 
 def _no_torch_function(*_: Any) -> bool:
     return False
+
+
+# -- torch.func and vmap, for which torch has no public question ------------------------------------------------------
+
+_functorch = torch._C._functorch
+# What of `torch.func` runs now, the innermost; None for nothing.
+transformation: Callable[[], Any] = _functorch.peek_interpreter_stack
+
+
+def is_transforming() -> bool:
+    """Whether a function of `torch.func`, or `torch.vmap`, runs now."""
+    return transformation() is not None
+
+
+def unwrapped(tensor: Tensor) -> Tensor:
+    """The tensor of which such a function sees a sample, or follows the gradient."""
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def untransformed() -> AbstractContextManager[object]:
+    """Compute inside as if no such function ran."""
+    return temporarily_clear_interpreter_stack()

@@ -18,12 +18,7 @@ class GraphPlaces:
         self._dependent.add(place)
 
     def lead_to_input(self, start: Any, leaf: Tensor | None) -> bool:
-        """Whether a graph leads to a noted place; that of a cache of an earlier call ends in parameters.
-
-        Args:
-            start: Where to start.
-            leaf: The explained input.
-        """
+        """Whether a graph leads to a noted place; that of a cache of an earlier call ends in parameters."""
         pending = [start]
         seen = list[Any]()
         while pending:

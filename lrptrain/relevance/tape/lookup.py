@@ -11,6 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lrptrain.relevance.types import UnsupportedModelError
+
 
 class Order(Enum):
     """Where the text stands among what is looked up."""
@@ -24,13 +26,7 @@ class Order(Enum):
 
 @dataclass(frozen=True)
 class Lookup:
-    """A lookup of the explained text.
-
-    Attributes:
-        order: Where the text stands among what is looked up.
-        shape: That of the explained token ids.
-        columns: Where several tables were looked up, the first and the last but one of this table's columns.
-    """
+    """A lookup of the explained text."""
 
     order: Order
     shape: torch.Size
@@ -65,12 +61,7 @@ class Lookup:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table of embeddings in which the explained text is looked up, beside others.
-
-    Attributes:
-        weight: The table.
-        ids: Numbers that the model computes of each token id by itself (hashes), or None for the token ids.
-    """
+    """A table of embeddings in which the explained text is looked up, beside others."""
 
     weight: Float[Tensor, "rows width"]
     ids: Int[Tensor, "batch tokens"] | None = None
@@ -147,49 +138,31 @@ def later_lookup(ids: Int[Tensor, "batch tokens"], looked_up: Int[Tensor, "..."]
     return Lookup(Order.SHIFTED, ids.shape) if shifted else None
 
 
-READING_ROWS = frozenset({"embedding_bag", "getitem", "index_select", "gather", "matmul", "mm", "linear"})
+READING_ROWS = frozenset({"getitem", "index_select", "embedding_bag", "gather", "one_hot"})
 """Calls that may look up rows of a table in other words than `embedding`; see `as_lookup`."""
 
 # -- Lookups in other words --------------------------------------------------------------------------------------------
 
 
-def as_lookup(
-    name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_first: bool
-) -> Callable[[], Tensor] | None:
-    """How a call that reads rows of a table reads them by `F.embedding`; None if it reads none.
-
-    Args:
-        name: Of the operation: `table[ids]`, `index_select`, `gather`, a product with a one-hot matrix, or
-            `embedding_bag`.
-        args: Its arguments.
-        kwargs: Its arguments by name.
-        is_first: Whether no text was looked up so far, so that the table may be a buffer as well as a parameter.
-    """
-    if name == "embedding_bag":
-        return partial(explicit_embedding_bag, *args, **kwargs)
-    if kwargs or len(args) < 2:
+def as_lookup(name: str, args: tuple[Any, ...], ids: Tensor, *, is_first: bool) -> Callable[[], Tensor] | None:
+    """How `table[ids]` or `index_select` reads rows of a table by `F.embedding`; None if a call reads none."""
+    if len(args) < 2:
         return None
     first, second = args[:2]
     if name in ("getitem", "index_select"):
-        ids: Any = second if name == "getitem" else args[2] if second == 0 else None
-        if _is_table(first, is_first) and _are_rows(ids):
-            return partial(F.embedding, ids, first)
-    elif name == "gather":
-        rows = _rows_gathered(*args) if len(args) == 3 and _is_table(first, is_first) else None
-        if rows is not None:
-            return partial(F.embedding, rows, first)
-    elif name in ("matmul", "mm", "linear") and _may_be_one_hot(first):
-        # `linear(x, table.T)` reads the rows of the table, `linear(x, weight)` the columns of a weight.
-        transposed = _transposed_of(second)
-        table = second if transposed is None else transposed if name == "linear" else second
-        if not _is_table(table, is_first):
-            return None
-        table = table.t() if name == "linear" and transposed is None else table
-        bias = args[2] if len(args) > 2 else None
-        if first.shape[-1:] == table.shape[:1] and _is_one_hot(first):
-            ids = first.argmax(-1)
-            return lambda: F.embedding(ids, table) if bias is None else F.embedding(ids, table) + bias
+        rows: Any = second if name == "getitem" else args[2] if second == 0 and len(args) > 2 else None
+        return partial(F.embedding, rows, first) if _is_table(first, is_first) and _are_rows(rows) else None
+    whole_rows = name == "gather" and isinstance(first, nn.Parameter) and second in (0, -2) and first.ndim == 2
+    if whole_rows or (name != "gather" and _holds(first, ids)):
+        raise UnsupportedModelError(
+            f"the model reads its token ids by {name}: look them up with nn.Embedding, or pass inputs_embeds where it "
+            "takes them"
+        )
     return None
+
+
+def _holds(x: Any, ids: Tensor) -> bool:
+    return isinstance(x, Tensor) and x.numel() == ids.numel() and _equal(x.flatten(), ids.flatten())
 
 
 def _is_table(x: Any, is_first: bool) -> bool:
@@ -199,66 +172,7 @@ def _is_table(x: Any, is_first: bool) -> bool:
     return is_first or isinstance(x, nn.Parameter)
 
 
-def _transposed_of(x: Any) -> Tensor | None:
-    """The table that a tensor shows with its rows as columns, or None."""
-    base = x._base if isinstance(x, Tensor) and x.ndim == 2 else None
-    if base is None or base.ndim != 2 or x.data_ptr() != base.data_ptr() or x.stride() != base.t().stride():
-        return None
-    return base if x.shape == base.t().shape else None
-
-
-def _rows_gathered(table: Tensor, axis: Any, index: Any) -> Tensor | None:
-    """The ids of whole rows that `gather` reads; None if it reads single entries."""
-    if axis not in (0, -2) or not _are_rows(index) or index.ndim != 2 or index.shape[1] != table.shape[1]:
-        return None
-    ids: Tensor = index[:, 0]
-    return ids if index.stride(1) == 0 or bool((index == ids[:, None]).all()) else None
-
-
 def _are_rows(ids: Any) -> bool:
     """Whether an index chooses whole rows, counted from the first."""
     whole = isinstance(ids, Tensor) and ids.ndim > 0 and ids.dtype in (torch.int32, torch.int64)
     return whole and ids.numel() > 0 and int(ids.amin()) >= 0
-
-
-def _may_be_one_hot(x: Any) -> bool:
-    if not isinstance(x, Tensor) or x.grad_fn is not None or not x.is_floating_point():
-        return False
-    return x.ndim > 1 and x.numel() > 0
-
-
-def _is_one_hot(x: Tensor) -> bool:
-    return bool(((x == 0) | (x == 1)).all()) and bool((x.sum(-1) == 1).all())
-
-
-def explicit_embedding_bag(
-    input: Int[Tensor, "..."],
-    weight: Float[Tensor, "rows width"],
-    offsets: Int[Tensor, " bags"] | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2,
-    scale_grad_by_freq: bool = False,
-    mode: str = "mean",
-    sparse: bool = False,
-    per_sample_weights: Float[Tensor, "..."] | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int | None = None,
-) -> Float[Tensor, "bags width"]:
-    """Compute `F.embedding_bag` as a lookup, and a sum, mean or maximum over the words of each bag."""
-    words = F.embedding(input, weight, None, max_norm, norm_type)
-    is_word = torch.ones_like(input, dtype=torch.bool) if padding_idx is None else input != padding_idx
-    shares = per_sample_weights
-    if offsets is not None:  # one behind the other: as rows of words, with padding
-        ends = offsets[1:] if include_last_offset else torch.cat([offsets[1:], offsets.new_tensor([len(input)])])
-        starts = offsets[: len(ends)]
-        place = starts[:, None] + torch.arange(int((ends - starts).amax()), device=input.device)
-        place = place.masked_fill(place >= ends[:, None], len(input))
-        words, is_word = (torch.cat([x, x.new_zeros(1, *x.shape[1:])])[place] for x in (words, is_word))
-        shares = None if shares is None else torch.cat([shares, shares.new_zeros(1)])[place]
-    if mode == "max":
-        largest = words.masked_fill(~is_word[..., None], -torch.inf).amax(1)
-        return largest.masked_fill(~is_word.any(1, keepdim=True), 0.0)
-    if shares is not None:
-        words = words * shares[..., None]
-    total = (words if bool(is_word.all()) else words * is_word[..., None]).sum(1)
-    return total if mode == "sum" else total / is_word.sum(1, keepdim=True).clamp(min=1)

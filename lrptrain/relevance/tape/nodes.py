@@ -235,18 +235,17 @@ def operands_of(product: Node) -> tuple[Any, ...]:
 
 
 def equation_of(product: Node) -> str:
-    """A letter for every axis of the first factor, of the second one and of the product: "bhij,bhjd->bhid".
-
-    Raises:
-        UnsupportedOperationError: If it has not exactly two operands, or the equation is not given as a string.
-    """
+    """A letter for every axis of the first factor, of the second one and of the product: "bhij,bhjd->bhid"."""
     operands = operands_of(product)
     equation = product.args[0] if product.name == "einsum" else ""
-    if not isinstance(equation, str) or len(operands) != 2:
-        raise unsupported(product.name, product.path, "is not a product of two operands by an equation")
     ndims = [len(operand.shape) for operand in operands]
     if equation:
-        return written_out(equation.replace(" ", ""), ndims)
+        equation = written_out(equation.replace(" ", ""), ndims) if isinstance(equation, str) else ""
+        *factors, result = re.split(",|->", equation)
+        repeats = any(len(set(labels)) < len(labels) for labels in factors)
+        if len(factors) != 2 or repeats or not set(factors[0]) & set(factors[1]) - set(result):
+            raise unsupported("einsum", product.path, "is no sum of products of two operands, of different axes each")
+        return equation
     leading = "abcdefgh"[: max(ndims) - 2]
     first, second = (leading[len(leading) + 2 - ndim :] for ndim in ndims)
     return f"{first}xy,{second}yz->{leading}xz"

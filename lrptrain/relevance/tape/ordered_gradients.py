@@ -18,12 +18,7 @@ NORMS = frozenset({"batch_norm", "instance_norm"})
 
 
 def with_ordered_gradient(name: str, result: Any) -> Any:
-    """Return what an operation returned; the gradient at the output of such a norm will lie in memory in order.
-
-    Args:
-        name: The name of the operation; see `canonical_name`.
-        result: What it returned.
-    """
+    """Return what an operation returned; the gradient at the output of such a norm will lie in memory in order."""
     if name in NORMS and isinstance(result, Tensor) and result.requires_grad:
         result.register_hook(_in_order)  # type: ignore[no-untyped-call]
     return result

@@ -14,11 +14,6 @@ class Region:
     """The operations between one value and another, in order, as a function of the first.
 
     Of `y = x * torch.sigmoid(1.702 * x)` these are mul, sigmoid and mul, from x to y.
-
-    Attributes:
-        nodes: The operations, in the order of the tape.
-        source: The value that they all come from.
-        result: The value that they make.
     """
 
     nodes: tuple[Node, ...]

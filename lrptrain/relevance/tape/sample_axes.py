@@ -96,8 +96,6 @@ def _follow(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis |
     only = only_sample(read, axes)
     if only is not None:  # whatever is made of one sample alone
         return SampleAxis(0, rows=(only,) * (output.shape[0] if output.shape else 1))
-    if node.name == "linear_map":
-        return _traced(node, output, axes, samples)
     listed = any(at is not None and at.rows is not None for at in map(axes.get, read))
     # The labels of an einsum say which axes meet; in all others they are aligned from the last one on.
     agree = (node.name == "einsum" and not listed) or _agree(read, axes, samples)
@@ -278,8 +276,8 @@ def _traced(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis |
             if bool((reached & (numbers != _NONE)).any()):
                 return None
             numbers[reached] = sample
-    # NaN arrives at all that a linear map makes of a sample, but an operation that leaves out NaN may hide some.
-    hidden = node.name != "linear_map" and bool((numbers == _NONE).any())
+    # An operation that leaves out NaN may hide some.
+    hidden = bool((numbers == _NONE).any())
     return None if hidden else _located(numbers, axes[node.inputs[0]], samples)
 
 
@@ -339,11 +337,7 @@ def _reduced(node: Node, axis: int) -> int:
 
 
 def split_samples(x: Float[Tensor, "..."], at: SampleAxis, samples: int) -> Float[Tensor, "samples ..."]:
-    """Bring the samples to the front; what was merged with them comes next.
-
-    Raises:
-        UnsupportedModelError: If they have no pattern along their axis, so that one may have more entries than another.
-    """
+    """Bring the samples to the front; what was merged with them comes next."""
     if at.rows is not None:
         raise UnsupportedModelError(
             "the samples of a batch have no common pattern here, as in a loop over samples or behind a router that "

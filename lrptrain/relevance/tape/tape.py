@@ -7,6 +7,7 @@ where no graph of the weights is asked for, it stays fused, and is on the tape i
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,9 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from lrptrain.relevance.fast.kernels import KernelAttention, KernelError, Kernels, operations
 from lrptrain.relevance.model.process_wide import eager, in_turn
-from lrptrain.relevance.tape.buffers import ALLOTTING, Buffers
 from lrptrain.relevance.tape.explicit import EXPLICIT
-from lrptrain.relevance.tape.flex import asks_for_kernel
 from lrptrain.relevance.tape.functions import (
     AS_ANOTHER,
     BACKWARD,
@@ -33,6 +32,8 @@ from lrptrain.relevance.tape.functions import (
     DENSE,
     DETACHING,
     ELEMENTWISE,
+    EXPORTS,
+    FLEX_ATTENTION,
     HASHING,
     OF_FIRST,
     OVERWRITING,
@@ -43,13 +44,19 @@ from lrptrain.relevance.tape.functions import (
     as_python,
     canonical_name,
     enterable,
+    hands_out,
     is_in_place,
     is_of_torch,
+    is_transforming,
     sets_no_numbers,
+    transformation,
+    unwrapped,
+    without_graph,
     without_weights,
 )
 from lrptrain.relevance.tape.graph_places import GraphPlaces
 from lrptrain.relevance.tape.lookup import READING_ROWS, Lookup, Order, Table, as_lookup, embedded_in, lookup_arguments
+from lrptrain.relevance.tape.memory import ALLOTTING, Buffers, SharedMemory, copied, places, put
 from lrptrain.relevance.tape.nodes import (
     Node,
     Value,
@@ -63,11 +70,8 @@ from lrptrain.relevance.tape.nodes import (
     version_of,
 )
 from lrptrain.relevance.tape.ordered_gradients import NORMS, with_ordered_gradient
-from lrptrain.relevance.tape.outside import EXPORTS, Outside, hands_out, without_graph
 from lrptrain.relevance.tape.running import RunningModule
-from lrptrain.relevance.tape.shared_memory import Contents, SharedMemory, copied, opened, overlap, places, put
 from lrptrain.relevance.tape.text_lookups import TextLookups
-from lrptrain.relevance.tape.transforms import is_transforming, looping, transformation, unwrapped
 from lrptrain.relevance.types import UnsupportedModelError, UnsupportedOperationError
 
 # Of some of their tensors they read no numbers.
@@ -105,8 +109,6 @@ class Tape(TorchFunctionMode):
         self._aliases: dict[int, list[Value]] = {}
         # By storage, where an activation was written in place: which tensors may have changed with another.
         self._memories: dict[int, SharedMemory] = {}
-        # What left torch, and what may have come back.
-        self._outside = Outside()
         # What the model allotted, which a kernel may fill.
         self._buffers = Buffers()
         # The places in the graph of all that depends on the input.
@@ -139,11 +141,9 @@ class Tape(TorchFunctionMode):
         self._running = RunningModule(model)
         self._graph = True
         try:
-            with in_turn(), eager(), looping(self._depends), self:
+            with in_turn(), eager(), self:
                 yield
             self.text.check()
-            if self._outside.written():
-                raise self._unsupported("numpy", f"writes into a tensor's memory ({self._outside.exported} shares it)")
         finally:
             self._running = None
 
@@ -153,21 +153,13 @@ class Tape(TorchFunctionMode):
 
     @contextmanager
     def replaying(self) -> Iterator[None]:
-        """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again.
-
-        Raises:
-            UnsupportedModelError: If a custom autograd function of the model has no backward pass for this case.
-        """
+        """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again."""
         with self.reporting_functions(), self:
             yield
 
     @contextmanager
     def reporting_functions(self) -> Iterator[None]:
-        """Say of an error of a backward pass that it may be that of the model's custom autograd functions.
-
-        Raises:
-            UnsupportedModelError: If there is an error, and the model has such functions.
-        """
+        """Say of an error of a backward pass that it may be that of the model's custom autograd functions."""
         try:
             yield
         except torch.OutOfMemoryError:
@@ -211,7 +203,7 @@ class Tape(TorchFunctionMode):
         if not kwargs and func in REORDERED:
             func, args = as_python(func, args)
         if self._running is not None and self.text.ids is not None and name in READING_ROWS and not is_transforming():
-            lookup = as_lookup(name, args, kwargs, is_first=self.root is None)
+            lookup = as_lookup(name, args, self.text.ids, is_first=self.root is None)
             if lookup is not None:
                 with self:
                     return lookup()
@@ -219,8 +211,10 @@ class Tape(TorchFunctionMode):
             result = self._in_parts(name, func, args, kwargs)
             if result is not NotImplemented:
                 return result
-        if name == "requires_grad" and asks_for_kernel():
-            return False
+        if name == FLEX_ATTENTION or (
+            name == "requires_grad" and sys._getframe(1).f_code.co_name == "_validate_device"
+        ):
+            raise self._unsupported(FLEX_ATTENTION, "is not written out (take F.scaled_dot_product_attention)")
         if self._running is None or name == "requires_grad" or sets_no_numbers(func):
             return with_ordered_gradient(name, func(*self._kept(name, args), **kwargs))
         if name == "set_grad_enabled":
@@ -279,10 +273,9 @@ class Tape(TorchFunctionMode):
         masks = [mask] if isinstance(mask, Tensor) else []
         for tensor in (*tensors, *masks):
             self._check(tensor, "scaled_dot_product_attention")
-        # Learned queries, a mask that is made of the input, or numbers that may have left torch: the operations are
-        # looked at one by one. Not in this call alone, as a backward pass that runs it again could not tell.
-        of_input = all(self._depends(tensor) for tensor in tensors) and not any(self._depends(x) for x in masks)
-        if not of_input or self._outside.exported:
+        # Learned queries, or a mask that is made of the input: the operations are looked at one by one. Not in this
+        # call alone, as a backward pass that runs it again could not tell.
+        if not all(self._depends(tensor) for tensor in tensors) or any(self._depends(x) for x in masks):
             if kernels.twice:  # a step of training is not run again for it
                 return None
             raise KernelError
@@ -296,58 +289,29 @@ class Tape(TorchFunctionMode):
         return result
 
     def _record(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if torch.is_inference_mode_enabled():
-            raise self._unsupported(name, "runs under torch.inference_mode inside the model, which keeps no graph")
+        """Carry out a call, and keep what it makes.
+
+        What it reads is checked first, then what it overwrites is saved; what it makes is noted after the call.
+        """
         tensors: list[Tensor] = []
         collect_tensors(args, tensors, kwargs)
         if transformation() is not None:
             return self._transformed(name, func, args, kwargs, tensors)
-        for tensor in tensors if name not in _READING_FEW else _read(name, args, kwargs, tensors):
-            entry = self._entries.get(id(tensor))
-            grad_fn = tensor.grad_fn
-            is_known = grad_fn is None or (entry is not None and entry[2] is grad_fn and entry[1]() is tensor)
-            if self._memories or not is_known:
-                self._check(tensor, name)
-        for tensor in tensors if self._buffers.contents else ():
-            if not self._depends(tensor) and self._buffers.written_unseen(tensor):
-                raise self._unsupported(
-                    name, "reads memory that was written outside of torch's functions (by a kernel?)"
-                )
         in_place = is_in_place(func, args, kwargs)
-        if in_place:
-            args, kwargs = self._with_copies(name, args, kwargs, tensors)
-            tensors = []
-            collect_tensors(args, tensors, kwargs)
-        values = self._values(tensors)
-        inputs = tuple(dict.fromkeys(values.values()))
-        if values:
-            args_of_node: tuple[Any, ...] = _with_values(args, values)
-            kwargs_of_node = map_nested(kwargs, Tensor, lambda x: values.get(id(x), x)) if kwargs else {}
-        else:
-            args_of_node, kwargs_of_node = args, kwargs
-        node = Node(name, func, args_of_node, kwargs_of_node, inputs)
-        node.path = self._running.name() if self._running is not None else ""
-        if name in OVERWRITING and in_place:
-            node = _overwriting(node, tensors[0])
-        elif name == "as_strided" and node.inputs:
-            node = _taking(node, tensors[0], result_of=partial(func, *args, **kwargs))
+        self._check_read(name, args, kwargs, tensors)
+        node = self._node(name, func, args, kwargs, tensors)
         # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
         written = tensors[0] if tensors and in_place and not is_idle(node) else None
-        if node.inputs:
-            self._check_call(node, func, tensors)
-        if written is not None:
-            self._save_before_overwriting(written, node)
-            if node.inputs:
-                _keep_overwritten_constants(node, written)
+        before = None if written is None else self._save_before_overwriting(written, node, tensors)
         # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [0 if tensor.is_inference() else tensor._version for tensor in tensors]
-        with torch.set_grad_enabled(self._graph or bool(inputs)):
+        with torch.set_grad_enabled(self._graph or bool(node.inputs)):
             given = without_graph(func, args) if hands_out(func) else args
             result = func(*self._kept(name, given), **kwargs)
             result = with_ordered_gradient(name, result) if name in NORMS else result
         result = written if name == "setitem" else result
         if name in HASHING and written is None:
-            self.text.note_hash(node, tensors, result)
+            self.text.note_hash(func, args, kwargs, result)
         # A text's explained input is the output of its embedding, which starts the tape.
         if name == "embedding" and self.text.ids is not None:
             lookup = self.text.of(*lookup_arguments(args, kwargs), is_first=self.root is None)
@@ -356,46 +320,51 @@ class Tape(TorchFunctionMode):
         self._check_versions(tensors, versions, node, written)
         if name in CHOOSING and node.inputs:
             _repeat_the_choice(node, result)
-        self._keep(node, result, tensors, tensors if written is None else [])
+        self._keep(node, result, tensors if written is None else [])
         if name in ALLOTTING:
             self._buffers.note_allotted(name, numbers_in(result))
         if written is not None:
-            self._note_write(written)
+            self._note_write(written, before)
             self._buffers.note_written(written, depends=bool(node.inputs))
         return None if name == "setitem" else result
 
-    def _with_copies(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call in place, with copies of activations that share the memory that it writes into.
+    def _check_read(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> None:
+        """Notice what happened outside of the tape to the tensors that a call reads."""
+        if torch.is_inference_mode_enabled():
+            raise self._unsupported(name, "runs under torch.inference_mode inside the model, which keeps no graph")
+        for tensor in tensors if name not in _READING_FEW else _read(name, args, kwargs, tensors):
+            entry = self._entries.get(id(tensor))
+            grad_fn = tensor.grad_fn
+            is_known = grad_fn is None or (entry is not None and entry[2] is grad_fn and entry[1]() is tensor)
+            if self._memories or not is_known:
+                self._check(tensor, name)
+        for tensor in tensors if self._buffers.contents else ():
+            if self._buffers.written_unseen(tensor) and not self._depends(tensor):
+                raise self._unsupported(
+                    name, "reads memory that was written outside of torch's functions (by a kernel?)"
+                )
 
-        `x[:, 0] = x[:, 1]` reads another part of x: its numbers are those of before, in place or not.
+    def _node(
+        self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]
+    ) -> Node:
+        """A call as a node, with values in the places of the tensors that depend on the input."""
+        values = self._values(tensors)
+        if not values:
+            return Node(name, func, args, kwargs, (), path=self._where())
+        kwargs_of_node = map_nested(kwargs, Tensor, lambda x: values.get(id(x), x)) if kwargs else {}
+        inputs = tuple(dict.fromkeys(values.values()))
+        node = Node(name, func, _with_values(args, values), kwargs_of_node, inputs, path=self._where())
+        self._check_call(node, func)
+        if name in OVERWRITING and is_in_place(func, args, kwargs):
+            return _overwriting(node, tensors[0])
+        return _taking(node, tensors[0], partial(func, *args, **kwargs)) if name == "as_strided" else node
 
-        Raises:
-            UnsupportedOperationError: If the call reads entries that it also writes: torch does not say which it reads.
-        """
-        shared = [x for x in tensors[1:] if x is not tensors[0] and self._depends(x) and shares_memory(x, tensors[:1])]
-        if not shared:
-            return args, kwargs
-        written = _part(tensors[0], args[1]) if name == "setitem" else tensors[0]
-        if any(overlap(written, x) for x in shared):
-            raise self._unsupported(name, "reads memory that it writes into (read a copy of it, by `.clone()`)")
-        with self:
-            copies = {id(x): x.clone() for x in shared}
-        mapped: tuple[tuple[Any, ...], dict[str, Any]]
-        mapped = map_nested((args, kwargs), Tensor, lambda x: copies.get(id(x), x))
-        return mapped
-
-    def _check_call(self, node: Node, func: Callable[..., Any], tensors: list[Tensor]) -> None:
+    def _check_call(self, node: Node, func: Callable[..., Any]) -> None:
         """Notice calls on values that no tape can follow."""
         if node.name in BACKWARD and (inspect.isfunction(func) or inspect.ismethod(func)):
             raise self._unsupported(node.name, "takes a gradient of activations inside of the forward pass")
-        exported = self._outside.exported
-        came = exported and any(self._outside.came_from_there(x) for x in tensors if not self._depends(x))
-        if node.name == "array_wrap" or came:
-            raise self._unsupported(node.name, f"reads numbers that may have left torch before (by {exported})")
         if node.name in EXPORTS:
-            self._outside.note(node.name, node.path, [x for x in tensors if self._depends(x)])
+            raise self._unsupported(node.name, "hands activations out of torch (to NumPy or a list)")
 
     def _depends(self, tensor: Tensor) -> bool:
         value = self.value_of(tensor)
@@ -415,7 +384,7 @@ class Tape(TorchFunctionMode):
         """The arguments of a call, of which a frugal tape keeps nothing for the gradients of weights."""
         return without_weights(name, args) if self.frugal and name in WEIGHTED else args
 
-    def _keep(self, node: Node, result: Any, tensors: list[Tensor], same: list[Tensor]) -> None:
+    def _keep(self, node: Node, result: Any, same: list[Tensor]) -> None:
         """Remember the outputs, and the node if relevance can flow through it."""
         # What the call returns as it was given (`x.to(x.dtype)`) stays the value that it is.
         outputs: list[Tensor] = []
@@ -430,8 +399,6 @@ class Tape(TorchFunctionMode):
         depends = bool(node.inputs) and node.name not in CONSTANT
         if depends and node.name in AS_ANOTHER:
             depends = not _casts_a_constant(node)
-        if self._outside.exported:
-            self._outside.know_results(node.name, node.args, tensors, outputs)
         if depends:
             self._check_outputs(node, outputs)
         if depends and outputs:
@@ -497,7 +464,7 @@ class Tape(TorchFunctionMode):
         storage = tensor.untyped_storage()._cdata
         self._aliases.setdefault(storage, []).append(value)
         if storage in self._memories:
-            self._memories[storage].note_current(tensor)
+            self._memories[storage].note(tensor)
         return value
 
     def _values(self, tensors: Iterable[Tensor]) -> dict[int, Value]:
@@ -531,7 +498,11 @@ class Tape(TorchFunctionMode):
         """Notice what happened outside of the tape."""
         memory = self._memory_of(tensor)
         if memory is not None and not memory.is_current(tensor):
-            self._read_again(tensor, memory, name)
+            raise self._unsupported(
+                name,
+                "reads a tensor that was changed in place through another view of its memory (view it anew, or "
+                "write into a copy of it, by `.clone()`)",
+            )
         if tensor.grad_fn is None:
             return
         entry = self._entries.get(id(tensor))
@@ -565,22 +536,27 @@ class Tape(TorchFunctionMode):
         self._places.add(function)
         return True
 
-    def _save_before_overwriting(self, tensor: Tensor, node: Node) -> None:
+    def _save_before_overwriting(self, tensor: Tensor, node: Node, tensors: list[Tensor]) -> Value | Tensor | None:
+        """Save what the values of a memory hold before a call writes into it."""
         if not torch.is_grad_enabled() and self._is_view_from_outside(tensor):
             # The write has a graph here, and the function gives its own to the whole: gradients would count both.
             raise self._unsupported(node.name, "writes, inside of a custom autograd function, into a view it was given")
-        if self.kernels is not None and tensor.untyped_storage()._cdata in self.kernels.kept:
+        if any(x is not tensor and self._depends(x) and shares_memory(x, (tensor,)) for x in tensors[1:]):
+            raise self._unsupported(node.name, "reads memory that it writes into (read a copy of it, by `.clone()`)")
+        storage = tensor.untyped_storage()._cdata
+        if self.kernels is not None and storage in self.kernels.kept:
             # The kernel's gradient would read what is written: attention that is written out may keep less.
             raise KernelError
+        if node.inputs:
+            _keep_overwritten_constants(node, tensor)
         # A view takes part in the graph of what was written through another one as soon as it is asked for its place.
         _ = tensor.grad_fn
-        storage = tensor.untyped_storage()._cdata
         values = [value for value in self._aliases.get(storage, ()) if _lies_in(value, storage)]
         # A constant into which constants are written stays one: a part of a bias that is set to 0, say.
         if not node.inputs and not any(value.depends for value in values):
-            return
-        if storage not in self._memories:
-            self._memories[storage] = opened(tensor, self._contents(tensor), values)
+            return None
+        self._memories.setdefault(storage, SharedMemory(tensor))
+        before = self._contents_of_whole(tensor)
         for value in values:
             # A custom autograd function has a gradient of its own, which may need them as they are afterwards.
             if not value.hidden and self._are_probabilities(value):
@@ -589,6 +565,23 @@ class Tape(TorchFunctionMode):
             assert held is not None
             with torch.enable_grad():
                 value.replace(held.clone())
+        return before
+
+    def _contents_of_whole(self, tensor: Tensor) -> Value | Tensor | None:
+        """What the tensor of which another one is a view holds, if the tape knows it."""
+        base = tensor._base
+        if base is None or base.dtype != tensor.dtype or tensor.is_conj():
+            return None
+        memory = self._memories[tensor.untyped_storage()._cdata]
+        value = self.value_of(base)
+        if memory.is_written and not memory.is_current(base):
+            return None
+        if value is not None and value.depends:
+            return value
+        if base.grad_fn is not None and value is None and self._places.lead_to_input(base.grad_fn, self.leaf):
+            return None
+        with torch.enable_grad():
+            return base.clone()
 
     def _are_probabilities(self, value: Value) -> bool:
         """Whether a softmax has made them, which a model must not overwrite: methods return them."""
@@ -609,48 +602,22 @@ class Tape(TorchFunctionMode):
             return None
         return self._memories.get(tensor.untyped_storage()._cdata)
 
-    def _contents(self, tensor: Tensor) -> Contents | None:
-        """What the tensor of which another one is a view holds, if the tape knows it."""
-        base = tensor._base
-        if base is None:  # the tensor is the whole, of which a write leaves nothing
-            return None
-        value = self.value_of(base)
-        if value is not None and value.depends:
-            return value
-        if base.grad_fn is not None and value is None and self._places.lead_to_input(base.grad_fn, self.leaf):
-            return None
-        with torch.enable_grad():
-            return base.clone()
-
-    def _note_write(self, tensor: Tensor) -> None:
+    def _note_write(self, tensor: Tensor, before: Value | Tensor | None) -> None:
+        """Note what a tensor that was written through, and the one that it is a view of, hold since."""
         memory = self._memory_of(tensor)
-        if memory is not None:
-            value = self.value_of(tensor)
-            memory.note_write(tensor, value if value is not None and value.depends else tensor.clone())
-
-    def _read_again(self, tensor: Tensor, memory: SharedMemory, name: str) -> None:
-        """Record what a tensor holds since another one was written through that shares its memory."""
-        if memory.contents is None or not memory.can_read(tensor):
-            raise self._unsupported(name, "reads a tensor that was changed in place through another view of its memory")
-        writes = memory.writes
-        memory.writes = []
-        for i, write in enumerate(writes):
-            call = (memory.contents, write.places, write.written)
-            # Between two writes, nobody holds the whole any more.
-            now = memory.base if i == len(writes) - 1 else put(*map_nested(call, Value, lambda value: value.tensor))
-            memory.contents = self._follow("write_through", put, call, now)
-        if tensor is not memory.base:
-            self._follow("take", torch.take, (memory.contents, places(memory.base, tensor)), tensor)
-
-    def _follow(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], result: Tensor) -> Contents:
-        """Record a call that nobody has made, with its result."""
+        if memory is None:
+            return
+        memory.note_write(tensor)
+        base = tensor._base
+        if before is None or base is None:
+            return
+        value = self.value_of(tensor)
+        args = (before, places(base, tensor), value if value is not None and value.depends else tensor.clone())
         inputs = tuple(x for x in args if isinstance(x, Value))
-        value = self._remember(result, depends=bool(inputs))
-        if not inputs:
-            return result.clone()
-        constants = tuple((x, version_of(x)) for x in args if isinstance(x, Tensor))
-        self.nodes.append(Node(name, function, args, {}, inputs, (value,), self._where(), constants))
-        return value
+        output = self._remember(base, depends=bool(inputs))
+        if inputs:
+            constants = tuple((x, version_of(x)) for x in args if isinstance(x, Tensor))
+            self.nodes.append(Node("write_through", put, args, {}, inputs, (output,), self._where(), constants))
 
     def _check_versions(self, tensors: list[Tensor], versions: list[int], node: Node, written: Any) -> None:
         for tensor, version in zip(tensors, versions, strict=True):

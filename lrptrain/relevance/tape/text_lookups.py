@@ -1,6 +1,6 @@
 """How a model looks the explained text up: once or several times, in one table of embeddings or in more."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.tape.lookup import AnotherTable, Lookup, Order, Table, first_lookup, later_lookup, lookup_in
-from lrptrain.relevance.tape.nodes import Node, map_nested, shares_memory, version_of
+from lrptrain.relevance.tape.nodes import map_nested, shares_memory, tensors_in, version_of
 from lrptrain.relevance.types import UnsupportedModelError
 
 # As many ids, from 0 on, tell whether a hash of them is a constant.
@@ -43,16 +43,7 @@ class TextLookups:
         self._tables_read: list[Tensor] = []
 
     def of(self, looked_up: Tensor, table: Tensor, is_first: bool) -> Lookup | None:
-        """How a lookup reads the explained text, or None if it reads something else.
-
-        Args:
-            looked_up: The numbers that are looked up.
-            table: Where.
-            is_first: Whether nothing of the text was looked up before.
-
-        Raises:
-            AnotherTable: If the text is looked up in a table that was not known when the pass began.
-        """
+        """How a lookup reads the explained text, or None if it reads something else."""
         if shares_memory(looked_up, self.others):  # another argument, though it may hold the same words
             self.others_read.append((looked_up, table))
             return None
@@ -96,11 +87,7 @@ class TextLookups:
         return self.tables or (() if self._table is None else (Table(self._table),))
 
     def check(self) -> None:
-        """Notice a table of which the explained embeddings have columns that nobody has read.
-
-        Raises:
-            UnsupportedModelError: If there is one.
-        """
+        """Notice a table of which the explained embeddings have columns that nobody has read."""
         if any(all(entry.weight is not table for table in self._tables_read) for entry in self.tables):
             raise UnsupportedModelError(
                 "the model looks its token ids up in several tables, in one of them in another order or shape "
@@ -109,20 +96,21 @@ class TextLookups:
 
     def reads_as_text(self, argument: Tensor) -> bool:
         """Whether the model looked another argument up as it did the explained text: in as large a table."""
-        return self._table is not None and looked_up_alike(self._table, self.others_read, argument)
+        read = (other.shape[0] for ids, other in self.others_read if shares_memory(ids, (argument,)))
+        return self._table is not None and self._table.shape[0] in read
 
-    def note_hash(self, node: Node, tensors: Sequence[Tensor], result: Any) -> None:
+    def note_hash(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
         """Note numbers that are computed of each token id by itself."""
         ids = self.ids
         if ids is None or not isinstance(result, Tensor) or result.shape != ids.shape or result.is_floating_point():
             return
-        samples = [self._sample_of(tensor) for tensor in tensors]
-        if not samples or any(sample is None for sample in samples):
-            return
         # The same call for other ids: the ids of this text might give one number where others do not.
-        of_tensor = {id(tensor): sample for tensor, sample in zip(tensors, samples, strict=True)}
-        args, kwargs = map_nested((node.args, node.kwargs), Tensor, lambda tensor: of_tensor[id(tensor)])
-        self._hashes[id(result)] = (TensorWeakRef(result), version_of(result), node.function(*args, **kwargs))
+        samples = {id(x): self._sample_of(x) for x in tensors_in((args, kwargs))}
+        if samples and all(sample is not None for sample in samples.values()):
+            args, kwargs = map_nested((args, kwargs), Tensor, lambda x: samples[id(x)])
+            self._hashes[id(result)] = (TensorWeakRef(result), version_of(result), function(*args, **kwargs))
 
     def _sample_of(self, tensor: Tensor) -> Tensor | None:
         """What ids of all sizes give in the place of the token ids, or None if the tensor is not made of them."""
@@ -140,14 +128,3 @@ class TextLookups:
             return False
         sample = self._sample_of(tensor)
         return sample is not None and bool((sample != sample[0]).any())
-
-
-def looked_up_alike(table: Tensor, others_read: Sequence[tuple[Tensor, Tensor]], argument: Tensor) -> bool:
-    """Whether an argument was looked up in a table as large as that of the text.
-
-    Args:
-        table: The table of the text.
-        others_read: What was looked up of other arguments, and the weights in which.
-        argument: The argument.
-    """
-    return any(other.shape[0] == table.shape[0] and shares_memory(ids, (argument,)) for ids, other in others_read)

@@ -39,29 +39,11 @@ class Recurrent(nn.Module):
         return sum((end.sum(0).sum(-1, keepdim=True) for end in (last if isinstance(last, tuple) else (last,))), said)
 
 
-class Cells(Recurrent):
-    """The same, step by step by the cells of torch."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        state, states = None, []
-        for token in self.embed(x).flatten(2).unbind(-1):
-            state = self.layer(token, state)
-            states.append(state[0] if isinstance(state, tuple) else state)
-        return self.head(torch.stack(states, 1).mean(1))
-
-
 KINDS = {
     "as it is": Recurrent(),
     "batch first, without biases": Recurrent(batch_first=True, bias=False),
     "two layers in both directions": Recurrent(heads=2 * HIDDEN, num_layers=2, bidirectional=True, batch_first=True),
     "projected": Recurrent(heads=3, proj_size=3, num_layers=2),
-    "GRU": Recurrent(kind="GRU"),
-    "GRU, two layers in both directions": Recurrent(heads=2 * HIDDEN, kind="GRU", num_layers=2, bidirectional=True),
-    "RNN": Recurrent(kind="RNN", batch_first=True),
-    "RNN, relu": Recurrent(kind="RNN", nonlinearity="relu", num_layers=2, bias=False),
-    "LSTM cell": Cells(kind="LSTMCell"),
-    "GRU cell": Cells(kind="GRUCell", bias=False),
-    "RNN cell": Cells(kind="RNNCell"),
 }
 
 
@@ -107,57 +89,18 @@ def test_one_step_of_an_lstm_by_hand():
     assert found.input[:, 8:].abs().max() == 0
 
 
-@pytest.mark.parametrize("kind", ["GRU", "GRUCell"])
-def test_gates_of_a_gru_keep_relevance(kind):
-    """Without biases all relevance of the logit arrives: 1 - z is a gate of its own, without a constant."""
-    model = (Cells if "Cell" in kind else Recurrent)(kind=kind, bias=False)
-    if kind == "GRU":
-        model.forward = lambda x: model.head(model.layer(model.embed(x).flatten(2).permute(2, 0, 1))[0].mean(0))  # type: ignore[method-assign]
-    for form in ("gradient", "explicit"):
-        found = lrptrain.attribute(model, patches(), 1, "attnlrp", form=form)
-        torch.testing.assert_close(found.scores.sum(1), found.logits[:, 1], rtol=1e-9, atol=1e-12)
-
-
 class Packed(nn.Module):
-    """A recurrent layer over texts, packed or each by itself, and a head on its states and its last state."""
-
-    def __init__(self, kind: str, packed: bool, is_sorted: bool):
+    def __init__(self):
         super().__init__()
-        self.words, self.packed, self.is_sorted = nn.Embedding(12, WIDTH), packed, is_sorted
-        self.layer: Any = getattr(nn, kind)(WIDTH, HIDDEN, 2, batch_first=True, bidirectional=True)
-        self.head = nn.Linear(2 * HIDDEN, 4)
-        randomised(self)
+        self.words, self.layer = nn.Embedding(12, WIDTH), nn.LSTM(WIDTH, HIDDEN, batch_first=True)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        lengths, words = attention_mask.sum(1), self.words(input_ids)
-        if not self.packed:
-            read = [self.layer(text[None, :length]) for text, length in zip(words, lengths.tolist(), strict=True)]
-            return torch.cat([self.said(states.sum(1), last) for states, last in read])
-        sequences = nn.utils.rnn.pack_padded_sequence(words, lengths, True, enforce_sorted=self.is_sorted)
-        states, last = self.layer(sequences)
-        padded, found = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=words.shape[1])
-        assert torch.equal(found, lengths)
-        return self.said(padded.sum(1), last)
-
-    def said(self, states: Tensor, last: Any) -> Tensor:
-        ends = last if isinstance(last, tuple) else (last,)
-        return self.head(states) + sum(end[-1].sum(-1, keepdim=True) for end in ends)
+    def forward(self, input_ids: Tensor) -> Tensor:
+        lengths = torch.full((len(input_ids),), input_ids.shape[1])
+        return self.layer(nn.utils.rnn.pack_padded_sequence(self.words(input_ids), lengths, True))[1][0][0]
 
 
-FEW: dict[str, dict[str, Any]] = {"integrated_gradients": {"steps": 3}, "epsilon_lrp": {"epsilon": 0.0}}
-
-
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
-@pytest.mark.parametrize("lengths", [(5, 4, 2), (2, 4, 3)])
-def test_packed_texts_are_those_by_themselves(kind, lengths):
-    ids = torch.arange(15).view(3, 5) % 11
-    inputs = {"input_ids": ids, "attention_mask": (torch.arange(5) < torch.tensor(lengths)[:, None]).long()}
-    for method in ("input_x_gradient", "attnlrp", "epsilon_lrp", "lrp", "integrated_gradients"):
-        options = FEW.get(method, {})
-        packed, single = (
-            lrptrain.attribute(Packed(kind, is_packed, lengths[0] == 5), inputs, 1, method, **options)
-            for is_packed in (True, False)
-        )
-        assert relative_error(packed.logits, single.logits).max() < 1e-10
-        assert relative_error(packed.scores, single.scores).max() < 1e-8, method
-        assert not packed.scores[inputs["attention_mask"] == 0].any()
+@pytest.mark.parametrize("model", [Packed(), Recurrent(kind="GRU"), Recurrent(kind="RNN")])
+def test_other_recurrent_layers_are_refused(model):
+    inputs = torch.arange(6).view(2, 3) if isinstance(model, Packed) else patches()
+    with pytest.raises(lrptrain.UnsupportedOperationError, match=r"(lstm|gru|rnn_tanh|pack_\w+) in module"):
+        lrptrain.attribute(model, inputs, 1, "attnlrp")

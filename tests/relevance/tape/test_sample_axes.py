@@ -133,7 +133,6 @@ def test_lost_axis(name, samples):
 # Of tokens [3, 16, 8] of a model. The first two tell by the numbers in a batch, or by the operation as a whole.
 ACROSS: dict[str, Callable[[Tensor], Tensor]] = {
     "sorted": lambda t: t.sort(0)[0],
-    "transformed": lambda t: torch.fft.fftn(t).real,
     "contracted": lambda t: torch.einsum("btd,bc->ctd", t, torch.ones(3, 3, dtype=t.dtype)),
     "flipped": lambda t: t.flip(0),
 }

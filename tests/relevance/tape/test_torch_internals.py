@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from lrptrain.relevance.tape import running, transforms
+from lrptrain.relevance.tape import functions, running
 from lrptrain.relevance.tape.functions import BACKWARD, DECOMPOSED, canonical_name, enterable
 
 
@@ -60,34 +60,23 @@ def test_the_call_of_a_module_has_the_frame_that_the_tape_looks_for():
 
 
 def test_vmap_can_be_asked_for():
-    why = "torch._C._functorch has other questions: see transforms.py"
+    why = "torch._C._functorch has other questions: see functions.py"
     x = torch.zeros(2, 3)
     inside = []
 
     def look(row):
-        inside.append((transforms.is_transforming(), transforms.unwrapped(row) is x))
+        inside.append((functions.is_transforming(), functions.unwrapped(row) is x))
         return row
 
-    assert not transforms.is_transforming(), why
+    assert not functions.is_transforming(), why
     torch.vmap(look)(x)
     assert inside == [(True, True)], why
-
-
-def test_vmap_is_called_where_it_can_be_a_loop():
-    mapped = torch.vmap(torch.relu)  # made before
-    x = torch.tensor([[-1.0, 2.0]])
-    with transforms.looping(lambda tensor: tensor is x), Seen() as seen:
-        assert torch.equal(mapped(x), torch.relu(x))
-    assert "stack" in seen.names, "vmap_impl stands elsewhere: see looping in transforms.py"
-    with Seen() as seen:
-        mapped(x)
-    assert "stack" not in seen.names
 
 
 def test_flex_attention_asks_for_gradients_where_the_tape_answers():
     from torch.nn.attention import flex_attention
 
-    assert "requires_grad" in flex_attention._validate_device.__code__.co_names, "see asks_for_kernel in flex.py"
+    assert "requires_grad" in flex_attention._validate_device.__code__.co_names, "see FLEX_ATTENTION in tape.py"
 
 
 def test_the_switch_of_gradients_arrives_at_the_mode():
@@ -102,4 +91,4 @@ def test_numbers_leave_torch_by_calls_that_the_mode_sees():
     x = torch.zeros(2)
     with Seen() as seen:
         x.numpy(), np.asarray(x), x.tolist(), x[0].item(), np.from_dlpack(x)
-    assert {"numpy", "array", "tolist", "item", "dlpack"} <= set(seen.names), "an export is no longer seen: outside.py"
+    assert {"numpy", "array", "tolist", "item", "dlpack"} <= set(seen.names), "an export is no longer seen: EXPORTS"
