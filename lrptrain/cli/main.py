@@ -24,7 +24,7 @@ VERBS = {
     "demo": ("lrptrain.cli.demo.demo", "Train a small ViT with a planted tag: monitored, then guided."),
     "inspect": ("lrptrain.cli.inspect.inspect_model", "Print on which cues a trained model relies."),
     "attribute": ("lrptrain.cli.attribute.attribute_samples", "Show which patches or words speak for a class."),
-    "audit": ("lrptrain.cli.audit.audit_model", "Test whether maps are faithful on your model."),
+    "audit": ("lrptrain.cli.audit.audit_model", "Test whether maps are faithful on your model, and what they cost."),
     "check": ("lrptrain.cli.check.check_run", "Exit with 0 if a run passes, 1 if not, 3 if nobody can say."),
     "segment": ("lrptrain.cli.segment.segment", "Make masks and a segmenter from a classifier of images."),
     "dashboard": ("lrptrain.cli.dashboard.dashboard", "Serve runs as a page on this machine."),
@@ -44,7 +44,7 @@ POSITIONAL = {
 }
 """For each verb its options that may be typed without a name: what is not required has one for jsonargparse."""
 GONE = {
-    "compare": "lrptrain.compare(model, loader) in Python: docs/how-to/compare-methods.md",
+    "compare": "lrptrain audit, which measures the same: docs/how-to/compare-methods.md",
     "compare-models": "lrptrain inspect of each, which says what it relies on: docs/how-to/inspect.md",
     "repair": "lrptrain.repair(model, loader) in Python: docs/how-to/repair.md",
 }

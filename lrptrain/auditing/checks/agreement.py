@@ -21,7 +21,6 @@ class AgreementTest(AuditTest):
     """Correlate the maps of all pairs of methods."""
 
     name = "agreement"
-    title = "agreement between methods"
     order = 60
     settings = ("methods",)
 

@@ -29,16 +29,9 @@ class LeaveOneOutTest(AuditTest):
     """
 
     name = "leave_one_out"
-    title = "correlation with leave-one-out"
     order = 30
     decides_verdict = True
-    column = Column(
-        "tau, leave-one-out",
-        values="tau",
-        higher_is_better=True,
-        description="agreement with leave-one-out (tau)",
-        range=(-1.0, 1.0),
-    )
+    columns = (Column("tau, leave-one-out", values="tau", higher_is_better=True),)
 
     def run(self, context: AuditContext, unit: str) -> Values:
         """Return `tau`: Kendall's rank correlation (tau-b) over the content tokens of every sample."""

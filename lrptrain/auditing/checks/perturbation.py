@@ -31,31 +31,28 @@ class PerturbationTest(AuditTest):
     """Remove tokens in the order of a method's map, and in random orders."""
 
     name = "perturbation"
-    title = "perturbation against random orders"
     order = 20
     decides_verdict = True
-    column = Column(
-        "gain over random",
-        values="gain",
-        higher_is_better=True,
-        sorts=True,
-        logged_as="perturbation_gain",
-        description="gain over random orders",
-        range=(-0.2, 1.0),
+    columns = (
+        Column("gain over random", values="gain", higher_is_better=True, sorts=True, logged_as="perturbation_gain"),
+        Column("positive AUC", values="positive", higher_is_better=False),
+        Column("negative AUC", values="negative", higher_is_better=True),
+        Column("comprehensiveness", values="comprehensiveness", higher_is_better=True),
+        Column("sufficiency", values="sufficiency", higher_is_better=False),
     )
     settings = ("random_maps", "fill")
 
     def run(self, context: AuditContext, unit: str) -> Values:
-        """Return `gain`: how much better than random orders the method's order is, per sample."""
+        """Return `gain`, how much better than random orders the method's order is, and the `order_parts`, per sample."""
         # The random orders are the same for all methods.
         random_scores = context.cached("random orders", lambda: self._random_scores(context))
-        gains = []
+        columns: dict[str, list[Tensor]] = {}
         for batch, relevance, random_score in zip(context.batches, context.maps(unit), random_scores, strict=True):
-            score = order_score(
-                context.model, batch.inputs, batch.target, relevance.scores, relevance.image_grid, context.fill
-            )
-            gains.append(score - random_score)
-        return {"gain": to_list(torch.cat(gains))}
+            map_and_grid = relevance.scores, relevance.image_grid
+            parts = order_parts(context.model, batch.inputs, batch.target, *map_and_grid, context.settings.fill)
+            for name, values in {"gain": _difference(parts) - random_score, **parts}.items():
+                columns.setdefault(name, []).append(values)
+        return {name: to_list(torch.cat(values)) for name, values in columns.items()}
 
     def _random_scores(self, context: AuditContext) -> list[Tensor]:
         return [
@@ -63,9 +60,9 @@ class PerturbationTest(AuditTest):
                 context.model,
                 batch.inputs,
                 batch.target,
-                fill=context.fill,
+                fill=context.settings.fill,
                 random_maps=context.settings.random_maps,
-                seed=context.seed,
+                seed=context.settings.seed,
             )
             for batch in context.batches
         ]
@@ -119,8 +116,27 @@ def order_score(
 ) -> Float[Tensor, " batch"]:
     """Return what the model loses without the relevant tokens, less what it loses without the irrelevant ones.
 
-    Images: area under the perturbation curve, least relevant first, less that of the most relevant first (Chefer, Gur,
-    Wolf, CVPR 2021, section 4). Texts: comprehensiveness less sufficiency (DeYoung et al. 2020, section 5.2).
+    The arguments are those of `order_parts`, of which it is the difference.
+
+    Returns:
+        In [-1, 1] for images and [-2, 2] for texts, higher is better; nan where scores are not finite.
+    """
+    return _difference(order_parts(model, inputs, target, scores, grid, fill))
+
+
+def order_parts(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Int[Tensor, " batch"],
+    scores: Float[Tensor, "batch tokens"],
+    grid: tuple[int, int] | None,
+    fill: Fill = 0.0,
+) -> dict[str, Float[Tensor, " batch"]]:
+    """Return two numbers per sample by name, of which the first less the second says how good the order is.
+
+    Images: `negative` and `positive`, the areas under the perturbation curve with the least and the most relevant first
+    (Chefer, Gur, Wolf, CVPR 2021, section 4). Texts: `comprehensiveness` and `sufficiency` (DeYoung et al. 2020,
+    section 5.2).
 
     Args:
         model: The model, in evaluation mode.
@@ -129,9 +145,6 @@ def order_score(
         scores: Signed relevance.
         grid: Rows and columns of patches; None for texts.
         fill: What removed pixels become.
-
-    Returns:
-        In [-1, 1] for images and [-2, 2] for texts, higher is better; nan where scores are not finite.
 
     Raises:
         ValueError: If a text comes without `attention_mask`.
@@ -142,18 +155,23 @@ def order_score(
         probability = text_probability(lambda **shorter: predict_logits(model, shorter), text_inputs, target)
         usable = content_of_map(text_inputs, scores.shape[1])
         full = probability(text_inputs["attention_mask"] != 0)  # of the complete text, for both
-        return comprehensiveness(probability, scores, usable, full=full) - sufficiency(
-            probability, scores, usable, full=full
-        )
+        return {
+            "comprehensiveness": comprehensiveness(probability, scores, usable, full=full),
+            "sufficiency": sufficiency(probability, scores, usable, full=full),
+        }
     predict, images = image_prediction(model, inputs)
     # The sooner the probability falls, the smaller the area: small with the relevant patches first is good.
-    most, least = (
-        area_under_curve(
+    return {
+        name: area_under_curve(
             perturbation_curve(predict, images, scores, grid, target, most_relevant_first=first, fill=fill)
         )
-        for first in (True, False)
-    )
-    return least - most
+        for name, first in (("negative", False), ("positive", True))
+    }
+
+
+def _difference(parts: Mapping[str, Tensor]) -> Tensor:
+    good, bad = parts.values()
+    return good - bad
 
 
 def plot_gains(path: Path, scores: Mapping[str, Score]) -> None:

@@ -30,16 +30,9 @@ class RandomisationTest(AuditTest):
     """Randomise the model's weights from the logits downwards: does a method's map change?"""
 
     name = "randomisation"
-    title = "randomised weights"
     order = 40
     decides_verdict = True
-    column = Column(
-        "lost weights",
-        values="left",
-        higher_is_better=False,
-        description="left when the weights are randomised",
-        range=(0.0, 1.0),
-    )
+    columns = (Column("lost weights", values="left", higher_is_better=False),)
     settings = ("stages",)
 
     def run(self, context: AuditContext, unit: str) -> Values:
@@ -50,7 +43,7 @@ class RandomisationTest(AuditTest):
         """
         settings = context.settings
         checks = [
-            randomisation_check(context.model, batch.inputs, batch.target, unit, settings.stages, context.seed)
+            randomisation_check(context.model, batch.inputs, batch.target, unit, settings.stages, settings.seed)
             for batch in context.batches
         ]
         left = torch.cat([each for _, each in checks], 1)  # [stages, samples]
