@@ -32,9 +32,9 @@ class ExplanationAudit(ModelCallback):
     """Runs `lrptrain.audit` at the end of `fit`, and in `validate`: are methods faithful on the trained model?
 
     Attach it to any LightningModule whose forward returns logits. The first validation draws a class-stratified sample
-    from its batches (which have the form that `RelevanceMonitor` reads). The audit runs once, in the first process, in the model's own precision and without autocast, and leaves weights, gradients, flags
-    and random states as they were. It ends in a verdict per method: "faithful on this model: yes / weakly / no", or why
-    it is not judged.
+    from its batches (which have the form that `RelevanceMonitor` reads). The audit runs once, in the first process, in
+    the model's own precision and without autocast, and leaves weights, gradients, flags and random states as they were.
+    It ends in a verdict per method: "faithful on this model: yes / weakly / no", or why it is not judged.
 
     Logged per method: `audit/<method>/perturbation_gain`, how much better than random orders its order is, in [-2, 2];
     and `audit/<method>/verdict`: 1 yes, 0.5 weakly, 0 no. What was not measured or judged is not logged.

@@ -12,6 +12,7 @@ from lrptrain.dashboard.runs import about_run, file_in, find_runs, proof_picture
 from lrptrain.dashboard.samples import read_sample_table, read_scores
 from lrptrain.files import read_whole, to_json, write_text
 from lrptrain.loggers.inputs import input_path
+from lrptrain.loggers.timeline import UnreadableRunError, refusal
 
 MOST_SAMPLES = 200  # that have maps and images in the file
 MOST_PICTURE_BYTES = 2**24  # of one; those of inputs are at most 384 pixels long
@@ -30,10 +31,14 @@ def write_html_report(folder: Path, output: Path) -> list[str]:
 
     Raises:
         FileNotFoundError: If there is no such folder, or no run in it.
+        UnreadableRunError: If another version of lrptrain wrote all of them in another format.
     """
     runs = find_runs(folder)
     if not runs:
         raise FileNotFoundError(f"no run in {str(folder)!r}: name a folder with events.jsonl, or one above it")
+    refusals = [*map(refusal, runs.values())]
+    if all(refusals):
+        raise UnreadableRunError(refusals[0])
     html = page(to_json({name: _everything(path) for name, path in runs.items()}))
     write_text(output, html)
     return list(runs)

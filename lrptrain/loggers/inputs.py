@@ -60,8 +60,7 @@ def _write(path: Path, sample: Input) -> float:
             written.append(path.with_suffix(".mask.webp"))
             _save(written[-1], _shades(sample.annotation), lossless=True)
     else:
-        about |= {"tokens": sample.tokens, "annotation": _listed(sample.annotation)}
-        about |= {"scored": sample.scored} if sample.scored else {}
+        about |= {"tokens": sample.tokens, "annotation": _listed(sample.annotation), "scored": sample.scored}
     write_text(path, to_json(about))  # last: the page takes a sample that has it as complete
     return sum(file.stat().st_size for file in written) / 1e6
 

@@ -256,5 +256,5 @@ def test_an_unknown_method_is_refused_before_anything_is_run():
 
 
 def test_compare_says_what_to_use_instead():
-    with pytest.raises(AttributeError, match="lrptrain.audit"):
+    with pytest.raises(AttributeError, match=r"lrptrain\.audit"):
         lrptrain.compare  # noqa: B018

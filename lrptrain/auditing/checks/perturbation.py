@@ -43,7 +43,7 @@ class PerturbationTest(AuditTest):
     settings = ("random_maps", "fill")
 
     def run(self, context: AuditContext, unit: str) -> Values:
-        """Return `gain`, how much better than random orders the method's order is, and the `order_parts`, per sample."""
+        """Return per sample `gain`, how much better than random orders the method's order is, and the `order_parts`."""
         # The random orders are the same for all methods.
         random_scores = context.cached("random orders", lambda: self._random_scores(context))
         columns: dict[str, list[Tensor]] = {}

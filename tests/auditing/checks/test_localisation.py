@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from audited import METHODS, batches, context, registered
+from audited import METHODS, context, registered
 
 from lrptrain.auditing.score import summarize
 from lrptrain.batch import token_annotations
