@@ -15,7 +15,7 @@ from lrptrain.loggers.metrics import find_metric
 from lrptrain.loggers.proofs import proof_picture, proofs_blocks
 from lrptrain.loggers.record import EpochRecord, Picture
 from lrptrain.loggers.record_tables import record_tables, rows_of, with_few_scores
-from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
+from lrptrain.loggers.sink import Sink, has_methods, lightning_sink, register, scalars_to_lightning
 
 # W&B shows at most 108 images under a key.
 MOST_IMAGES = 64
@@ -169,20 +169,10 @@ def _scalars_to_logger(logger: Any, record: EpochRecord) -> None:
     scalars_to_lightning(logger, record)
 
 
-def _is_run(experiment: Any) -> bool:
-    """Return whether this is what `wandb.init()` gives."""
-    return all(callable(getattr(experiment, name, None)) for name in ("log", "define_metric", "alert"))
-
-
 def _scalars_to_run(run: Any, record: EpochRecord) -> None:
     """Log a record's scalars to a W&B run beside what the script logs."""
     define_metrics(run, record)
     RunBeside(run, record.step).log({**record.scalars, "epoch": record.epoch, _STEP: record.step})
-
-
-def _media_to_run(run: Any, record: EpochRecord) -> None:
-    """Log all but a record's scalars to a W&B run beside what the script logs."""
-    log_to_wandb(RunBeside(run, record.step), record)
 
 
 class RunBeside:
@@ -214,9 +204,12 @@ class RunBeside:
         return getattr(self._run, name)
 
 
-WANDB_LOGGER = Sink(
-    serves=lambda logger: is_named(logger, "WandbLogger"),
-    log_scalars=_scalars_to_logger,
-    log_media=lambda logger, record: log_to_wandb(logger.experiment, record),
+register(lightning_sink("WandbLogger", log_to_wandb, _scalars_to_logger))
+# What `wandb.init()` gives.
+register(
+    Sink(
+        serves=lambda run: has_methods(run, "log", "define_metric", "alert"),
+        log_scalars=_scalars_to_run,
+        log_media=lambda run, record: log_to_wandb(RunBeside(run, record.step), record),
+    )
 )
-WANDB_RUN = Sink(serves=_is_run, log_scalars=_scalars_to_run, log_media=_media_to_run)
