@@ -104,12 +104,7 @@ def audit(
 
 
 def check_arguments(methods: Sequence[str], settings: AuditSettings, budget: float) -> tuple[str, ...]:
-    """Reject wrong arguments now, and not after minutes of work; return the names of the methods.
-
-    Raises:
-        UnsupportedMethodError: If a method is unknown.
-        ValueError: If there is no method, a test is unknown, or the budget is not positive.
-    """
+    """Reject wrong arguments now, and not after minutes of work; return the names of the methods."""
     if isinstance(methods, str) or not methods:
         raise ValueError(f"methods must be a list of names of lrptrain.methods(), not {methods!r}")
     if not budget > 0:

@@ -110,11 +110,7 @@ class AuditTest(ABC):
         raise NotImplementedError(f"the audit test {self.name!r} decides verdicts, so it must define `check`")
 
     def plot(self, result: AuditResult, folder: Path) -> None:
-        """Save plots of the test's values to the folder as PNG files; nothing where it was not run.
-
-        Raises:
-            ImportError: Without matplotlib.
-        """
+        """Save plots of the test's values to the folder as PNG files, by matplotlib; nothing where it was not run."""
         return
 
     def value_settings(self, context: AuditContext) -> dict[str, Any]:
@@ -129,11 +125,7 @@ _REGISTERED: dict[str, AuditTest] = {}
 
 
 def register(test_class: TestClass) -> TestClass:
-    """Add a test to every audit; used as a decorator of its class.
-
-    Raises:
-        ValueError: If another test has this name.
-    """
+    """Add a test to every audit; used as a decorator of its class."""
     test = test_class()
     if test.name in _REGISTERED:
         raise ValueError(f"there is already an audit test called {test.name!r}")
@@ -142,11 +134,7 @@ def register(test_class: TestClass) -> TestClass:
 
 
 def unregister(name: str) -> None:
-    """Remove a test from all later audits.
-
-    Raises:
-        KeyError: If there is none of this name.
-    """
+    """Remove a test from all later audits."""
     del _REGISTERED[name]
 
 
@@ -156,11 +144,7 @@ def registered_tests() -> list[AuditTest]:
 
 
 def select_tests(names: Sequence[str] | None = None) -> list[AuditTest]:
-    """Return the tests of these names, in the order in which an audit runs them; all without names.
-
-    Raises:
-        ValueError: If a name is unknown.
-    """
+    """Return the tests of these names, in the order in which an audit runs them; all without names."""
     tests = registered_tests()
     unknown = [name for name in names or () if name not in _REGISTERED]
     if unknown:

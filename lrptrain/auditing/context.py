@@ -157,15 +157,7 @@ class AuditContext:
 
 
 def predict_batches(model: nn.Module, batches: Iterable[Batch]) -> list[AuditBatch]:
-    """Run the model on batches.
-
-    Args:
-        model: A model in evaluation mode, of which the output is logits or has `.logits`.
-        batches: Batches in the contract of `lrptrain.batch`, on the model's device.
-
-    Raises:
-        ValueError: If there is no sample.
-    """
+    """Run the model on batches."""
     predicted = []
     for batch in batches:
         inputs = model_inputs(model, batch)
@@ -193,12 +185,7 @@ def fingerprint(model: nn.Module, batches: Iterable[Batch]) -> str:
 
 
 def content_of_map(inputs: Inputs, tokens: int) -> Bool[Tensor, "batch tokens"]:
-    """Return the tokens of a map that are compared: all patches of an image, the content tokens of a text.
-
-    Args:
-        inputs: Arguments of the model's forward.
-        tokens: Number of tokens of a map.
-    """
+    """Return the tokens of a map that are compared: all patches of an image, the content tokens of a text."""
     explained = explained_input(inputs)[1]
     all_tokens = torch.ones(explained.shape[0], tokens, dtype=torch.bool, device=explained.device)
     if explained.ndim == 4:

@@ -56,11 +56,7 @@ def markdown(result: AuditResult) -> str:
 
 
 def write_audit_report(result: AuditResult, folder: Path) -> None:
-    """Save `audit.html`, with the plots of whatever was measured, and `results.json`.
-
-    Raises:
-        ImportError: Without matplotlib.
-    """
+    """Save `audit.html`, with the plots of whatever was measured, and `results.json`."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "results.json", result.to_dict())
     page = f'<!doctype html><meta charset="utf-8"><title>Audit</title>{markdown_html(markdown(result))}'

@@ -157,13 +157,7 @@ class AuditResult:
         return next((each.values for each in self.units if (each.test, each.unit) == (test, unit)), {})
 
     def column_score(self, test: AuditTest, method: str, column: Column | None = None) -> Score | None:
-        """Return the mean of a test's column for a method with its 95 % t interval; None if it was not measured.
-
-        Args:
-            test: The test.
-            method: Name of the method.
-            column: One of the test's; None for the first.
-        """
+        """Return the mean of a test's column for a method, by default of the first; None if it was not measured."""
         values = self.values(test.name, method)
         name = (column or test.columns[0]).values
         return summarize(values[name]) if name in values else None

@@ -20,19 +20,7 @@ MOST_SCORED_CLASSES = 20  # that have scores of their own, which take some milli
 
 
 def write_html_report(folder: Path, output: Path) -> list[str]:
-    """Write a run, or all runs below a folder, as one HTML file that opens without a network.
-
-    Args:
-        folder: Folder of a run, or one that holds runs.
-        output: The file.
-
-    Returns:
-        The names of the runs in the file.
-
-    Raises:
-        FileNotFoundError: If there is no such folder, or no run in it.
-        UnreadableRunError: If another version of lrptrain wrote all of them in another format.
-    """
+    """Write a run, or all runs below a folder, as one HTML file that opens without a network."""
     runs = find_runs(folder)
     if not runs:
         raise FileNotFoundError(f"no run in {str(folder)!r}: name a folder with events.jsonl, or one above it")

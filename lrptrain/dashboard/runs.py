@@ -21,9 +21,6 @@ def find_runs(root: Path) -> dict[str, Path]:
     """The run folders at or below a folder, by their path from it (its own name for itself), in order.
 
     Hidden folders and links are passed over, and nothing is looked for inside a monitored run.
-
-    Raises:
-        FileNotFoundError: If there is no such folder.
     """
     if not root.is_dir():
         raise FileNotFoundError(f"{str(root)!r} is no folder: name one of a run, or one that holds runs")

@@ -8,11 +8,7 @@ _NEEDED = ("name", "kind", "role", "verdict", "effect", "interval", "samples")
 
 
 def unreadable_part(values: Any) -> str:
-    """Return what of a recorded finding is missing, unknown or contradictory; "" where all of it can be read.
-
-    Args:
-        values: What a line has in place of a finding; see `Finding.to_dict`.
-    """
+    """Return what of a recorded finding is missing, unknown or contradictory; "" where all of it can be read."""
     if not isinstance(values, dict):
         return "a finding that is none"
     if missing := [name for name in _NEEDED if name not in values]:

@@ -18,10 +18,6 @@ def log_to_comet(experiment: Any, record: EpochRecord) -> None:
         `relevance/proofs/<kind>`, `relevance/proofs/<evaluation>.html`: Samples with the cues of others: images
             among the graphics, and texts among the assets.
         `relevance/<table>/<evaluation>.csv`: `samples`, `findings_table` and `scores_table`, among the assets.
-
-    Args:
-        experiment: A `comet_ml.Experiment` or `OfflineExperiment`.
-        record: What to log.
     """
     evaluation = evaluation_name(record.epoch, record.step)
     for folder, name, picture in captioned_pictures(record):

@@ -155,19 +155,7 @@ class RecordWriter:
         self._warned = False
 
     def write(self, folder: Path, record: EpochRecord, marks: dict[str, Any] | None = None) -> EpochRecord:
-        """Write one evaluation.
-
-        Args:
-            folder: Folder of the run.
-            record: What to write.
-            marks: See `write_record`.
-
-        Returns:
-            The record with one scalar more, `<prefix>/record_mb`: the size of the folder before.
-
-        Raises:
-            OSError: See `write_record`.
-        """
+        """Write one evaluation; return it with one scalar more, `<prefix>/record_mb`, the size of the folder before."""
         size = folder_size_mb(folder)  # asked of the disk: a run that is resumed goes on with what it has used
         record = replace(record, scalars={**record.scalars, f"{record.prefix}/record_mb": size})
         full = size >= self.max_mb

@@ -43,13 +43,6 @@ def log_scalars_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
     """Make one point of a record's scalars, in few requests.
 
     Characters of class names that MLflow refuses become `_`, with a hash behind the key that tells it from others.
-
-    Args:
-        run: Where to.
-        record: The record that has the scalars.
-
-    Raises:
-        ImportError: If mlflow is not installed.
     """
     metric = require("mlflow.entities", "mlflow").Metric
     now = require("mlflow.utils.time", "mlflow").get_current_time_millis()

@@ -18,10 +18,6 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
         `relevance/findings`: One item for each finding that is new.
         `relevance/findings_table`: All that stand, as a Markdown table.
         `relevance/scores_table`: Scores of more than some tens of classes, as a Markdown table.
-
-    Args:
-        experiment: A `SummaryWriter`, as `TensorBoardLogger.experiment` gives it.
-        record: What to log.
     """
     for folder, name, picture in captioned_pictures(record):
         experiment.add_image(f"{record.prefix}/{folder}/{name}", picture, record.step, dataformats="HWC")

@@ -107,12 +107,7 @@ def moment_of(event: dict[str, Any]) -> Moment:
 
 
 def read_timeline(folder: Path, until: str | None = None) -> Timeline:
-    """Read the evaluations of a run; a last line that is half written counts as not there.
-
-    Args:
-        folder: The folder of the run.
-        until: The id of an evaluation: what stood when it was written, also if that was dropped since.
-    """
+    """Read the evaluations of a run: those that stand, or stood when the evaluation of the id `until` was written."""
     return timeline_of(_lines(folder / EVENTS), until)
 
 

@@ -44,13 +44,6 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
         `relevance/scores_table`: Scores of more than some tens of classes; see `scores_table`.
 
     The scalars are not logged here; see `define_metrics`.
-
-    Args:
-        experiment: A `wandb.Run`, as `WandbLogger.experiment` gives it.
-        record: What to log.
-
-    Raises:
-        ImportError: If wandb is not installed.
     """
     wandb = require("wandb", "wandb")
     define_metrics(experiment, record)
@@ -87,10 +80,6 @@ def define_metrics(experiment: Any, record: EpochRecord) -> None:
     """Plot everything against Lightning's step, and say what the run's summary keeps of each scalar.
 
     Best before the first value is logged: what came before it is not summarised.
-
-    Args:
-        experiment: A `wandb.Run`.
-        record: The record that has the scalars to be logged.
     """
     defined = _defined.setdefault(experiment, set())
     if "relevance/*" not in defined:
@@ -106,11 +95,7 @@ def define_metrics(experiment: Any, record: EpochRecord) -> None:
 
 
 def logged_in() -> bool:
-    """Whether W&B has a key to sync runs with; nobody is asked for one.
-
-    Raises:
-        ImportError: If wandb is not installed.
-    """
+    """Whether W&B has a key to sync runs with; nobody is asked for one."""
     wandb = require("wandb", "wandb")
     if wandb.login(prompt=False):
         return True
@@ -181,10 +166,6 @@ class RunBeside:
     Each `run.log` begins a row, with a number of its own unless the script gives one; a script that does, by
     `run.log(..., step=...)`, loses what it logs at a number that has passed. So values are added to the row that is
     open, and a row is begun only where an earlier record's are in it.
-
-    Args:
-        run: The run.
-        step: The step of the record, by which rows of several records are told apart.
     """
 
     def __init__(self, run: Any, step: int) -> None:

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from audited import batches, context, model
@@ -88,5 +90,6 @@ def test_maps_are_timed_once_per_batch():
 
 @pytest.mark.parametrize("name", ["batch_size", "random_maps", "stages"])
 def test_settings_are_positive(name):
+    none: Any = {name: 0}
     with pytest.raises(ValueError, match=name):
-        AuditSettings(**{name: 0})
+        AuditSettings(**none)

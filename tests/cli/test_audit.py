@@ -18,13 +18,13 @@ pytestmark = [
 ]
 
 
-QUICK = {"random_maps": 1, "stages": 1}
+QUICK = AuditSettings(random_maps=1, stages=1)
 
 
 def quick() -> dict[str, Any]:
     """A model of images, and how an audit of it is soon over."""
     model, loader = own_vision.untrained()
-    about = {"settings": AuditSettings(**QUICK), "methods": ["raw_attention", "random"], "max_samples": 10}
+    about = {"settings": QUICK, "methods": ["raw_attention", "random"], "max_samples": 10}
     return {"model": model, "loader": loader, **about}
 
 

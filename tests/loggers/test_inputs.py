@@ -48,8 +48,7 @@ def test_texts_have_tokens_where_they_have_scores(tmp_path):
     text = Input("t", tokens=["<b>", "ü", None], annotation=rationale, scored=[True, True, False])
     write_inputs(tmp_path, made(text, Input("u", tokens=["x"], scored=[True])))
     expected = {"sample_id": "t", "grid": None, "tokens": ["<b>", "ü", None], "annotation": [1, 0, 255]}
-    expected["scored"] = [True, True, False]
-    assert known(tmp_path, "t") == expected
+    assert known(tmp_path, "t") == {**expected, "scored": [True, True, False]}
     assert known(tmp_path, "u")["annotation"] is None
 
 

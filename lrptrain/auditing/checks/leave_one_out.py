@@ -54,10 +54,6 @@ class LeaveOneOutTest(AuditTest):
 def changes_without(model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch tokens"]:
     """Return by how much the answer changes without a token: the total variation distance of the class probabilities.
 
-    Args:
-        model: As for `lrptrain.attribute`; run in evaluation mode and left as it was.
-        inputs: As for `lrptrain.attribute`.
-
     Returns:
         Distances, where the token is taken away as the method `leave_one_out` does it; 0 at tokens that are no content.
     """

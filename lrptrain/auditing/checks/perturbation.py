@@ -92,9 +92,6 @@ def random_order_score(
     """Return the mean `order_score` of random maps, which differ from those of the method `random` by default.
 
     A sample's own content seeds them, so that a batch of N equals N batches of one.
-
-    Raises:
-        ValueError: If `random_maps` is not positive.
     """
     if random_maps < 1:
         raise ValueError(f"random_maps must be positive, got {random_maps}")
@@ -116,7 +113,7 @@ def order_score(
 ) -> Float[Tensor, " batch"]:
     """Return what the model loses without the relevant tokens, less what it loses without the irrelevant ones.
 
-    The arguments are those of `order_parts`, of which it is the difference.
+    It is the difference of the `order_parts`.
 
     Returns:
         In [-1, 1] for images and [-2, 2] for texts, higher is better; nan where scores are not finite.
@@ -137,17 +134,6 @@ def order_parts(
     Images: `negative` and `positive`, the areas under the perturbation curve with the least and the most relevant first
     (Chefer, Gur, Wolf, CVPR 2021, section 4). Texts: `comprehensiveness` and `sufficiency` (DeYoung et al. 2020,
     section 5.2).
-
-    Args:
-        model: The model, in evaluation mode.
-        inputs: Arguments of its forward; of texts with an `attention_mask`.
-        target: The explained class.
-        scores: Signed relevance.
-        grid: Rows and columns of patches; None for texts.
-        fill: What removed pixels become.
-
-    Raises:
-        ValueError: If a text comes without `attention_mask`.
     """
     scores = scores.detach()
     if grid is None:
@@ -175,11 +161,7 @@ def _difference(parts: Mapping[str, Tensor]) -> Tensor:
 
 
 def plot_gains(path: Path, scores: Mapping[str, Score]) -> None:
-    """Save bars of the gain over random orders with their 95 % intervals, the best on top.
-
-    Raises:
-        ImportError: Without matplotlib.
-    """
+    """Save bars of the gain over random orders with their 95 % intervals, the best on top."""
     names = sorted(scores, key=lambda name: scores[name].value)
     values = np.array([scores[name].value for name in names], float)
     low = np.array([scores[name].low for name in names], float)

@@ -29,6 +29,7 @@ def test_it_measures_as_the_metrics_do():
         metric = kind()
         for batch, found in zip(audit.batches, audit.maps(METHODS[0]), strict=True):
             evidence, _ = token_annotations(batch.batch, found.image_grid)
+            assert evidence is not None
             metric.update(found.scores, evidence)
         expected = metric.compute()
         score = summarize(values[name])
