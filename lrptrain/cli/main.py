@@ -24,7 +24,7 @@ VERBS = {
     "demo": ("lrptrain.cli.demo.demo", "Train a small ViT with a planted tag: monitored, then guided."),
     "inspect": ("lrptrain.cli.inspect.inspect_model", "Print on which cues a trained model relies."),
     "attribute": ("lrptrain.cli.attribute.attribute_samples", "Show which patches or words speak for a class."),
-    "audit": ("lrptrain.cli.audit.audit_model", "Test whether maps are faithful on your model, and what they cost."),
+    "audit": ("lrptrain.cli.audit.audit_model", "Test whether maps are faithful on your model."),
     "check": ("lrptrain.cli.check.check_run", "Exit with 0 if a run passes, 1 if not, 3 if nobody can say."),
     "segment": ("lrptrain.cli.segment.segment", "Make masks and a segmenter from a classifier of images."),
     "dashboard": ("lrptrain.cli.dashboard.dashboard", "Serve runs as a page on this machine."),
