@@ -1,14 +1,13 @@
 """Can the maps be trusted on this model? The audit of explanations, once, when training has ended."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from lrptrain.auditing import AuditResult, AuditSettings, run_audit
-from lrptrain.auditing.base import select_tests
+from lrptrain.auditing import AuditResult, AuditSettings
+from lrptrain.auditing.audit import check_arguments, run_audit
 from lrptrain.auditing.report import audit_scalars, write_audit_report
 from lrptrain.batch import BatchAdapter, Sample, batched, read_batch
 from lrptrain.batch.task import Task, TaskName, find_task
@@ -17,7 +16,6 @@ from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.extras import require
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.model.preserve import preserved
-from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts, check_on_error, check_run_name
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.lightning import log_scalars, undivided_length
@@ -31,37 +29,32 @@ AUDITED_METHODS = ("raw_attention", "transformer_attribution", "attnlrp", "rando
 
 
 class ExplanationAudit(ModelCallback):
-    """Tests at the end of `fit` (and in `validate`) whether methods are faithful on the trained model.
+    """Runs `lrptrain.audit` at the end of `fit`, and in `validate`: are methods faithful on the trained model?
 
     Attach it to any LightningModule whose forward returns logits. The first validation draws a class-stratified sample
-    from its batches (which have the form that `RelevanceMonitor` reads). The audit (`lrptrain.auditing.run_audit`) runs
-    once, in the first process, in the model's own precision and without autocast, and leaves weights, gradients, flags
-    and random states as they were. It ends in a verdict per method: "faithful on this model: yes / weakly / no", or why
-    it is not judged.
+    from its batches (which have the form that `RelevanceMonitor` reads). The audit runs once, in the first process, in
+    the model's own precision and without autocast, and leaves weights, gradients, flags and random states as they were.
+    It ends in a verdict per method: "faithful on this model: yes / weakly / no", or why it is not judged.
 
     Logged per method: `audit/<method>/perturbation_gain`, how much better than random orders its order is, in [-2, 2];
     and `audit/<method>/verdict`: 1 yes, 0.5 weakly, 0 no. What was not measured or judged is not logged.
 
     Written to `<default_root_dir>/relevance/<run>/audit/`, beside the record of a `RelevanceMonitor` if there is one:
-    `audit.md`, `results.json`, plots, and `units.jsonl` with all that was measured.
+    `audit.html`, `results.json`, and `units.jsonl` with all that was measured.
 
     Args:
         methods: Some of `lrptrain.methods()`.
         budget: Seconds; tests that do not fit are left out, and named. The other processes wait as long.
-        tests: The names of the tests to run, of `lrptrain.auditing.registered_tests()`; None for all.
         max_samples: The size of the sample, in all processes together; a verdict needs 8.
-        batch_size: The number of samples per forward pass.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
         task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
             soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
             By default classes, of which one logit tells two apart.
-        fill: What removed pixels become, one number or one per channel: black, in normalised units -mean / std.
-        settings: How much each test does.
+        settings: Which tests are run, and how they measure.
         dataloader_idx: The index of the validation dataloader.
         on_error: "warn": a failure of the audit is a warning; "raise": it ends the run, in the first process.
         run_name: The folder under `relevance/` where there is no monitor, numbered if it exists; None for the time.
-        seed: The seed of all that is random.
 
     Attributes:
         result: The result of the audit; None before it, and in all processes but the first.
@@ -76,39 +69,22 @@ class ExplanationAudit(ModelCallback):
         self,
         methods: Sequence[str] = AUDITED_METHODS,
         budget: float = 120.0,
-        tests: Sequence[str] | None = None,
         max_samples: int = 64,
-        batch_size: int = 16,
         model: str | None = None,
         batch_adapter: BatchAdapter | None = None,
         task: TaskName | Task | None = None,
-        fill: float | Sequence[float] = 0.0,
         settings: AuditSettings | None = None,
         dataloader_idx: int = 0,
         on_error: Literal["warn", "raise"] = "warn",
         run_name: str | None = None,
-        seed: int = 0,
     ) -> None:
         super().__init__()
-        if isinstance(methods, str) or not methods:
-            raise ValueError(f"methods must be a list of names of lrptrain.methods(), not {methods!r}")
-        names = tuple(get_method(name, {}).name for name in methods)
-        select_tests(tests)
-        check_counts(max_samples=max_samples, batch_size=batch_size)
+        self.settings = settings or AuditSettings()
+        self.methods = check_arguments(methods, self.settings, budget)
+        self.budget = budget
+        check_counts(max_samples=max_samples)
         check_on_error(on_error)
-        if not budget > 0:
-            raise ValueError(f"budget must be a positive number of seconds, not {budget}")
-        self._run_audit: Callable[..., AuditResult] = partial(
-            run_audit,
-            methods=names,
-            budget=budget,
-            tests=tests,
-            fill=fill,
-            settings=settings,
-            seed=seed,
-        )
         self.max_samples = max_samples
-        self.batch_size = batch_size
         self.model = model
         self.batch_adapter = batch_adapter
         find_task(task)  # an unknown name raises now
@@ -117,7 +93,6 @@ class ExplanationAudit(ModelCallback):
         self.on_error = on_error
         check_run_name(run_name)
         self.run_name = run_name
-        self.seed = seed
         self.result = None
 
     def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
@@ -130,7 +105,7 @@ class ExplanationAudit(ModelCallback):
             raise ValueError("ExplanationAudit draws its sample from the validation: give the trainer one")
         self.result = None
         self._failures = Failures(self.on_error, "ExplanationAudit")
-        self._draw = ValidationSample(self.max_samples, self.seed)
+        self._draw = ValidationSample(self.max_samples, self.settings.seed)
 
     def _read(self, batch: Any) -> dict[str, Any]:
         """Return a batch in the contract's form."""
@@ -189,15 +164,18 @@ class ExplanationAudit(ModelCallback):
         assert self._model is not None
         folder = self._folder(trainer)
         with torch.autocast(pl_module.device.type, enabled=False):
-            result = self.result = self._run_audit(
+            result = self.result = run_audit(
                 self._model,
                 self._batches(trainer, pl_module, samples),
+                self.methods,
+                budget=self.budget,
+                settings=self.settings,
                 folder=folder,
                 task=find_task(self.task, self._model),
             )
         for verdict in result.verdicts:
             inform(str(verdict))
-        inform(f"ExplanationAudit: {folder / 'audit.md'}")
+        inform(f"ExplanationAudit: {folder / 'audit.html'}")
         with self._failures.caught("writing files"):
             write_audit_report(result, folder)
         for logger in trainer.loggers:
@@ -208,7 +186,7 @@ class ExplanationAudit(ModelCallback):
         self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", samples: Sequence[Sample]
     ) -> list[dict[str, torch.Tensor]]:
         # In the precision of the trainer's plugin: "64-true", for instance, gives the model doubles.
-        batches = batched(samples, self.batch_size, pl_module.device)
+        batches = batched(samples, self.settings.batch_size, pl_module.device)
         return [trainer.precision_plugin.convert_input(batch) for batch in batches]
 
     def _folder(self, trainer: "pl.Trainer") -> Path:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lrptrain import rules, targets
     from lrptrain.auditing.audit import audit
-    from lrptrain.auditing.compare import compare
     from lrptrain.batch.task import EachLabel, Head, OneLabel, Ordinal, Regression
     from lrptrain.guidance.loop import Guidance
     from lrptrain.guidance.transformers_trainer import guide
@@ -67,7 +66,6 @@ __all__ = [
     "attribute",
     "audit",
     "check",
-    "compare",
     "decompose",
     "guide",
     "inspect",
@@ -85,7 +83,6 @@ __all__ = [
 
 _ORIGINS = {
     "audit": "lrptrain.auditing.audit",
-    "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
     "inspect": "lrptrain.monitor.inspection",
     "repair": "lrptrain.repairing.repair",
@@ -105,6 +102,7 @@ _ORIGINS = {
 }
 _WITHOUT_GROUPS = '; RelevanceGuidance("swap") needs no groups, and experiments/ has this one'
 _GONE = {
+    "compare": "; lrptrain.audit(model, loader, methods) measures the same",
     "compare_repairs": "; lrptrain.repair(...) says before and after",
     "compare_models": "; lrptrain.inspect(model, loader) of each says what it relies on",
     **dict.fromkeys(("GroupDROLoss", "group_dro", "jtt_weights"), _WITHOUT_GROUPS),

@@ -1,6 +1,5 @@
 """Is a map worth trusting at all? Tests of methods on a model, apart from any annotation, and a verdict on each."""
 
-from lrptrain.auditing.audit import run_audit
 from lrptrain.auditing.base import AuditTest, Check, Column, register, registered_tests, unregister
 from lrptrain.auditing.checks.agreement import agreement
 from lrptrain.auditing.checks.randomisation import randomisation_check
@@ -22,6 +21,5 @@ __all__ = [
     "reach_verdict",
     "register",
     "registered_tests",
-    "run_audit",
     "unregister",
 ]

@@ -1,4 +1,4 @@
-"""Whether maps are faithful on a model and a loader."""
+"""Whether maps are faithful on a model and a loader, where they lie, and what they cost."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,9 +10,9 @@ from typing import Any
 from torch import nn
 
 from lrptrain.auditing.base import AuditTest, select_tests
-from lrptrain.auditing.brought import UNSUPPORTED, Fill, evaluation_with_gradients, synchronize
+from lrptrain.auditing.brought import UNSUPPORTED, evaluation_with_gradients, synchronize
 from lrptrain.auditing.context import AuditContext, AuditSettings, Batch, fingerprint, predict_batches
-from lrptrain.auditing.report import markdown, write_audit_report
+from lrptrain.auditing.report import write_audit_report
 from lrptrain.auditing.result import AuditResult, UnitResult
 from lrptrain.auditing.samples import draw_samples
 from lrptrain.auditing.store import Store, Values
@@ -42,43 +42,36 @@ def audit(
     methods: Sequence[str] = AUDITED_METHODS,
     *,
     budget: float = 900.0,
-    tests: Sequence[str] | None = None,
     max_samples: int = 64,
-    batch_size: int = 16,
-    seed: int = 0,
-    settings: AuditSettings | None = None,
-    fill: Fill = 0.0,
     batch_adapter: BatchAdapter | None = None,
     task: TaskName | Task | None = None,
+    settings: AuditSettings | None = None,
     output: Path | str | None = None,
     verbose: bool = False,
 ) -> AuditResult:
-    """Test on a model and a loader whether methods are faithful, with a verdict: yes, weakly, no, or why not judged.
+    """Measure on a model and a loader which methods are faithful, where their maps lie, and what they cost.
 
-    `print(lrptrain.audit(model, loader))` shows what `lrptrain audit` prints. The model is run in evaluation mode on
-    the device it is on, and left as it was; the predicted class is explained.
+    `print(lrptrain.audit(model, loader))` shows the table and a verdict per method: yes, weakly, no, or why it is not
+    judged. The model is run in evaluation mode on the device it is on, and left as it was; the predicted class is
+    explained.
 
     Args:
         model: A LightningModule, or any module of which the forward returns logits `[batch, classes]` or an object
             with `.logits`.
-        loader: Batches as the callbacks read them: a dict with `image`, `pixel_values` or `input_ids`, and `label`
-            where known, or a tuple (image, label).
+        loader: Batches as the callbacks read them: a dict with `image`, `pixel_values` or `input_ids`, and `label`,
+            `mask`, `boxes` or `rationale` where known, or a tuple (image, label[, mask]).
         methods: Some of `lrptrain.methods()`.
         budget: Seconds, from now on; tests that do not fit are left out, and named. The result says how many methods
             could be judged, and what one more takes.
-        tests: Names of those to run, of `lrptrain.auditing.registered_tests()`; None for all.
         max_samples: How many samples of the loader are taken, as evenly over the classes as they allow; a verdict needs
             8.
-        batch_size: Samples per forward pass.
-        seed: Seed of all that is drawn.
-        settings: How much each test does.
-        fill: What removed pixels become, one number or one per channel: black, in normalised units -mean / std.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
         task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
             soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
             By default classes, of which one logit tells two apart.
-        output: Folder for audit.md, results.json, plots and what is measured; an audit of the same model, samples and
-            settings that is started again goes on there. None for none.
+        settings: Which tests are run, and how they measure; see `lrptrain.auditing.AuditSettings`.
+        output: Folder for audit.html, results.json and units.jsonl with all that is measured; an audit of the same
+            model, samples and settings that is started again resumes there. None for none.
         verbose: Whether to print how far it is.
 
     Raises:
@@ -88,22 +81,15 @@ def audit(
         ValueError: If the loader has no sample, a batch cannot be read, a test is unknown, or a number is not positive.
     """
     started = time.monotonic()
-    check_counts(max_samples=max_samples, batch_size=batch_size)
-    names = check_arguments(methods, tests, budget)
+    settings = settings or AuditSettings()
+    check_counts(max_samples=max_samples)
+    names = check_arguments(methods, settings, budget)
     network = logits_model(model)
     chosen = find_task(task, network)
-    samples = draw_samples(loader, max_samples, seed, batch_adapter, chosen)
-    batches = batched(samples, batch_size, device_of(network))
+    samples = draw_samples(loader, max_samples, settings.seed, batch_adapter, chosen)
+    batches = batched(samples, settings.batch_size, device_of(network))
     # They are used twice: for the audit, and after Ctrl-C to read what it has measured.
-    options: dict[str, Any] = {
-        "folder": output,
-        "tests": tests,
-        "fill": fill,
-        "settings": settings,
-        "seed": seed,
-        "task": chosen,
-        "started": started,
-    }
+    options: dict[str, Any] = {"folder": output, "settings": settings, "task": chosen, "started": started}
     try:
         result = run_audit(network, batches, names, budget=budget, progress=_print_unit if verbose else None, **options)
     except KeyboardInterrupt:
@@ -117,17 +103,14 @@ def audit(
     return result
 
 
-def check_arguments(methods: Sequence[str], tests: Sequence[str] | None, budget: float) -> tuple[str, ...]:
-    """Reject wrong arguments now, and not after minutes of work; return the names of the methods.
-
-    Raises:
-        UnsupportedMethodError: If a method is unknown.
-        ValueError: If a test is unknown, or the budget is not positive.
-    """
+def check_arguments(methods: Sequence[str], settings: AuditSettings, budget: float) -> tuple[str, ...]:
+    """Reject wrong arguments now, and not after minutes of work; return the names of the methods."""
+    if isinstance(methods, str) or not methods:
+        raise ValueError(f"methods must be a list of names of lrptrain.methods(), not {methods!r}")
     if not budget > 0:
         raise ValueError(f"budget must be a positive number of seconds, not {budget}")
-    select_tests(tests)
-    return tuple(get_method(name, {}).name for name in methods)
+    select_tests(settings.tests)
+    return tuple(dict.fromkeys(get_method(name, {}).name for name in methods))
 
 
 def _conclude(result: AuditResult, output: Path | str | None, verbose: bool) -> None:
@@ -135,8 +118,8 @@ def _conclude(result: AuditResult, output: Path | str | None, verbose: bool) -> 
     if output is not None:
         write_audit_report(result, Path(output))
     if verbose:
-        files = "" if output is None else f"\n{Path(output) / 'audit.md'}\n{Path(output) / 'results.json'}"
-        print(f"\n{markdown(result)}{files}", flush=True)
+        files = "" if output is None else f"\n{Path(output) / 'audit.html'}\n{Path(output) / 'results.json'}"
+        print(f"\n{result}{files}", flush=True)
 
 
 def _print_unit(unit: UnitResult) -> None:
@@ -154,60 +137,36 @@ def run_audit(
     batches: Iterable[Batch],
     methods: Sequence[str],
     *,
-    budget: float = 600.0,
+    budget: float,
+    settings: AuditSettings,
     folder: Path | str | None = None,
-    tests: Sequence[str] | None = None,
-    fill: Fill = 0.0,
-    settings: AuditSettings | None = None,
-    seed: int = 0,
     task: Task = CLASSES,
     progress: Callable[[UnitResult], None] | None = None,
     started: float | None = None,
 ) -> AuditResult:
-    """Test on a model and its data whether methods are faithful; the predicted class is explained.
+    """Run `lrptrain.audit` on samples that are drawn, for methods that `check_arguments` returned.
 
     The tests that decide verdicts run first, method by method: a small budget judges some methods, and not a part of
     each. The others run in the order of `lrptrain.auditing.registered_tests()`. A unit (a test of a method) is tried on
     two samples first; if it would not fit into what is left of the budget, it is left out, and the result says so.
-    Units that fail say why. The model comes out as it was, to the bit.
+    Units that fail say why.
 
     Args:
-        model: As for `lrptrain.attribute`; audited in evaluation mode.
-        batches: Validation samples in the contract of `lrptrain.batch`, on the model's device; `label` where known.
-        methods: Some of `lrptrain.methods()`.
+        model: As for `lrptrain.attribute`; audited in evaluation mode and left as it was, to the bit.
+        batches: Samples in the contract of `lrptrain.batch`, on the model's device; `label` where known.
+        methods: Names of methods.
         budget: Seconds. When they are over, the unit that runs ends at its next pass of the model, without a result.
-        folder: Folder that keeps what is measured; an audit of the same model, samples and settings that is started
-            again takes it from there, and has its budget for the rest. None: nothing is kept.
-        tests: Names of the tests to run; None for all.
-        fill: What removed pixels become; see `perturbation_curve`.
-        settings: How much each test does.
-        seed: Seed of all that is random.
+        settings: Which tests are run, and how they measure.
+        folder: Folder that keeps what is measured, and from which an earlier audit is resumed; None for none.
         task: What the model's output means.
         progress: Called with the result of every unit when it is done, or left out.
         started: When the budget began, by `time.monotonic()`; None for now.
-
-    Raises:
-        UnsupportedMethodError: If a method is unknown.
-        UnsupportedModelError: If the model does not return logits.
-        ValueError: If there is no sample or no method, a test is unknown, or the budget is negative.
     """
-    methods = tuple(dict.fromkeys(get_method(name, {}).name for name in methods))
-    selected = select_tests(tests)
-    if not methods:
-        raise ValueError("an audit needs at least one method")
-    if budget < 0:
-        raise ValueError(f"budget must be 0 seconds or more, not {budget}")
+    selected = select_tests(settings.tests)
     clock = _Clock(budget) if started is None else _Clock(budget, started)
     batches = list(batches)
     with task.reading(), evaluation_with_gradients(unwrap(model)) as model:
-        context = AuditContext(
-            model=model,
-            batches=predict_batches(model, batches),
-            methods=methods,
-            fill=fill,
-            seed=seed,
-            settings=settings or AuditSettings(),
-        )
+        context = AuditContext(model, predict_batches(model, batches), tuple(methods), settings)
         store = Store(None if folder is None else Path(folder) / UNITS_FILE)
         runner = _Runner(context, store, fingerprint(model, batches), clock)
         results = []

@@ -1,20 +1,4 @@
-"""What an audit test is, and the registry of all tests.
-
-A test is one object in one file of `lrptrain/auditing/checks/`: everything that the audit, its report, its plots and
-the page need to know of it stands there. A new test is a new file in that folder:
-
-    @register
-    class RepeatabilityTest(AuditTest):
-        \"\"\"Whether a method gives the same map twice.\"\"\"
-
-        name = "repeatability"
-        title = "the same map twice"
-        order = 65
-        column = Column("repeatability", values="correlation", higher_is_better=True)
-
-        def run(self, context, unit):
-            return {"correlation": ...}  # one number per sample
-"""
+"""What an audit test is, and the registry of all tests."""
 
 from __future__ import annotations
 
@@ -42,8 +26,7 @@ class Column:
         higher_is_better: Whether more is better; None if neither is.
         sorts: Whether the table sorts methods of the same verdict by it, the highest first.
         logged_as: What loggers call it: `audit/<method>/<logged_as>`. Empty: it is not logged.
-        description: What it is, in the words of the page.
-        range: Lowest and highest number that the page shows.
+        chance: Name of the test's values that are its level by chance; empty if it has none.
     """
 
     title: str
@@ -51,8 +34,7 @@ class Column:
     higher_is_better: bool | None = None
     sorts: bool = False
     logged_as: str = ""
-    description: str = ""
-    range: tuple[float, float] = (-1.0, 1.0)
+    chance: str = ""
 
     @property
     def head(self) -> str:
@@ -78,25 +60,36 @@ class Check:
 
 
 class AuditTest(ABC):
-    """A test of explanations on a model; see the module for an example.
+    """A measurement of explanations on a model, whether or not a verdict rests on it.
+
+    A test is one object in one file of `lrptrain/auditing/checks/`, which holds all that the audit, its table and its
+    plots need to know of it:
+
+        @register
+        class RepeatabilityTest(AuditTest):
+            \"\"\"Whether a method gives the same map twice.\"\"\"
+
+            name = "repeatability"
+            order = 65
+            columns = (Column("repeatability", values="correlation", higher_is_better=True),)
+
+            def run(self, context, unit):
+                return {"correlation": ...}  # one number per sample
 
     It is run unit by unit: once for the model, or once per method. Every unit is saved when it is done.
 
     Attributes:
-        name: Names the test in results, files and `tests=`.
-        title: What it measures, for people.
+        name: Names the test in results, files and `AuditSettings.tests`.
         order: The audit runs the tests by this number: cheap and telling ones first. Before all of them come those that
             decide verdicts, in this order for each method.
-        column: The number that the table shows for every method; None where units are not methods, or have no number.
-        decides_verdict: Whether the verdict on a method rests on this test, by `check` of the column's mean.
-        settings: What its values depend on beside model, samples and seed: names of `AuditSettings` or attributes of
-            `AuditContext`.
+        columns: The numbers that the table shows for every method; none where units are not methods.
+        decides_verdict: Whether the verdict on a method rests on this test, by `check` of the first column's mean.
+        settings: What its values depend on beside model, samples and seed: names of `AuditSettings`, or "methods".
     """
 
     name: ClassVar[str]
-    title: ClassVar[str]
     order: ClassVar[int]
-    column: ClassVar[Column | None] = None
+    columns: ClassVar[tuple[Column, ...]] = ()
     decides_verdict: ClassVar[bool] = False
     settings: ClassVar[tuple[str, ...]] = ()
 
@@ -105,28 +98,24 @@ class AuditTest(ABC):
         """Measure one unit on all samples; the values must be numbers, lists or dicts that JSON can hold."""
 
     def units(self, context: AuditContext) -> Sequence[str]:
-        """Return what the test is run on, one after the other; without a column the model alone, which has no name."""
-        return context.methods if self.column else ("",)
+        """Return what the test is run on, one after the other; without columns the model alone, which has no name."""
+        return context.methods if self.columns else ("",)
 
     def obstacle(self, context: AuditContext) -> str:
         """Return why the test cannot be run here; empty if it can."""
         return ""
 
     def check(self, score: Score) -> Check:
-        """Return what the column's mean says of a method, where `decides_verdict`."""
+        """Return what the first column's mean says of a method, where `decides_verdict`."""
         raise NotImplementedError(f"the audit test {self.name!r} decides verdicts, so it must define `check`")
 
     def plot(self, result: AuditResult, folder: Path) -> None:
-        """Save plots of the test's values to the folder as PNG files; nothing where it was not run.
-
-        Raises:
-            ImportError: Without matplotlib.
-        """
+        """Save plots of the test's values to the folder as PNG files, by matplotlib; nothing where it was not run."""
         return
 
     def value_settings(self, context: AuditContext) -> dict[str, Any]:
         """Return what a unit's values depend on beside model and samples; values of other settings are not reused."""
-        values = {**vars(context), **vars(context.settings)}
+        values = {"methods": context.methods, **vars(context.settings)}
         # The order is part of the key in the file, so it should not change.
         return {name: values[name] for name in ("seed", *self.settings)}
 
@@ -136,11 +125,7 @@ _REGISTERED: dict[str, AuditTest] = {}
 
 
 def register(test_class: TestClass) -> TestClass:
-    """Add a test to every audit; used as a decorator of its class.
-
-    Raises:
-        ValueError: If another test has this name.
-    """
+    """Add a test to every audit; used as a decorator of its class."""
     test = test_class()
     if test.name in _REGISTERED:
         raise ValueError(f"there is already an audit test called {test.name!r}")
@@ -149,11 +134,7 @@ def register(test_class: TestClass) -> TestClass:
 
 
 def unregister(name: str) -> None:
-    """Remove a test from all later audits.
-
-    Raises:
-        KeyError: If there is none of this name.
-    """
+    """Remove a test from all later audits."""
     del _REGISTERED[name]
 
 
@@ -163,11 +144,7 @@ def registered_tests() -> list[AuditTest]:
 
 
 def select_tests(names: Sequence[str] | None = None) -> list[AuditTest]:
-    """Return the tests of these names, in the order in which an audit runs them; all without names.
-
-    Raises:
-        ValueError: If a name is unknown.
-    """
+    """Return the tests of these names, in the order in which an audit runs them; all without names."""
     tests = registered_tests()
     unknown = [name for name in names or () if name not in _REGISTERED]
     if unknown:

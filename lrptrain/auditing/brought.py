@@ -27,19 +27,16 @@ def evaluation_with_gradients(model: nn.Module) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def trainable_in_evaluation(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield the model as `evaluation_with_gradients`, with all parameters trainable meanwhile.
-
-    What a backward pass costs must not depend on which layers were frozen in training.
-    """
+def trainable(model: nn.Module) -> Iterator[None]:
+    """Make all parameters trainable meanwhile: what a backward pass costs must not depend on frozen layers."""
     flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    with evaluation_with_gradients(model):
-        try:
-            model.requires_grad_(True)
-            yield model
-        finally:
-            for parameter, trainable in flags:
-                parameter.requires_grad_(trainable)
+    try:
+        for parameter, _ in flags:
+            parameter.requires_grad_(parameter.is_floating_point())
+        yield
+    finally:
+        for parameter, was_trainable in flags:
+            parameter.requires_grad_(was_trainable)
 
 
 def predict_logits(model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch classes"]:

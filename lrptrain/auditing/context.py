@@ -1,5 +1,6 @@
 """What an audit works on: a model, samples with its predictions, and the maps that the tests share."""
 
+import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,13 +10,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lrptrain.auditing.brought import Fill, predict_logits
+from lrptrain.auditing.brought import Fill, predict_logits, synchronize
 from lrptrain.batch import model_inputs
 from lrptrain.batch.content import content_tokens
 from lrptrain.relevance import Relevance, attribute
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.passes.recording import Inputs, explained_input
+from lrptrain.trainers.checks import check_counts
 
+FORMAT = 2
+"""Raised when the values of a test change: those of an earlier version must not be taken for its own."""
 Batch = Mapping[str, Tensor]
 Result = TypeVar("Result")
 
@@ -29,21 +33,17 @@ class AuditBatch:
         inputs: Arguments of the model's forward.
         logits: What the model returned.
         label: The labels; -1 where there is none.
-        explained: The class to explain; None for the predicted one.
-        seconds: Time of one forward and backward pass, where it was taken.
     """
 
     batch: Batch
     inputs: Tensor | dict[str, Tensor]
     logits: Float[Tensor, "batch classes"]
     label: Int[Tensor, " batch"]
-    explained: Int[Tensor, " batch"] | None = None
-    seconds: float = float("nan")
 
     @property
     def target(self) -> Int[Tensor, " batch"]:
-        """The explained class."""
-        return self.logits.argmax(1) if self.explained is None else self.explained
+        """The predicted class, which is explained."""
+        return self.logits.argmax(1)
 
     def first(self, samples: int) -> "AuditBatch":
         """Return its first samples."""
@@ -52,21 +52,34 @@ class AuditBatch:
             return {name: column[:samples] for name, column in columns.items()}
 
         inputs = self.inputs[:samples] if isinstance(self.inputs, Tensor) else cut(self.inputs)
-        logits, label, target = (x[:samples] for x in (self.logits, self.label, self.target))
-        return AuditBatch(cut(self.batch), inputs, logits, label, target)
+        return AuditBatch(cut(self.batch), inputs, self.logits[:samples], self.label[:samples])
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSettings:
-    """How much an audit spends on each of its tests.
+    """How an audit measures.
 
     Attributes:
+        tests: Names of the tests to run, of `lrptrain.auditing.registered_tests()`; None for all.
+        batch_size: Samples per forward pass.
+        seed: Seed of all that is drawn.
+        fill: What removed pixels become, one number or one per channel: black, in normalised units -mean / std.
         random_maps: How many random orders a method's order is compared with.
         stages: In how many stages the weights are randomised, from the logits downwards.
+
+    Raises:
+        ValueError: If a count is not a positive whole number.
     """
 
+    tests: Sequence[str] | None = None
+    batch_size: int = 16
+    seed: int = 0
+    fill: Fill = 0.0
     random_maps: int = 3
     stages: int = 4
+
+    def __post_init__(self) -> None:
+        check_counts(batch_size=self.batch_size, random_maps=self.random_maps, stages=self.stages)
 
 
 @dataclass
@@ -77,16 +90,12 @@ class AuditContext:
         model: The model, in evaluation mode.
         batches: The samples.
         methods: Names of the methods under audit.
-        fill: What removed pixels become.
-        seed: Seed of all that is random.
-        settings: How much each test does.
+        settings: How each test measures.
     """
 
     model: nn.Module
     batches: Sequence[AuditBatch]
     methods: tuple[str, ...]
-    fill: Fill = 0.0
-    seed: int = 0
     settings: AuditSettings = AuditSettings()
     _cache: dict[object, object] = field(default_factory=dict)
 
@@ -106,12 +115,23 @@ class AuditContext:
 
     def maps(self, method: str) -> list[Relevance]:
         """Return a method's maps of all batches for the predicted class."""
+        return [relevance for relevance, _ in self._timed_maps(method)]
+
+    def seconds(self, method: str) -> list[float]:
+        """Return the seconds that a method's maps took, per batch."""
+        return [seconds for _, seconds in self._timed_maps(method)]
+
+    def _timed_maps(self, method: str) -> list[tuple[Relevance, float]]:
         return self.cached(("maps", method), lambda: [self._explain(batch, method) for batch in self.batches])
 
-    def _explain(self, batch: AuditBatch, method: str) -> Relevance:
+    def _explain(self, batch: AuditBatch, method: str) -> tuple[Relevance, float]:
+        synchronize(batch.target.device)
+        started = time.perf_counter()
         relevance = attribute(self.model, batch.inputs, batch.target, method)
+        synchronize(batch.target.device)
+        seconds = time.perf_counter() - started
         # Only the scores are needed: inputs and attention would hold memory for as long as the maps are kept.
-        return replace(relevance, scores=relevance.scores.detach(), input=None, attention=None)
+        return replace(relevance, scores=relevance.scores.detach(), input=None, attention=None), seconds
 
     def supported_methods(self) -> list[str]:
         """Return the methods that can explain the model."""
@@ -137,15 +157,7 @@ class AuditContext:
 
 
 def predict_batches(model: nn.Module, batches: Iterable[Batch]) -> list[AuditBatch]:
-    """Run the model on batches.
-
-    Args:
-        model: A model in evaluation mode, of which the output is logits or has `.logits`.
-        batches: Batches in the contract of `lrptrain.batch`, on the model's device.
-
-    Raises:
-        ValueError: If there is no sample.
-    """
+    """Run the model on batches."""
     predicted = []
     for batch in batches:
         inputs = model_inputs(model, batch)
@@ -163,7 +175,7 @@ def fingerprint(model: nn.Module, batches: Iterable[Batch]) -> str:
     tensors = list(unwrap(model).state_dict().values())
     for batch in batches:
         tensors += [value for value in batch.values() if isinstance(value, Tensor)]
-    checksum = 0
+    checksum = FORMAT
     for tensor in tensors:
         if isinstance(tensor, Tensor):
             # As bytes, since NumPy has no bfloat16.
@@ -173,12 +185,7 @@ def fingerprint(model: nn.Module, batches: Iterable[Batch]) -> str:
 
 
 def content_of_map(inputs: Inputs, tokens: int) -> Bool[Tensor, "batch tokens"]:
-    """Return the tokens of a map that are compared: all patches of an image, the content tokens of a text.
-
-    Args:
-        inputs: Arguments of the model's forward.
-        tokens: Number of tokens of a map.
-    """
+    """Return the tokens of a map that are compared: all patches of an image, the content tokens of a text."""
     explained = explained_input(inputs)[1]
     all_tokens = torch.ones(explained.shape[0], tokens, dtype=torch.bool, device=explained.device)
     if explained.ndim == 4:

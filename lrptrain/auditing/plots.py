@@ -15,21 +15,7 @@ GREY = "#b8b8b8"
 def saved_plot(
     path: Path, title: str, width: float = 5.6, height: float = 4.0, grid: bool = True
 ) -> Iterator[tuple[Any, Any]]:
-    """Draw a plot and save it as PNG when the context ends.
-
-    Args:
-        path: The file.
-        title: Text above the plot.
-        width: Inches.
-        height: Inches.
-        grid: Whether lines of a grid lie behind what is drawn.
-
-    Yields:
-        Matplotlib's figure and its axes.
-
-    Raises:
-        ImportError: Without matplotlib.
-    """
+    """Draw a plot and save it as PNG when the context ends."""
     # A figure of its own, not pyplot's: no global state, and no window system.
     figure = require("matplotlib.figure", "audit").Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()

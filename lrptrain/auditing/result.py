@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from lrptrain.auditing.base import AuditTest, Check, select_tests
+from lrptrain.auditing.base import AuditTest, Check, Column, select_tests
 from lrptrain.auditing.context import AuditContext
 from lrptrain.auditing.score import Score, markdown_html, summarize
 from lrptrain.auditing.store import Values
@@ -156,13 +156,14 @@ class AuditResult:
         """Return what a unit measured; empty if it did not."""
         return next((each.values for each in self.units if (each.test, each.unit) == (test, unit)), {})
 
-    def column_score(self, test: AuditTest, method: str) -> Score | None:
-        """Return the mean of a test's column for a method with its 95 % t interval; None if it was not measured."""
-        values = self.values(test.name, method) if test.column is not None else {}
-        return summarize(values[test.column.values]) if values and test.column is not None else None
+    def column_score(self, test: AuditTest, method: str, column: Column | None = None) -> Score | None:
+        """Return the mean of a test's column for a method, by default of the first; None if it was not measured."""
+        values = self.values(test.name, method)
+        name = (column or test.columns[0]).values
+        return summarize(values[name]) if name in values else None
 
     def __str__(self) -> str:
-        """Return everything in words, as in audit.md."""
+        """Return everything in words, as in the report."""
         from lrptrain.auditing.report import markdown  # which reads results, so it imports this module
 
         return markdown(self)
@@ -192,7 +193,7 @@ class AuditResult:
 
 def _verdict_on(method: str, units: Sequence[UnitResult], obstacle: str) -> Verdict:
     tests = select_tests()
-    columns = {test.name: test.column for test in tests if test.decides_verdict and test.column is not None}
+    columns = {test.name: test.columns[0] for test in tests if test.decides_verdict}
     own_units = {each.test: each for each in units if each.unit == method and each.test in columns}
     # Of units that ran without a problem, the values per sample that the column averages.
     measured = {name: unit.values[columns[name].values] for name, unit in own_units.items() if not unit.problem}

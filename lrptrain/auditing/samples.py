@@ -27,13 +27,6 @@ def draw_samples(
     As in the monitor, samples with values that cannot be used (pixels that are not finite, a mask of other values or
     another shape) are left out, and annotations that are misread as a whole are not used; a warning says so.
 
-    Args:
-        loader: Batches in the contract of `lrptrain.batch`.
-        max_samples: How many samples.
-        seed: Seed of the draw.
-        batch_adapter: Function that brings a batch of another form to the names of the contract.
-        task: What the labels mean.
-
     Raises:
         ValueError: If there is no sample, a batch cannot be read, or no sample can be used.
     """
@@ -51,11 +44,7 @@ def draw_samples(
 
 
 def _say_left_out(problems: Mapping[int | str, str], remaining: int) -> None:
-    """Warn of samples that cannot be used.
-
-    Raises:
-        ValueError: If no other sample remains.
-    """
+    """Warn of samples that cannot be used."""
     if not problems:
         return
     sample_id, problem = next(iter(problems.items()))

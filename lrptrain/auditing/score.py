@@ -23,14 +23,12 @@ class Score:
         low: Lower end of the interval; nan below two samples.
         high: Upper end of the interval; nan below two samples.
         samples: How many samples had a value.
-        chance: Mean chance level of the same samples, where the metric has one.
     """
 
     value: float
     low: float
     high: float
     samples: int
-    chance: float | None = None
 
     def __str__(self) -> str:
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
@@ -50,12 +48,12 @@ def is_known(score: Score | None) -> bool:
     return score is not None and not math.isnan(score.value)
 
 
-def table_cell(score: Score | None, samples: int) -> str:
-    """Return the mean and its interval, and the number of samples where it is below `samples`; "-" if unknown."""
+def table_cell(score: Score | None) -> str:
+    """Return the mean and its interval; "-" if unknown."""
     if score is None or not is_known(score):
         return "-"
     interval = "" if math.isnan(score.low) else f" [{_two_digits(score.low)}, {_two_digits(score.high)}]"
-    return f"{score.value:.3f}{interval}" + (f" n={score.samples}" if score.samples < samples else "")
+    return f"{score.value:.3f}{interval}"
 
 
 def _two_digits(number: float) -> str:

@@ -1,5 +1,6 @@
 """`lrptrain audit`: are maps faithful, by tests on a model and its data."""
 
+from dataclasses import replace
 from typing import Any
 
 from lrptrain.cli.source import given, read_source
@@ -13,11 +14,11 @@ def audit_model(
     output: str | None = None,
     **options: Any,
 ) -> None:
-    """Is a map faithful on your model? Tests of every method, and a verdict: yes, weakly, no, or why it is not judged.
+    """Is a map faithful on your model? Numbers and a verdict per method: yes, weakly, no, or why it is not judged.
 
     `lrptrain audit my_module:function`, where the function returns (model, loader) or a dict of the arguments of
-    `lrptrain.audit`. Writes audit.md, results.json and pictures to a folder. What is measured is kept there: started
-    again, an audit of the same model goes on with what is missing. Ctrl-C keeps what is done.
+    `lrptrain.audit`. Writes audit.html and results.json to a folder. What is measured is kept there: started again, an
+    audit of the same model resumes. Ctrl-C keeps what is done.
 
     Args:
         methods: Names of `lrptrain.methods()` separated by commas; else raw_attention, rollout, generic_attention,
@@ -36,9 +37,12 @@ def audit_model(
     """
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.auditing.audit import audit
+    from lrptrain.auditing.context import AuditSettings
 
-    typed = given(methods=_names(methods), tests=_names(tests), budget=budget, max_samples=max_samples, output=output)
+    typed = given(methods=_names(methods), budget=budget, max_samples=max_samples, output=output)
     returned = read_source(("model", "loader"), **options)
+    if tests is not None:
+        typed["settings"] = replace(returned.get("settings") or AuditSettings(), tests=_names(tests))
     audit(**{"output": "audit", "verbose": True, **returned, **typed})
 
 

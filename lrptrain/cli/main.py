@@ -44,7 +44,7 @@ POSITIONAL = {
 }
 """For each verb its options that may be typed without a name: what is not required has one for jsonargparse."""
 GONE = {
-    "compare": "lrptrain.compare(model, loader) in Python: docs/how-to/compare-methods.md",
+    "compare": "lrptrain audit, which measures the same: docs/how-to/compare-methods.md",
     "compare-models": "lrptrain inspect of each, which says what it relies on: docs/how-to/inspect.md",
     "repair": "lrptrain.repair(model, loader) in Python: docs/how-to/repair.md",
 }

@@ -16,7 +16,7 @@ from lrptrain.extras import require
 from lrptrain.loggers.inputs import input_path
 from lrptrain.loggers.local import CLASS_MAPS, MAP
 from lrptrain.loggers.tables import arrow_errors, read_columns, read_schema
-from lrptrain.render import join_words, scored_tokens
+from lrptrain.render import join_words
 
 MOST_EPOCHS = 40
 """The most evaluations of which `read_histories` returns the maps."""
@@ -217,11 +217,9 @@ def _record(folder: Path, sample_id: str, notes: list[str]) -> dict[str, Any]:
 def _text_of(record: dict[str, Any], length: int) -> dict[str, list[Any] | None]:
     """Return `tokens`, `annotation` and `scored` of a text whose maps have this length, or None."""
     # Any program may have written the record: what does not fit the length of the map is left out.
-    tokens = record["tokens"] if _is_list(record.get("tokens"), length, str) else None
     annotation = record["annotation"] if _is_list(record.get("annotation"), length, int) else None
     scored = record["scored"] if _is_list(record.get("scored"), length, bool) else None
-    if tokens is not None and scored is None:  # a record of an earlier version
-        scored = scored_tokens(tokens, annotation).tolist()
+    tokens = record["tokens"] if scored is not None and _is_list(record.get("tokens"), length, str) else None
     return {"tokens": tokens, "annotation": annotation, "scored": scored}
 
 

@@ -74,11 +74,7 @@ def _prepare() -> None:
 
 
 def charts() -> str:
-    """Return the script that draws the charts, Vega-Lite with all that it needs; the first call takes seconds.
-
-    Raises:
-        ImportError: If vl-convert is not installed.
-    """
+    """Return the script that draws the charts, Vega-Lite with all that it needs; the first call takes seconds."""
     with _making:  # once, however many ask
         return _charts()
 

@@ -12,6 +12,7 @@ from lrptrain.dashboard.runs import about_run, file_in, find_runs, proof_picture
 from lrptrain.dashboard.samples import read_sample_table, read_scores
 from lrptrain.files import read_whole, to_json, write_text
 from lrptrain.loggers.inputs import input_path
+from lrptrain.loggers.timeline import UnreadableRunError, refusal
 
 MOST_SAMPLES = 200  # that have maps and images in the file
 MOST_PICTURE_BYTES = 2**24  # of one; those of inputs are at most 384 pixels long
@@ -19,21 +20,13 @@ MOST_SCORED_CLASSES = 20  # that have scores of their own, which take some milli
 
 
 def write_html_report(folder: Path, output: Path) -> list[str]:
-    """Write a run, or all runs below a folder, as one HTML file that opens without a network.
-
-    Args:
-        folder: Folder of a run, or one that holds runs.
-        output: The file.
-
-    Returns:
-        The names of the runs in the file.
-
-    Raises:
-        FileNotFoundError: If there is no such folder, or no run in it.
-    """
+    """Write a run, or all runs below a folder, as one HTML file that opens without a network."""
     runs = find_runs(folder)
     if not runs:
         raise FileNotFoundError(f"no run in {str(folder)!r}: name a folder with events.jsonl, or one above it")
+    refusals = [*map(refusal, runs.values())]
+    if all(refusals):
+        raise UnreadableRunError(refusals[0])
     html = page(to_json({name: _everything(path) for name, path in runs.items()}))
     write_text(output, html)
     return list(runs)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lrptrain.files import MOST_BYTES, plain, read_whole
 from lrptrain.loggers.local import PROOFS
-from lrptrain.loggers.timeline import has_continuation, timeline_of
+from lrptrain.loggers.timeline import has_continuation, refusal, timeline_of
 
 MARKS = ("events.jsonl", "run.json")
 """A folder with any of these is a monitored run."""
@@ -21,9 +21,6 @@ def find_runs(root: Path) -> dict[str, Path]:
     """The run folders at or below a folder, by their path from it (its own name for itself), in order.
 
     Hidden folders and links are passed over, and nothing is looked for inside a monitored run.
-
-    Raises:
-        FileNotFoundError: If there is no such folder.
     """
     if not root.is_dir():
         raise FileNotFoundError(f"{str(root)!r} is no folder: name one of a run, or one that holds runs")
@@ -86,6 +83,8 @@ def about_run(folder: Path) -> dict[str, Any]:
     events = file_in(folder, "events.jsonl")
     if events is None:
         notes.append("No evaluation was written yet.")
+    elif refused := refusal(folder):
+        notes.append(f"{refused}.")
     settings = read_settings(folder, notes)
     parent = settings.get("parent")
     if isinstance(parent, dict) and isinstance(parent.get("run"), str):
@@ -132,7 +131,7 @@ def read_new_events(folder: Path, since: int = 0) -> dict[str, Any]:
     complete = data[: data.rfind(b"\n") + 1]
     lines = [line for line in complete.split(b"\n") if line.strip()]
     timeline = timeline_of(lines)
-    if timeline.unreadable:
+    if timeline.unreadable and not refusal(folder):
         notes.append(
             f"{timeline.unreadable} of {len(lines)} lines of events.jsonl are no evaluations and were passed over."
         )

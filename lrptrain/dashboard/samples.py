@@ -45,10 +45,6 @@ def when(name: str) -> tuple[int, int]:
 def read_sample_table(folder: Path, name: str | None = None) -> dict[str, Any]:
     """One row per sample of an evaluation, without the maps.
 
-    Args:
-        folder: Folder of the run.
-        name: Name of the evaluation; None for the last one that can be read.
-
     Returns:
         `evaluation`: its name, or None; `columns`: lists by name, of numbers, strings or None, where `sample_id` is a
         string; `pictured`: which samples' inputs are there; `targets`: whose maps are there, of all samples or, as
@@ -87,12 +83,6 @@ def read_scores(
     """Means over samples in every evaluation, with intervals.
 
     The interval of a mean is a bootstrap interval, that of the accuracy Wilson's.
-
-    Args:
-        folder: Folder of the run.
-        labels: The classes whose samples are meant, one after the other; None for all samples.
-        confidence: Confidence of the intervals, in (0, 1).
-        columns: The columns that have an interval, which takes milliseconds for each evaluation; all by default.
 
     Returns:
         By label, `scores`: rows `[epoch, step, mean, low, high, samples]` by column, the accuracy as `correct`; and
@@ -222,10 +212,6 @@ def _estimate(
 def bootstrap_interval(values: Float[np.ndarray, " n"], confidence: float) -> tuple[float, float, float]:
     """Return the mean of finite values with its bias-corrected and accelerated bootstrap interval (Efron 1987).
 
-    Args:
-        values: At least one value.
-        confidence: The share of repetitions in which the interval should cover the true mean, in (0, 1).
-
     Returns:
         `(mean, low, high)`; of a single value low and high are nan, of values that are all the same the mean.
     """
@@ -249,13 +235,7 @@ def bootstrap_interval(values: Float[np.ndarray, " n"], confidence: float) -> tu
 
 
 def wilson_interval(right: int, count: int, confidence: float) -> tuple[float, float, float]:
-    """Return a share with the interval of Wilson (1927), which has a width at 0 and 1, too.
-
-    Args:
-        right: The number of samples that count.
-        count: The number of all samples, at least 1.
-        confidence: As for `bootstrap_interval`.
-    """
+    """Return a share with the interval of Wilson (1927), which has a width at 0 and 1, too."""
     # e.g. 10 of 10 right at 95 % are 1.0 with the interval 0.72 to 1.0.
     found = require("scipy.stats", "monitor").binomtest(right, count).proportion_ci(confidence, "wilson")
     return right / count, float(found.low), float(found.high)

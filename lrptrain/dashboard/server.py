@@ -36,27 +36,13 @@ TYPES = {".webp": "image/webp", ".png": "image/png", ".jpg": "image/jpeg"}
 
 
 def check_port(port: int) -> None:
-    """Reject what is no port.
-
-    Raises:
-        ValueError: If it does not lie in 1..65535.
-    """
+    """Reject what is no port."""
     if not 0 < port < 65536:
         raise ValueError(f"port must lie in 1..65535, not {port}")
 
 
 def serve(root: Path, port: int, token: str | None = None) -> None:
-    """Serve the page until the process is interrupted.
-
-    Args:
-        root: Folder of a run, or one that holds runs.
-        port: Port of 127.0.0.1.
-        token: What a browser must know; see `app`.
-
-    Raises:
-        FileNotFoundError: If there is no such folder.
-        ValueError: If the port cannot be used.
-    """
+    """Serve the page until the process is interrupted."""
     check_port(port)
     try:
         require("uvicorn", "dashboard").run(
@@ -67,15 +53,7 @@ def serve(root: Path, port: int, token: str | None = None) -> None:
 
 
 def app(root: Path, token: str | None = None) -> Any:
-    """The application, for a server.
-
-    Args:
-        root: Folder of a run, or one that holds runs.
-        token: What a browser must know, from the address `/?token=<token>`; None to answer everybody on this machine.
-
-    Raises:
-        FileNotFoundError: If there is no such folder.
-    """
+    """The application, for a server; a browser must know the token, unless that is None."""
     # Starlette is an optional dependency, imported only when a page is served.
     middleware = require("starlette.middleware", "dashboard").Middleware
     around = require("starlette.middleware.base", "dashboard").BaseHTTPMiddleware

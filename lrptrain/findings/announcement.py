@@ -21,10 +21,6 @@ MOST_SAMPLES = 3
 def announce(findings: Iterable["Finding"], run: Path | None = None) -> list[str]:
     """Return one paragraph per finding; where to look, and what to do, is said once.
 
-    Args:
-        findings: The findings.
-        run: The folder of the run, in which they can be looked at.
-
     Returns:
         Paragraphs of several lines without an end of line, at most 80 columns wide but for a path that is longer.
     """

@@ -7,7 +7,6 @@ from typing import Any, Literal, get_args
 
 from lrptrain.files import plain
 from lrptrain.findings.markup import finding_html
-from lrptrain.findings.old_records import translated
 from lrptrain.findings.proof import Proof, views
 from lrptrain.findings.sentences import sentences
 
@@ -32,7 +31,7 @@ class Finding:
         verdict: Whether the model relies on it: by whether the interval of the effect lies above the least effect that
             matters, below it, or on both sides.
         effect: The mean over samples of `p(answer | cue of a donor with that answer) - p(answer | cue of a donor with
-            another)`, in [-1, 1]; nan of older records that had no such test.
+            another)`, in [-1, 1]; nan where nothing could be exchanged.
         interval: The interval (low, high) of the effect.
         samples: The number of samples in which the two differ.
         epoch: The epoch of the evaluation.
@@ -40,7 +39,7 @@ class Finding:
         first_epoch: The epoch in which it was first reported.
         history: The effect in every evaluation since, the last one included.
         verdicts: The verdict in each of them.
-        epochs: The epoch of each of them; empty where an older record does not say.
+        epochs: The epoch of each of them; empty where these are not known.
         within: The name of the cue that it is a part of; "" for none.
         share: Which share of that cue's effect it carries, in [0, 1]: 1 also where it does more; None for none. Of
             several findings within the same cue only the first has one: what they do overlaps.
@@ -139,8 +138,7 @@ class Finding:
 
     @property
     def relied_until(self) -> int | None:
-        """The last epoch in which the model relied on it; None if it does, never did, or no record says."""
-        # Older records do not have the epochs.
+        """The last epoch in which the model relied on it; None if it does, never did, or that is not known."""
         relied = [epoch for epoch, verdict in zip(self.epochs, self.verdicts, strict=False) if verdict == "relies"]
         return max(relied, default=None) if not self.relies else None
 
@@ -159,13 +157,12 @@ class Finding:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Finding":
-        """Return the inverse of `to_dict`, without the cue itself; of records of earlier versions as far as they say.
+        """Return the inverse of `to_dict`, without the cue itself.
 
         Raises:
             KeyError: If something is missing.
             ValueError: If a verdict or role is unknown.
         """
-        values = values if "verdict" in values else translated(values)
         known: dict[str, Any] = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
         known["effect"] = _number(values["effect"])
         low, high = values["interval"]

@@ -31,9 +31,8 @@ class ProvenSample:
         changed_words: The swapped text with what was put in; empty for images.
         control_words: The same of the control.
         instead: The class that the model answers in the swapped sample, if it is another one; "" else.
-        then: The probability of that class there; None where there is none, and of older records.
-        words: The text as it is, with what the swap takes away; empty for images, and of older records, where the
-            swapped text has both.
+        then: The probability of that class there; None where there is none.
+        words: The text as it is, with what the swap takes away; empty for images.
     """
 
     sample_id: int | str

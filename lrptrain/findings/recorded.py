@@ -3,26 +3,17 @@
 from typing import Any
 
 from lrptrain.findings.finding import Finding
-from lrptrain.findings.old_records import VERDICT_OF
 
 _NEEDED = ("name", "kind", "role", "verdict", "effect", "interval", "samples")
-_OLD = ("kind", "scope", "state")
 
 
 def unreadable_part(values: Any) -> str:
-    """Return what of a recorded finding is missing, unknown or contradictory; "" where all of it can be read.
-
-    Args:
-        values: What a line has in place of a finding; see `Finding.to_dict`.
-    """
+    """Return what of a recorded finding is missing, unknown or contradictory; "" where all of it can be read."""
     if not isinstance(values, dict):
         return "a finding that is none"
-    is_old = "verdict" not in values
-    if missing := [name for name in (_OLD if is_old else _NEEDED) if name not in values]:
+    if missing := [name for name in _NEEDED if name not in values]:
         return f"a finding without {', '.join(missing)}"
     try:
-        if is_old and values["state"] not in VERDICT_OF:
-            return f"a finding in the unknown state {_short(values['state'])}"
         finding = Finding.from_dict(values)
         str(finding)  # what has no sentences cannot be shown either
         low, high = finding.interval
@@ -31,7 +22,7 @@ def unreadable_part(values: Any) -> str:
         return f"a finding that cannot be read ({_short(error)})"
     if not is_told:
         return "a finding that the model relies on, without its effect"
-    if not is_old and values.get("is_fault", finding.is_fault) != finding.is_fault:
+    if values.get("is_fault", finding.is_fault) != finding.is_fault:
         return "a finding that contradicts its verdict and role"
     return ""
 

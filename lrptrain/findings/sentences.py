@@ -69,12 +69,7 @@ def beside_guessing(accuracy: float, guessing: float) -> list[str]:
 
 
 def headline(findings: Sequence["Finding"], can_fault: bool = True) -> str:
-    """Return how many shortcuts there are, what needs review, and whether that is less than half of the effect.
-
-    Args:
-        findings: The findings, the most severe first.
-        can_fault: Whether anything could be a shortcut: without annotations only what is declared can.
-    """
+    """Return how many shortcuts there are, if any `can_fault`, what needs review, and how much effect has no name."""
     faults, names = sum(each.is_fault for each in findings), [each.name for each in findings if each.is_open]
     doubts = sum(each.role == "fault" and each.verdict == "not sure" for each in findings)
     shortcuts = counted(faults, "shortcut") + (f", not sure of {doubts}" if doubts else "")

@@ -1,10 +1,11 @@
-"""One sink per logger, each fed with the same record."""
+"""One sink per logger, each fed with the same record; a module of this folder registers those that it has."""
 
+import importlib
 import math
+import pkgutil
 from dataclasses import replace
 from typing import Any
 
-from lrptrain.loggers.comet import COMET_EXPERIMENT, COMET_LOGGER
 from lrptrain.loggers.local import (
     RecordWriter,
     read_class_maps,
@@ -14,16 +15,15 @@ from lrptrain.loggers.local import (
     write_record,
 )
 from lrptrain.loggers.metrics import LoggedMetric
-from lrptrain.loggers.mlflow import MLFLOW, MLflowRun
-from lrptrain.loggers.other import OTHER, log_to_other
+from lrptrain.loggers.mlflow import MLflowRun
 from lrptrain.loggers.record import ClassMap, EpochRecord, Highlight, Input, Picture
 from lrptrain.loggers.record_tables import MOST_ROWS, is_cut, scores_table, with_few_scores
-from lrptrain.loggers.sink import Sink
-from lrptrain.loggers.tensorboard import SUMMARY_WRITER, TENSORBOARD_LOGGER
-from lrptrain.loggers.wandb import WANDB_LOGGER, WANDB_RUN
+from lrptrain.loggers.sink import Sink, register, sink_of
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
-    "SINKS",
     "ClassMap",
     "EpochRecord",
     "Highlight",
@@ -34,39 +34,27 @@ __all__ = [
     "RecordWriter",
     "Sink",
     "is_logger",
-    "log_to_other",
     "read_class_maps",
     "read_events",
     "read_findings",
     "read_samples",
+    "register",
     "send",
     "send_scalars",
     "what_is_sent",
     "write_record",
 ]
 
-SINKS: tuple[Sink, ...] = (
-    WANDB_LOGGER,
-    WANDB_RUN,
-    TENSORBOARD_LOGGER,
-    SUMMARY_WRITER,
-    MLFLOW,
-    COMET_LOGGER,
-    COMET_EXPERIMENT,
-    OTHER,
-)
-"""The kinds of loggers; the first one that serves an object is its sink."""
-
 
 def send_scalars(logger: Any, record: EpochRecord) -> None:
     """Make one point of a record's scalars; scores of many classes come with `send`, as a table, where there are any.
 
     Args:
-        logger: What one of `SINKS` serves: a logger of Lightning, a W&B run, a `SummaryWriter`, a run of MLflow, a
-            Comet experiment.
+        logger: A logger of Lightning, a W&B run, a `SummaryWriter`, a run of MLflow, a Comet experiment, or what else a
+            registered `Sink` serves.
         record: The record that has the scalars.
     """
-    sink = _sink_of(logger)
+    sink = _existing(logger)
     # What is not known makes no point: some loggers would draw it as a 0.
     known = {key: value for key, value in record.scalars.items() if not math.isnan(value)}
     record = replace(record, scalars=known)
@@ -78,18 +66,18 @@ def send(logger: Any, record: EpochRecord) -> None:
 
     Errors of a logger are the caller's.
     """
-    if is_logger(logger):
-        _sink_of(logger).log_media(logger, record)
+    if (sink := sink_of(logger)) is not None:
+        sink.log_media(logger, record)
 
 
 def is_logger(logger: Any) -> bool:
     """Return whether scalars can be sent to an object."""
-    return any(sink.serves(logger) for sink in SINKS)
+    return sink_of(logger) is not None
 
 
 def what_is_sent(logger: Any, record: EpochRecord) -> list[str]:
     """Return what a user should know of a logger that does not get everything as it is, in lines; none otherwise."""
-    sink = _sink_of(logger)
+    sink = _existing(logger)
     name = type(logger).__name__
     lines = []
     if sink.lacks(logger):
@@ -104,5 +92,8 @@ def what_is_sent(logger: Any, record: EpochRecord) -> list[str]:
     return lines
 
 
-def _sink_of(logger: Any) -> Sink:
-    return next(sink for sink in SINKS if sink.serves(logger))
+def _existing(logger: Any) -> Sink:
+    sink = sink_of(logger)
+    if sink is None:
+        raise TypeError(f"{type(logger).__name__} is no logger that a sink serves")
+    return sink

@@ -3,10 +3,10 @@
 from typing import Any
 
 from lrptrain.loggers.local import evaluation_name
-from lrptrain.loggers.proofs import captioned_pictures, highlights_page, proofs_page
+from lrptrain.loggers.proofs import captioned_pictures, pages
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.loggers.record_tables import record_tables, rows_of
-from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
+from lrptrain.loggers.sink import Sink, has_methods, lightning_sink, register
 
 
 def log_to_comet(experiment: Any, record: EpochRecord) -> None:
@@ -18,37 +18,25 @@ def log_to_comet(experiment: Any, record: EpochRecord) -> None:
         `relevance/proofs/<kind>`, `relevance/proofs/<evaluation>.html`: Samples with the cues of others: images
             among the graphics, and texts among the assets.
         `relevance/<table>/<evaluation>.csv`: `samples`, `findings_table` and `scores_table`, among the assets.
-
-    Args:
-        experiment: A `comet_ml.Experiment` or `OfflineExperiment`.
-        record: What to log.
     """
     evaluation = evaluation_name(record.epoch, record.step)
     for folder, name, picture in captioned_pictures(record):
         experiment.log_image(picture, name=f"{record.prefix}/{folder}/{name}", step=record.step)
-    if record.texts:
-        page = f"{record.prefix}/highlights/{evaluation}.html"
-        experiment.log_asset_data(highlights_page(record), name=page, step=record.step)
-    if proofs_page(record.findings):
-        page = f"{record.prefix}/proofs/{evaluation}.html"
-        experiment.log_asset_data(proofs_page(record.findings), name=page, step=record.step)
+    for folder, page in pages(record):
+        experiment.log_asset_data(page, name=f"{record.prefix}/{folder}/{evaluation}.html", step=record.step)
     for name, columns in record_tables(record).items():
         path = f"{record.prefix}/{name}/{evaluation}.csv"
         # Comet writes rows as CSV without pandas, and shows that as a table.
         experiment.log_table(path, tabular_data=rows_of(columns), headers=list(columns))
 
 
-def _is_experiment(logger: Any) -> bool:
-    return all(callable(getattr(logger, name, None)) for name in ("log_metrics", "log_asset_data", "log_image"))
-
-
-COMET_LOGGER = Sink(
-    serves=lambda logger: is_named(logger, "CometLogger"),
-    log_scalars=scalars_to_lightning,
-    log_media=lambda logger, record: log_to_comet(logger.experiment, record),
-)
-COMET_EXPERIMENT = Sink(
-    serves=_is_experiment,
-    log_scalars=lambda experiment, record: experiment.log_metrics(record.scalars, step=record.step, epoch=record.epoch),
-    log_media=log_to_comet,
+register(lightning_sink("CometLogger", log_to_comet))
+register(
+    Sink(
+        serves=lambda logger: has_methods(logger, "log_metrics", "log_asset_data", "log_image"),
+        log_scalars=lambda experiment, record: experiment.log_metrics(
+            record.scalars, step=record.step, epoch=record.epoch
+        ),
+        log_media=log_to_comet,
+    )
 )

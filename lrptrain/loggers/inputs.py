@@ -27,13 +27,7 @@ _GREYS = {1: 255, 255: 128}  # grey level of each value of an annotation: eviden
 
 
 def write_inputs(folder: Path, inputs: Mapping[int | str, Callable[[], Input]], room_mb: float = float("inf")) -> None:
-    """Write the samples that are not there yet, the first 1000 at most.
-
-    Args:
-        folder: Folder of the run.
-        inputs: Functions that make the inputs, by sample id, the most important ones first.
-        room_mb: Once so many megabytes are written, no more are.
-    """
+    """Write the samples that are not there yet, the first 1000 at most."""
     used = 0.0
     for sample_id, make in islice(inputs.items(), MOST_INPUTS):
         path = input_path(folder, sample_id)
@@ -60,8 +54,7 @@ def _write(path: Path, sample: Input) -> float:
             written.append(path.with_suffix(".mask.webp"))
             _save(written[-1], _shades(sample.annotation), lossless=True)
     else:
-        about |= {"tokens": sample.tokens, "annotation": _listed(sample.annotation)}
-        about |= {"scored": sample.scored} if sample.scored else {}
+        about |= {"tokens": sample.tokens, "annotation": _listed(sample.annotation), "scored": sample.scored}
     write_text(path, to_json(about))  # last: the page takes a sample that has it as complete
     return sum(file.stat().st_size for file in written) / 1e6
 

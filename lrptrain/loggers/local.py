@@ -32,7 +32,16 @@ from lrptrain.loggers.metrics import COST, LoggedMetric
 from lrptrain.loggers.proofs import highlights_page, proofs_page
 from lrptrain.loggers.record import ClassMap, EpochRecord
 from lrptrain.loggers.tables import read_columns
-from lrptrain.loggers.timeline import EVENTS, Moment, read_timeline, stands, with_last_entries
+from lrptrain.loggers.timeline import (
+    EVENTS,
+    FORMAT,
+    Moment,
+    UnreadableRunError,
+    read_timeline,
+    refusal,
+    stands,
+    with_last_entries,
+)
 from lrptrain.terminal import give_warning
 
 MAP = "map_"  # the prefix of columns of maps, such as `map_label`
@@ -71,6 +80,7 @@ def write_record(
     event = {
         "epoch": record.epoch,
         "step": record.step,
+        "format": FORMAT,
         "scalars": record.scalars,
         "findings": with_last_entries(findings),
         **({"power": dict(record.power)} if record.power else {}),
@@ -145,19 +155,7 @@ class RecordWriter:
         self._warned = False
 
     def write(self, folder: Path, record: EpochRecord, marks: dict[str, Any] | None = None) -> EpochRecord:
-        """Write one evaluation.
-
-        Args:
-            folder: Folder of the run.
-            record: What to write.
-            marks: See `write_record`.
-
-        Returns:
-            The record with one scalar more, `<prefix>/record_mb`: the size of the folder before.
-
-        Raises:
-            OSError: See `write_record`.
-        """
+        """Write one evaluation; return it with one scalar more, `<prefix>/record_mb`, the size of the folder before."""
         size = folder_size_mb(folder)  # asked of the disk: a run that is resumed goes on with what it has used
         record = replace(record, scalars={**record.scalars, f"{record.prefix}/record_mb": size})
         full = size >= self.max_mb
@@ -185,8 +183,11 @@ def read_events(folder: Path | str) -> list[dict[str, Any]]:
 
     Raises:
         FileNotFoundError: If there is no such folder.
+        UnreadableRunError: If another version of lrptrain wrote the run in another format.
     """
-    return read_timeline(_existing(folder)).events
+    if refused := refusal(_existing(folder)):
+        raise UnreadableRunError(refused)
+    return read_timeline(Path(folder)).events
 
 
 def read_samples(folder: Path | str, epoch: int | None = None) -> dict[str, list[Any]]:
@@ -230,6 +231,7 @@ def read_findings(folder: Path | str) -> list[Finding]:
 
     Raises:
         FileNotFoundError: If there is no such folder: it would be taken for a run without findings.
+        UnreadableRunError: If another version of lrptrain wrote the run in another format.
     """
     # Not from findings.json, which a full disk or a killed process may have left behind the evaluations.
     events = read_events(folder)

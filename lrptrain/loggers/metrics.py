@@ -13,11 +13,6 @@ GUIDANCE = "Guidance"
 COST = "Cost of the monitor"
 
 _PATH_MARKS = re.compile(r"[/\\]")
-# In records of earlier versions these keys lie in a folder that has the name of another value.
-_RENAMED = (
-    (re.compile(r"(/(?:label|predicted)/energy_pointing_game)/"), r"\1_per_class/"),
-    (re.compile(r"/accuracy/group_(-?\d+)$"), r"/accuracy_per_group/\1"),
-)
 
 
 @dataclass(frozen=True)
@@ -82,13 +77,6 @@ def key_names(names: Sequence[str]) -> list[str]:
     cleaned = [_PATH_MARKS.sub("_", name) if name.strip(". ") else "_" for name in names]
     # e.g. a/b and a_b: both have their index behind them
     return [f"{name}_{i}" if cleaned.count(name) > 1 else name for i, name in enumerate(cleaned)]
-
-
-def current_key(key: str) -> str:
-    """Return the present name of a key that an earlier version logged; any other as it is."""
-    for earlier, present in _RENAMED:
-        key = earlier.sub(present, key)
-    return key
 
 
 def find_metric(metrics: Iterable[LoggedMetric], key: str) -> LoggedMetric | None:

@@ -10,10 +10,10 @@ from typing import Any
 from lrptrain.extras import require
 from lrptrain.files import plain
 from lrptrain.loggers.local import evaluation_name
-from lrptrain.loggers.proofs import captioned_pictures, highlights_page, proofs_page
+from lrptrain.loggers.proofs import captioned_pictures, new_findings, pages
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.loggers.record_tables import record_tables, rows_of
-from lrptrain.loggers.sink import Sink, is_named
+from lrptrain.loggers.sink import Sink, is_named, register
 
 # MLflow refuses a whole batch of metrics for one key with another character. It takes colons, but not on Windows.
 _REFUSED = re.compile(r"[^/\w.\- ]")
@@ -43,13 +43,6 @@ def log_scalars_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
     """Make one point of a record's scalars, in few requests.
 
     Characters of class names that MLflow refuses become `_`, with a hash behind the key that tells it from others.
-
-    Args:
-        run: Where to.
-        record: The record that has the scalars.
-
-    Raises:
-        ImportError: If mlflow is not installed.
     """
     metric = require("mlflow.entities", "mlflow").Metric
     now = require("mlflow.utils.time", "mlflow").get_current_time_millis()
@@ -78,13 +71,11 @@ def log_media_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
     for folder, name, picture in captioned_pictures(record):
         key = f"{_path(record.prefix)}/{folder}/{_shortened(name, _REFUSED_IN_IMAGE_KEYS, 100)}"
         client.log_image(run.run_id, picture, key=key, step=record.step)
-    if record.texts:
-        client.log_text(run.run_id, highlights_page(record), f"{_path(record.prefix)}/highlights/{evaluation}.html")
-    if proofs_page(record.findings):
-        client.log_text(run.run_id, proofs_page(record.findings), f"{_path(record.prefix)}/proofs/{evaluation}.html")
-    if record.new_findings:
-        items = "\n".join(f"- {finding!s}" for finding in record.new_findings)
-        client.log_text(run.run_id, items, f"{_path(record.prefix)}/findings/{evaluation}.md")
+    files = {f"{folder}/{evaluation}.html": page for folder, page in pages(record)}
+    files[f"findings/{evaluation}.md"] = new_findings(record)
+    for path, text in files.items():
+        if text:
+            client.log_text(run.run_id, text, f"{_path(record.prefix)}/{path}")
     for name, columns in record_tables(record).items():
         _log_table(run, f"{_path(record.prefix)}/{name}.json", columns)
 
@@ -131,8 +122,10 @@ def _run_of(logger: Any) -> MLflowRun:
     return MLflowRun(require("mlflow", "mlflow").MlflowClient(), logger.info.run_id)
 
 
-MLFLOW = Sink(
-    serves=_is_mlflow,
-    log_scalars=lambda logger, record: log_scalars_to_mlflow(_run_of(logger), record),
-    log_media=lambda logger, record: log_media_to_mlflow(_run_of(logger), record),
+register(
+    Sink(
+        serves=_is_mlflow,
+        log_scalars=lambda logger, record: log_scalars_to_mlflow(_run_of(logger), record),
+        log_media=lambda logger, record: log_media_to_mlflow(_run_of(logger), record),
+    )
 )

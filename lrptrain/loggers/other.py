@@ -6,7 +6,7 @@ from typing import Any
 
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.loggers.record_tables import findings_markdown, findings_table, rows_of
-from lrptrain.loggers.sink import Sink, scalars_to_lightning
+from lrptrain.loggers.sink import Sink, has_methods, register, scalars_to_lightning
 
 
 def log_to_other(logger: Any, record: EpochRecord) -> None:
@@ -69,10 +69,6 @@ def _takes(function: Callable[..., Any], name: str) -> bool:
     return name in parameters or (any_name and name != "data")
 
 
-def _takes_scalars(logger: Any) -> bool:
-    return callable(getattr(logger, "log_metrics", None))
-
-
 def _lacks(logger: Any) -> str:
     """Return what `log_to_other` has no method for."""
     has_text = _method(logger, "log_text") is not None
@@ -81,10 +77,13 @@ def _lacks(logger: Any) -> str:
     return ", ".join(name for name, has_place in kinds.items() if not has_place)
 
 
-OTHER = Sink(
-    serves=_takes_scalars,
-    log_scalars=scalars_to_lightning,
-    log_media=log_to_other,
-    has_tables=False,
-    lacks=_lacks,
+register(
+    Sink(
+        serves=lambda logger: has_methods(logger, "log_metrics"),
+        log_scalars=scalars_to_lightning,
+        log_media=log_to_other,
+        has_tables=False,
+        lacks=_lacks,
+        is_last=True,
+    )
 )

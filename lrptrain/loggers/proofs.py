@@ -34,6 +34,19 @@ def captioned_pictures(record: EpochRecord) -> Iterator[tuple[str, str, UInt8[np
             yield "proofs", finding.kind, proof
 
 
+def pages(record: EpochRecord) -> Iterator[tuple[str, str]]:
+    """Yield folder and content of pages of HTML, of what the record has."""
+    if record.texts:
+        yield "highlights", highlights_page(record)
+    if proofs := proofs_page(record.findings):
+        yield "proofs", proofs
+
+
+def new_findings(record: EpochRecord) -> str:
+    """Return the findings that are new as a list in Markdown; "" where there are none."""
+    return "\n".join(f"- {finding!s}" for finding in record.new_findings)
+
+
 def proofs_page(findings: Sequence[Finding]) -> str:
     """Return the proofs on texts as one page of HTML; "" where there are none."""
     blocks = proofs_blocks(findings)

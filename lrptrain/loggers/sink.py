@@ -1,4 +1,4 @@
-"""What a kind of logger has to say for itself: one `Sink` per kind, in the file of its name."""
+"""What a kind of logger has to say for itself: one `Sink` per kind, registered in the file of its name."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ class Sink:
         log_media: Log all but the scalars, as far as the logger has a place for it.
         has_tables: Whether scores of more than some tens of classes come as a table; else each of them is a scalar.
         lacks: Return what a logger has no place for, such as "pictures and texts"; "" where it takes all.
+        is_last: Whether it is asked only where no other sink serves an object.
     """
 
     serves: Callable[[Any], bool]
@@ -30,6 +31,33 @@ class Sink:
     log_media: Callable[[Any, EpochRecord], None]
     has_tables: bool = True
     lacks: Callable[[Any], str] = _nothing
+    is_last: bool = False
+
+
+_SINKS: list[Sink] = []
+
+
+def register(sink: Sink) -> None:
+    """Let a sink serve loggers of its kind."""
+    _SINKS.append(sink)
+
+
+def sink_of(logger: Any) -> Sink | None:
+    """Return the sink that serves an object; None where it is no logger."""
+    return next((sink for sink in sorted(_SINKS, key=lambda sink: sink.is_last) if sink.serves(logger)), None)
+
+
+def lightning_sink(
+    class_name: str,
+    log_media: Callable[[Any, EpochRecord], None],
+    log_scalars: Callable[[Any, EpochRecord], None] | None = None,
+) -> Sink:
+    """Return the sink of a Lightning logger, whose `experiment` takes the media."""
+    return Sink(
+        serves=lambda logger: is_named(logger, class_name),
+        log_scalars=log_scalars or scalars_to_lightning,
+        log_media=lambda logger, record: log_media(logger.experiment, record),
+    )
 
 
 def is_named(logger: Any, class_name: str) -> bool:
@@ -39,6 +67,11 @@ def is_named(logger: Any, class_name: str) -> bool:
     neither package is imported.
     """
     return any(base.__name__ == class_name for base in type(logger).__mro__)
+
+
+def has_methods(logger: Any, *names: str) -> bool:
+    """Return whether an object has all of these methods."""
+    return all(callable(getattr(logger, name, None)) for name in names)
 
 
 def scalars_to_lightning(logger: Any, record: EpochRecord) -> None:

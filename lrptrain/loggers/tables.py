@@ -35,16 +35,7 @@ def read_schema(path: Path) -> Any:
 
 
 def read_columns(path: Path, names: Sequence[str] | None = None, most_values: int = MOST_VALUES) -> Any:
-    """Return the table of some columns.
-
-    Args:
-        path: The file.
-        names: The columns; None for all.
-        most_values: The most values that they may have together.
-
-    Raises:
-        ValueError: If it has more rows, values or bytes than any record of a monitor.
-    """
+    """Return the table of some columns, all by default; too many rows, values or bytes are a ValueError."""
     parquet = require("pyarrow.parquet", "monitor")
     types = require("pyarrow.types", "monitor")
     with parquet.ParquetFile(path) as file:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from lrptrain.loggers.proofs import captioned_pictures, words_of
+from lrptrain.loggers.proofs import captioned_pictures, new_findings, words_of
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.loggers.record_tables import findings_markdown, scores_markdown
-from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
+from lrptrain.loggers.sink import Sink, has_methods, lightning_sink, register
 
 
 def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
@@ -18,55 +18,37 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
         `relevance/findings`: One item for each finding that is new.
         `relevance/findings_table`: All that stand, as a Markdown table.
         `relevance/scores_table`: Scores of more than some tens of classes, as a Markdown table.
-
-    The scalars are not logged here but through Lightning.
-
-    Args:
-        experiment: A `SummaryWriter`, as `TensorBoardLogger.experiment` gives it.
-        record: What to log.
     """
     for folder, name, picture in captioned_pictures(record):
         experiment.add_image(f"{record.prefix}/{folder}/{name}", picture, record.step, dataformats="HWC")
-    for text in record.texts:
-        experiment.add_text(
-            f"{record.prefix}/highlights/{text.sample_id}", f"{text.caption}\n\n{text.text}", global_step=record.step
-        )
-    for finding in record.findings:
-        if words_of(finding):
-            experiment.add_text(f"{record.prefix}/proofs/{finding.kind}", words_of(finding), global_step=record.step)
-    if record.new_findings:
-        items = "\n".join(f"- {finding!s}" for finding in record.new_findings)
-        experiment.add_text(f"{record.prefix}/findings", items, global_step=record.step)
+    texts = {f"highlights/{text.sample_id}": f"{text.caption}\n\n{text.text}" for text in record.texts}
+    texts |= {f"proofs/{finding.kind}": words_of(finding) for finding in record.findings}
+    texts["findings"] = new_findings(record)
     if record.findings or record.samples:
-        experiment.add_text(
-            f"{record.prefix}/findings_table", findings_markdown(record.findings), global_step=record.step
-        )
-    scores = scores_markdown(record)
-    if scores:
-        experiment.add_text(f"{record.prefix}/scores_table", scores, global_step=record.step)
-
-
-def _is_writer(experiment: Any) -> bool:
-    """Return whether this is a `SummaryWriter`, of torch or of tensorboardX."""
-    return all(callable(getattr(experiment, name, None)) for name in ("add_scalar", "add_image", "add_text"))
+        texts["findings_table"] = findings_markdown(record.findings)
+    texts["scores_table"] = scores_markdown(record)
+    for name, text in texts.items():
+        if text:
+            experiment.add_text(f"{record.prefix}/{name}", text, global_step=record.step)
 
 
 def _scalars_to_writer(writer: Any, record: EpochRecord) -> None:
-    """Log a record's scalars to a `SummaryWriter`."""
     for key, value in record.scalars.items():
         writer.add_scalar(key, value, global_step=record.step)
     writer.flush()
 
 
 def _media_to_writer(writer: Any, record: EpochRecord) -> None:
-    """Log all but a record's scalars to a `SummaryWriter`."""
     log_to_tensorboard(writer, record)
     writer.flush()
 
 
-TENSORBOARD_LOGGER = Sink(
-    serves=lambda logger: is_named(logger, "TensorBoardLogger"),
-    log_scalars=scalars_to_lightning,
-    log_media=lambda logger, record: log_to_tensorboard(logger.experiment, record),
+register(lightning_sink("TensorBoardLogger", log_to_tensorboard))
+# A `SummaryWriter`, of torch or of tensorboardX.
+register(
+    Sink(
+        serves=lambda writer: has_methods(writer, "add_scalar", "add_image", "add_text"),
+        log_scalars=_scalars_to_writer,
+        log_media=_media_to_writer,
+    )
 )
-SUMMARY_WRITER = Sink(serves=_is_writer, log_scalars=_scalars_to_writer, log_media=_media_to_writer)

@@ -1,8 +1,9 @@
 """The evaluations of a run that stand: `events.jsonl`, whatever of it can be read.
 
-A line is an evaluation. The first one of a run that goes on from an earlier checkpoint says so in the same line,
+A line is an evaluation, and has the number of its format. The first one of a run that goes on from an earlier
+checkpoint says so in the same line,
 
-    {"epoch": 3, "step": 80, ..., "id": "5a2f09c1d7e3", "continued_after": {"epoch": 2, "step": 60}}
+    {"epoch": 3, "step": 80, "format": 1, ..., "id": "5a2f09c1d7e3", "continued_after": {"epoch": 2, "step": 60}}
 
 and what was evaluated after that moment before stands no longer: it belongs to a past that the model has left. Where
 nothing had been evaluated at the checkpoint, the value is null. One line, so that a kill never leaves half of both.
@@ -18,13 +19,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from lrptrain.files import plain, read_whole
+from lrptrain.files import MOST_BYTES, check_regular, plain, read_whole
 from lrptrain.findings import Finding
-from lrptrain.findings.old_records import translated_scalars
 from lrptrain.findings.recorded import unreadable_part
-from lrptrain.loggers.metrics import current_key
 
 EVENTS = "events.jsonl"
+FORMAT = 1
+"""The number of the form in which runs are written, and the only one that is read."""
 _CONTINUED = "continued_after"
 LARGEST_COUNT = 2**53
 """No run counts further: above, a browser's numbers are no integers any more, and above 2**63 those of tables end."""
@@ -106,12 +107,7 @@ def moment_of(event: dict[str, Any]) -> Moment:
 
 
 def read_timeline(folder: Path, until: str | None = None) -> Timeline:
-    """Read the evaluations of a run; a last line that is half written counts as not there.
-
-    Args:
-        folder: The folder of the run.
-        until: The id of an evaluation: what stood when it was written, also if that was dropped since.
-    """
+    """Read the evaluations of a run: those that stand, or stood when the evaluation of the id `until` was written."""
     return timeline_of(_lines(folder / EVENTS), until)
 
 
@@ -161,7 +157,7 @@ class Judged:
 
 
 def could_tell(event: dict[str, Any]) -> bool:
-    """Return whether an evaluation says anything of the model; those of earlier versions do not say."""
+    """Return whether an evaluation says anything of the model."""
     return bool(event.get("power", {}).get("tells", True))
 
 
@@ -176,6 +172,8 @@ def read_for_judgement(folder: Path) -> Judged | None:
         UnreadableRunError: If any line of it, or anything in it, is not of the form that a monitor writes.
     """
     lines = read_whole(folder / EVENTS).split(b"\n")
+    if refused := refusal(folder):
+        raise UnreadableRunError(refused)
     contents = [_parse(line) for line in lines]
     moments = [_moment(content) for content in contents]
     for number, (line, content) in enumerate(zip(lines, contents, strict=True), start=1):
@@ -217,6 +215,23 @@ def _beginning(line: bytes) -> Moment | None:
     """Return the moment of an evaluation of which only the first part was written."""
     start = re.match(rb'\{"epoch": (-?\d{1,16}), "step": (-?\d{1,16}),', line)
     return None if start is None else (int(start[1]), int(start[2]))
+
+
+def refusal(folder: Path) -> str:
+    """Return why the run in a folder is not read at all: its first line is of another format; "" if it is not."""
+    try:
+        check_regular(folder / EVENTS)
+        with (folder / EVENTS).open("rb") as file:
+            first = _parse(file.readline(MOST_BYTES))
+    except OSError:
+        return ""
+    if _moment(first) is None or first.get("format") == FORMAT:
+        return ""
+    form = f"format {first['format']}" if _is_count(first.get("format")) else "an older format without a number"
+    return (
+        f"{str(folder)!r} is a run in {form}, written by another version of lrptrain, and this one reads format "
+        f"{FORMAT}: open it with the version that wrote it"
+    )
 
 
 def stands(folder: Path, moment: Moment) -> bool:
@@ -276,28 +291,20 @@ def parse_event(content: Any) -> dict[str, Any] | None:
     """Return an evaluation without whatever is not of its form; None if it is none.
 
     Returns:
-        `epoch`, `step`, `scalars` (numbers, or None for what was no finite number) by their present keys, and
-        `findings` (see `Finding.to_dict`), also of records of older versions; and where the record says them, `power`
-        and `weights`: see `EpochRecord`.
+        `epoch`, `step`, `format`, `scalars` (numbers, or None for what was no finite number), and `findings` (see
+        `Finding.to_dict`); and where the record says them, `power` and `weights`: see `EpochRecord`.
     """
     # A line of JSON may still be none of ours: without epoch and step there is no place for it in time.
-    if not isinstance(content, dict) or _moment(content) is None:
+    if not isinstance(content, dict) or _moment(content) is None or content.get("format") != FORMAT:
         return None
     scalars = content.get("scalars")
     findings = content.get("findings")
     return {
         "epoch": content["epoch"],
         "step": content["step"],
-        "scalars": translated_scalars({current_key(k): v for k, v in scalars.items() if _is_number(v)})
-        if isinstance(scalars, dict)
-        else {},
-        "findings": [
-            each if "verdict" in each else Finding.from_dict(each).to_dict()
-            for each in findings
-            if not unreadable_part(each)
-        ]
-        if isinstance(findings, list)
-        else [],
+        "format": FORMAT,
+        "scalars": {k: v for k, v in scalars.items() if _is_number(v)} if isinstance(scalars, dict) else {},
+        "findings": [each for each in findings if not unreadable_part(each)] if isinstance(findings, list) else [],
         **({"power": content["power"]} if _is_power(content.get("power")) else {}),
         **({"weights": content["weights"]} if _is_moment_or_none(content.get("weights")) else {}),
     }

@@ -15,7 +15,7 @@ from lrptrain.loggers.metrics import find_metric
 from lrptrain.loggers.proofs import proof_picture, proofs_blocks
 from lrptrain.loggers.record import EpochRecord, Picture
 from lrptrain.loggers.record_tables import record_tables, rows_of, with_few_scores
-from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
+from lrptrain.loggers.sink import Sink, has_methods, lightning_sink, register, scalars_to_lightning
 
 # W&B shows at most 108 images under a key.
 MOST_IMAGES = 64
@@ -44,13 +44,6 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
         `relevance/scores_table`: Scores of more than some tens of classes; see `scores_table`.
 
     The scalars are not logged here; see `define_metrics`.
-
-    Args:
-        experiment: A `wandb.Run`, as `WandbLogger.experiment` gives it.
-        record: What to log.
-
-    Raises:
-        ImportError: If wandb is not installed.
     """
     wandb = require("wandb", "wandb")
     define_metrics(experiment, record)
@@ -87,10 +80,6 @@ def define_metrics(experiment: Any, record: EpochRecord) -> None:
     """Plot everything against Lightning's step, and say what the run's summary keeps of each scalar.
 
     Best before the first value is logged: what came before it is not summarised.
-
-    Args:
-        experiment: A `wandb.Run`.
-        record: The record that has the scalars to be logged.
     """
     defined = _defined.setdefault(experiment, set())
     if "relevance/*" not in defined:
@@ -106,11 +95,7 @@ def define_metrics(experiment: Any, record: EpochRecord) -> None:
 
 
 def logged_in() -> bool:
-    """Whether W&B has a key to sync runs with; nobody is asked for one.
-
-    Raises:
-        ImportError: If wandb is not installed.
-    """
+    """Whether W&B has a key to sync runs with; nobody is asked for one."""
     wandb = require("wandb", "wandb")
     if wandb.login(prompt=False):
         return True
@@ -169,20 +154,10 @@ def _scalars_to_logger(logger: Any, record: EpochRecord) -> None:
     scalars_to_lightning(logger, record)
 
 
-def _is_run(experiment: Any) -> bool:
-    """Return whether this is what `wandb.init()` gives."""
-    return all(callable(getattr(experiment, name, None)) for name in ("log", "define_metric", "alert"))
-
-
 def _scalars_to_run(run: Any, record: EpochRecord) -> None:
     """Log a record's scalars to a W&B run beside what the script logs."""
     define_metrics(run, record)
     RunBeside(run, record.step).log({**record.scalars, "epoch": record.epoch, _STEP: record.step})
-
-
-def _media_to_run(run: Any, record: EpochRecord) -> None:
-    """Log all but a record's scalars to a W&B run beside what the script logs."""
-    log_to_wandb(RunBeside(run, record.step), record)
 
 
 class RunBeside:
@@ -191,10 +166,6 @@ class RunBeside:
     Each `run.log` begins a row, with a number of its own unless the script gives one; a script that does, by
     `run.log(..., step=...)`, loses what it logs at a number that has passed. So values are added to the row that is
     open, and a row is begun only where an earlier record's are in it.
-
-    Args:
-        run: The run.
-        step: The step of the record, by which rows of several records are told apart.
     """
 
     def __init__(self, run: Any, step: int) -> None:
@@ -214,9 +185,12 @@ class RunBeside:
         return getattr(self._run, name)
 
 
-WANDB_LOGGER = Sink(
-    serves=lambda logger: is_named(logger, "WandbLogger"),
-    log_scalars=_scalars_to_logger,
-    log_media=lambda logger, record: log_to_wandb(logger.experiment, record),
+register(lightning_sink("WandbLogger", log_to_wandb, _scalars_to_logger))
+# What `wandb.init()` gives.
+register(
+    Sink(
+        serves=lambda run: has_methods(run, "log", "define_metric", "alert"),
+        log_scalars=_scalars_to_run,
+        log_media=lambda run, record: log_to_wandb(RunBeside(run, record.step), record),
+    )
 )
-WANDB_RUN = Sink(serves=_is_run, log_scalars=_scalars_to_run, log_media=_media_to_run)

@@ -22,21 +22,7 @@ GUIDANCE_METRICS = tuple(
 def save_workspace(
     project: str, metrics: Sequence[LoggedMetric], name: str | None = None, title: str = "Relevance"
 ) -> str:
-    """Save a workspace view for monitored runs in a W&B project.
-
-    Args:
-        project: `ENTITY/PROJECT`, as in the project's address.
-        metrics: What is logged; each has a panel in its section.
-        name: Name of the monitor, where it has one (`RelevanceMonitor(name=...)`).
-        title: Title of the view.
-
-    Returns:
-        The address of the view.
-
-    Raises:
-        ImportError: If wandb-workspaces is not installed.
-        ValueError: If the project is not named so, there is no key, or W&B does not take the view.
-    """
+    """Save a workspace view for monitored runs in a W&B project."""
     view = make_workspace(project, metrics, name, title)
     if not logged_in():
         raise ValueError(
@@ -52,18 +38,7 @@ def save_workspace(
 def make_workspace(
     project: str, metrics: Sequence[LoggedMetric], name: str | None = None, title: str = "Relevance"
 ) -> Any:
-    """The same workspace as an object of wandb-workspaces, to be changed or saved; nothing is sent.
-
-    Args:
-        project: `ENTITY/PROJECT`, as in the project's address.
-        metrics: What is logged; each has a panel in its section.
-        name: Name of the monitor, where it has one.
-        title: Title of the view.
-
-    Raises:
-        ImportError: If wandb-workspaces is not installed.
-        ValueError: If the project is not named `ENTITY/PROJECT`.
-    """
+    """The same workspace as an object of wandb-workspaces, to be changed or saved; nothing is sent."""
     parts = project.split("/")
     if len(parts) != 2 or not all(parts):
         raise ValueError(f"project must be ENTITY/PROJECT, as in the project's address, not {project!r}")

@@ -173,7 +173,7 @@ def _required(judged: Judged, fail_after: int) -> int:
 def _unkept(folder: Path, judged: Judged) -> str:
     """Return why the last evaluation is not known to be of the weights that training left; "" where it is."""
     settings = read_settings(folder)
-    # What other programs have written, earlier versions, and a file that cannot be read, do not say it.
+    # What other programs have written, and a file that cannot be read, do not say it.
     if "ended" not in settings:
         return ""
     if settings["ended"] is not True:

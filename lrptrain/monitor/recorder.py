@@ -17,7 +17,7 @@ from lrptrain.files import write_json
 from lrptrain.findings import Finding, announce, reliance
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
 from lrptrain.loggers.local import PROOFS, evaluation_name
-from lrptrain.loggers.metrics import current_key, key_names
+from lrptrain.loggers.metrics import key_names
 from lrptrain.loggers.record import Highlight, Picture
 from lrptrain.monitor import drawing, summary
 from lrptrain.monitor.config import MonitorConfig
@@ -39,10 +39,6 @@ from lrptrain.trainers.processes import SharedText
 UNTESTED = Judgement()
 _announced: WeakKeyDictionary[nn.Module, tuple[Hashable, dict[Hashable, str]]] = WeakKeyDictionary()
 """By the user's module: its last evaluation, and which monitor has told each finding of it."""
-
-
-def _as_they_are_called(_: Any, __: Any, plain: Mapping[str, float]) -> dict[str, float]:
-    return {current_key(key): value for key, value in plain.items()}
 
 
 class Recorder(RunState):
@@ -67,7 +63,7 @@ class Recorder(RunState):
     run: MonitoredRun | None = state(lambda _: None)
     resumed: RunPoint | None = state(lambda _: None)
     written: EvaluationKey | None = state(lambda _: None)
-    scalars: dict[str, float] = state(lambda _: {}, "scalars", dict, _as_they_are_called)
+    scalars: dict[str, float] = state(lambda _: {}, "scalars", dict)
     scored: list[ExplainedSample] = state(lambda _: [])
     drawn: list[Picture | Highlight] = state(lambda _: [])
     key: EvaluationKey | None = state(lambda _: None)

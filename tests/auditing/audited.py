@@ -1,5 +1,6 @@
 """Small models under audit, quick enough for a test."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from lrptrain.auditing.base import AuditTest
 from lrptrain.auditing.context import predict_batches
 
 QUICK = AuditSettings(random_maps=1, stages=1)
+DECIDING = ("perturbation", "leave_one_out", "randomisation")
 METHODS = ("raw_attention", "input_x_gradient", "random")
 
 
@@ -32,6 +34,11 @@ def context(name: str = "vit", methods: tuple[str, ...] = METHODS) -> AuditConte
     """An audit of a kind of model on ten samples."""
     net = model(name)
     return AuditContext(net, predict_batches(net, batches(name)), methods, settings=QUICK)
+
+
+def only(*tests: str) -> AuditSettings:
+    """The quick settings, of these tests alone."""
+    return replace(QUICK, tests=tests)
 
 
 def registered(name: str) -> AuditTest:

@@ -1,20 +1,23 @@
 import copy
+import json
 import random
 import re
 import time
 from types import SimpleNamespace
 
 import numpy as np
+import own_vision
 import pytest
 import torch
-from audited import METHODS, QUICK, Constant, batches, model
+from audited import DECIDING, METHODS, QUICK, Constant, batches, model, only
 from torch import nn
 
 import lrptrain
-from lrptrain.auditing import AuditSettings, registered_tests, run_audit
+from lrptrain.auditing import AuditSettings, registered_tests
+from lrptrain.auditing import audit as module
+from lrptrain.auditing.audit import run_audit
 
 NAMES = [test.name for test in registered_tests()]
-DECIDING = ["perturbation", "leave_one_out", "randomisation"]
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +29,15 @@ def complete(tmp_path_factory):
 
 def test_every_test_is_run_on_all_it_is_of(complete):
     result, _ = complete
-    assert not [unit for unit in result.units if unit.problem]
+    problems = {unit.title: unit.problem for unit in result.units if unit.problem}
+    assert problems == {"localisation": "not run: no sample has a mask, boxes or a rationale"}
     ran = [unit.test for unit in result.units]
     assert list(dict.fromkeys(ran)) == [*DECIDING, *(name for name in NAMES if name not in DECIDING)]
     # Method by method: a budget that ends amid them has judged the first ones.
     assert [(unit.test, unit.unit) for unit in result.units[: 3 * len(METHODS)]] == [
         (test, method) for method in METHODS for test in DECIDING
     ]
-    counts = {"perturbation": 3, "leave_one_out": 3, "agreement": 1}
+    counts = {"perturbation": 3, "cost": 3, "agreement": 1}
     assert {test: ran.count(test) for test in counts} == counts
     assert {verdict.method: verdict.faithful for verdict in result.verdicts}["random"] == "no"
     assert "not judged" not in [verdict.faithful for verdict in result.verdicts]
@@ -47,7 +51,7 @@ def test_it_is_taken_up_where_it_was_left(complete):
     path.write_text("\n".join(lines[:7]) + "\n", encoding="utf-8")
     again = run_audit(model(), batches(), METHODS, budget=0, folder=folder, settings=QUICK)
     assert [unit.values for unit in again.units[:7]] == [unit.values for unit in first.units[:7]]
-    assert all("budget" in unit.problem for unit in again.units[7:])
+    assert all("budget" in unit.problem for unit in again.units[7:] if unit.test != "localisation")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     third = run_audit(model(), batches(), METHODS, budget=0, folder=folder, settings=QUICK)
     assert third.verdicts == first.verdicts
@@ -63,8 +67,8 @@ def test_a_budget_too_small_is_named_and_judges_nothing():
 
 
 def test_what_would_not_fit_is_left_out_before_it_starts():
-    settings = AuditSettings(random_maps=10**6)
-    result = run_audit(model(), batches(), METHODS, budget=12, settings=settings, tests=["perturbation", "agreement"])
+    settings = AuditSettings(random_maps=10**6, tests=["perturbation", "agreement"])
+    result = run_audit(model(), batches(), METHODS, budget=12, settings=settings)
     problems = {unit.test: unit.problem for unit in result.units}
     assert problems["agreement"] == ""
     assert "raise the budget" in problems["perturbation"]
@@ -105,7 +109,7 @@ def test_the_advice_of_a_small_budget_leads_to_a_verdict(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now[-1] + seconds))
     monkeypatch.setattr("lrptrain.auditing.audit.time", SimpleNamespace(monotonic=lambda: now[-1]))
-    options = {"settings": QUICK, "tests": DECIDING}
+    options = {"settings": only(*DECIDING)}
     one = run_audit(net, batches(sizes=(8, 8)), METHODS[:1], budget=60000, **options)
     first = run_audit(net, batches(sizes=(8, 8)), METHODS, budget=1.5 * one.seconds, **options)
     assert first.verdicts[0].faithful != "not judged"
@@ -124,14 +128,14 @@ def test_the_advice_of_a_small_budget_leads_to_a_verdict(monkeypatch):
 def test_a_trial_that_is_too_long_is_cut_off_and_made_once():
     """Of two samples of 16, for which a batch of 8 may take half of the time at most."""
     net = Slow(0.02)
-    result = run_audit(net, batches(sizes=(8, 8)), METHODS, budget=1.5, settings=QUICK, tests=["leave_one_out"])
+    result = run_audit(net, batches(sizes=(8, 8)), METHODS, budget=1.5, settings=only("leave_one_out"))
     assert result.seconds < 1.5
     assert {unit.problem.partition(",")[0] for unit in result.units} == {"not run: it takes more"}
 
 
 def test_the_clock_may_have_begun_before():
     started = time.monotonic() - 61
-    result = run_audit(model(), batches(), METHODS, budget=60, settings=QUICK, started=started, tests=DECIDING)
+    result = run_audit(model(), batches(), METHODS, budget=60, settings=only(*DECIDING), started=started)
     assert all("the budget of 60 s is used up" in unit.problem for unit in result.units)
 
 
@@ -144,7 +148,7 @@ def test_model_and_random_state_are_as_before():
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()  # type: ignore[index]
     with torch.inference_mode():
         result = run_audit(net, samples, METHODS, budget=600, settings=QUICK)
-    assert {unit.problem for unit in result.units} == {""}
+    assert [unit.test for unit in result.units if unit.problem] == ["localisation"]
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert [(module.training, sorted(vars(module))) for module in net.modules()] == flags
     assert all(parameter.grad is None and not parameter.is_inference() for parameter in net.parameters())
@@ -157,7 +161,7 @@ def test_model_and_random_state_are_as_before():
 
 
 def test_constant_predictions_are_noted_and_not_judged():
-    result = run_audit(Constant(), batches(), METHODS, settings=QUICK, tests=["perturbation", "randomisation"])
+    result = run_audit(Constant(), batches(), METHODS, budget=600, settings=only("perturbation", "randomisation"))
     assert {verdict.faithful for verdict in result.verdicts} == {"not judged"}
     assert "predicts class 2 for all samples" in result.verdicts[0].reasons[0]
     assert any("predicts class 2" in note for note in result.notes)
@@ -170,39 +174,87 @@ def test_one_sample_in_all():
 
 
 def test_a_class_without_samples_is_noted():
-    result = run_audit(model(), batches(classes=3), ["random"], settings=QUICK, tests=["perturbation"])
+    result = run_audit(model(), batches(classes=3), ["random"], budget=600, settings=only("perturbation"))
     assert result.notes == ("There is no sample of class 3, 4: the results say nothing about it.",)
 
 
 def test_a_failure_costs_one_unit_and_obstacles_are_named():
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 5)).double()
-    problems = {unit.title: unit.problem for unit in run_audit(net, batches(), ["raw_attention"], settings=QUICK).units}
+    result = run_audit(net, batches(), ["raw_attention"], budget=600, settings=QUICK)
+    problems = {unit.title: unit.problem for unit in result.units}
     assert problems["perturbation of raw_attention"].startswith("not possible here: ")
     assert problems["agreement"] == "not run: a single method has no other one to agree with"
 
 
 def test_progress_is_called_with_every_unit():
     called: list = []
-    result = run_audit(model(), batches(), ["random"], settings=QUICK, tests=["perturbation"], progress=called.append)
+    result = run_audit(
+        model(), batches(), ["random"], budget=600, settings=only("perturbation"), progress=called.append
+    )
     assert tuple(called) == result.units
+
+
+def test_the_function_writes_its_report_and_leaves_the_model_as_it_was(tmp_path, capsys):
+    net, loader = own_vision.untrained()
+    net.train().backbone.patch_embed.requires_grad_(False)
+    state = {name: value.clone() for name, value in net.state_dict().items()}
+    random_state = torch.get_rng_state()
+    methods = ["random", "rollout", "random"]
+    found = lrptrain.audit(net, loader, methods, max_samples=6, settings=QUICK, output=tmp_path, verbose=True)
+    assert found.methods == ("random", "rollout")
+    said = capsys.readouterr().out
+    assert str(found) in said
+    assert "cost of rollout" in said
+    written = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert written["about"]["samples"] == 6
+    assert (tmp_path / "audit.html").exists()
+    assert net.backbone.training
+    assert {name for name, each in net.named_parameters() if not each.requires_grad} == {
+        name for name, _ in net.named_parameters() if "patch_embed" in name
+    }
+    assert all(torch.equal(value, state[name]) for name, value in net.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random_state)
+
+
+def test_what_is_done_is_kept_when_it_is_stopped(tmp_path, monkeypatch, capsys):
+    def stops(unit):
+        if unit.test == "leave_one_out" and not unit.problem:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_print_unit", stops)
+    net, loader = own_vision.untrained()
+    with pytest.raises(KeyboardInterrupt):
+        lrptrain.audit(net, loader, ["random"], max_samples=8, settings=QUICK, output=tmp_path, verbose=True)
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert "stopped" in capsys.readouterr().out
+    assert [unit["test"] for unit in results["units"] if not unit["problem"]] == ["perturbation", "leave_one_out"]
+    assert results["verdicts"][0]["faithful"] != "yes"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"methods": ["magic"]}, "unknown method 'magic'"),
-        ({"methods": []}, "at least one method"),
-        ({"tests": ["magic"]}, "unknown tests"),
-        ({"budget": -1}, "budget"),
-        ({"batches": []}, "contain none"),
+        ({"methods": ["rolout"]}, "rollout"),
+        ({"methods": []}, "methods must be a list"),
+        ({"methods": "random"}, "methods must be a list"),
+        ({"settings": AuditSettings(tests=["magic"])}, "unknown tests"),
+        ({"budget": 0}, "budget"),
+        ({"max_samples": 0}, "max_samples"),
+        ({"loader": []}, "no sample"),
+        ({"model": own_vision.Headless(8)}, r"pass the model itself, such as module\.backbone"),
     ],
 )
 def test_wrong_arguments_are_refused(options, message):
-    arguments = {"batches": batches(), "methods": METHODS, **options}
+    net, loader = own_vision.untrained()
     with pytest.raises(ValueError, match=message):
-        run_audit(model(), **arguments)
+        lrptrain.audit(**{"model": net, "loader": loader, "methods": METHODS, **options})
 
 
 def test_an_unknown_method_is_refused_before_anything_is_run():
     with pytest.raises(lrptrain.UnsupportedMethodError):
-        run_audit(torch.nn.Identity(), batches(), ["rolout"])
+        lrptrain.audit(torch.nn.Identity(), batches(), ["rolout"])
+
+
+def test_compare_says_what_to_use_instead():
+    with pytest.raises(AttributeError, match=r"lrptrain\.audit"):
+        lrptrain.compare  # noqa: B018

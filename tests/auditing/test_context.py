@@ -1,10 +1,12 @@
+from typing import Any
+
 import pytest
 import torch
 from audited import batches, context, model
 from model_zoo import KINDS, select
 
 import lrptrain
-from lrptrain.auditing.context import AuditContext, content_of_map, fingerprint, predict_batches
+from lrptrain.auditing.context import AuditContext, AuditSettings, content_of_map, fingerprint, predict_batches
 from lrptrain.relevance.passes.recording import explained_input
 
 
@@ -21,7 +23,8 @@ def test_maps_are_of_the_predicted_class_and_made_once():
     batch = audit.batches[0]
     expected = lrptrain.attribute(audit.model, batch.inputs, batch.logits.argmax(1), "input_x_gradient")
     torch.testing.assert_close(audit.maps("input_x_gradient")[0].scores, expected.scores)
-    assert audit.maps("input_x_gradient") is audit.maps("input_x_gradient")
+    again = audit.maps("input_x_gradient")
+    assert all(one is other for one, other in zip(audit.maps("input_x_gradient"), again, strict=True))
 
 
 def test_a_few_samples_are_the_first_ones_with_maps_of_their_own():
@@ -75,3 +78,18 @@ def test_content_is_every_patch_and_a_text_without_its_ends_and_padding():
     assert torch.equal(content_of_map(left, 10), torch.tensor(expected).flip(1))
     alone = select(inputs, slice(0, 1))["input_ids"]
     assert content_of_map(alone, explained_input(alone)[1].shape[1]).sum() == 8
+
+
+def test_maps_are_timed_once_per_batch():
+    audit = context()
+    seconds = audit.seconds("random")
+    assert len(seconds) == len(audit.batches)
+    assert min(seconds) > 0
+    assert audit.seconds("random") == seconds
+
+
+@pytest.mark.parametrize("name", ["batch_size", "random_maps", "stages"])
+def test_settings_are_positive(name):
+    none: Any = {name: 0}
+    with pytest.raises(ValueError, match=name):
+        AuditSettings(**none)

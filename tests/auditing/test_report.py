@@ -1,3 +1,5 @@
+import base64
+import io
 import json
 import math
 import re
@@ -25,6 +27,7 @@ def result():
         verdicts.append(reach_verdict(method, registered_tests(), values))
         names = {"perturbation": "gain", "leave_one_out": "tau", "randomisation": "left"}
         units += [UnitResult(test, method, {names[test]: values[test]}, 1.0) for test in names]
+        units.append(UnitResult("localisation", method, {"epg": [gain + 0.5], "chance": [0.25]}, 1.0))
     units += [
         UnitResult("agreement", "", {"methods": list(GAINS), "matrix": np.eye(3).tolist()}),
         UnitResult("leave_one_out", "attnlrp", problem="not run: the budget of 9 s is used up"),
@@ -36,8 +39,8 @@ def result():
 
 def test_the_table_has_the_best_first_and_no_empty_column():
     lines = verdict_table(result()).splitlines()
-    heads = [head.strip() for head in lines[0].split("|")[1:6]]
-    assert heads == ["method", "faithful", "gain over random ↑", "tau, leave-one-out ↑", "lost weights ↓"]
+    heads = [head.strip() for head in lines[0].split("|")[1:-1]]
+    assert heads == ["method", "faithful", "gain over random ↑", "tau, leave-one-out ↑", "lost weights ↓", "EPG ↑"]
     assert [line.split()[1] for line in lines[2:]] == ["attnlrp", "raw_attention", "random"]
     assert "0.400 [0.39, 0.41]" in lines[2]
     assert len({len(line) for line in lines}) == 1
@@ -48,6 +51,7 @@ def test_everything_is_said_once():
     assert "20 samples, 90% of them classified correctly" in text
     assert "- random: faithful on this model: no (its order does not beat random orders" in text
     assert "- Of few samples." in text
+    assert "Chance level of EPG: 0.250." in text
     assert "- leave_one_out of attnlrp, leave_one_out of random: not run: the budget of 9 s is used up" in text
 
 
@@ -55,14 +59,13 @@ def test_files_and_pictures(tmp_path):
     write_audit_report(result(), tmp_path)
     saved = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert saved["verdicts"][0]["numbers"]["perturbation"]["samples"] == 20
-    assert saved["tests"]["perturbation"] == {
-        "title": "perturbation against random orders", "number": "gain over random orders", "range": [-0.2, 1.0]
-    }  # fmt: skip
     assert {"test": "leave_one_out", "of": "random"}.items() <= saved["units"][-1].items()
-    pictures = {path.stem for path in tmp_path.glob("*.png")}
-    assert pictures == {"gains", "agreement"}
-    for path in tmp_path.glob("*.png"):
-        assert np.asarray(Image.open(path).convert("L")).std() > 5
+    page = (tmp_path / "audit.html").read_text(encoding="utf-8")
+    assert "random: faithful on this model: no" in page
+    pictures = dict(re.findall(r'<img alt="(\w+)" src="data:image/png;base64,([^"]+)">', page))
+    assert pictures.keys() == {"gains", "agreement"}
+    for pixels in pictures.values():
+        assert np.asarray(Image.open(io.BytesIO(base64.b64decode(pixels))).convert("L")).std() > 5
 
 
 def test_scalars_of_what_was_judged():

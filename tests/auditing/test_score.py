@@ -18,11 +18,10 @@ def test_the_interval_is_that_of_t_without_nan():
 def test_sentences_and_tables_write_mean_and_interval():
     score = Score(0.4, 0.3, 0.5, 9)
     assert str(score) == "0.40 [0.30, 0.50]"
-    assert table_cell(score, 9) == "0.400 [0.30, 0.50]"
-    assert table_cell(score, 10) == "0.400 [0.30, 0.50] n=9"
-    assert table_cell(Score(0.4, math.nan, math.nan, 1), 1) == "0.400"
-    assert table_cell(Score(0.1, -0.001, 0.2, 3), 3) == "0.100 [0.00, 0.20]"  # no minus before a zero
-    assert table_cell(None, 3) == table_cell(summarize([]), 3) == "-"
+    assert table_cell(score) == "0.400 [0.30, 0.50]"
+    assert table_cell(Score(0.4, math.nan, math.nan, 1)) == "0.400"
+    assert table_cell(Score(0.1, -0.001, 0.2, 3)) == "0.100 [0.00, 0.20]"  # no minus before a zero
+    assert table_cell(None) == table_cell(summarize([])) == "-"
 
 
 def test_columns_are_aligned():

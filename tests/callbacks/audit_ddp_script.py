@@ -25,9 +25,9 @@ def run(name: str, fails: bool) -> None:
     columns["image"] = columns["image"].double()
     pl_module = module(net=net)
     pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.0)
-    tests = ["perturbation", "leave_one_out", "randomisation"]
-    given: dict[str, Any] = {"max_samples": 15, "run_name": name, "settings": AuditSettings(stages=1)}
-    auditing = ExplanationAudit(["raw_attention", "random"], 600.0, tests, **given)
+    settings = AuditSettings(tests=["perturbation", "leave_one_out", "randomisation"], stages=1)
+    given: dict[str, Any] = {"max_samples": 15, "run_name": name, "settings": settings}
+    auditing = ExplanationAudit(["raw_attention", "random"], 600.0, **given)
     if fails:
         auditing._batches = lambda *arguments: 1 / 0  # type: ignore[assignment]
     options: dict[str, Any] = {"max_epochs": 1, "devices": DEVICES, "strategy": "ddp" if DEVICES > 1 else "auto"}

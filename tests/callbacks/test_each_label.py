@@ -279,7 +279,6 @@ def test_what_it_does_not_serve_says_so():
     columns = images()
     for attempt in (
         lambda task: lrptrain.audit(Patches(), [columns], task=task),
-        lambda task: lrptrain.compare(Patches(), [columns], ["attnlrp"], task=task),
         lambda task: lrptrain.repair(Patches(), [columns], task=task),
     ):
         with pytest.raises(ValueError, match=r"is for monitors and guidance: here say lrptrain.OneLabel\(column\)"):

@@ -13,14 +13,12 @@ import lrptrain
 from lrptrain.auditing import AuditSettings
 from lrptrain.callbacks import ExplanationAudit, RelevanceMonitor
 
-QUICK = AuditSettings(random_maps=1, stages=1)
-VERDICT = ("perturbation", "leave_one_out", "randomisation")
+QUICK = AuditSettings(tests=("perturbation", "leave_one_out", "randomisation"), random_maps=1, stages=1)
 
 
 def audit(**options):
-    """One with the tests of a verdict alone, unless others are asked for."""
+    """One with the tests of a verdict alone."""
     default = {"methods": ["raw_attention", "random"], "max_samples": 10, "run_name": "run", "settings": QUICK}
-    default["tests"] = VERDICT
     return ExplanationAudit(**{**default, "on_error": "raise", **options})
 
 
@@ -50,7 +48,7 @@ def test_it_audits_once_at_the_end_and_says_so(package, tmp_path, caplog):
     assert all(str(verdict) in messages for verdict in auditing.result.verdicts)
     folder = tmp_path / "relevance" / "run" / "audit"
     assert json.loads((folder / "results.json").read_text(encoding="utf-8"))["methods"] == ["raw_attention", "random"]
-    assert (folder / "gains.png").exists()
+    assert (folder / "audit.html").exists()
     if first:
         logged = {key: value for _, row in points.rows for key, value in row.items() if key.startswith("audit/")}
         assert logged["audit/random/verdict"] == 0
@@ -59,7 +57,7 @@ def test_it_audits_once_at_the_end_and_says_so(package, tmp_path, caplog):
 
 @pytest.mark.parametrize("options", [{}, {"precision": "bf16-mixed"}], ids=["float32", "bf16"])
 def test_training_is_the_same_to_the_bit(options, tmp_path):
-    auditing = audit(budget=600, tests=VERDICT if options else None)
+    auditing = audit(budget=600)
     given = {"module_options": {"proj_drop_rate": 0.2, "attn_drop_rate": 0.2}, **options}
     with_audit = outcome(tmp_path, [auditing], **given)
     assert auditing.result is not None
@@ -77,7 +75,7 @@ def test_it_audits_in_validate_and_leaves_the_model(inference_mode, tmp_path):
     assert not [unit.problem for unit in auditing.result.units if unit.problem]
     assert all(torch.equal(value, before[name]) for name, value in pl_module.state_dict().items())
     assert all(p.grad is None and not p.is_inference() for p in pl_module.parameters())
-    assert (tmp_path / "relevance" / "run-validate" / "audit" / "audit.md").exists()
+    assert (tmp_path / "relevance" / "run-validate" / "audit" / "audit.html").exists()
 
 
 class OwnMonitor(RelevanceMonitor):
@@ -91,7 +89,7 @@ def test_it_writes_beside_the_monitor(kind, tmp_path):
         audit(budget=1e-3),
     )
     trainer(tmp_path, watching, auditing, max_epochs=1).fit(module(), loader(), loader())
-    assert (tmp_path / "relevance" / "watched" / "audit" / "audit.md").exists()
+    assert (tmp_path / "relevance" / "watched" / "audit" / "audit.html").exists()
     assert not (tmp_path / "relevance" / "run").exists()
 
 
@@ -110,13 +108,10 @@ def test_a_failure_is_one_warning_and_training_counts(tmp_path, monkeypatch):
     ("options", "message"),
     [
         ({"methods": ["magic"]}, "unknown method 'magic'"),
-        ({"methods": "random"}, "methods must be a list"),
-        ({"methods": []}, "methods must be a list"),
-        ({"budget": 0}, "budget must be a positive number"),
         ({"max_samples": 0}, "max_samples"),
-        ({"batch_size": 0}, "batch_size"),
-        ({"tests": ["magic"]}, "unknown tests"),
         ({"on_error": "ignore"}, "on_error must be"),
+        ({"task": "magic"}, "task"),
+        ({"run_name": "a/b"}, "run_name"),
     ],
 )
 def test_wrong_arguments_fail_at_construction(options, message):

@@ -400,21 +400,18 @@ def test_a_flag_of_each_call_is_given_again(tmp_path):
         )
 
 
-@pytest.mark.parametrize("verb", [lrptrain.compare, lrptrain.audit])
-def test_other_verbs_give_the_model_all_that_it_takes(verb, tmp_path):
+def test_an_audit_gives_the_model_all_that_it_takes(tmp_path):
     case = CASES["text and numbers"]
     model, columns = case.model(), case.columns()
     seen = []
     model.register_forward_pre_hook(lambda _, args, kwargs: seen.append(kwargs.get("numeric")), with_kwargs=True)
-    options: dict[str, Any] = {"methods": ["attnlrp"]}
-    if verb is lrptrain.audit:
-        options |= {"output": tmp_path, "settings": QUICK}
-    verb(model, DataLoader(rows(columns), 8), max_samples=8, **options)
+    options: dict[str, Any] = {"methods": ["attnlrp"], "output": tmp_path, "settings": QUICK}
+    lrptrain.audit(model, DataLoader(rows(columns), 8), max_samples=8, **options)
     assert seen
     assert all(isinstance(each, Tensor) for each in seen)
     del columns["numeric"]
     with pytest.raises(ValueError, match=r"needs 'numeric', which no entry of the batch is called") as raised:
-        verb(Needy(bert(), width=4), DataLoader(rows(columns), 8), max_samples=8, **options)
+        lrptrain.audit(Needy(bert(), width=4), DataLoader(rows(columns), 8), max_samples=8, **options)
     assert "\n" not in str(raised.value)
 
 

@@ -1,7 +1,6 @@
 """The gate: what passes, what fails, and what nobody can say; each with an exit status of its own."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import hostile
@@ -116,16 +115,14 @@ def test_what_a_person_has_to_judge_may_be_as_large_as_a_fault(tmp_path):
     assert check(tmp_path, max_reliance=0.29).verdict == "not sure"
 
 
-EARLIER = Path(__file__).parents[1] / "earlier_run"
-
-
-@pytest.mark.parametrize(("options", "expected"), [
-    ((), UNSURE),  # what was suspected
-    (("--fail-after=1",), FAILED),
-    (("--fail-after=1", "--max-reliance=0.5"), UNSURE),
-])  # fmt: skip
-def test_a_run_of_an_earlier_version_is_judged_by_what_it_found(options, expected, capsys):
-    assert status(capsys, EARLIER, *options)[0] == expected
+def test_a_run_of_another_format_is_refused_in_one_line(tmp_path, capsys):
+    evaluate(tmp_path)
+    path = tmp_path / "events.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").replace('"format": 1', '"format": 0'), encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(tmp_path)])
+    assert ended.value.code == UNREADABLE
+    assert "is a run in format 0, written by another version of lrptrain" in " ".join(capsys.readouterr().err.split())
 
 
 def altered(folder, change):
@@ -155,13 +152,16 @@ def with_value(**values):
     (with_value(role="open"), "a finding that contradicts its verdict and role"),
     (with_value(effect=None), "a finding that the model relies on, without its effect"),
     (without("interval"), "a finding without interval"),
-    (without("verdict"), "a finding without scope, state"),
+    (without("verdict"), "a finding without verdict"),
 ])  # fmt: skip
 def test_a_finding_that_cannot_be_read_does_not_pass(change, says, tmp_path, capsys):
     altered(tmp_path, change)
     code, line = status(capsys, tmp_path)
     assert code == UNREADABLE
     assert says in line
+
+
+EMPTY = '{"epoch": 1, "step": 3, "format": 1, "scalars": {}, "findings": []'
 
 
 @pytest.mark.parametrize("change", [
@@ -184,13 +184,13 @@ def test_a_fault_of_another_version_fails_all_the_same(change, tmp_path, capsys)
     ('{"epoch": true, "step": 3, "scalars": {}, "findings": []}', "no evaluation"),
     ('{"epoch": 1.5, "step": 3, "scalars": {}, "findings": []}', "no evaluation"),
     ('{"step": 3, "scalars": {}, "findings": []}', "no evaluation"),
-    ('{"epoch": 1, "step": 3, "findings": []}', "an evaluation without its scalars"),
-    ('{"epoch": 1, "step": 3, "scalars": {"a": "b"}, "findings": []}', "an evaluation without its scalars"),
-    ('{"epoch": 1, "step": 3, "scalars": {}}', "an evaluation without its findings"),
-    ('{"epoch": 1, "step": 3, "scalars": {}, "findings": {"a": 1}}', "an evaluation without its findings"),
-    ('{"epoch": 1, "step": 3, "scalars": {}, "findings": [3]}', "a finding that is none"),
-    ('{"epoch": 1, "step": 3, "scalars": {}, "findings": [], "power": {"tells": 1}}', "power of an unknown form"),
-    ('{"epoch": 1, "step": 3, "scalars": {}, "findings": [], "continued_after": "a"}', "an unknown continued_after"),
+    ('{"epoch": 1, "step": 3, "format": 1, "findings": []}', "an evaluation without its scalars"),
+    (EMPTY.replace("{}", '{"a": "b"}') + "}", "an evaluation without its scalars"),
+    ('{"epoch": 1, "step": 3, "format": 1, "scalars": {}}', "an evaluation without its findings"),
+    ('{"epoch": 1, "step": 3, "format": 1, "scalars": {}, "findings": {"a": 1}}', "an evaluation without its findings"),
+    ('{"epoch": 1, "step": 3, "format": 1, "scalars": {}, "findings": [3]}', "a finding that is none"),
+    (f'{EMPTY}, "power": {{"tells": 1}}}}', "power of an unknown form"),
+    (f'{EMPTY}, "continued_after": "a"}}', "an unknown continued_after"),
 ])  # fmt: skip
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_line_that_cannot_be_read_does_not_pass(place, line, says, tmp_path, capsys):

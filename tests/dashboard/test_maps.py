@@ -101,18 +101,14 @@ def test_words_of_texts_are_not_rounded_away_beside_what_is_not_scored(recorded)
     assert history[1]["maps"]["label"] == cards[str(rows["sample_id"][0])]["maps"]["label"]
 
 
-def test_texts_of_records_that_do_not_say_what_is_scored_are_shown(tmp_path):
-    tokens = ["[CLS]", "so", "good", "[SEP]", None]
-    values = [0.9998, 1e-4, -5e-5, 5e-5, 0.0]
-    sample = Input("old", tokens=tokens, annotation=np.array([255, 0, 1, 255, 255], np.uint8))
-    samples: dict[str, list[Any]] = {"sample_id": ["old"], "map_label": [values]}
-    write_record(tmp_path, EpochRecord(0, 0, samples=samples, inputs={"old": lambda: sample}))
-    assert "scored" not in json.loads(input_path(tmp_path, "old").read_text())  # as earlier versions wrote it
-    card = read_cards(tmp_path, "epoch_0000_step_000000", ["old"])["cards"]["old"]
-    assert card["scored"] == [False, True, True, False, False]
-    levels = np.frombuffer(base64.b64decode(card["maps"]["label"]["values"]), np.int8)
-    assert levels.tolist() == [127, 127, -64, 64, 0]
-    assert card["maps"]["label"]["unscored"] == pytest.approx(0.99985 / 1.0, abs=1e-4)
+def test_a_text_that_does_not_say_what_is_scored_is_left_out(tmp_path):
+    sample = Input("odd", tokens=["so", "good"], scored=[True, True])
+    samples: dict[str, list[Any]] = {"sample_id": ["odd"], "map_label": [[0.1, 0.2]]}
+    write_record(tmp_path, EpochRecord(0, 0, samples=samples, inputs={"odd": lambda: sample}))
+    path = input_path(tmp_path, "odd")
+    assert read_cards(tmp_path, "epoch_0000_step_000000", ["odd"])["cards"]["odd"]["tokens"] == ["so", "good"]
+    path.write_text(json.dumps({**json.loads(path.read_text()), "scored": [1]}))
+    assert read_cards(tmp_path, "epoch_0000_step_000000", ["odd"])["cards"]["odd"]["tokens"] is None
 
 
 @pytest.mark.parametrize("values", [[0.0, 0.0], [np.nan, np.inf, 1.0], [1e-300, -2e-300], [-5.0], [3e38, 1e-30]])

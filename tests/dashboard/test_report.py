@@ -6,6 +6,7 @@ import pytest
 from lrptrain.dashboard.page import page
 from lrptrain.dashboard.report import MOST_SAMPLES, write_html_report
 from lrptrain.loggers import EpochRecord, write_record
+from lrptrain.loggers.timeline import UnreadableRunError
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +60,12 @@ def test_without_a_run_there_is_no_report(tmp_path):
     with pytest.raises(FileNotFoundError, match="no run in"):
         write_html_report(tmp_path, tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_of_another_format_is_in_it_only_beside_others(runs, tmp_path):
+    path = runs / "run" / "events.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").replace('"format": 1, ', ""), encoding="utf-8")
+    assert write_html_report(runs, tmp_path / "report.html") == ["run", "texts"]
+    assert "another version of lrptrain" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    with pytest.raises(UnreadableRunError, match="another version of lrptrain"):
+        write_html_report(runs / "run", tmp_path / "report.html")

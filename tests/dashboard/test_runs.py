@@ -1,12 +1,9 @@
 import json
-from pathlib import Path
 
 import pytest
 
 from lrptrain import loggers
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
-
-EARLIER = Path(__file__).parents[1] / "earlier_run"
 
 
 def test_runs_are_found_at_and_below_a_folder(recorded):
@@ -81,11 +78,12 @@ FOREIGN = [
 
 def test_foreign_lines_are_passed_over_with_a_note(runs):
     path = runs / "run" / "events.jsonl"
-    odd = {"epoch": 9, "step": 9, "scalars": {"a": "text", "b": 1.5, "c": float("nan")}, "findings": ["x", {"kind": 3}]}
+    scalars = {"a": "text", "b": 1.5, "c": float("nan")}
+    odd = {"epoch": 9, "step": 9, "format": 1, "scalars": scalars, "findings": ["x", {"kind": 3}]}
     path.write_bytes(path.read_bytes() + b"\n".join([*FOREIGN, json.dumps(odd).encode()]) + b"\n")
     news = read_new_events(runs / "run")
     assert [event["epoch"] for event in news["events"]] == [0, 1, 2, 9]
-    assert news["events"][-1] == {"epoch": 9, "step": 9, "scalars": {"b": 1.5, "c": None}, "findings": []}
+    assert news["events"][-1] == {"epoch": 9, "step": 9, "format": 1, "scalars": {"b": 1.5, "c": None}, "findings": []}
     assert news["notes"] == ["5 of 9 lines of events.jsonl are no evaluations and were passed over."]
 
 
@@ -105,16 +103,15 @@ def test_a_run_without_an_evaluation_is_a_run(tmp_path):
     assert read_new_events(tmp_path)["events"] == []
 
 
-def test_a_run_of_an_earlier_version_is_read_in_the_words_of_this_one():
-    (first, last) = read_new_events(EARLIER)["events"]
-    assert first["scalars"]["relevance/reliance"] == 0
-    assert [(each["verdict"], each["role"]) for each in last["findings"]] == [
-        ("relies", "fault"),
-        ("relies", "open"),
-        ("not sure", "fault"),
-        ("not sure", "fault"),
-        ("does not rely", "fault"),
-    ]
+def test_a_run_of_another_format_says_so_and_hides_no_other(runs):
+    path = runs / "run" / "events.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").replace('"format": 1, ', ""), encoding="utf-8")
+    assert list(find_runs(runs)) == ["run", "texts"]
+    (note,) = about_run(runs / "run")["notes"]
+    assert "is a run in an older format without a number, written by another version of lrptrain" in note
+    news = read_new_events(runs / "run")
+    assert (news["events"], news["notes"]) == ([], [])
+    assert read_new_events(runs / "texts")["events"]
 
 
 def test_a_branch_names_its_parent(tmp_path):

@@ -1,7 +1,6 @@
 """Scores over epochs: where they are drawn, what is said of them, and the numbers on their axes."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,10 +35,6 @@ def write(folder, scores, metrics):
 @pytest.fixture(scope="module")
 def visit(browser, tmp_path_factory):
     folder = tmp_path_factory.mktemp("scores")
-    # The first in the order of names is of an earlier version, which explains nothing.
-    write(
-        folder / "before", {"reliance": (0.5, 0.5, 0.5)}, [replace(each, explanation="") for each in logged_metrics()]
-    )
     write(folder / "scored", {"reliance": (0.5, 0.5, 0.5), **SCORES}, [*logged_metrics(), FORMER])
     with served(folder) as address:
         visit = Visit(browser, address, viewport={"width": 1280, "height": 1000})

@@ -2,8 +2,6 @@
 
 import math
 import re
-import shutil
-from pathlib import Path
 from typing import Any
 
 import inspected
@@ -49,7 +47,6 @@ RUNS: dict[str, tuple[str, list[Finding], dict[str, Any], str]] = {
 }  # fmt: skip
 # By whose weights the evaluation at epoch 4 and step 20 is of.
 KEPT_RUNS = {"up to epoch 4": (4, 20), "in the kept weights (epoch 1)": (1, 5), "in the kept weights": (None, None)}
-EARLIER = Path(__file__).parents[1] / "earlier_run"
 SHOWN = finding(
     name="<b>mark</b>",
     by_class={"cat": 0.75, "dog": -0.01, "owl": 0.5},
@@ -72,7 +69,6 @@ def visit(browser, tmp_path_factory):
         scalars = {"relevance/samples": 32.0}
         write_record(folder / name, EpochRecord(4, 20, scalars, power=TESTED, weights=weights))
     write_record(folder / "shown", EpochRecord(2, 2, findings=[SHOWN, ENDED]))
-    shutil.copytree(EARLIER, folder / "earlier")
     with served(folder) as address:
         visit = Visit(browser, address)
         visit.page.wait_for_selector("#runs tbody tr")
@@ -92,13 +88,13 @@ def badges(visit, read):
 
 def test_each_run_has_its_word(visit):
     expected = {name: word for name, (word, *_) in RUNS.items()} | dict.fromkeys(KEPT_RUNS, "no fault found")
-    assert badges(visit, lambda badge: badge.inner_text()) == expected | dict.fromkeys(("shown", "earlier"), "shortcut")
+    assert badges(visit, lambda badge: badge.inner_text()) == expected | {"shown": "shortcut"}
 
 
 def test_only_a_fault_and_a_collapse_are_red(visit):
     colours = badges(visit, lambda badge: badge.evaluate("badge => getComputedStyle(badge).borderColor"))
     red = {name for name, colour in colours.items() if colour == colours["a fault"]}
-    assert red == {"a fault", "two faults", "collapsed", "shown", "earlier"}
+    assert red == {"a fault", "two faults", "collapsed", "shown"}
     assert len({colours[name] for name in ("a fault", "a doubt", "open", "clean", "chance")}) == 5
 
 
@@ -199,20 +195,3 @@ def test_the_code_that_fixes_it_runs_with_a_model_and_its_data(browser, tmp_path
         exec("\n".join(line for line in code.splitlines() if "lrptrain.guide(" not in line), scope)
         assert (f'swap=report["{name}"]' in code.replace("[report", "report")) == (kind != "outside")
         assert weight.grad.abs().sum() > 0, kind
-
-
-def test_a_run_of_an_earlier_version_opens_and_says_so(visit):
-    page = findings_of(visit, "earlier", "article.finding")
-    cards = page.locator("article.finding").all_inner_texts()
-    assert len(cards) == 5
-    assert all("Found by an earlier version, which compared other changes." in card for card in cards)
-    assert [card.split("\n")[0] for card in cards] == [
-        "shortcut",
-        "needs review",
-        "not sure",
-        "not sure",
-        "does not rely",
-    ]
-    assert "effect not known" in cards[2]
-    first = page.locator("article.finding").first.inner_text()
-    assert first.startswith("shortcut\nThe model relies on what lies outside the annotation.")

@@ -42,7 +42,7 @@ def test_reliance_is_what_is_sure_of_the_largest_fault():
     (("relies", "not sure", "relies", "not sure"), (0, 1, 2, 5), 2),
     (("not sure", "does not rely"), (0, 1), None),
     (("does not rely", "relies"), (0, 1), None),
-    (("relies", "does not rely"), (), None),  # an older record
+    (("relies", "does not rely"), (), None),
 ])  # fmt: skip
 def test_until_when_the_model_relied_on_it(verdicts, epochs, until):
     assert finding(verdict=verdicts[-1], verdicts=verdicts, epochs=epochs).relied_until == until

@@ -27,10 +27,7 @@ def test_what_is_missing_is_said(name):
 @pytest.mark.parametrize(("values", "says"), [
     (3, "a finding that is none"),
     (None, "a finding that is none"),
-    ({}, "a finding without kind, scope, state"),
-    ({"kind": "a", "scope": "overall", "state": "RELIES"}, "a finding in the unknown state 'RELIES'"),
-    ({"kind": 3, "scope": "overall", "state": "confirmed"}, "cannot be read"),
-    ({"kind": "a", "scope": "overall", "state": "confirmed"}, "relies on, without its effect"),
+    ({}, "a finding without name, kind, role, verdict"),
     (recorded(verdict="RELIES"), "the verdict"),
     (recorded(verdict=None), "the verdict"),
     (recorded(verdict=["relies"]), "cannot be read"),

@@ -45,14 +45,11 @@ def test_large_images_are_made_smaller_and_stay_alike(tmp_path):
 
 def test_texts_have_tokens_where_they_have_scores(tmp_path):
     rationale = np.array([1, 0, 255], np.uint8)
-    text = Input("t", tokens=["<b>", "ü", None], annotation=rationale)
-    write_inputs(tmp_path, made(text, Input("u", tokens=["x"])))
+    text = Input("t", tokens=["<b>", "ü", None], annotation=rationale, scored=[True, True, False])
+    write_inputs(tmp_path, made(text, Input("u", tokens=["x"], scored=[True])))
     expected = {"sample_id": "t", "grid": None, "tokens": ["<b>", "ü", None], "annotation": [1, 0, 255]}
-    assert known(tmp_path, "t") == expected
-    scored = Input("s", tokens=["x", "y"], scored=[False, True])
-    write_inputs(tmp_path, made(scored))
-    assert known(tmp_path, "s")["scored"] == [False, True]
-    assert known(tmp_path, "u") == {"sample_id": "u", "grid": None, "tokens": ["x"], "annotation": None}
+    assert known(tmp_path, "t") == {**expected, "scored": [True, True, False]}
+    assert known(tmp_path, "u")["annotation"] is None
 
 
 def test_what_is_there_is_neither_made_nor_written_again(tmp_path):

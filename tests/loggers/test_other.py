@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from examples import finding
 
-from lrptrain.loggers import EpochRecord, Highlight, Picture, log_to_other
+from lrptrain.loggers import EpochRecord, Highlight, Picture
+from lrptrain.loggers.other import log_to_other
 from lrptrain.loggers.record_tables import findings_markdown, findings_table
 
 RECORD = EpochRecord(

@@ -1,31 +1,15 @@
-from dataclasses import replace
-
 import lightning.pytorch.loggers
 import pytest
 import pytorch_lightning.loggers
 
-from lrptrain import loggers
-from lrptrain.loggers import EpochRecord, send
+from lrptrain.loggers import EpochRecord, send, send_scalars
+from lrptrain.loggers.sink import _SINKS, Sink, is_named, register, sink_of
 
 RECORD = EpochRecord(epoch=0, step=0)
 
 
-@pytest.fixture
-def heard(monkeypatch):
-    """What each sink was given."""
-    calls = []
-    sinks = {"WandbLogger": loggers.SINKS[0], "TensorBoardLogger": loggers.SINKS[2]}
-
-    def listening_to(name):
-        return lambda logger, record: calls.append((name, record))
-
-    listening = [replace(sink, log_media=listening_to(name)) for name, sink in sinks.items()]
-    monkeypatch.setattr(loggers, "SINKS", (*listening, loggers.SINKS[-1]))
-    return calls
-
-
 @pytest.mark.parametrize("module", [pytorch_lightning.loggers, lightning.pytorch.loggers])
-def test_lightnings_loggers_find_their_sinks(heard, module, tmp_path):
+def test_lightnings_loggers_find_their_sinks(module, tmp_path):
     class Mine(module.TensorBoardLogger):
         """A user's own."""
 
@@ -34,13 +18,31 @@ def test_lightnings_loggers_find_their_sinks(heard, module, tmp_path):
 
         experiment = None
 
-    for logger in (Mine(tmp_path), module.CSVLogger(tmp_path), Offline(save_dir=tmp_path, offline=True)):
-        send(logger, RECORD)
-    assert heard == [("TensorBoardLogger", RECORD), ("WandbLogger", RECORD)]
+    loggers = Mine(tmp_path), Offline(save_dir=tmp_path, offline=True), module.CSVLogger(tmp_path)
+    sinks = [sink_of(logger) for logger in loggers]
+    assert len({id(sink) for sink in sinks}) == 3
+    assert [sink.is_last for sink in sinks if sink is not None] == [False, False, True]
 
 
-def test_no_logger_is_no_error():
+def test_a_sink_that_is_registered_comes_before_that_of_any_logger(monkeypatch):
+    class MyLogger:
+        def log_metrics(self, *_):
+            raise AssertionError("it has a sink of its own")
+
+    heard = []
+    monkeypatch.setattr("lrptrain.loggers.sink._SINKS", [*_SINKS])
+    logger = MyLogger()
+    keep = lambda *given: heard.append(given)  # noqa: E731
+    register(Sink(serves=lambda each: is_named(each, "MyLogger"), log_scalars=keep, log_media=keep))
+    send_scalars(logger, RECORD)
+    send(logger, RECORD)
+    assert heard == [(logger, RECORD)] * 2
+
+
+def test_no_logger_is_no_error_unless_it_is_to_have_scalars():
     send(object(), RECORD)
+    with pytest.raises(TypeError, match="no logger"):
+        send_scalars(object(), RECORD)
 
 
 def test_an_error_reaches_the_caller():

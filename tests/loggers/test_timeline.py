@@ -7,11 +7,20 @@ import pytest
 from examples import finding
 
 from lrptrain.loggers import EpochRecord, local, read_events, read_samples, write_record
-from lrptrain.loggers.timeline import continued_after, parse_event, read_timeline, stands, timeline_of
+from lrptrain.loggers.timeline import (
+    FORMAT,
+    UnreadableRunError,
+    continued_after,
+    parse_event,
+    read_timeline,
+    refusal,
+    stands,
+    timeline_of,
+)
 
 
 def line(epoch, value=0.0, **others):
-    event = {"epoch": epoch, "step": 10 * epoch, "scalars": {"a": value}, "findings": [], **others}
+    event = {"epoch": epoch, "step": 10 * epoch, "format": FORMAT, "scalars": {"a": value}, "findings": [], **others}
     return json.dumps(event).encode()
 
 
@@ -62,7 +71,7 @@ def test_what_is_no_evaluation_is_counted_and_drops_nothing(wrong):
 def test_what_is_of_another_form_is_left_out():
     findings = [3, {"kind": "place"}, {**finding().to_dict(), "is_fault": False}]
     (event,) = timeline_of([line(0, scalars={"a": 1, "b": "text", "c": float("nan")}, findings=findings)]).events
-    assert event == {"epoch": 0, "step": 0, "scalars": {"a": 1, "c": None}, "findings": []}
+    assert event == {"epoch": 0, "step": 0, "format": FORMAT, "scalars": {"a": 1, "c": None}, "findings": []}
 
 
 def test_tables_of_dropped_evaluations_are_not_read(tmp_path):
@@ -125,7 +134,21 @@ def test_what_could_have_been_found_is_written_where_it_is_said(tmp_path):
     ],
 )
 def test_whose_weights_an_evaluation_is_of_is_read_if_it_is_a_moment(written, read):
-    event = parse_event({"epoch": 4, "step": 20, "weights": written})
+    event = parse_event({"epoch": 4, "step": 20, "format": FORMAT, "weights": written})
     assert event is not None
     assert event.get("weights") == (written if read else None)
     assert ("weights" in event) == read
+
+
+@pytest.mark.parametrize(("number", "says"), [(None, "an older format without a number"), (FORMAT + 1, "in format 2")])
+def test_a_run_of_another_format_is_refused(number, says, tmp_path):
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(line(0, format=number) + b"\n" + line(1) + b"\n")
+    assert says in refusal(tmp_path)
+    with pytest.raises(UnreadableRunError, match="another version of lrptrain"):
+        read_events(tmp_path)
+    assert timeline_of([line(0, format=number)]).events == []
+    path.write_bytes(line(0) + b"\n" + line(1, format=number) + b"\n")
+    assert refusal(tmp_path) == ""
+    assert [event["epoch"] for event in read_events(tmp_path)] == [0]
+    assert refusal(tmp_path / "nowhere") == ""

@@ -21,7 +21,6 @@ class AgreementTest(AuditTest):
     """Correlate the maps of all pairs of methods."""
 
     name = "agreement"
-    title = "agreement between methods"
     order = 60
     settings = ("methods",)
 
@@ -56,13 +55,6 @@ def agreement(
     """Return Spearman's rank correlation between the maps of all pairs of methods, per sample.
 
     Maps are compared as they are: signed ones with their sign.
-
-    Args:
-        maps: Scores by the name of the method, on the same samples.
-        usable: Tokens that take part: not padding.
-
-    Returns:
-        Correlations in [-1, 1], 1 on the diagonal; nan where a map is constant.
     """
     scores = torch.stack([values.detach().float() for values in maps.values()])
     methods, samples, tokens = scores.shape
@@ -74,11 +66,7 @@ def agreement(
 
 
 def plot_matrix(path: Path, names: list[str], matrix: Float[np.ndarray, "methods methods"]) -> None:
-    """Save mean rank correlations between methods as a heat map.
-
-    Raises:
-        ImportError: Without matplotlib.
-    """
+    """Save mean rank correlations between methods as a heat map."""
     side = 1.8 + 0.42 * len(names)
     with saved_plot(path, "Do the methods agree?", side + 1.0, side, grid=False) as (figure, axes):
         image = axes.imshow(matrix, vmin=-1, vmax=1, cmap="RdBu")

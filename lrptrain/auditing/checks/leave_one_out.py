@@ -29,16 +29,9 @@ class LeaveOneOutTest(AuditTest):
     """
 
     name = "leave_one_out"
-    title = "correlation with leave-one-out"
     order = 30
     decides_verdict = True
-    column = Column(
-        "tau, leave-one-out",
-        values="tau",
-        higher_is_better=True,
-        description="agreement with leave-one-out (tau)",
-        range=(-1.0, 1.0),
-    )
+    columns = (Column("tau, leave-one-out", values="tau", higher_is_better=True),)
 
     def run(self, context: AuditContext, unit: str) -> Values:
         """Return `tau`: Kendall's rank correlation (tau-b) over the content tokens of every sample."""
@@ -60,10 +53,6 @@ class LeaveOneOutTest(AuditTest):
 
 def changes_without(model: nn.Module, inputs: Inputs) -> Float[Tensor, "batch tokens"]:
     """Return by how much the answer changes without a token: the total variation distance of the class probabilities.
-
-    Args:
-        model: As for `lrptrain.attribute`; run in evaluation mode and left as it was.
-        inputs: As for `lrptrain.attribute`.
 
     Returns:
         Distances, where the token is taken away as the method `leave_one_out` does it; 0 at tokens that are no content.

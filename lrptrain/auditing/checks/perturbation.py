@@ -31,31 +31,28 @@ class PerturbationTest(AuditTest):
     """Remove tokens in the order of a method's map, and in random orders."""
 
     name = "perturbation"
-    title = "perturbation against random orders"
     order = 20
     decides_verdict = True
-    column = Column(
-        "gain over random",
-        values="gain",
-        higher_is_better=True,
-        sorts=True,
-        logged_as="perturbation_gain",
-        description="gain over random orders",
-        range=(-0.2, 1.0),
+    columns = (
+        Column("gain over random", values="gain", higher_is_better=True, sorts=True, logged_as="perturbation_gain"),
+        Column("positive AUC", values="positive", higher_is_better=False),
+        Column("negative AUC", values="negative", higher_is_better=True),
+        Column("comprehensiveness", values="comprehensiveness", higher_is_better=True),
+        Column("sufficiency", values="sufficiency", higher_is_better=False),
     )
     settings = ("random_maps", "fill")
 
     def run(self, context: AuditContext, unit: str) -> Values:
-        """Return `gain`: how much better than random orders the method's order is, per sample."""
+        """Return per sample `gain`, how much better than random orders the method's order is, and the `order_parts`."""
         # The random orders are the same for all methods.
         random_scores = context.cached("random orders", lambda: self._random_scores(context))
-        gains = []
+        columns: dict[str, list[Tensor]] = {}
         for batch, relevance, random_score in zip(context.batches, context.maps(unit), random_scores, strict=True):
-            score = order_score(
-                context.model, batch.inputs, batch.target, relevance.scores, relevance.image_grid, context.fill
-            )
-            gains.append(score - random_score)
-        return {"gain": to_list(torch.cat(gains))}
+            map_and_grid = relevance.scores, relevance.image_grid
+            parts = order_parts(context.model, batch.inputs, batch.target, *map_and_grid, context.settings.fill)
+            for name, values in {"gain": _difference(parts) - random_score, **parts}.items():
+                columns.setdefault(name, []).append(values)
+        return {name: to_list(torch.cat(values)) for name, values in columns.items()}
 
     def _random_scores(self, context: AuditContext) -> list[Tensor]:
         return [
@@ -63,9 +60,9 @@ class PerturbationTest(AuditTest):
                 context.model,
                 batch.inputs,
                 batch.target,
-                fill=context.fill,
+                fill=context.settings.fill,
                 random_maps=context.settings.random_maps,
-                seed=context.seed,
+                seed=context.settings.seed,
             )
             for batch in context.batches
         ]
@@ -95,9 +92,6 @@ def random_order_score(
     """Return the mean `order_score` of random maps, which differ from those of the method `random` by default.
 
     A sample's own content seeds them, so that a batch of N equals N batches of one.
-
-    Raises:
-        ValueError: If `random_maps` is not positive.
     """
     if random_maps < 1:
         raise ValueError(f"random_maps must be positive, got {random_maps}")
@@ -119,22 +113,27 @@ def order_score(
 ) -> Float[Tensor, " batch"]:
     """Return what the model loses without the relevant tokens, less what it loses without the irrelevant ones.
 
-    Images: area under the perturbation curve, least relevant first, less that of the most relevant first (Chefer, Gur,
-    Wolf, CVPR 2021, section 4). Texts: comprehensiveness less sufficiency (DeYoung et al. 2020, section 5.2).
-
-    Args:
-        model: The model, in evaluation mode.
-        inputs: Arguments of its forward; of texts with an `attention_mask`.
-        target: The explained class.
-        scores: Signed relevance.
-        grid: Rows and columns of patches; None for texts.
-        fill: What removed pixels become.
+    It is the difference of the `order_parts`.
 
     Returns:
         In [-1, 1] for images and [-2, 2] for texts, higher is better; nan where scores are not finite.
+    """
+    return _difference(order_parts(model, inputs, target, scores, grid, fill))
 
-    Raises:
-        ValueError: If a text comes without `attention_mask`.
+
+def order_parts(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Int[Tensor, " batch"],
+    scores: Float[Tensor, "batch tokens"],
+    grid: tuple[int, int] | None,
+    fill: Fill = 0.0,
+) -> dict[str, Float[Tensor, " batch"]]:
+    """Return two numbers per sample by name, of which the first less the second says how good the order is.
+
+    Images: `negative` and `positive`, the areas under the perturbation curve with the least and the most relevant first
+    (Chefer, Gur, Wolf, CVPR 2021, section 4). Texts: `comprehensiveness` and `sufficiency` (DeYoung et al. 2020,
+    section 5.2).
     """
     scores = scores.detach()
     if grid is None:
@@ -142,26 +141,27 @@ def order_score(
         probability = text_probability(lambda **shorter: predict_logits(model, shorter), text_inputs, target)
         usable = content_of_map(text_inputs, scores.shape[1])
         full = probability(text_inputs["attention_mask"] != 0)  # of the complete text, for both
-        return comprehensiveness(probability, scores, usable, full=full) - sufficiency(
-            probability, scores, usable, full=full
-        )
+        return {
+            "comprehensiveness": comprehensiveness(probability, scores, usable, full=full),
+            "sufficiency": sufficiency(probability, scores, usable, full=full),
+        }
     predict, images = image_prediction(model, inputs)
     # The sooner the probability falls, the smaller the area: small with the relevant patches first is good.
-    most, least = (
-        area_under_curve(
+    return {
+        name: area_under_curve(
             perturbation_curve(predict, images, scores, grid, target, most_relevant_first=first, fill=fill)
         )
-        for first in (True, False)
-    )
-    return least - most
+        for name, first in (("negative", False), ("positive", True))
+    }
+
+
+def _difference(parts: Mapping[str, Tensor]) -> Tensor:
+    good, bad = parts.values()
+    return good - bad
 
 
 def plot_gains(path: Path, scores: Mapping[str, Score]) -> None:
-    """Save bars of the gain over random orders with their 95 % intervals, the best on top.
-
-    Raises:
-        ImportError: Without matplotlib.
-    """
+    """Save bars of the gain over random orders with their 95 % intervals, the best on top."""
     names = sorted(scores, key=lambda name: scores[name].value)
     values = np.array([scores[name].value for name in names], float)
     low = np.array([scores[name].low for name in names], float)

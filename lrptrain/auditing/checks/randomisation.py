@@ -30,16 +30,9 @@ class RandomisationTest(AuditTest):
     """Randomise the model's weights from the logits downwards: does a method's map change?"""
 
     name = "randomisation"
-    title = "randomised weights"
     order = 40
     decides_verdict = True
-    column = Column(
-        "lost weights",
-        values="left",
-        higher_is_better=False,
-        description="left when the weights are randomised",
-        range=(0.0, 1.0),
-    )
+    columns = (Column("lost weights", values="left", higher_is_better=False),)
     settings = ("stages",)
 
     def run(self, context: AuditContext, unit: str) -> Values:
@@ -50,7 +43,7 @@ class RandomisationTest(AuditTest):
         """
         settings = context.settings
         checks = [
-            randomisation_check(context.model, batch.inputs, batch.target, unit, settings.stages, context.seed)
+            randomisation_check(context.model, batch.inputs, batch.target, unit, settings.stages, settings.seed)
             for batch in context.batches
         ]
         left = torch.cat([each for _, each in checks], 1)  # [stages, samples]
@@ -83,21 +76,9 @@ def randomisation_check(
     and standard deviation: so activations keep their scale in models of any library, whatever its initialisers are.
     (Constant parameters, such as a bias of zeros, stay; so do buffers.)
 
-    Args:
-        model: As for `lrptrain.attribute`; it is not changed.
-        inputs: As for `lrptrain.attribute`.
-        target: The class to explain; None for the one that the intact model predicts, in all stages.
-        method: One of `lrptrain.methods()`.
-        stages: Number of stages, each with a map; fewer if the model has fewer modules.
-        seed: Seed of the redrawn weights.
-
     Returns:
         Per stage the lowest module that was randomised (all above it were, too), and Spearman's rank correlation of
         the absolute maps with the original ones; nan where a map is constant.
-
-    Raises:
-        ValueError: If `stages` is not positive, or the model has no parameters; and whatever `lrptrain.attribute`
-            raises.
     """
     if stages < 1:
         raise ValueError(f"stages must be positive, got {stages}")

@@ -11,14 +11,9 @@ function proofBlock(run, finding) {
   if (!proof || !Array.isArray(proof.samples) || !proof.samples.length) return "";
   const isDrawn = String(proof.path || "").endsWith(".png");
   const shown = isDrawn
-    ? h("img", { className: "proofpicture", loading: "lazy", src: proofUrl(run, proof.path), alt: proof.samples.flatMap((sample) => titlesOf(sample, proof)).join(". ") })
-    : proof.samples.map((sample) => h("div", { className: "prooftext" }, titlesOf(sample, proof).map((title, i) => proofWords(title, sample[SHOWN_WORDS[i]]))));
+    ? h("img", { className: "proofpicture", loading: "lazy", src: proofUrl(run, proof.path), alt: proof.samples.flatMap(({ titles }) => titles).join(". ") })
+    : proof.samples.map((sample) => h("div", { className: "prooftext" }, (sample.titles ?? []).map((title, i) => proofWords(title, sample[SHOWN_WORDS[i]]))));
   return h("details", { key: "proof", className: "proof", open: true }, h("summary", {}, "Samples: original, swapped, control"), shown);
-}
-
-// The record has the titles; one of earlier versions lacks them.
-function titlesOf({ titles, sample_id: id, answer, before, changed, control }, proof) {
-  return titles ?? [`Sample ${id}, original: ${answer} (${percent(before)})`, `${proof.change}: ${answer} (${percent(changed)})`, `Control, ${proof.control}: ${answer} (${percent(control)})`];
 }
 
 function proofWords(title, marked) {

@@ -84,7 +84,6 @@ function scalarOf(event, ending) {
 }
 
 // What the runs say of a score: its title, unit, bounds and direction. A column of samples is a key with _ instead of /.
-// Runs of earlier versions say nothing.
 function metricOf(name) {
   const key = name.replace(/^=?relevance\//, "").replace(/^=/, "");
   const keys = [key, key.replace(/^[^/]+\//, "")]; // of a monitor with a name, too
@@ -95,8 +94,7 @@ function metricOf(name) {
     const metric = metrics.find((own) => Array.isArray(own?.keys) && own.keys.some((pattern) => typeof pattern === "string" && fits(pattern)));
     return typeof metric?.title === "string" ? [metric] : [];
   });
-  // A run of an earlier version must not hide what a later one says of the same score.
-  return fitting.find((metric) => metric.explanation) ?? fitting[0] ?? null;
+  return fitting[0] ?? null;
 }
 
 const DIRECTIONS = { true: "Higher is better.", false: "Lower is better." };

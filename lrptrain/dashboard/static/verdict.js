@@ -26,7 +26,7 @@ function namesOf(findings) {
   return names.length === 1 ? names[0] : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
 }
 
-// What the last evaluation is of, such as "up to epoch 3, on 128 samples"; earlier records do not say whose weights.
+// What the last evaluation is of, such as "up to epoch 3, on 128 samples".
 function judgedOf(event) {
   const { epoch, step } = event.weights ?? event;
   const isOwn = epoch === event.epoch && step === event.step;
@@ -40,7 +40,6 @@ function judgedOf(event) {
 function verdictOf(run) {
   const last = lastOf(run);
   if (last === undefined) return { state: "unknown", text: "Not evaluated yet" };
-  // Records of earlier versions may not say what was tested.
   const { tells, collapsed, text: power, can_fault, headline } = last.power ?? { tells: true, text: "" };
   // What a model relies on matters no more once it gives one answer to everything.
   if (collapsed === true) return { state: "collapsed", text: power };

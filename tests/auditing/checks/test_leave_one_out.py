@@ -17,7 +17,7 @@ def correlation(model, inputs, target, method):
     batch = {"image": inputs} if isinstance(inputs, torch.Tensor) else inputs
     size = len(next(iter(batch.values())))
     label = torch.as_tensor(target).expand(size)
-    audited = AuditBatch(batch, inputs, torch.zeros(size, 2), label, explained=label)
+    audited = AuditBatch(batch, inputs, torch.nn.functional.one_hot(label, 100), label)
     return registered("leave_one_out").run(AuditContext(model, [audited], (method,)), method)
 
 

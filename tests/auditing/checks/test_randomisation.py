@@ -144,7 +144,12 @@ def test_a_unit_is_the_check_of_all_batches(name):
 
 @pytest.mark.parametrize(
     ("left", "passed", "decisive", "reason"),
-    [(0.1, True, False, "it changes"), (0.7, False, False, "it hardly changes"), (0.95, False, True, "it does not")],
+    [
+        (0.49, True, False, "it changes"),
+        (0.51, False, False, "it hardly changes"),
+        (0.89, False, False, "it hardly changes"),
+        (0.91, False, True, "it does not"),
+    ],
 )
 def test_a_map_that_stays_decides(left, passed, decisive, reason):
     check = registered("randomisation").check(summarize([left] * 3))
