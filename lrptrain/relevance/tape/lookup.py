@@ -138,7 +138,8 @@ def later_lookup(ids: Int[Tensor, "batch tokens"], looked_up: Int[Tensor, "..."]
     return Lookup(Order.SHIFTED, ids.shape) if shifted else None
 
 
-READING_ROWS = frozenset({"getitem", "index_select", "embedding_bag", "gather", "one_hot"})
+_PRODUCTS = frozenset({"matmul", "mm", "linear"})
+READING_ROWS = _PRODUCTS | {"getitem", "index_select", "embedding_bag", "gather", "one_hot"}
 """Calls that may look up rows of a table in other words than `embedding`; see `as_lookup`."""
 
 # -- Lookups in other words --------------------------------------------------------------------------------------------
@@ -152,8 +153,13 @@ def as_lookup(name: str, args: tuple[Any, ...], ids: Tensor, *, is_first: bool) 
     if name in ("getitem", "index_select"):
         rows: Any = second if name == "getitem" else args[2] if second == 0 and len(args) > 2 else None
         return partial(F.embedding, rows, first) if _is_table(first, is_first) and _are_rows(rows) else None
-    whole_rows = name == "gather" and isinstance(first, nn.Parameter) and second in (0, -2) and first.ndim == 2
-    if whole_rows or (name != "gather" and _holds(first, ids)):
+    if name in _PRODUCTS:
+        reads = _is_one_hot(first, ids)
+    elif name == "gather":
+        reads = isinstance(first, nn.Parameter) and second in (0, -2) and first.ndim == 2
+    else:
+        reads = _holds(first, ids)
+    if reads:
         raise UnsupportedModelError(
             f"the model reads its token ids by {name}: look them up with nn.Embedding, or pass inputs_embeds where it "
             "takes them"
@@ -163,6 +169,13 @@ def as_lookup(name: str, args: tuple[Any, ...], ids: Tensor, *, is_first: bool) 
 
 def _holds(x: Any, ids: Tensor) -> bool:
     return isinstance(x, Tensor) and x.numel() == ids.numel() and _equal(x.flatten(), ids.flatten())
+
+
+def _is_one_hot(x: Any, ids: Tensor) -> bool:
+    """Whether the only 1 of each row stands where an id says."""
+    if not isinstance(x, Tensor) or x.grad_fn is not None or x.ndim < 2 or x.shape[:-1].numel() != ids.numel():
+        return False
+    return _holds(x.argmax(-1), ids) and bool(((x == 0) | (x == 1)).all()) and bool((x.sum(-1) == 1).all())
 
 
 def _is_table(x: Any, is_first: bool) -> bool:

@@ -124,6 +124,10 @@ def test_a_later_lookup_by_indices_is_followed():
 
 NOT_FOLLOWED: dict[str, Callable[[nn.Embedding, Tensor], Tensor]] = {
     "one_hot": lambda table, ids: nn.functional.one_hot(ids, 12).to(table.weight.dtype) @ table.weight,
+    "matmul": lambda table, ids: (ids[..., None] == torch.arange(12)).to(table.weight.dtype) @ table.weight,
+    "linear": lambda table, ids: nn.functional.linear(
+        (ids[..., None] == torch.arange(12)).to(table.weight.dtype), table.weight.t()
+    ),
     "gather": lambda table, ids: table.weight.gather(0, ids.flatten()[:, None].expand(-1, 8)).view(*ids.shape, 8),
     "embedding_bag": lambda table, ids: nn.functional.embedding_bag(ids, table.weight)[:, None],
 }
