@@ -5,15 +5,7 @@ from types import ModuleType
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import `module`, or say which extra of lrptrain brings it.
-
-    Args:
-        module: Name to import, for example `"wandb"`.
-        extra: The extra of this project that installs it, for example `"wandb"`.
-
-    Raises:
-        ImportError: With the command that installs the extra.
-    """
+    """Import `module`, or say which extra of lrptrain brings it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -23,9 +23,6 @@ def read_whole(path: Path, most: int = MOST_BYTES) -> bytes:
     Args:
         path: The file, or a link to one. A pipe would wait for its writer, and a device has no end.
         most: The most bytes that it may hold; it is read up to there.
-
-    Raises:
-        OSError: If it is not there, is no regular file, or holds more.
     """
     # Looked at first, since to open a device may do something; then again what was opened, which may be another file.
     check_regular(path)
@@ -41,15 +38,7 @@ def read_whole(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def check_regular(path: Path, about: os.stat_result | None = None) -> None:
-    """Refuse what is no regular file, nor a link to one, before it is opened.
-
-    Args:
-        path: The file.
-        about: What is known of it; None to ask.
-
-    Raises:
-        OSError: If it is not there, or a folder, a pipe, a socket or a device.
-    """
+    """Refuse what is no regular file, nor a link to one, before it is opened."""
     if not stat.S_ISREG((about or os.stat(path)).st_mode):
         raise OSError(f"{path} is no regular file")
 
@@ -94,13 +83,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any, default: Callable[[Any], Any] | None = None) -> None:
-    """Write a value as indented JSON, complete or not at all.
-
-    Args:
-        path: The file. Its folder is made if it does not exist.
-        value: See `to_json`.
-        default: See `to_json`.
-    """
+    """Write a value as indented JSON, complete or not at all."""
     write_text(path, to_json(value, indent=1, default=default) + "\n")
 
 
@@ -109,13 +92,6 @@ def append_json_line(path: Path, value: Any) -> None:
 
     An incomplete line before it, of a process that was killed, keeps a line of its own. If the line cannot be written
     in full, as on a full disk, none of it stays.
-
-    Args:
-        path: The file, in a folder that exists; a link is not followed.
-        value: See `to_json`.
-
-    Raises:
-        OSError: If it cannot be written.
     """
     line = f"{to_json(value)}\n".encode()
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | _NO_LINK | getattr(os, "O_BINARY", 0)

@@ -32,11 +32,7 @@ MAY_RAISE = False
 
 @contextmanager
 def harmless(message: str) -> Iterator[None]:
-    """Log a warning where the program makes an error of it: what is said to a user must not end a training.
-
-    Args:
-        message: The message of the warning that is given inside.
-    """
+    """Log a warning where the program makes an error of it: what is said to a user must not end a training."""
     try:
         yield
     except Warning:

@@ -26,9 +26,6 @@ def draw_samples(
 
     As in the monitor, samples with values that cannot be used (pixels that are not finite, a mask of other values or
     another shape) are left out, and annotations that are misread as a whole are not used; a warning says so.
-
-    Raises:
-        ValueError: If there is no sample, a batch cannot be read, or no sample can be used.
     """
     # The monitor's own way to draw, of which nothing is known before the last batch: classes may come in any order.
     sample = ValidationSample(max_samples, seed, Limits())

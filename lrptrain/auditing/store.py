@@ -23,9 +23,6 @@ class Store:
     """Measurements by key, in an append-only file with a line of JSON for each.
 
     An incomplete line, such as a process leaves that is killed while it writes, is skipped.
-
-    Args:
-        path: The file; None keeps everything in memory.
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -140,12 +140,7 @@ def _lengths(by_target: dict[str, Any]) -> set[int]:
 
 
 def _packed_maps(by_target: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """Return maps as the page draws them; see `packed`.
-
-    Args:
-        by_target: The maps of a sample by target.
-        about: The sample, with `tokens`, `annotation` and `scored`.
-    """
+    """Return maps as the page draws them; see `packed`."""
     lengths = _lengths(by_target)
     # Maps of one sample have one length, that of its tokens; others are scaled over all of their values.
     scored = _text_of(about, next(iter(lengths)))["scored"] if len(lengths) == 1 else None

@@ -195,11 +195,7 @@ class HasFindings:
     findings: Sequence[Finding]
 
     def __getitem__(self, name: str) -> Finding:
-        """Return a finding by its printed name, such as `report["the border"]`: the most severe of that name.
-
-        Raises:
-            KeyError: If there is none, with the names that there are.
-        """
+        """Return a finding by its printed name, such as `report["the border"]`: the most severe of that name."""
         found = next((each for each in self.findings if each.name == name), None)
         if found is None:
             names = ", ".join(dict.fromkeys(repr(each.name) for each in self.findings))

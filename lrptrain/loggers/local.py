@@ -62,17 +62,7 @@ RECORD_METRICS = (
 def write_record(
     folder: Path | str, record: EpochRecord, room_mb: float = float("inf"), marks: dict[str, Any] | None = None
 ) -> None:
-    """Write one evaluation; one of the same epoch and step, by a run that was resumed, is replaced.
-
-    Args:
-        folder: Folder of the run. It is made if it does not exist.
-        record: What to write.
-        room_mb: Megabytes there are for inputs.
-        marks: What the line in `events.jsonl` says besides; see `lrptrain.loggers.timeline`.
-
-    Raises:
-        OSError: If something could not be written, as on a full disk; the rest was written all the same.
-    """
+    """Write one evaluation; one of the same epoch and step, by a run that was resumed, is replaced."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{evaluation_name(record.epoch, record.step)}.parquet"
@@ -143,9 +133,6 @@ class RecordWriter:
     Args:
         max_mb: Once the folder has so many megabytes (10^6 bytes), inputs, pictures, highlights and the maps of many
             classes are no longer added; one warning says so.
-
-    Raises:
-        ValueError: If the budget is negative.
     """
 
     def __init__(self, max_mb: float) -> None:

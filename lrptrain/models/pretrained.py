@@ -24,10 +24,6 @@ TOKENIZER_FILES = ("tokenizer_config.json", "tokenizer.json", "vocab.txt", "conf
 def folder_here(source: str, *files: str) -> str | None:
     """Return the folder on this machine of what a name means, for names that nothing is to be fetched for.
 
-    Args:
-        source: A folder, a hub name, or `"minilm"`.
-        *files: Which files it may hold, of a hub name that is in the cache.
-
     Returns:
         None where it is no folder, and its repository is not in the cache of the hub.
     """
@@ -87,12 +83,6 @@ def timm_classifier(name: str, num_classes: int, pretrained: bool | str = False,
 
     Weights from a file must fit the model; timm resamples its position embedding if the image size differs. Its head is
     kept if it has `num_classes` rows, and is otherwise replaced by a new one.
-
-    Args:
-        name: As in `timm.list_models()`.
-        num_classes: Rows of the head.
-        pretrained: `False` random weights, `True` timm's own from the hub, else the path of a file.
-        **options: Passed to `timm.create_model`, for example `img_size=32`.
 
     Raises:
         FileNotFoundError: There is no such file of weights.

@@ -11,11 +11,7 @@ from lrptrain.batch.annotations import IGNORED
 
 
 def class_iou(confusion: Num[Tensor, "*sets truth prediction"]) -> Float[Tensor, "*sets truth"]:
-    """Return the intersection over union of every class, in [0, 1]; nan for one that is neither present nor predicted.
-
-    Args:
-        confusion: Pixels by `[truth, prediction]`. Predictions beyond the classes of the truth are of no class.
-    """
+    """Return the intersection over union of every class, in [0, 1]; nan for one neither present nor predicted."""
     classes = confusion.shape[-2]
     # [*sets, classes]: pixels that are and are predicted as the class, and pixels that are either.
     both = confusion[..., :classes].diagonal(dim1=-2, dim2=-1)
