@@ -172,12 +172,16 @@ class GuidedStep:
         state, forward = self._state, self._forward
         if not self.samples:
             return {}
+        if forward is not None and forward.failure is not None:
+            # Raised once more, it would hold this step with all of its graph.
+            if not state.worked:
+                raise forward.failure
+            state.failed.note("recording the forward pass", forward.failure)
+            return {}
         try:
             if forward is None:
                 self._look_for_a_part()
                 return {}
-            if forward.failure is not None:
-                raise forward.failure
             if self._first is not None:
                 state.continues = self._first.check_continuation()
             evidence = self._match_evidence(forward.original)

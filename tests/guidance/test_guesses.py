@@ -51,6 +51,7 @@ def test_a_model_that_guesses_has_this_very_gradient():
     model, _, output = outputs_of(3, scale=0.0)
     task = F.cross_entropy(output, LABELS)
     loss = loss_of_guesses(task, output, LABELS)
+    assert loss is not None
     weights = [*model.parameters()]
     assert gradient_norm(loss, weights) == pytest.approx(gradient_norm(task, weights), rel=1e-6)
 
@@ -64,6 +65,7 @@ def test_a_model_that_has_learned_has_hardly_any_of_its_own_and_this_one_stays()
     output = model(samples)
     task = F.cross_entropy(output, LABELS[:4])
     loss = loss_of_guesses(task, output, LABELS[:4])
+    assert loss is not None
     weights = [*model.parameters()]
     assert gradient_norm(task, weights) < 1e-6
     expected = guessed_gradient(model, samples, LABELS[:4]).norm().item()
