@@ -10,8 +10,8 @@ from torch import nn
 
 from lrptrain.terminal import WrappedWarning, harmless
 from lrptrain.trainers.discover import Method, find_model
-from lrptrain.trainers.emphasis import for_logger, spoken_by
 from lrptrain.trainers.lightning import check_dataloader
+from lrptrain.trainers.messages import for_logger, spoken_by
 from lrptrain.trainers.strategies import check_strategy
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def warn(message: str) -> None:
 
 
 def inform(message: str) -> None:
-    """Say something as Lightning does, in the first process, with verdicts in colour on a terminal."""
+    """Say something as Lightning does, in the first process."""
     text = for_logger(message, rank_zero_module.log)
     with spoken_by(rank_zero_module.log):
         rank_zero_info(text)

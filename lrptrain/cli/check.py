@@ -31,7 +31,6 @@ def check_run(run: str, max_reliance: float = 0.0, fail_after: int = 2) -> None:
     from lrptrain.loggers.timeline import UnreadableRunError
     from lrptrain.monitor.check import check
     from lrptrain.terminal import fitted_to
-    from lrptrain.trainers.emphasis import for_stream
 
     try:
         result = check(run, max_reliance, fail_after)
@@ -44,7 +43,7 @@ def check_run(run: str, max_reliance: float = 0.0, fail_after: int = 2) -> None:
         # Python would end with 1, which is the status of a fault.
         _end(f"{run!r} cannot be read as a run ({type(error).__name__}: {' '.join(str(error).split())})", UNREADABLE)
     text = "\n".join([*paragraphs, fitted_to(sys.stdout, verdict)])
-    print(for_stream(text, sys.stdout))
+    print(text)
     if not result:
         sys.exit(FAILED if result.verdict == "failed" else NOT_SURE)
 

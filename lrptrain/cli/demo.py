@@ -28,7 +28,6 @@ def demo(output: str = "runs/demo", epochs: int = 7, max_samples: int = 100, ima
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.cli.demo_runs import GUIDANCE_OPTIONS, compare_outcomes, quiet, train, write_overlays
     from lrptrain.data import PlantedDigits
-    from lrptrain.trainers.emphasis import for_stream
 
     quiet()
     folder = Path(output)
@@ -52,7 +51,7 @@ def demo(output: str = "runs/demo", epochs: int = 7, max_samples: int = 100, ima
     print(f"\npicture     {picture}")
     for name, outcome in (("plain", plain), ("guided", guided)):
         print(f"run         {outcome.folder}\ncheckpoint  {folder / name / 'model.ckpt'}")
-    print(f"\n{for_stream(text, sys.stdout)}")
+    print(f"\n{text}")
 
 
 def _say(message: str) -> None:

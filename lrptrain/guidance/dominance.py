@@ -9,9 +9,10 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lrptrain.batch.matters import LEVEL
-from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES
 from lrptrain.metrics.by_chance import Agreement, agreement, level_of_look
 
+BOUND_EVERY_N_BATCHES = 10
+"""In one batch of so many gradients are compared, for the bound or for what is said here: a choice, for time."""
 IN_A_ROW = 3
 """So many comparisons, or evaluations, in a row must show it. That of the first batch, before anything is learned, is
 none of them. A model that has lost a shortcut may be at chance for one or two, before it learns what is harder."""
@@ -51,18 +52,13 @@ class Dominance:
         self._answers = deque(maxlen=BOUND_EVERY_N_BATCHES)
         self._ratios = deque(maxlen=IN_A_ROW)
 
-    def judges(self, batch_idx: int, every_n_batches: int) -> bool:
-        """Return whether to look at the answers after this guided batch.
+    def judges(self, batch_idx: int) -> bool:
+        """Return whether to look at the answers after this batch."""
+        return self.watches and batch_idx % BOUND_EVERY_N_BATCHES == 0
 
-        Args:
-            batch_idx: The index of the batch.
-            every_n_batches: One batch in this many is guided.
-        """
-        return self.watches and batch_idx % (BOUND_EVERY_N_BATCHES * every_n_batches) == 0
-
-    def compares(self, batch_idx: int, every_n_batches: int) -> bool:
-        """Return whether to compare gradients in this guided batch: in those of `judges`, while nothing is learned."""
-        return self._by_chance and not self._has_learned and self.judges(batch_idx, every_n_batches)
+    def compares(self, batch_idx: int) -> bool:
+        """Return whether to compare gradients in this batch: in those of `judges`, while nothing is learned."""
+        return self._by_chance and not self._has_learned and self.judges(batch_idx)
 
     def note(self, answers: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> None:
         """Keep what the model answered in a guided batch; a negative label is none."""

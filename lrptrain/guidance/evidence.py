@@ -1,7 +1,6 @@
 """Which samples of a training batch have an annotation, and in one form, whichever they came in."""
 
 from collections.abc import Collection, Mapping
-from hashlib import blake2b
 from typing import Any
 
 import torch
@@ -195,26 +194,3 @@ def contrasted(annotation: Shaped[Tensor, " batch *area"]) -> Bool[Tensor, " bat
     """
     flat = annotation.flatten(1)
     return (flat == 1).any(1) & (flat == 0).any(1)
-
-
-def in_annotated_fraction(batch: Mapping[str, Any], fraction: float, seed: int = 0) -> Bool[Tensor, " batch"]:
-    """Return whether each sample belongs to a fixed random fraction of all, which its id alone decides.
-
-    Args:
-        batch: A batch with `sample_id`, integers or strings.
-        fraction: The expected fraction, in 0..1.
-        seed: The seed of the draw.
-
-    Raises:
-        ValueError: If there are no ids.
-    """
-    if "sample_id" not in batch:
-        raise ValueError("annotated_fraction below 1 draws samples by their 'sample_id', which the batch lacks")
-    drawn = [_uniform(f"{seed}/{sample_id}") < fraction for sample_id in batch["sample_id"]]
-    return torch.tensor(drawn, dtype=torch.bool)
-
-
-def _uniform(text: str) -> float:
-    """Return a number in [0, 1) that looks random and depends on the text alone."""
-    # Not `hash`, which Python salts anew in every process.
-    return int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big") / 2**56

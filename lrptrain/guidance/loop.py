@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from lrptrain.batch import model_inputs
 from lrptrain.guidance.guided_step import GuidedStep, Progress
 from lrptrain.guidance.guided_training import GuidedTraining
+from lrptrain.guidance.options import GuidanceOptions
 from lrptrain.relevance.model.preserve import preserved
 from lrptrain.relevance.passes.interception import checkpoints
 from lrptrain.trainers.discover import bare_model, find_model
@@ -38,14 +39,13 @@ class Guidance(GuidedTraining):
     model's buffers and the random state are those of your own forward pass then.
 
     Args:
-        loss: The losses, as in `RelevanceGuidance`, which explains all options.
+        loss: The losses, as in `lrptrain.guidance.GuidanceOptions`.
         weight: A factor for all losses. By default as large as the task's gradient allows.
-        optimizer: The optimizer whose steps the warm-up and the decay count. A guided step whose gradient is not
-            finite is left out. Without it, batches count as steps, and nobody looks at the gradients.
-        total_steps: How many steps the training has: `decay` needs it.
+        optimizer: The optimizer: a guided step whose gradient is not finite is left out. Without it, batches count as
+            steps, and nobody looks at the gradients.
         model: The attribute path of the network on the module that `step` is given, where the annotations belong to
             what a part of it is called with.
-        options: The other options of `RelevanceGuidance`.
+        options: The other ones of `lrptrain.guidance.GuidanceOptions`.
 
     Attributes:
         values: What the last guided batch measured, by the names that `RelevanceGuidance` logs it under.
@@ -60,7 +60,6 @@ class Guidance(GuidedTraining):
         weight: float | None = None,
         *,
         optimizer: Optimizer | None = None,
-        total_steps: int | None = None,
         model: str | None = None,
         **options: Any,
     ) -> None:
@@ -68,10 +67,7 @@ class Guidance(GuidedTraining):
         self._model_path = model
         self._batches = 0
         self._steps = 0
-        super().__init__(loss, weight, **options)
-        if self.schedule.needs_end and total_steps is None:
-            raise ValueError("decay needs an end: say total_steps=, or decay='none'")
-        self._total_steps = float("inf") if total_steps is None else total_steps
+        super().__init__(GuidanceOptions(loss, weight, **options))
         if self._optimizer is not None:
             self._optimizer.register_step_pre_hook(self._before_optimizer_step)
             self._optimizer.register_step_post_hook(self._after_optimizer_step)
@@ -95,36 +91,30 @@ class Guidance(GuidedTraining):
         Raises:
             ValueError: If the task's loss would be needed for the factor of the guidance.
         """
-        if self.objective.swaps:
+        if self.state.objective.swaps:
             raise ValueError(
                 "swap changes what your own step gives the model, which a call with model and batch does not see: "
                 "write `with guidance.step(model, batch) as step: ...` and step.guided(loss)"
             )
-        if self.strength.bounded or self.strength.adaptive:
+        if self.state.strength.bounded:
             raise ValueError(
-                "without a weight (or with adaptive=True) the task's gradient scales the guidance, which a call with "
-                "model and batch does not know: pass weight=, or write `with guidance.step(model, batch) as step: ...` "
-                "and step.guided(loss)"
+                "without a weight the task's gradient scales the guidance, which a call with model and batch does not "
+                "know: pass weight=, or write `with guidance.step(model, batch) as step: ...` and step.guided(loss)"
             )
         if checkpoints(model):
             raise ValueError(
                 "a model that computes its blocks again in the backward pass must do so as they were recorded: write "
                 "`with guidance.step(model, batch) as step: ...` with step.guided(loss).backward() inside"
             )
-        self.strength.dominance.watches = False  # the task's gradient, which would tell, is not known
+        self.state.strength.dominance.watches = False  # the task's gradient, which would tell, is not known
         step = self._begin(model, batch)
-        nothing = torch.zeros((), device=next(model.parameters()).device)
-        if step is None:
-            return nothing
         with step.listening(), preserved(step.model):
             # Not through the wrappers: DDP counts the calls of a step, and synchronises the gradients of all at once.
             if step.samples:
-                inputs = model_inputs(step.model, step.batch)
+                inputs = model_inputs(step.model, step.batch.columns)
                 step.model(**inputs) if isinstance(inputs, dict) else step.model(inputs)
-        loss = step.guided(nothing)
-        # There is no task beside it to be compared with.
-        compared = ("guidance/cosine", "guidance/norm_ratio", "guidance/cost")
-        self.values = {name: value for name, value in self.values.items() if name not in compared}
+        loss = step.guided(torch.zeros((), device=next(model.parameters()).device))
+        self.state.values.pop("guidance/norm_ratio", None)  # there is no task beside it
         return loss
 
     def state_dict(self) -> dict[str, Any]:
@@ -137,11 +127,10 @@ class Guidance(GuidedTraining):
         self._batches = state_dict["batches"]
         self._steps = state_dict["steps"]
 
-    def _begin(self, model: nn.Module, batch: Any) -> GuidedStep | None:
+    def _begin(self, model: nn.Module, batch: Any) -> GuidedStep:
         inner = bare_model(model)
         listened = inner if self._model_path is None else find_model(inner, self._model_path)
-        steps = self._batches if self._optimizer is None else self._steps
-        progress = Progress(self._batches, steps, self._total_steps)
+        progress = Progress(self._batches, self._batches if self._optimizer is None else self._steps)
         self._batches += 1
         return self.begin(listened, model, batch, progress, torch_processes())
 
@@ -153,13 +142,9 @@ class Guidance(GuidedTraining):
 
 
 class LoopStep:
-    """A step of a loop, guided or not.
+    """A guided step of a loop."""
 
-    Args:
-        step: The step that is guided, or None.
-    """
-
-    def __init__(self, step: GuidedStep | None) -> None:
+    def __init__(self, step: GuidedStep) -> None:
         self._step = step
         self._listening = ExitStack()
         self._replaying = ExitStack()
@@ -167,8 +152,7 @@ class LoopStep:
 
     def __enter__(self) -> "LoopStep":
         """Listen to the model from here on."""
-        if self._step is not None:
-            self._listening.enter_context(self._step.listening())
+        self._listening.enter_context(self._step.listening())
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -178,7 +162,7 @@ class LoopStep:
         self._listening.close()
 
     def guided(self, loss: Tensor, share: float = 1.0) -> Tensor:
-        """Return the loss of the task plus the guidance; in a batch that is not guided, the loss as it is.
+        """Return the loss of the task plus the guidance.
 
         Args:
             loss: The loss of the task.
@@ -188,8 +172,6 @@ class LoopStep:
             ValueError: If this is the first guided batch, and its guidance cannot work; or if the backward pass would
                 come too late.
         """
-        if self._step is None:
-            return loss
         self._listening.close()
         guided = self._step.guided(loss, share)
         if not self._ended:

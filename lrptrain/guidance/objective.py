@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 import torch
 from jaxtyping import Int, Shaped
@@ -14,7 +13,6 @@ from lrptrain.guidance.losses import LOSSES, GuidedBatch, LossSum, MapSettings, 
 from lrptrain.guidance.swap import Swap
 from lrptrain.guidance.swap_names import FINDINGS
 from lrptrain.relevance import UnsupportedMethodError
-from lrptrain.relevance.default import GUIDANCE_METHODS, check_method
 from lrptrain.relevance.passes.interception import InterceptedForward
 from lrptrain.relevance.registry import differentiable, get_method
 from lrptrain.relevance.types import unknown_name
@@ -29,15 +27,11 @@ class Objective:
 
     Attributes:
         weights: The weight by name of the loss, of `lrptrain.guidance.LOSSES`.
+        maps: The maps that losses on maps judge.
+        task: What the model's output means.
         swapped_share: The share of the samples that the step sees swapped, above 0 and up to 1; None for a step that
             sees its batch as it is.
         swap: What is swapped.
-        method: The relevance method of the maps that losses on maps judge; None for the first of
-            `lrptrain.relevance.default.GUIDANCE_METHODS` that can serve the model.
-        options: The options of the method.
-        target: Whether maps explain the class of the label, or the predicted one.
-        first_order: Whether gradients inside the map count as constants; see `lrptrain.attribute`.
-        task: What the model's output means.
 
     Raises:
         ValueError: If a loss is unknown, a weight not positive and finite, or the share beyond 1.
@@ -45,10 +39,7 @@ class Objective:
     """
 
     weights: Mapping[str, float]
-    method: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    target: Literal["label", "predicted"] = "label"
-    first_order: bool = False
+    maps: MapSettings = field(default_factory=MapSettings)
     task: Task = CLASSES
     swapped_share: float | None = None
     swap: Swap = field(default_factory=Swap)
@@ -82,14 +73,12 @@ class Objective:
                 f"{SWAP} gives the step pixels or tokens of other samples, whose labels do not come with them: "
                 "'consistency' asks the head alone, and swap='colour' leaves them in place"
             )
-        if self.target not in ("label", "predicted"):
-            raise ValueError(f"target must be 'label' or 'predicted', not {self.target!r}")
         if self.swaps and not self.weights:
             return  # nothing is explained
-        chosen = check_method(self.method, self.options, GUIDANCE_METHODS)
-        if not get_method(chosen[0], self.options).differentiable and self.needs_map:
+        chosen = get_method(self.maps.methods[0], self.maps.options)
+        if self.needs_map and not chosen.differentiable:
             names = ", ".join(differentiable())
-            raise UnsupportedMethodError(f"guidance cannot train through {self.method}; it can through: {names}")
+            raise UnsupportedMethodError(f"guidance cannot train through {self.maps.method}; it can through: {names}")
 
     @property
     def names(self) -> list[str]:
@@ -114,7 +103,7 @@ class Objective:
 
     @property
     def _judges_maps(self) -> bool:
-        """Whether a loss goes by the annotation itself."""
+        """Whether a loss is computed from the annotation itself, and so from a recording."""
         return any(LOSSES[name].needs is not Needs.SECOND_PASS for name in self.weights)
 
     @property
@@ -132,19 +121,17 @@ class Objective:
         """Whether a recording is to hold the attention maps: some rules go through them, all else makes them again."""
         if not self.needs_map:
             return False
-        first, *_ = check_method(self.method, self.options, GUIDANCE_METHODS)
-        return get_method(first, self.options).keeps_maps(self.options)
+        return get_method(self.maps.methods[0], self.maps.options).keeps_maps(self.maps.options)
 
     @property
     def needs_label(self) -> bool:
         """Whether a sample needs a label to be guided."""
-        return self.needs_map and self.target == "label"
+        return self.needs_map and self.maps.target == "label"
 
     def records(self, guided: int, samples: int) -> bool:
         """Return whether to record the step's own forward pass, given how many of its samples are guided."""
-        needs_recording = any(LOSSES[name].needs is not Needs.SECOND_PASS for name in self.weights)
         # Of fewer, another pass is cheaper than recording the step's own.
-        return needs_recording and 2 * guided >= samples
+        return self._judges_maps and 2 * guided >= samples
 
     def losses(
         self,
@@ -167,8 +154,7 @@ class Objective:
             ValueError: If annotation and input differ in size.
         """
         # What several losses need (a recording, a map, a swap's input) is computed once, in this object.
-        maps = MapSettings(self.method, self.options, self.target, self.first_order)
-        batch = GuidedBatch(forward, annotation, label, rows, maps, generator, self.swap, self.task)
+        batch = GuidedBatch(forward, annotation, label, rows, self.maps, generator, self.swap, self.task)
         # What needs a map first: a stable sort, so that losses of one kind keep the order of their weights.
         names = sorted(self.weights, key=lambda name: LOSSES[name].needs)
         with self.task.reading():

@@ -1,97 +1,66 @@
 """How much guidance counts beside the task: the factor that gradients decide, and when they are compared."""
 
+import math
 from typing import Any, Literal
 
-from lrptrain.guidance.dominance import Dominance
-from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES, bounded_factor, running_ratio
+from lrptrain.guidance.dominance import BOUND_EVERY_N_BATCHES, Dominance
 
 IDLE_STEPS = 10
 """So many optimizer steps a guidance may take without a gradient before it is refused."""
+GRADIENT_SHARE = 0.5
+"""The bound while nothing is learned: the norm of the guidance's gradient over that of the task's. A choice."""
 
 
 class Strength:
-    """What scales the guidance, beside its weights by name and the schedule.
+    """What scales the guidance, beside its weights by name.
 
     Args:
-        weight: The factor of all losses.
         bounded: Whether the task's gradient bounds the guidance.
-        adaptive: Whether the guidance is scaled so that its gradient is as long as the task's, times `weight`.
-        compare_every_n_batches: In one guided batch of so many gradients are compared; 0: never.
-        every_n_batches: One batch in this many is guided.
+        watched: Whether there is a gradient that nothing bounds, and that may be compared.
+        compare_every_n_batches: In one batch of so many gradients are compared; 0: never.
 
     Attributes:
-        ratio: The running ratio of the gradient norms, task over guidance, for `adaptive`; None before the first
-            comparison.
-        factor: The factor of the default bound; None before the first comparison.
-        dominance: Watches a guidance that nothing bounds, where gradients may be compared at all.
-
-    Raises:
-        ValueError: If `adaptive` lacks comparisons.
+        factor: The factor of the bound; None before the first comparison.
+        dominance: Watches a guidance that nothing bounds.
     """
 
-    ratio: float | None
     factor: float | None
     _seen: Literal["", "idle", "moves"]
     """Whether a comparison has found a gradient of the guidance yet."""
     _idle_since: int
 
-    def __init__(
-        self, weight: float, bounded: bool, adaptive: bool, compare_every_n_batches: int, every_n_batches: int
-    ) -> None:
-        if adaptive and compare_every_n_batches < 1:
-            raise ValueError("adaptive=True needs compare_every_n_batches of at least 1")
-        self.weight = weight
+    def __init__(self, bounded: bool, watched: bool, compare_every_n_batches: int) -> None:
         self.bounded = bounded
-        self.adaptive = adaptive
         self.compare_every_n_batches = compare_every_n_batches
-        self.every_n_batches = every_n_batches
-        # An adaptive guidance of a weight up to 1 is never longer than the task's gradient, but for its running mean.
-        is_bounded = bounded or (adaptive and weight <= 1)
-        self.dominance = Dominance(not is_bounded and compare_every_n_batches > 0)
+        self.dominance = Dominance(watched)
         self.start_over()
 
     def start_over(self) -> None:
         """Forget what was measured."""
-        self.ratio = None
         self.factor = None
         self._seen = ""
         self._idle_since = 0
         self.dominance.start_over()
 
     def __call__(self) -> float:
-        """Return the factor of the guidance beside its weights and the schedule."""
-        if self.adaptive:
-            return self.weight * (self.ratio or 0.0)
-        if self.bounded:
-            return self.factor or 0.0  # nothing is applied before its gradient was measured
-        return 1.0
+        """Return the factor of the guidance beside its weights: of a bounded one 0 before its gradient was measured."""
+        return (self.factor or 0.0) if self.bounded else 1.0
 
     def measures_swaps(self, batch_idx: int) -> bool:
-        """Return whether to measure the swap distance and compare gradients in this guided batch."""
-        every = self.compare_every_n_batches * self.every_n_batches
-        return every > 0 and (batch_idx % every == 0 or (self.adaptive and self.ratio is None))
+        """Return whether to measure the swap distance and compare gradients in this batch."""
+        return self.compare_every_n_batches > 0 and batch_idx % self.compare_every_n_batches == 0
 
     def compares(self, batch_idx: int) -> bool:
-        """Return whether to compare gradients in this guided batch.
+        """Return whether to compare gradients in this batch; for the bound in every one until a comparison succeeded.
 
-        The default bound needs a comparison in every batch until one succeeded, and then rarely.
+        A guidance that had no gradient so far is compared until it has one, or is refused.
         """
-        # A guidance that had no gradient so far is compared until it has one, or is refused.
-        if self.measures_swaps(batch_idx) or self._seen == "idle":
+        if self.measures_swaps(batch_idx) or self._seen == "idle" or self.dominance.compares(batch_idx):
             return True
-        if self.dominance.compares(batch_idx, self.every_n_batches):
-            return True
-        return self.bounded and (self.factor is None or batch_idx % (BOUND_EVERY_N_BATCHES * self.every_n_batches) == 0)
+        return self.bounded and (self.factor is None or batch_idx % BOUND_EVERY_N_BATCHES == 0)
 
     def update(self, task_norm: float, guidance_norm: float, guess_norm: float = 0.0) -> None:
-        """Take a comparison into account.
-
-        Args:
-            task_norm: The norm of the task's gradient.
-            guidance_norm: The norm of the guidance's gradient, at a factor of 1.
-            guess_norm: As for `bounded_factor`.
-        """
-        self.ratio = running_ratio(self.ratio, task_norm, guidance_norm)
+        """Take a comparison into account; the arguments are those of `bounded_factor`."""
         if self.bounded:
             self.factor = bounded_factor(self.factor, task_norm, guidance_norm, guess_norm)
 
@@ -114,7 +83,7 @@ class Strength:
             self._idle_since = step
         elif step - self._idle_since >= IDLE_STEPS and not excused:
             raise ValueError(
-                f"the guidance had no gradient in its first {IDLE_STEPS} steps (guidance/cosine is nan), so it "
+                f"the guidance had no gradient in its first {IDLE_STEPS} steps (guidance/norm_ratio is 0), so it "
                 "changes nothing: does the annotation mark all of a sample, or nothing of it (1 is evidence, for masks "
                 "of 0 and 255 pass `mask > 0`), or does the model give every class the same logit? If annotations come "
                 "later, say so with sparse=True"
@@ -122,9 +91,38 @@ class Strength:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run continues."""
-        return {"ratio": self.ratio, "factor": self.factor}
+        return {"factor": self.factor}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue a run; see `state_dict`."""
-        self.ratio = state["ratio"]
-        self.factor = state.get("factor")  # checkpoints of earlier versions have none: it is measured anew
+        self.factor = state["factor"]
+
+
+def bounded_factor(
+    factor: float | None, task_norm: float, guidance_norm: float, guess_norm: float = 0.0
+) -> float | None:
+    """Update the factor that keeps the guidance's gradient below what the task can set against it.
+
+    That is half of the task's gradient while nothing is learned. As answers become right, that gradient fades, and the
+    guidance would with it; then it is what the task's gradient would gain if the model lost its answers, `guess_norm`
+    less `task_norm`, where that is more. So the task's gradient is the longer one wherever answers are guesses.
+
+    The factor falls at once and rises slowly: a single batch with a small guidance gradient says little about the
+    next. E.g. with norms of 1 (task) and 5 (guidance) the factor becomes 0.1 whatever it was; with norms of 1 and 0.1
+    afterwards it becomes 0.2, then 0.4, 0.8 and 1. With norms of 1 and 5, where guesses would have 4, it becomes 0.6.
+
+    Args:
+        factor: The factor so far; None before the first comparison.
+        task_norm: The norm of the task's gradient.
+        guidance_norm: The norm of the guidance's gradient, at a factor of 1.
+        guess_norm: The norm of the gradient that the task would have if all answers were guesses; 0 where that is not
+            known.
+
+    Returns:
+        The new factor in 0..1; the old one where a norm is 0 or not finite.
+    """
+    if not (math.isfinite(task_norm) and math.isfinite(guidance_norm) and min(task_norm, guidance_norm) > 0):
+        return factor
+    gained = guess_norm - task_norm if math.isfinite(guess_norm) else 0.0
+    allowed = min(1.0, max(GRADIENT_SHARE * task_norm, gained) / guidance_norm)
+    return allowed if factor is None else min(allowed, 2 * factor)

@@ -16,6 +16,7 @@ from lrptrain.extras import require
 from lrptrain.guidance.guided_step import Progress
 from lrptrain.guidance.guided_training import GuidedTraining
 from lrptrain.guidance.loop import LoopStep
+from lrptrain.guidance.options import GuidanceOptions
 from lrptrain.trainers.discover import bare_model, find_model
 from lrptrain.trainers.processes import torch_processes
 from lrptrain.trainers.transformers_trainer import trainer_name_sources
@@ -56,11 +57,11 @@ def guide(
 
     Args:
         trainer: The trainer, before `train` is called.
-        loss: The losses, as in `RelevanceGuidance`, which explains all options.
+        loss: The losses, as in `lrptrain.guidance.GuidanceOptions`.
         weight: A factor for all losses. By default as large as the task's gradient allows.
         model: The attribute path of the network on the trainer's model, where the annotations belong to what a part of
             it is called with.
-        options: The other options of `RelevanceGuidance`.
+        options: The other ones of `lrptrain.guidance.GuidanceOptions`.
 
     Returns:
         The guidance, with `values`, `failures`, `skipped` and `left_out`.
@@ -71,8 +72,8 @@ def guide(
     """
     if any(isinstance(callback, _Callback) for callback in trainer.callback_handler.callbacks):
         raise ValueError("one guidance per trainer: combine losses, as in loss='consistency+energy'")
-    guidance = GuidedTraining(loss, weight, **options)
-    guidance.languages.sources = lambda: trainer_name_sources(trainer, trainer.model, trainer.processing_class)
+    guidance = GuidedTraining(GuidanceOptions(loss, weight, **options))
+    guidance.name_sources = lambda: trainer_name_sources(trainer, trainer.model, trainer.processing_class)
     trainer.add_callback(_Callback(_GuidedTrainer(trainer, guidance, model)))
     return guidance
 
@@ -80,12 +81,7 @@ def guide(
 class _GuidedTrainer:
     """Wraps the methods of a trainer that make a guided step."""
 
-    def __init__(
-        self,
-        trainer: Any,
-        guidance: GuidedTraining,
-        model: str | None,
-    ) -> None:
+    def __init__(self, trainer: Any, guidance: GuidedTraining, model: str | None) -> None:
         self.trainer = trainer
         self.guidance = guidance
         self.batches = 0
@@ -149,8 +145,7 @@ class _GuidedTrainer:
             raise ValueError("guidance needs one process per device, not DataParallel: start the script with torchrun")
         inner = bare_model(model)
         listened = inner if self._model_path is None else find_model(inner, self._model_path)
-        state = self.trainer.state
-        progress = Progress(self.batches, state.global_step, state.max_steps if state.max_steps > 0 else float("inf"))
+        progress = Progress(self.batches, self.trainer.state.global_step)
         self.batches += 1
         return LoopStep(self.guidance.begin(listened, model, inputs, progress, torch_processes()))
 

@@ -14,7 +14,7 @@ SECTIONS = (WHERE_IT_LOOKS, FINDINGS, SAMPLES, CLASSES, GUIDANCE, COST)
 _OPEN = (WHERE_IT_LOOKS, FINDINGS, SAMPLES)
 GUIDANCE_METRICS = tuple(
     LoggedMetric((key,), key.replace("_", " "), GUIDANCE, unit="number", prefix="guidance")
-    for key in ("total", "applied_weight", "swap_distance", "cosine", "norm_ratio", "cost")
+    for key in ("total", "applied_weight", "swap_distance", "norm_ratio")
 )
 """What `RelevanceGuidance` logs of every objective."""
 

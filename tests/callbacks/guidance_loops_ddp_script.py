@@ -29,7 +29,7 @@ def run(name: str, loop: str, rows: tuple[int, ...], **options: Any) -> None:
     with warnings.catch_warnings(record=True):
         weights, guidance = LOOPS[loop](vit().double(), shard, given, 12 // PROCESSES, 1, FOLDER / name)
     torch.save(weights, FOLDER / f"{name}-{RANK}.pt")
-    values = {key: value for key, value in guidance.values.items() if not key.endswith(("cost", "swap_distance"))}
+    values = {key: value for key, value in guidance.values.items() if not key.endswith("swap_distance")}
     (FOLDER / f"{name}-{RANK}.json").write_text(json.dumps(values))
 
 

@@ -157,7 +157,7 @@ def test_what_lies_outside_of_masks_is_a_fault_of_its_label_alone():
     # What is printed can be pasted: guidance takes the label.
     assert 'Guidance("swap", optimizer=optimizer, task=lrptrain.EachLabel())' in str(report).replace("\n ", "")
     guidance = lrptrain.Guidance("swap", swap=report.faults, task=lrptrain.EachLabel())
-    assert report.faults[0].cue.name in guidance.objective.swap.title
+    assert report.faults[0].cue.name in guidance.state.objective.swap.title
 
 
 def test_each_label_has_its_own_mask():

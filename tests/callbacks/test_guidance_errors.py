@@ -10,7 +10,6 @@ from guided import NanBackward, annotated_data, by_hand, fit, guidance, sgd_modu
 from setting import vit
 from sklearn.datasets import load_sample_images
 from test_guidance_gradients import assert_close
-from torch.utils.data import IterableDataset
 
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.guidance import MAP_LOSSES
@@ -24,17 +23,11 @@ CONSTRUCTED = [
     ({"loss": "energy+energy"}, "names energy twice"),
     ({"loss": "swap", "weight": 10.0}, "share of the samples"),
     ({"loss": {"swap": 0.0}}, "share of the samples|positive"),
-    ({"loss": "swap", "adaptive": True}, "adaptive=True scales losses, and swap has none"),
     ({"loss": {"energy": 0.0}}, "the weight of energy must be positive and finite, not 0"),
     ({"weight": -1.0}, "the weight of energy must be positive and finite, not -1"),
     ({"weight": float("nan")}, "positive and finite, not nan"),
     ({"target": "true"}, "target must be 'label' or 'predicted', not 'true'"),
-    ({"annotated_fraction": 0.0}, r"annotated_fraction must lie in \(0, 1\], not 0.0"),
-    ({"every_n_batches": 0}, "every_n_batches must be at least 1, not 0"),
     ({"max_samples": 0}, "max_samples must be at least 1, not 0"),
-    ({"warmup_steps": -1}, "warmup_steps must not be negative, got -1"),
-    ({"decay": "exponential"}, "decay must be 'none', 'linear' or 'cosine', got 'exponential'"),
-    ({"adaptive": True, "compare_every_n_batches": 0}, "adaptive=True needs compare_every_n_batches of at least 1"),
     ({"on_error": "ignore"}, "on_error must be 'warn' or 'raise', not 'ignore'"),
 ]
 
@@ -84,14 +77,7 @@ FIRST_BATCH = [
     ("values", replaced(mask=ABSENT - 5), {}, r"mask must be 1 \(evidence\), 0 \(not\) or 255"),
     ("all ignored", replaced(mask=ABSENT), {}, "no sample of the first guided batch has an annotation.*sparse=True"),
     ("label", without("label"), {}, "no 'label' in a batch with .*target='predicted'"),
-    ("ids", without("sample_id"), {"annotated_fraction": 0.5}, "draws samples by their 'sample_id'"),
     ("rationale", without("mask") | {"rationale": torch.ones(6, 16)}, {}, "no annotation of images in a batch with"),
-    (
-        "way",
-        annotated_data(),
-        {"method": "input_x_gradient", "first_order": True},
-        "energy reaches no weight that is tra",
-    ),
     ("model", annotated_data(), {"model": "nett"}, "model='nett': Classifier has no such attribute"),
     ("no call", annotated_data(), {"model": "net.head"}, "never called Linear with the 6 samples"),
 ]
@@ -175,9 +161,12 @@ def test_annotations_that_give_no_gradient_are_refused(value, marks, loss, optio
 
 def test_sparse_batches_may_have_no_annotation_at_all(tmp_path):
     """A collate function that writes None for each sample without one may write nothing else."""
-    pl_module, guided = sgd_module(), guidance(sparse=True)
-    guided.batch_adapter = lambda batch: {**batch, "mask": [None] * 6 if batch["sample_id"][0] == 0 else batch["mask"]}
-    runner = fit(tmp_path, pl_module, annotated_data(12), guided)
+
+    def adapted(batch):
+        return {**batch, "mask": [None] * 6 if batch["sample_id"][0] == 0 else batch["mask"]}
+
+    guided = guidance(sparse=True, batch_adapter=adapted)
+    runner = fit(tmp_path, sgd_module(), annotated_data(12), guided)
     assert guided.failures == 0
     assert runner.callback_metrics["guidance/samples"] == 6
 
@@ -185,7 +174,7 @@ def test_sparse_batches_may_have_no_annotation_at_all(tmp_path):
 def test_where_annotations_are_sparse_they_may_give_no_gradient(tmp_path):
     columns = replaced(mask=torch.ones(6, 16, 16, dtype=torch.uint8))
     runner = fit(tmp_path, sgd_module(), columns, guidance(sparse=True))
-    assert runner.callback_metrics["guidance/cosine"].isnan()
+    assert runner.callback_metrics["guidance/norm_ratio"] == 0
 
 
 def zero_head():
@@ -197,7 +186,7 @@ def zero_head():
 def test_a_head_of_zeros_is_guided_after_its_first_step(tmp_path):
     guided = guidance()
     runner = fit(tmp_path, sgd_module(zero_head()), annotated_data(12), guided)
-    assert runner.callback_metrics["guidance/cosine"].isfinite()  # compared anew in the second batch
+    assert runner.callback_metrics["guidance/norm_ratio"] > 0  # compared anew in the second batch
     assert guided.failures == 0
 
 
@@ -261,29 +250,6 @@ def test_of_photographs_that_the_step_may_move_it_is_said_once(change, is_told, 
         pytest.warns(UserWarning, match=r"\(8 of 8\). If it crops, shifts or turns them") if is_told else nullcontext()
     ):
         fit(tmp_path, pl_module, photographs(), guidance(), batch_size=8)
-
-
-class Endless(IterableDataset):
-    def __iter__(self):
-        columns = annotated_data()
-        while True:
-            yield {name: x[0] for name, x in columns.items()}
-
-
-@pytest.mark.parametrize("data", ["map", "iterable"])
-def test_decay_without_an_end(data, tmp_path):
-    from torch.utils.data import DataLoader
-
-    pl_module, options = sgd_module(), {"max_epochs": -1} if data == "map" else {"limit_train_batches": 1.0}
-    pl_module.train_dataloader = lambda: DataLoader(Endless(), batch_size=6)
-    from setting import loader, trainer
-
-    given = loader(annotated_data(), 6) if data == "map" else DataLoader(Endless(), batch_size=6)
-    with pytest.raises(ValueError, match="decay needs an end: set max_epochs or max_steps of the trainer"):
-        trainer(tmp_path, guidance(decay="linear"), **options).fit(pl_module, given)
-    runner = trainer(tmp_path, guidance(decay="linear"), max_epochs=-1, max_steps=3)
-    runner.fit(pl_module, DataLoader(Endless(), batch_size=6))
-    assert runner.callback_metrics["guidance/weight"] == pytest.approx(1 / 3)
 
 
 def in_three(second=None):

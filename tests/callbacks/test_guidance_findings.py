@@ -64,7 +64,7 @@ def test_without_annotations_faults_outside_of_them_are_not_swapped_and_that_is_
     net: nn.Module = vit().double()
     note_known(net, Known((BORDER,), 1))
     guidance = lrptrain.Guidance(**FINDINGS)
-    guidance.voice.inform = said.append
+    guidance.state.voice.inform = said.append
     for columns in (unannotated(), unannotated(), annotated_data()):
         with guidance.step(net, columns) as step:
             step.guided(F.cross_entropy(net(columns["image"]), columns["label"]))
@@ -99,8 +99,6 @@ def test_a_resumed_run_swaps_what_was_found_before():
     note_known(net, Known((), 1))  # the model has lost it by now
     stepped(resumed)
     assert resumed.values["guidance/swapped"] == 6
-    older = {name: value for name, value in guidance.state_dict().items() if name != "followed"}
-    lrptrain.Guidance(**FINDINGS).load_state_dict(older)
 
 
 @pytest.mark.parametrize("flips_at_once", [False, True])

@@ -7,6 +7,7 @@ import torch
 from guided import FEW, annotated_data, by_hand, descended, explicit, guidance, hand_loss, stepped, weights
 from setting import vit
 
+from lrptrain.guidance.losses import MapSettings
 from lrptrain.guidance.objective import Objective
 from lrptrain.relevance.passes.interception import intercepted
 
@@ -56,9 +57,9 @@ def test_how_often_the_model_runs(losses, rows, calls, tmp_path):
     assert rows is None or seen == [6, len(rows)]
 
 
-def term_gradients(loss, method, first_order):
+def term_gradients(loss, method):
     columns, net = annotated_data(), vit().double()
-    objective = Objective({loss: 1.0}, method, first_order=first_order)
+    objective = Objective({loss: 1.0}, MapSettings(method))
     with intercepted(net, 6, objective.records(6, 6), keeps_maps=objective.keeps_maps) as calls:
         net(columns["image"])
     generator = torch.Generator().manual_seed(0)
@@ -96,7 +97,7 @@ class InHalfPrecision(torch.nn.Module):
 def test_logits_in_half_precision_give_the_loss_of_the_others():
     # Their gradient is taken of a multiple of them, which no row may meet on its way.
     columns, net = annotated_data(dtype=torch.float32), vit()
-    objective = Objective({"energy": 1.0}, "generic_attention")
+    objective = Objective({"energy": 1.0}, MapSettings("generic_attention"))
     losses = []
     for model in (net, InHalfPrecision(net)):
         with intercepted(model, 6, objective.records(6, 6), keeps_maps=objective.keeps_maps) as calls:
@@ -123,27 +124,11 @@ BLIND = {
 
 @pytest.mark.parametrize(("loss", "method"), LOSSES)
 def test_every_weight_that_can_be_guided_is(loss, method):
-    gradients = term_gradients(loss, method, first_order=False)
+    gradients = term_gradients(loss, method)
     assert unreached(gradients) == BLIND[loss, method]
     if method != "transformer_attribution":  # whose rules look at the scores themselves
         for i in range(2):  # softmax does not see what a key's bias adds to all scores of a row
             assert gradients[f"blocks.{i}.attn.qkv.bias"][32:64].abs().max() < 1e-14
-
-
-def test_first_order_reaches_what_makes_the_attention():
-    gradients = term_gradients("energy", "generic_attention", first_order=True)
-    later = {
-        name for name in gradients if name.startswith("blocks.1.") and "attn.qkv" not in name and "norm1" not in name
-    }
-    assert unreached(gradients) == later | {"norm.weight", "head.weight"} | LAST
-    second = term_gradients("energy", "generic_attention", first_order=False)
-    assert not torch.allclose(second["blocks.0.attn.qkv.weight"], gradients["blocks.0.attn.qkv.weight"])
-
-
-def test_first_order_step(tmp_path):
-    columns = annotated_data()
-    found = stepped(tmp_path, guidance(weight=0.5, first_order=True), columns)
-    assert_close(found, by_hand(columns, names="energy", first_order=True))
 
 
 def test_clipping_sees_the_sum(tmp_path):

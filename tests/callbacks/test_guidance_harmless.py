@@ -75,9 +75,9 @@ def test_a_validation_step_that_calls_the_training_step_is_not_guided(tmp_path):
 
 
 def test_a_second_run_starts_over(tmp_path):
-    callback, columns = guidance("energy", adaptive=True), annotated_data()
+    callback, columns = guidance("energy", weight=None), annotated_data()
     fit(tmp_path, sgd_module(), columns, callback)
-    assert callback.guidance.strength.ratio is not None
+    assert callback.guidance.state.strength.factor is not None
     columns["mask"] = torch.full_like(columns["mask"], IGNORED)
     with pytest.raises(ValueError, match="no sample of the first guided batch has an annotation"):
         fit(tmp_path, sgd_module(), columns, callback)

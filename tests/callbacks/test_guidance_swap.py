@@ -102,11 +102,6 @@ def test_a_share_of_the_samples_is_swapped(tmp_path):
     )
 
 
-def test_the_warm_up_swaps_nothing_at_first(tmp_path):
-    columns = annotated_data()
-    assert_close(stepped(tmp_path, guidance("swap", warmup_steps=10), columns), plain_step(columns), EXACT)
-
-
 def test_losses_beside_it_judge_what_the_model_saw(tmp_path):
     columns = annotated_data()
     seen = swapped_images(columns)
@@ -190,14 +185,14 @@ def test_maps_of_swapped_texts_are_judged_where_their_evidence_is_now():
     batch, _, model = texts_seen()
     judged: list[Any] = []
     guide = lrptrain.Guidance({"swap": 1.0, "energy": 1.0}, on_error="raise", compare_every_n_batches=0)
-    losses = guide.objective.__class__.losses
+    losses = guide.state.objective.__class__.losses
 
     def noted(self, forward, annotation, *others):
         judged.append((forward.explained, annotation))
         return losses(self, forward, annotation, *others)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guide.objective.__class__, "losses", noted)
+        patch.setattr(guide.state.objective.__class__, "losses", noted)
         with guide.step(model, batch) as step:
             step.guided(F.cross_entropy(model(batch["input_ids"], batch["attention_mask"]), batch["label"]))
     ((ids, annotation),) = judged
@@ -324,7 +319,7 @@ def test_flipped_images_are_refused(tmp_path):
 
 def test_maps_are_not_needed():
     assert "swap" not in MAP_LOSSES
-    assert lrptrain.Guidance("swap").objective.names == ["swap"]
+    assert lrptrain.Guidance("swap").state.objective.names == ["swap"]
 
 
 @pytest.mark.parametrize(("options", "says"), [({}, True), ({"weight": 10.0}, False)])
@@ -337,7 +332,7 @@ def test_a_bounded_guidance_says_once_that_answers_still_change(options, says, s
     with torch.no_grad():
         net[1].weight *= 10 * scale
     guide = lrptrain.Guidance("consistency", on_error="raise", compare_every_n_batches=1, **options)
-    guide.voice.inform = said.append
+    guide.state.voice.inform = said.append
     counts = []
     for _ in range(3):
         with guide.step(net, columns) as step:

@@ -125,8 +125,8 @@ def test_a_resumed_run_is_the_run(tmp_path):
     second = guided(resumed)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     assert_close(weights(resumed.model), weights(whole.model), 0.0)
-    assert second.strength.factor == first.strength.factor
-    assert second.strength.factor is not None
+    assert second.state.strength.factor == first.state.strength.factor
+    assert second.state.strength.factor is not None
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")

@@ -20,10 +20,10 @@ def test_samples_without_a_label_do_not_count():
     assert watch.agreement() == agreement(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 1]))
 
 
-def test_answers_are_looked_at_once_in_so_many_guided_batches_and_only_where_it_watches():
-    batches = [number for number in range(0, 200, 2) if Dominance(True).judges(number, 2)]
-    assert batches == list(range(0, 200, 2 * BOUND_EVERY_N_BATCHES))
-    assert not Dominance(False).judges(0, 2)
+def test_answers_are_looked_at_once_in_so_many_batches_and_only_where_it_watches():
+    batches = [number for number in range(100) if Dominance(True).judges(number)]
+    assert batches == list(range(0, 100, BOUND_EVERY_N_BATCHES))
+    assert not Dominance(False).judges(0)
 
 
 def told(*evidence):
@@ -58,12 +58,12 @@ def test_what_was_learned_and_is_lost_is_told_at_once_and_again():
 
 def test_gradients_are_compared_until_something_is_learned():
     watch = Dominance(True)
-    assert [batch for batch in range(41) if watch.compares(batch, 2)] == [0, 20, 40]
+    assert [batch for batch in range(41) if watch.compares(batch)] == [0, 10, 20, 30, 40]
     watch.update(LEARNED, None, False)
-    assert not any(watch.compares(batch, 2) for batch in range(41))
-    assert [batch for batch in range(41) if watch.judges(batch, 2)] == [0, 20, 40]
-    assert not any(Dominance(False).judges(batch, 1) for batch in range(41))
+    assert not any(watch.compares(batch) for batch in range(41))
+    assert [batch for batch in range(41) if watch.judges(batch)] == [0, 10, 20, 30, 40]
+    assert not any(Dominance(False).judges(batch) for batch in range(41))
     watch.update(CHANCE, None, False)
     watch.start_over()
-    assert watch.compares(0, 1)
+    assert watch.compares(0)
     assert not watch.text

@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lrptrain.batch import read_batch
 from lrptrain.batch.annotations import IGNORED
@@ -12,7 +10,6 @@ from lrptrain.guidance.evidence import (
     evidence,
     guidable_samples,
     has_annotation,
-    in_annotated_fraction,
 )
 
 IMAGE = torch.zeros(2, 3, 4, 4)
@@ -94,24 +91,3 @@ def test_at_the_tokens():
     assert images.evidence[0].tolist() == [0.5, 0, 0, 0.5]
     texts = at_tokens(torch.tensor([[1, 0, 255]]), None)
     assert (texts.evidence.tolist(), texts.valid.tolist()) == ([[1, 0, 0]], [[1, 1, 0]])
-
-
-@given(st.integers(0, 99), st.floats(0.01, 1.0))
-@settings(deadline=None, max_examples=30)
-def test_the_draw_is_of_samples_not_of_batches(seed, share):
-    ids = list(range(40))
-    whole = in_annotated_fraction({"sample_id": ids}, share, seed).tolist()
-    alone = [in_annotated_fraction({"sample_id": [each]}, share, seed).item() for each in ids]
-    assert whole == alone
-    assert in_annotated_fraction({"sample_id": [str(each) for each in ids]}, share, seed).tolist() == whole
-    more = in_annotated_fraction({"sample_id": ids}, min(share * 1.5, 1.0), seed).tolist()
-    assert all(now or not before for before, now in zip(whole, more, strict=True))
-
-
-def test_the_draw_has_the_share_asked_for():
-    ids = {"sample_id": range(4000)}
-    assert in_annotated_fraction(ids, 0.25).float().mean().item() == pytest.approx(0.25, abs=0.03)
-    assert in_annotated_fraction(ids, 1.0).all()
-    assert not torch.equal(in_annotated_fraction(ids, 0.5, 0), in_annotated_fraction(ids, 0.5, 1))
-    with pytest.raises(ValueError, match="draws samples by their 'sample_id'"):
-        in_annotated_fraction({}, 0.5)

@@ -9,6 +9,7 @@ from lrptrain.batch.annotations import IGNORED, mask_to_tokens
 from lrptrain.cues.donors import random_donors
 from lrptrain.cues.surroundings import Surroundings
 from lrptrain.guidance import LOSSES, MAP_LOSSES, guidance_loss
+from lrptrain.guidance.losses import MapSettings
 from lrptrain.guidance.losses.consistency import divergences
 from lrptrain.guidance.objective import Objective, parse_losses
 from lrptrain.relevance import UnsupportedMethodError, UnsupportedModelError
@@ -118,7 +119,7 @@ def test_the_predicted_class():
     net, (images, _, _) = double_vit(), batch()
     predicted = net(images).argmax(1)
     rows = [0, 1, 2, 3, 4]
-    one = losses(Objective({"energy": 1.0}, target="predicted"), rows)["energy"].total
+    one = losses(Objective({"energy": 1.0}, MapSettings(target="predicted")), rows)["energy"].total
     torch.testing.assert_close(one, losses(Objective({"energy": 1.0}), rows, label=predicted)["energy"].total)
     assert not torch.isclose(one, losses(Objective({"energy": 1.0}), rows)["energy"].total)
 
@@ -131,8 +132,8 @@ def test_wrong_objectives():
     with pytest.raises(ValueError, match="the weight of rrr must be positive"):
         Objective({"rrr": 0.0})
     with pytest.raises(UnsupportedMethodError, match="guidance cannot train through lime; it can through: "):
-        Objective({"energy": 1.0}, "lime")
-    assert Objective({"rrr": 1.0}, "lime")  # which has no part in it
+        Objective({"energy": 1.0}, MapSettings("lime"))
+    assert Objective({"rrr": 1.0}, MapSettings("lime"))  # which has no part in it
 
 
 def test_surroundings_are_not_swapped_where_their_pixels_have_labels():
@@ -174,7 +175,7 @@ def test_a_model_that_reads_the_evidence_alone_has_no_swap_distance():
 
 def test_without_a_method_guidance_takes_what_serves_the_model_and_says_so():
     images, mask, label = batch()
-    named = losses(Objective({"energy": 1.0}, GUIDANCE_METHODS[0]), [0, 1, 2])["energy"].total
+    named = losses(Objective({"energy": 1.0}, MapSettings(GUIDANCE_METHODS[0])), [0, 1, 2])["energy"].total
     assert torch.equal(losses(Objective({"energy": 1.0}), [0, 1, 2])["energy"].total, named)
     convolutions = torch.nn.Sequential(
         torch.nn.Conv2d(3, 4, 4, 4), torch.nn.GELU(), torch.nn.Flatten(), torch.nn.Linear(64, 3)
@@ -188,7 +189,9 @@ def test_without_a_method_guidance_takes_what_serves_the_model_and_says_so():
     with intercepted(convolutions, SAMPLES, True) as calls:
         convolutions(images)
     with pytest.raises(UnsupportedModelError, match="no self-attention"):
-        Objective({"energy": 1.0}, "generic_attention").losses(calls[0], mask, label, torch.arange(SAMPLES))
+        Objective({"energy": 1.0}, MapSettings("generic_attention")).losses(
+            calls[0], mask, label, torch.arange(SAMPLES)
+        )
 
 
 def test_guidance_takes_no_map_of_one_row_where_several_are_pooled():
@@ -198,7 +201,11 @@ def test_guidance_takes_no_map_of_one_row_where_several_are_pooled():
     def computed(method):
         with intercepted(net, SAMPLES, True) as calls:
             net(images)
-        return Objective({"energy": 1.0}, method).losses(calls[0], mask, label, torch.arange(SAMPLES))["energy"].total
+        return (
+            Objective({"energy": 1.0}, MapSettings(method))
+            .losses(calls[0], mask, label, torch.arange(SAMPLES))["energy"]
+            .total
+        )
 
     with pytest.warns(lrptrain.RelevanceWarning, match="pool several tokens.*attnlrp is used in its place"):
         found = computed(None)
@@ -210,7 +217,8 @@ def test_of_several_labels_a_loss_is_the_mean_over_them_and_a_map_that_of_all():
     rows = [0, 1, 2, 4]
 
     def computed(task, label, name="consistency"):
-        objective = Objective({name: 1.0}, "input_x_gradient" if name == "energy" else None, task=task)
+        maps = MapSettings("input_x_gradient" if name == "energy" else None)
+        objective = Objective({name: 1.0}, maps, task)
         return losses(objective, rows, label=label)[name]
 
     each = computed(lrptrain.EachLabel(), labels)

@@ -1,6 +1,6 @@
-"""The guidance losses, one per file: each says what it needs of a training step, and computes itself.
+"""The guidance losses: each says what it needs of a training step, and computes itself.
 
-A new loss is a new file here, with a function under `register_loss` or `register_map_loss`, and a test.
+A new loss is a function in a file here, under `register_loss` or `register_map_loss`, and a test.
 """
 
 import importlib

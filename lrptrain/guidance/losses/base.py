@@ -1,6 +1,6 @@
 """What a guidance loss is: its registry, what it may need, and what it is given."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -62,17 +62,20 @@ class MapSettings:
     """Which relevance maps the losses on maps judge.
 
     Attributes:
-        method: The relevance method, one of `lrptrain.methods()` that can be trained through; None for the first of
+        method: A relevance method that can be trained through; None for the first of
             `lrptrain.relevance.default.GUIDANCE_METHODS` that can serve the model.
         options: The options of the method.
         target: Whether to explain the class of the label, or the predicted one.
-        first_order: Whether gradients inside the map count as constants; see `lrptrain.attribute`.
     """
 
     method: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     target: Literal["label", "predicted"] = "label"
-    first_order: bool = False
+
+    @property
+    def methods(self) -> Sequence[str]:
+        """The methods that are tried, the first one first."""
+        return check_method(self.method, self.options, GUIDANCE_METHODS)
 
 
 @dataclass(eq=False)
@@ -105,8 +108,8 @@ class GuidedBatch:
         """The recorded step's own pass (all samples); if that was not recorded, a new pass of the guided rows."""
         if self._is_recorded:
             return self.forward.recording()
-        first, *_ = check_method(self.maps.method, self.maps.options, GUIDANCE_METHODS)
-        return self.forward.recording(self.rows, get_method(first, {}).in_full_precision(self.maps.options))
+        first = get_method(self.maps.methods[0], {})
+        return self.forward.recording(self.rows, first.in_full_precision(self.maps.options))
 
     @cached_property
     def recorded_annotation(self) -> Shaped[Tensor, " recorded *area"]:
@@ -126,16 +129,12 @@ class GuidedBatch:
             yes = recording.logits.detach() > 0 if target is None else target > 0
             target = of_all_labels(torch.where(yes, 1.0, -1.0) * (1 if target is None else target >= 0))
 
-        names = check_method(self.maps.method, self.maps.options, GUIDANCE_METHODS)
-
         def explain(method: str) -> Relevance:
             if self.maps.method is None:
                 recording.check_default(method)
-            return recording.attribute(
-                target, method, create_graph=True, first_order=self.maps.first_order, **self.maps.options
-            )
+            return recording.attribute(target, method, create_graph=True, **self.maps.options)
 
-        return first_that_serves(recording.model, names, explain)
+        return first_that_serves(recording.model, self.maps.methods, explain)
 
     @cached_property
     def token_annotation(self) -> TokenAnnotation:
