@@ -156,7 +156,8 @@ def test_a_step_that_calls_a_part_guides_that_from_the_next_step_on():
         def forward(self, image):
             return self.inner(image)
 
-    of, outer, said = training(), Outer(), []
+    of, outer = training(), Outer()
+    said: list[str] = []
     of.state.voice.inform = said.append
     step = of.begin(outer, outer, columns(), Progress(0, 0), torch_processes())
     with step.listening():
