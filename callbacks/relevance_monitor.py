@@ -378,7 +378,9 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         """Evaluate the weights of the best checkpoint where there is one, else those that training has ended with."""
         context = self._context(trainer, pl_module)
         # By now Lightning has counted the epoch and the batch that a validation at the end would have followed.
-        context = replace(context, epoch=max(context.epoch - 1, 0), step=max(context.step - 1, 0))
+        moment = context.moment
+        moment = replace(moment, epoch=max(moment.epoch - 1, 0), step=max(moment.step - 1, 0))
+        context = replace(context, moment=moment)
         path = trainer.strategy.broadcast(best_checkpoint(trainer))
         if path and is_sharded(pl_module):
             inform(f"{self.config.title} leaves out the best checkpoint of a sharded model: {_VALIDATE} evaluates it")

@@ -141,9 +141,9 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         context = transformers_context(trainer, args, state, model, tokenizer)
         if self.model is not None:
             context = replace(context, model=find_model(context.module, self.model))
-        context = replace(context, loggers=[each for each in context.loggers if is_logger(each)])
-        if context.loggers:
-            self._loggers = context.loggers
+        context = _logging_to(context, [each for each in context.output.loggers if is_logger(each)])
+        if context.output.loggers:
+            self._loggers = context.output.loggers
         return context
 
     def _will_evaluate(self, trainer: Any, args: Any) -> bool:
@@ -286,7 +286,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         context = self._context(trainer, args, state, model, processing_class)
         # The Trainer's own callbacks come first, and have closed or forgotten what they logged to.
         with at_rest(context.module):
-            record = self.core.evaluate_kept(replace(context, loggers=self._loggers))
+            record = self.core.evaluate_kept(_logging_to(context, self._loggers))
         if record is not None:
             self._note(state, record.step)
         self.core.end()
@@ -303,3 +303,8 @@ def _saved_state(states: Any, key: str) -> dict[str, Any] | None:
     entries = states if isinstance(states, list) else [states]
     of_this = [each for each in entries if isinstance(each, Mapping) and each["args"].get("restores") == key]
     return dict(of_this[-1]["attributes"]["saved_state"]) if of_this else None
+
+
+def _logging_to(context: TrainingContext, loggers: Sequence[Any]) -> TrainingContext:
+    """Return a context with other loggers."""
+    return replace(context, output=replace(context.output, loggers=loggers))

@@ -85,7 +85,7 @@ class Explainer(RunState):
         drawn = ids_to_draw(samples, extent.drawn)
         try:
             evaluator = self.evaluator(context, extent.class_maps)
-            progress = context.progress if self._config.run.progress_bar else no_bar
+            progress = context.output.progress if self._config.run.progress_bar else no_bar
             local, problems = evaluator.explain_usable(samples, progress, drawn)
         except Exception as error:
             # The other processes wait for this one.

@@ -30,7 +30,7 @@ from lrptrain.monitor.reporting import findings_of
 from lrptrain.monitor.skill import Skill, guessing
 from lrptrain.render.view import display
 from lrptrain.terminal import fitted
-from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.context import Names
 from lrptrain.trainers.processes import rank_and_size
 
 OTHER_TRAINERS = "The lines are for a loop of your own; under Lightning or Trainer: docs/how-to/guidance.md"
@@ -156,7 +156,7 @@ def inspect(
     with at_rest(context.model):
         evaluator: Evaluator = core.explainer.evaluator(context, 0)
         explained, problems = evaluator.explain_usable(drawn)
-        report = _inspected(monitor, explained, evaluator, context.name_sources)
+        report = _inspected(monitor, explained, evaluator, context.names.sources)
     left_out = {**core.reader.sample.left_out, **problems}
     report.untested.extend(f"the sample {sample_id}: {problem}" for sample_id, problem in left_out.items())
     return report
@@ -174,7 +174,7 @@ def _inspected(
     power = sharpness(evaluation.probabilities, evaluation.labels)
     judgement = judge_labels(tests) if evaluation.num_labels else tests.judge(power)
     is_lightning = any(each.__name__ == "LightningModule" for source in sources for each in type(source).__mro__)
-    call = TrainingContext.guidance if is_lightning else GUIDANCE
+    call = Names.guidance if is_lightning else GUIDANCE
     guidance = monitor.config.meaning.in_guidance(call.replace("monitor.", "report."))
     confidence, skill = monitor.config.judge.confidence, Skill()
     skill.update(evaluation, names, confidence)

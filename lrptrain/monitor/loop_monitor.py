@@ -15,7 +15,7 @@ from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.draw import at_rest, draw_sample
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
-from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.context import Moment, Names, Output, TrainingContext
 from lrptrain.trainers.discover import bare_model, device_of, logits_model
 from lrptrain.trainers.messages import inform, is_first_process, warn
 from lrptrain.trainers.naming import loader_sources
@@ -140,22 +140,21 @@ class Monitor(MonitorResults):
 
     def _context(self, epoch: int, step: int) -> TrainingContext:
         is_first = is_first_process()
+        progress = tqdm_bar if is_first and shows_progress() else no_bar
         return TrainingContext(
             model=self._model,
             module=self._model,
             device=device_of(self._model),
-            epoch=epoch,
-            step=step,
-            root_dir=self._root_dir,
-            is_first_process=is_first,
-            progress=tqdm_bar if is_first and shows_progress() else no_bar,
+            moment=Moment(epoch, step),
+            output=Output(self._root_dir, is_first, progress, self._loggers),
+            names=Names(
+                sources=self._name_sources,
+                hyperparameters=[self._hyperparameters],
+                step="step=" if self._has_step else "the loop",
+                step_hint="Pass step=lambda model, batch: ..., which calls the model as the loop does",
+                guidance=GUIDANCE,
+            ),
             forward_context=self._forward_context,
-            loggers=self._loggers,
-            name_sources=self._name_sources,
-            hyperparameter_sources=[self._hyperparameters],
-            step_name="step=" if self._has_step else "the loop",
-            guidance=GUIDANCE,
-            step_hint="Pass step=lambda model, batch: ..., which calls the model as the loop does",
         )
 
 

@@ -201,7 +201,7 @@ class MonitorCore:
             self.reader.limit_classes(max(evaluation.samples[0].num_logits, 1))
             self.reader.check_values(contract_batch)  # now that the classes are known
             self.explainer.decide_method(evaluation.samples)
-            sources = context.name_sources
+            sources = context.names.sources
             record = self.recorder.build(evaluation, sources)
             self.recorder.draw(record, evaluation.samples[: min(1, self.config.show.max_pictures)], sources)
         self.watch(context.module)
@@ -209,7 +209,7 @@ class MonitorCore:
 
     def _learn_language(self, context: TrainingContext) -> None:
         """Note who knows how texts are made up."""
-        self.reader.learn = partial(self.recorder.language, context.name_sources, context.model)
+        self.reader.learn = partial(self.recorder.language, context.names.sources, context.model)
 
     def _first_evaluation(
         self, context: TrainingContext, samples: Sequence[Sample], batch: dict[str, Any]
@@ -232,8 +232,8 @@ class MonitorCore:
         """Say once how a single logit is read, what is left out of a tuple, and that tokens have no names."""
         title = self.config.title
         if "input_ids" in contract_batch:  # whether the tokenizer works
-            find_tokens(self.config.tokenizer, context.name_sources)(contract_batch["input_ids"][0].flatten().tolist())
-        if "input_ids" in contract_batch and not has_tokenizer(self.config.tokenizer, context.name_sources):
+            find_tokens(self.config.tokenizer, context.names.sources)(contract_batch["input_ids"][0].flatten().tolist())
+        if "input_ids" in contract_batch and not has_tokenizer(self.config.tokenizer, context.names.sources):
             self.inform(
                 f"{title} names tokens by their ids: tokenizer= says which tokenizer names them; without it, families "
                 "of words (numbers, punctuation, links, capitals) are not tested"
@@ -282,19 +282,19 @@ class MonitorCore:
                 return None
             self.planner.fit_to(self.reader.sample.size)
             weights = self.planner.validation_of(context.model, context)
-            moment = context.epoch, context.step
-            if context.is_training:
+            moment = context.moment.epoch, context.moment.step
+            if context.moment.is_training:
                 # A checkpoint that is saved now has the weights that `evaluate_kept` may still evaluate.
                 self.recorder.next_key = EvaluationKey.new(moment)
-                if not self.planner.is_due(context.epoch):
+                if not self.planner.is_due(context.moment.epoch):
                     return None
             extent = self.planner.plan(context)
             if extent is None:
                 return None
-            is_last = context.share_done == 1
+            is_last = context.moment.share_done == 1
             record = self._evaluate(context, extent, weights, EvaluationKey.new(moment), is_last)
             # What follows is another evaluation, behind this one in the record.
-            self.recorder.next_key = EvaluationKey.new((context.epoch, context.step + 1))
+            self.recorder.next_key = EvaluationKey.new((context.moment.epoch, context.moment.step + 1))
             return record
         return None
 
@@ -321,10 +321,10 @@ class MonitorCore:
             if extent is None:
                 return None
             # Steps may have followed the last validation.
-            validated = planner.validated or (context.epoch, context.step)
-            moment = max(validated[0], context.epoch), max(validated[1], context.step)
+            validated = planner.validated or (context.moment.epoch, context.moment.step)
+            moment = max(validated[0], context.moment.epoch), max(validated[1], context.moment.step)
             key = next_key if next_key is not None and moment == validated else EvaluationKey.new(moment)
-            last = replace(context, epoch=key.moment[0], step=key.moment[1])
+            last = replace(context, moment=replace(context.moment, epoch=key.moment[0], step=key.moment[1]))
             self.judging.telling = 0  # of other weights or of more samples: it is not one more in a row
             with preserved(context.module):
                 context.module.eval()  # training is over, but the module still trains
@@ -350,16 +350,16 @@ class MonitorCore:
         self, context: TrainingContext, started: float, evaluator: Evaluator, gathered: GatheredSamples
     ) -> EpochRecord:
         inputs, mine = self.explainer.inputs or (None, [])
-        evaluation = Evaluation(gathered.explained, inputs, context.epoch, context.step)
+        evaluation = Evaluation(gathered.explained, inputs, context.moment.epoch, context.moment.step)
         recorder = self.recorder
-        language = recorder.language(context.name_sources, context.model)
-        names = recorder.names(evaluation, context.name_sources)
+        language = recorder.language(context.names.sources, context.model)
+        names = recorder.names(evaluation, context.names.sources)
         judgement = self.judging.judge(evaluator, evaluation, mine, language, self._note_untested, names)
         if judgement.measures:  # else as in a first epoch, in which all answers are alike: no news
             self.recorder.mention([f"not tested: {line}" for line in judgement.untested])
-        guidance = self.config.meaning.in_guidance(context.guidance)
+        guidance = self.config.meaning.in_guidance(context.names.guidance)
         told, before = self.judging.findings, self.judging.before
-        record = recorder.build(evaluation, context.name_sources, judgement, told, guidance, before)
+        record = recorder.build(evaluation, context.names.sources, judgement, told, guidance, before)
         # In all processes, for they may share the model.
         examples = examples_of(judgement) if judgement.measures else {}
         self.recorder.scored = gathered.explained
@@ -372,13 +372,13 @@ class MonitorCore:
         with self.failures.caught("computing maps of many classes"):
             record = replace(record, class_maps=evaluator.class_maps_of(gathered.displayed, record.class_names))
         record = self._with_scalars(context, record, started)
-        if context.is_first_process:
+        if context.output.is_first_process:
             failures, left_out = self.failures, self.explainer.left_out
             with failures.caught("drawing"):
-                record = recorder.draw(record, gathered.displayed, context.name_sources, evaluation)
+                record = recorder.draw(record, gathered.displayed, context.names.sources, evaluation)
                 recorder.drawn = [*record.pictures, *record.texts]
             with failures.caught("drawing proofs"):
-                record = recorder.prove(record, judgement, examples, context.name_sources)
+                record = recorder.prove(record, judgement, examples, context.names.sources)
                 self.judging.findings = record.findings
             recorder.write(context, record, evaluation, {"method": self.explainer.method}, left_out, failures)
         return record
@@ -399,7 +399,7 @@ class MonitorCore:
             scalars=self.recorder.scalars,
             prefix=self.config.prefix,
             power=power,
-            weights=self.planner.weights.moment or (None, None) if context.is_training else None,
+            weights=self.planner.weights.moment or (None, None) if context.moment.is_training else None,
         )
 
     def _note_untested(self, failure: str) -> None:

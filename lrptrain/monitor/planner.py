@@ -157,8 +157,8 @@ class Planner(RunState):
     def validation_of(self, model: nn.Module, context: TrainingContext) -> str:
         """Note a validation of a model, and return the fingerprint of its weights."""
         weights = fingerprint(model)
-        if context.is_training:
-            self.validated = context.epoch, context.step
+        if context.moment.is_training:
+            self.validated = context.moment.epoch, context.moment.step
             self.weights.moments[weights] = self.validated
         return weights
 
@@ -171,11 +171,11 @@ class Planner(RunState):
 
     def plan(self, context: TrainingContext) -> Extent | None:
         """Return how much is evaluated, as the first process plans it; None if nothing is."""
-        if self.budget is None or not context.is_training:
+        if self.budget is None or not context.moment.is_training:
             return self.in_full
         if is_followed(context.module):
             self.evaluate_in_every_validation()
-        extent = gather(self.budget.plan(self.clock.elapsed, context.share_done, context.keeps_last))[0]
+        extent = gather(self.budget.plan(self.clock.elapsed, context.moment.share_done, context.moment.keeps_last))[0]
         if extent is None and self.budget.validations == 1:
             self._inform(
                 f"{self._config.title}: {self.budget.share:.0%} of this run's time would not pay for two "
@@ -196,12 +196,12 @@ class Planner(RunState):
             self._mention_extent(context, extent)
         self.extent = extent
         # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
-        self.evaluated_epoch = context.epoch
+        self.evaluated_epoch = context.moment.epoch
         self.weights.tried = weights, extent.samples
         try:
             yield
         finally:
-            if self.budget is not None and context.is_training:
+            if self.budget is not None and context.moment.is_training:
                 self.budget.note(extent, time.monotonic() - started)
                 if not is_last:  # the end of the run says so
                     self._mention_cost(time.monotonic() - started)
@@ -213,8 +213,8 @@ class Planner(RunState):
         most = self.in_full.samples
         rest = f"; the kept weights get all {most}" if extent.samples < most else ""
         self._inform(
-            f"{self._config.title}: from epoch {context.epoch} on {extent.samples} samples, {extent.drawn} of them "
-            f"with pictures, and maps of {extent.class_maps or 'no further'} classes: as much as "
+            f"{self._config.title}: from epoch {context.moment.epoch} on {extent.samples} samples, {extent.drawn} of "
+            f"them with pictures, and maps of {extent.class_maps or 'no further'} classes: as much as "
             f"{percent(self.budget.share)} of the training time allows (budget=None for all){rest}"
         )
 

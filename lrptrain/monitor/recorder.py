@@ -30,7 +30,7 @@ from lrptrain.monitor.reporting import findings_of, news_among
 from lrptrain.monitor.run import EvaluationKey, MonitoredRun, RunPoint, branch_run, continue_run, start_run
 from lrptrain.monitor.state import RunState, state
 from lrptrain.relevance.sharding.shards import own_name
-from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.context import Names, TrainingContext
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.hyperparameters import find_hyperparameters
 from lrptrain.trainers.naming import NameSources, class_names_or_numbers, find_tokenizer, find_tokens
@@ -112,13 +112,13 @@ class Recorder(RunState):
 
     def _open(self, context: TrainingContext) -> MonitoredRun:
         """Make or find the folder of the run, if that is not done, and say how the run goes on."""
-        root, name = context.root_dir, self._config.run.run_name
+        root, name = context.output.root_dir, self._config.run.run_name
         if self.run is not None and self.run.is_taken():
             point = RunPoint(self.run.folder.name, self.run.run_id, self.written)
             self.run = branch_run(root, point, None, f"another process goes on with {point.name!r}")
         elif self.run is not None:
             return self.run
-        elif not context.is_training:
+        elif not context.moment.is_training:
             self.run = start_run(root, name, suffix="-validate")
         elif self.resumed is not None:
             self.run = continue_run(root, self.resumed, name)
@@ -162,7 +162,7 @@ class Recorder(RunState):
         sources: NameSources,
         judgement: Judgement = UNTESTED,
         previous: Sequence[Finding] = (),
-        guidance: str = TrainingContext.guidance,
+        guidance: str = Names.guidance,
         before: Sequence[Finding] | None = None,
     ) -> EpochRecord:
         """Return the record of an evaluation, without drawings.
@@ -280,7 +280,7 @@ class Recorder(RunState):
             if left_out:
                 write_json(run.folder / LEFT_OUT, {str(sample_id): problem for sample_id, problem in left_out.items()})
         self._announce(context, record, evaluation)
-        for each in context.loggers:
+        for each in context.output.loggers:
             # Apart, so that a logger that fails on a picture has the numbers nevertheless.
             for send_part in (send_scalars, send):
                 with failures.caught(f"logging to {type(each).__name__}"):
@@ -308,7 +308,7 @@ class Recorder(RunState):
             "confidence": self._config.judge.confidence,
             "min_effect": self._config.judge.min_effect,
             "class_names": class_names,
-            "hyperparameters": find_hyperparameters(context.hyperparameter_sources),
+            "hyperparameters": find_hyperparameters(context.names.hyperparameters),
             "metrics": [metric.to_dict() for metric in summary.logged_metrics()],
         }
 

@@ -25,7 +25,7 @@ from lrptrain.findings.finding import STANDINGS
 from lrptrain.findings.sentences import MOST_NAMES, percent
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.render import join_words, visible
-from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.context import Names
 
 MOST_ENDED = 8
 """So many cues that the model has ceased to rely on are kept, the last ones."""
@@ -40,7 +40,7 @@ def findings_of(
     class_names: Sequence[str],
     name_tokens: Callable[[list[int]], list[str]],
     previous: Sequence[Finding] = (),
-    guidance: str = TrainingContext.guidance,
+    guidance: str = Names.guidance,
 ) -> list[Finding]:
     """Return what is reported of an evaluation: what is named, doubts about faults, and what was reported before.
 

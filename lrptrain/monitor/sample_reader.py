@@ -130,19 +130,19 @@ class SampleReader:
         elif listener is None or not listener.calls:
             columns = self._entries(batch)
             if listener is not None:
-                columns = with_call(listener, columns, self._config.explain, context.step_name)
+                columns = with_call(listener, columns, self._config.explain, context.names.step)
         else:
             columns = self._entries(without_given(batch, listener), needs_input=False)
             bare = () if self._call is None else self._call.bare
             columns = of_one_row(columns) if bare else columns
-            columns = with_call(listener, columns, self._config.explain, context.step_name, bare)
+            columns = with_call(listener, columns, self._config.explain, context.names.step, bare)
             call = columns.get(CALL)
         if call is None:
             return self._named_alike(self._by_name(context, columns))
         changed = "" if self._call is None else call.differs_from(self._call)
         if changed:
             raise ValueError(
-                f"{context.step_name} gives the model another {changed!r} in each batch, which is no row of its "
+                f"{context.names.step} gives the model another {changed!r} in each batch, which is no row of its "
                 "samples: let the dataset give it, as a tensor with one row per sample"
             )
         self._call = self._call or call
@@ -167,7 +167,7 @@ class SampleReader:
         }
         missing = missing_arguments(context.model, columns)
         if missing:
-            raise ValueError(f"{needs(context.model, missing)}. {context.step_hint}")
+            raise ValueError(f"{needs(context.model, missing)}. {context.names.step_hint}")
         return columns
 
     def is_by_name(self, context: TrainingContext, batch: Any, listener: InputListener) -> bool:
@@ -334,7 +334,7 @@ class SampleReader:
         if listener is None:
             return
         with preserved(context.module):
-            check_bytes(context.model, batch, listener, context.step_name)
+            check_bytes(context.model, batch, listener, context.names.step)
         if listener.answers is not None:
             listener.answers.check(context.forward_context)
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DistributedSampler
 
 from lrptrain.relevance.model.preserve import preserved
-from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.context import Moment, Names, Output, TrainingContext
 from lrptrain.trainers.naming import name_sources
 from lrptrain.trainers.processes import in_every_process
 from lrptrain.trainers.progress import Progress, no_bar, rich_bar, shows_progress, tqdm_bar
@@ -29,23 +29,24 @@ def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", mo
         pl_module: The LightningModule.
         model: The module whose forward gives logits.
     """
+    is_first = trainer.is_global_zero
+    hyperparameters = [pl_module, getattr(trainer, "datamodule", None), *trainer.optimizers]
+    progress = _progress(trainer) if is_first else no_bar
     return TrainingContext(
         model=model,
         module=pl_module,
         device=pl_module.device,
-        epoch=trainer.current_epoch,
-        step=logged_step(trainer),
-        root_dir=trainer.default_root_dir,
-        is_training=trainer.state.fn == "fit",
-        is_first_process=trainer.is_global_zero,
+        moment=Moment(
+            epoch=trainer.current_epoch,
+            step=logged_step(trainer),
+            is_training=trainer.state.fn == "fit",
+            share_done=_share_done(trainer),
+            keeps_last=not _by_metric(trainer),
+        ),
+        output=Output(trainer.default_root_dir, is_first, progress, trainer.loggers),
+        names=Names(name_sources(trainer, pl_module), hyperparameters),
         data_share=adapter_of(trainer.strategy).data_share(trainer.strategy),
-        progress=_progress(trainer) if trainer.is_global_zero else no_bar,
         forward_context=trainer.precision_plugin.val_step_context,
-        loggers=trainer.loggers,
-        name_sources=name_sources(trainer, pl_module),
-        hyperparameter_sources=[pl_module, getattr(trainer, "datamodule", None), *trainer.optimizers],
-        share_done=_share_done(trainer),
-        keeps_last=not _by_metric(trainer),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.context import Moment, Names, Output, TrainingContext
 from lrptrain.trainers.discover import bare_model, device_of
 from lrptrain.trainers.progress import no_bar, shows_progress, tqdm_bar
 
@@ -39,24 +39,31 @@ def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, 
     """
     bare = bare_model(model, takes_shards=True)
     is_first = bool(state.is_world_process_zero)
+    share_done = min(state.global_step / state.max_steps, 1.0) if state.max_steps > 0 else None
     return TrainingContext(
         model=bare,
         module=bare,
         device=device_of(bare),
-        epoch=epoch_number(state.epoch),
-        step=int(state.global_step),
-        root_dir=args.output_dir,
-        is_training=bool(trainer.is_in_train),
-        is_first_process=is_first,
-        progress=tqdm_bar if is_first and not args.disable_tqdm and shows_progress() else no_bar,
-        loggers=experiments(trainer) if is_first else (),
-        name_sources=trainer_name_sources(trainer, bare, tokenizer),
-        hyperparameter_sources=[args, trainer.optimizer],
-        step_name="the Trainer",
-        guidance='lrptrain.guide(trainer, "swap", swap=monitor.faults)',
-        step_hint="Name the columns of eval_dataset as the forward's parameters, which the Trainer goes by",
-        share_done=min(state.global_step / state.max_steps, 1.0) if state.max_steps > 0 else None,
-        keeps_last=not args.load_best_model_at_end,
+        moment=Moment(
+            epoch=epoch_number(state.epoch),
+            step=int(state.global_step),
+            is_training=bool(trainer.is_in_train),
+            share_done=share_done,
+            keeps_last=not args.load_best_model_at_end,
+        ),
+        output=Output(
+            args.output_dir,
+            is_first,
+            progress=tqdm_bar if is_first and not args.disable_tqdm and shows_progress() else no_bar,
+            loggers=experiments(trainer) if is_first else (),
+        ),
+        names=Names(
+            sources=trainer_name_sources(trainer, bare, tokenizer),
+            hyperparameters=[args, trainer.optimizer],
+            step="the Trainer",
+            step_hint="Name the columns of eval_dataset as the forward's parameters, which the Trainer goes by",
+            guidance='lrptrain.guide(trainer, "swap", swap=monitor.faults)',
+        ),
     )
 
 

@@ -32,7 +32,7 @@ from lrptrain.loggers import read_events
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.loop_monitor import GUIDANCE
 from lrptrain.monitor.reporting import findings_of
-from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.context import Names
 
 N = 48
 RAISES = lrptrain.Run(on_error="raise")
@@ -226,7 +226,7 @@ def in_a_loop(line: str, scope: dict[str, Any], net: nn.Module, columns: dict[st
 
 
 TRAINERS = {
-    "lightning": (by_lightning, TrainingContext.guidance),
+    "lightning": (by_lightning, Names.guidance),
     "transformers": (by_transformers, 'lrptrain.guide(trainer, "swap", swap=monitor.faults)'),
     "a loop": (in_a_loop, GUIDANCE),
     "inspect": (in_a_loop, GUIDANCE.replace("monitor.", "report.")),

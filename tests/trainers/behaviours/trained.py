@@ -185,8 +185,8 @@ class Training:
         make = core.explainer.evaluator
 
         def evaluator(context: Any, class_maps: int) -> Any:
-            first = int(context.step_name == "the Trainer")  # the Trainer of transformers logs its first epoch as 1
-            if context.epoch - first == self.fails_in and core.reader.is_drawn:
+            first = int(context.names.step == "the Trainer")  # the Trainer of transformers logs its first epoch as 1
+            if context.moment.epoch - first == self.fails_in and core.reader.is_drawn:
                 raise RuntimeError("out of memory")
             return make(context, class_maps)
 
