@@ -9,7 +9,10 @@ from lrptrain.cues.kinds import restored
 from lrptrain.cues.mark import Mark
 from lrptrain.cues.row_mark import RowMark
 from lrptrain.cues.texts import Language
-from lrptrain.guidance.dominance import IN_A_ROW
+
+IN_A_ROW = 3
+"""So many evaluations in a row must show it: a model that has lost a shortcut may be at chance for one or two, before
+it learns what is harder."""
 
 
 class FollowedCues:

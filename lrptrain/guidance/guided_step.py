@@ -1,7 +1,7 @@
 """One guided step: listen to the user's forward pass, and add the guidance on it to the loss."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,12 +22,11 @@ from lrptrain.guidance.matched_evidence import matched_evidence
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.guidance.state import GuidanceState
 from lrptrain.guidance.swap import Swapped
-from lrptrain.metrics.by_chance import Agreement
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.model.process_wide import eager
 from lrptrain.relevance.passes.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.tape.tape import Tape
-from lrptrain.trainers.held_back import note_teller
+from lrptrain.trainers.guided_models import note_guided
 from lrptrain.trainers.processes import Processes
 
 SWAP_DISTANCE = "swap_distance"
@@ -133,8 +132,7 @@ class GuidedStep:
             ValueError: If this is the first guided batch, and its guidance cannot work.
         """
         state, strength = self._state, self._state.strength
-        note_teller(unwrap(self.model), strength.dominance)
-        self._note_answers()
+        note_guided(unwrap(self.model), state.objective.names)
         losses = self._losses()
         samples = self.samples if losses or (state.objective.swaps and self._forward is not None) else 0
         if self._measures_swaps and samples:
@@ -150,8 +148,6 @@ class GuidedStep:
         # The count is that of all processes, so that either all of them compare or none does.
         if self._compares and reduced.counts["samples"]:
             compared = {"norm_ratio": self._compare(task_loss, guidance)}
-        if strength.dominance.judges(self._progress.batch):
-            self._judge_dominance(compared.get("norm_ratio"))
         factor = strength()
         total = factor * sum(weight * reduced.means[name] for name, weight in weights.items() if name in reduced.means)
         applied = {"total": total, "applied_weight": factor * (state.options.weight or 1.0)}
@@ -333,30 +329,6 @@ class GuidedStep:
         finally:
             if hook is not None:
                 hook.remove()
-
-    def _note_answers(self) -> None:
-        """Keep what the model answered, where a weight of the user's own might keep it from learning."""
-        labels, dominance = self.batch.columns.get("label"), self._state.strength.dominance
-        if not dominance.watches or labels is None or self._forward is None:
-            return
-        # It is watched over for the user's sake: what cannot be read is no failure of the guidance.
-        task = self._state.objective.task
-        with suppress(Exception), torch.no_grad(), task.reading():
-            answers = task.by_answer(self._forward.logits().detach()).argmax(1)
-            dominance.note(answers, labels.flatten().to(answers.device))
-
-    def _judge_dominance(self, norm_ratio: float | None) -> None:
-        """Say so once, in all places, if the guidance keeps the task from being learned, or makes it forgotten.
-
-        Args:
-            norm_ratio: That of the gradients; None where they were not compared.
-        """
-        dominance = self._state.strength.dominance
-        device = next((weight.device for weight in self._trained.parameters()), torch.device("cpu"))
-        local = torch.tensor(dominance.agreement(), device=device)
-        agreement = Agreement(*self._processes.reduced(local, operation="sum").tolist())
-        if dominance.update(agreement, norm_ratio, self._progress.step == 0):
-            self._state.voice.say(dominance.text)
 
     def _generator(self, stream: int = 0) -> torch.Generator:
         """Return random numbers that depend on seed, step and process alone, so that a resumed run draws the same.

@@ -205,10 +205,7 @@ def _objective(options: GuidanceOptions, name: str) -> Objective:
 def _strength(options: GuidanceOptions, objective: Objective) -> Strength:
     # Without a loss there is no gradient to bound, and none would ever be measured.
     bounded = bool(objective.weights) and options.is_bounded
-    watched = bool(objective.weights) and not bounded and options.compare_every_n_batches > 0
-    strength = Strength(bounded, watched, options.compare_every_n_batches)
-    strength.dominance.losses = objective.names
-    return strength
+    return Strength(bounded, options.compare_every_n_batches)
 
 
 def _all_finite(gradients: list[Tensor]) -> bool:

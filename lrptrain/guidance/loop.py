@@ -106,7 +106,6 @@ class Guidance(GuidedTraining):
                 "a model that computes its blocks again in the backward pass must do so as they were recorded: write "
                 "`with guidance.step(model, batch) as step: ...` with step.guided(loss).backward() inside"
             )
-        self.state.strength.dominance.watches = False  # the task's gradient, which would tell, is not known
         step = self._begin(model, batch)
         with step.listening(), preserved(step.model):
             # Not through the wrappers: DDP counts the calls of a step, and synchronises the gradients of all at once.

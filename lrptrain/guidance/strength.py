@@ -3,8 +3,8 @@
 import math
 from typing import Any, Literal
 
-from lrptrain.guidance.dominance import BOUND_EVERY_N_BATCHES, Dominance
-
+BOUND_EVERY_N_BATCHES = 10
+"""In one batch of so many gradients are compared, for the bound: a matter of time alone."""
 IDLE_STEPS = 10
 """So many optimizer steps a guidance may take without a gradient before it is refused."""
 GRADIENT_SHARE = 0.5
@@ -16,12 +16,10 @@ class Strength:
 
     Args:
         bounded: Whether the task's gradient bounds the guidance.
-        watched: Whether there is a gradient that nothing bounds, and that may be compared.
         compare_every_n_batches: In one batch of so many gradients are compared; 0: never.
 
     Attributes:
         factor: The factor of the bound; None before the first comparison.
-        dominance: Watches a guidance that nothing bounds.
     """
 
     factor: float | None
@@ -29,10 +27,9 @@ class Strength:
     """Whether a comparison has found a gradient of the guidance yet."""
     _idle_since: int
 
-    def __init__(self, bounded: bool, watched: bool, compare_every_n_batches: int) -> None:
+    def __init__(self, bounded: bool, compare_every_n_batches: int) -> None:
         self.bounded = bounded
         self.compare_every_n_batches = compare_every_n_batches
-        self.dominance = Dominance(watched)
         self.start_over()
 
     def start_over(self) -> None:
@@ -40,7 +37,6 @@ class Strength:
         self.factor = None
         self._seen = ""
         self._idle_since = 0
-        self.dominance.start_over()
 
     def __call__(self) -> float:
         """Return the factor of the guidance beside its weights: of a bounded one 0 before its gradient was measured."""
@@ -55,7 +51,7 @@ class Strength:
 
         A guidance that had no gradient so far is compared until it has one, or is refused.
         """
-        if self.measures_swaps(batch_idx) or self._seen == "idle" or self.dominance.compares(batch_idx):
+        if self.measures_swaps(batch_idx) or self._seen == "idle":
             return True
         return self.bounded and (self.factor is None or batch_idx % BOUND_EVERY_N_BATCHES == 0)
 

@@ -8,8 +8,7 @@ from test_guidance_gradients import assert_close
 from test_guidance_options import SINGLE, logged
 
 from lrptrain.callbacks import RelevanceGuidance
-from lrptrain.guidance.dominance import BOUND_EVERY_N_BATCHES
-from lrptrain.guidance.strength import GRADIENT_SHARE
+from lrptrain.guidance.strength import BOUND_EVERY_N_BATCHES, GRADIENT_SHARE
 
 
 def norm(rows):

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from lrptrain.guidance.dominance import BOUND_EVERY_N_BATCHES
-from lrptrain.guidance.strength import IDLE_STEPS, Strength, bounded_factor
+from lrptrain.guidance.strength import BOUND_EVERY_N_BATCHES, IDLE_STEPS, Strength, bounded_factor
 
 
 @pytest.mark.parametrize(
@@ -26,13 +25,13 @@ def test_the_bound_by_hand(norms, expected):
 
 
 def test_a_bounded_guidance_is_compared_until_it_has_a_factor_and_then_rarely():
-    strength = Strength(bounded=True, watched=False, compare_every_n_batches=0)
+    strength = Strength(bounded=True, compare_every_n_batches=0)
     assert strength() == 0
     assert strength.compares(3)
     strength.update(1.0, 5.0)
     assert strength() == pytest.approx(0.1)
     assert [batch for batch in range(31) if strength.compares(batch)] == [*range(0, 31, BOUND_EVERY_N_BATCHES)]
-    resumed = Strength(bounded=True, watched=False, compare_every_n_batches=0)
+    resumed = Strength(bounded=True, compare_every_n_batches=0)
     resumed.load_state_dict(strength.state_dict())
     assert resumed() == strength()
     strength.start_over()
@@ -40,7 +39,7 @@ def test_a_bounded_guidance_is_compared_until_it_has_a_factor_and_then_rarely():
 
 
 def test_a_weight_of_the_users_own_is_applied_as_it_is():
-    strength = Strength(bounded=False, watched=False, compare_every_n_batches=4)
+    strength = Strength(bounded=False, compare_every_n_batches=4)
     strength.update(1.0, 5.0)
     assert strength() == 1
     assert [batch for batch in range(9) if strength.compares(batch)] == [0, 4, 8]
@@ -48,7 +47,7 @@ def test_a_weight_of_the_users_own_is_applied_as_it_is():
 
 
 def test_a_guidance_without_a_gradient_is_refused_after_some_steps():
-    strength = Strength(bounded=False, watched=False, compare_every_n_batches=50)
+    strength = Strength(bounded=False, compare_every_n_batches=50)
     strength.check_gradient(0.0, 2, excused=False)
     assert strength.compares(1)  # until it has one, or is refused
     strength.check_gradient(0.0, 1 + IDLE_STEPS, excused=False)
