@@ -208,11 +208,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             self._check_validation(trainer)
 
     def _check_validation(self, trainer: "pl.Trainer") -> None:
-        """Say where the monitor will have nothing to do, or its values are old.
-
-        Raises:
-            ValueError: If a gate was asked for that nothing could close.
-        """
+        """Say where the monitor will have nothing to do, or its values are old."""
         if not trainer.enable_validation:
             self.core.expect_nothing(
                 "this trainer runs no validation (no dataloader, no validation_step, or limit_val_batches=0)"

@@ -71,11 +71,7 @@ class Budget:
     in_full: bool = False
 
     def __post_init__(self) -> None:
-        """Check the share.
-
-        Raises:
-            ValueError: If it is none.
-        """
+        """Check the share."""
         if not 0 < self.share < 1:
             raise ValueError(f"budget must be a share between 0 and 1, or None for no limit, not {self.share!r}")
 

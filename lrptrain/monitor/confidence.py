@@ -21,10 +21,6 @@ def sharpness(probabilities: Float[np.ndarray, "samples classes"], labels: Int[n
     them to rely on nothing. Temperature scaling (Guo et al. 2017, "On calibration of modern neural networks") fits one
     number on the labelled samples; here it only ever sharpens.
 
-    Args:
-        probabilities: The class probabilities, in [0, 1].
-        labels: The class of each sample, negative where it is unknown.
-
     Returns:
         1 where the model is sure enough, or no label is known; else up to 1e4, for `sharpened`.
     """

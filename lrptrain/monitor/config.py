@@ -152,9 +152,6 @@ class MonitorConfig:
 
     Attributes:
         kind: What lines for the user call the monitor.
-
-    Raises:
-        ValueError: With the option, and what it may be.
     """
 
     max_samples: int = 128
@@ -229,11 +226,7 @@ class MonitorConfig:
         return Extent(self.max_samples, self.show.max_pictures, self.show.class_maps if self.show.max_pictures else 0)
 
     def new_budget(self) -> Budget | None:
-        """Return a planner for a run; None without a budget.
-
-        Raises:
-            ValueError: If the budget is no share.
-        """
+        """Return a planner for a run; None without a budget."""
         if self.budget is None:
             return None
         return Budget(self.budget, self.extent, in_every_validation=self.judge.fail_on is not None)

@@ -122,11 +122,7 @@ def _title(explained: ExplainedSample, target: str, class_names: Sequence[str]) 
 
 
 def _image(sample: Sample, options: DisplayOptions) -> Float[Tensor, "channels height width"]:
-    """Return the channels of a sample's image that are drawn.
-
-    Raises:
-        ValueError: If it cannot be drawn.
-    """
+    """Return the channels of a sample's image that are drawn."""
     image = options.drawn(_raw(sample))
     if not can_be_drawn(image):
         raise ValueError(

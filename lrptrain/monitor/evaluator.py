@@ -89,17 +89,8 @@ class Evaluator:
     ) -> tuple[list[ExplainedSample], dict[int | str, str]]:
         """Explain samples; if that fails for some of them alone, the others.
 
-        Args:
-            samples: As for `evaluate`, as are the other arguments.
-            progress: Shows how many are done.
-            drawn: The ids of the samples that will be drawn.
-
         Returns:
             What was explained; and why samples were left out, by their ids.
-
-        Raises:
-            Exception: What the evaluation raised, if it fails for every sample, or for samples together that it
-                explains one by one: then none of them is to blame.
         """
         try:
             return self.evaluate(samples, progress, drawn), {}
@@ -114,10 +105,6 @@ class Evaluator:
 
     def class_maps_of(self, displayed: Sequence[ExplainedSample], class_names: Sequence[str]) -> list[ClassMap]:
         """Return the maps of the most probable classes; those that an evaluation has not made are made now.
-
-        Args:
-            displayed: Samples with inputs, all images or all texts.
-            class_names: The name of each class, in the order of the logits.
 
         Returns:
             For each sample `class_maps` of its classes, the most probable first, among them always the label's and the

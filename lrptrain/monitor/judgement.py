@@ -102,11 +102,7 @@ class Tests:
         return found
 
     def judge(self, power: float) -> Judgement:
-        """Test what may decide the answers of a model.
-
-        Args:
-            power: What sharpens the probabilities; see `lrptrain.monitor.confidence`.
-        """
+        """Test what may decide the answers of a model."""
         if self.hindrance:
             return Judgement(untested=[self.hindrance])
         evaluation = self.evaluation
@@ -140,15 +136,7 @@ class Tests:
         label: int | None = None,
         candidates: int = plan.CANDIDATES,
     ) -> list[Judged]:
-        """Return what is found by one measure; what is not tested is noted.
-
-        Args:
-            measure: What measures effects.
-            evaluation: The samples, as it sees them.
-            confidence: `1 - confidence` is the level of all its tests together.
-            label: The label that is told, of several.
-            candidates: As for `roots_of`.
-        """
+        """Return what is found by one measure; what is not tested is noted."""
         config = self.config
         assert config.cues is not None
         roots, untested = self.roots_of(evaluation, candidates)

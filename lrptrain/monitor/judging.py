@@ -46,10 +46,6 @@ def _skilled(_: Any, skill: Skill, learned: bool) -> Skill:
 class Judging(RunState):
     """Judges evaluations, one after the other.
 
-    Args:
-        config: The options.
-        inform: Says something to the user, in the first process.
-
     Attributes:
         findings: What the last evaluation has found.
         before: What it found, and what an earlier one did if it could tell nothing: their histories go on.
@@ -93,16 +89,7 @@ class Judging(RunState):
         on_failure: Callable[[str], None],
         class_names: Sequence[str] = (),
     ) -> Judgement:
-        """Test what may decide the answers; what fails is reported, and the others go on.
-
-        Args:
-            evaluator: As for `Tests`, as are the other arguments.
-            evaluation: The samples; without inputs, nothing is tested.
-            mine: The indices of the samples that this process measures.
-            language: How texts are made up.
-            on_failure: Takes what could not be measured.
-            class_names: The names of the classes, or of the labels.
-        """
+        """Test what may decide the answers; what fails is reported, and the others go on."""
         if evaluation.inputs is None:
             return Judgement()
         ids = [each.sample.sample_id for each in evaluation.samples]
@@ -178,11 +165,7 @@ class Judging(RunState):
         return self._forbidden(at_end)[0] is not None
 
     def raise_if_forbidden(self, at_end: bool = False) -> None:
-        """Raise an error for the gravest finding that ends training.
-
-        Raises:
-            FindingError: If there is one.
-        """
+        """Raise an error for the gravest finding that ends training."""
         finding, required = self._forbidden(at_end)
         if finding is not None:
             times = f" in {required} evaluations in a row" if required > 1 else ""

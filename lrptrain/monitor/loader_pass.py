@@ -35,9 +35,6 @@ def read_once(samples: Any, batch_size: int) -> Iterator[PlacedBatch]:
     Args:
         samples: A DataLoader, also one that Accelerate or Fabric has prepared; a Dataset; or any iterable of batches.
         batch_size: The number of samples per batch, where a Dataset has no loader, or a batch sampler no size.
-
-    Raises:
-        ValueError: If there is nothing to be read.
     """
     if _is_set(samples):
         samples = DataLoader(samples, batch_size)

@@ -139,12 +139,7 @@ def copied(batch: Any) -> Any:
 
 
 def without_given(batch: Any, listener: InputListener) -> Any:
-    """Return a tuple without all but the first of the parts that the model was given: what is left are labels.
-
-    Args:
-        batch: A batch; one that is no tuple is returned as it is.
-        listener: What the model was given.
-    """
+    """Return a tuple without all but the first of the parts that the model was given: what is left are labels."""
     first = min(listener.given, default=0)
     if not isinstance(batch, tuple | list) or len(listener.given) < 2:
         return batch
@@ -164,10 +159,6 @@ def with_call(
             only one that can be.
         step: The name of the step.
         bare: The parameters that took a sample without a batch axis in batches before.
-
-    Raises:
-        ValueError: If several arguments could be explained, or those that are do not belong to the annotations, with
-            the way out.
     """
     if listener.whole:
         raise ValueError(whole_batch(listener.model))
@@ -194,16 +185,7 @@ def with_call(
 
 
 def by_names(model: nn.Module, batch: Mapping[str, Any], explain: str) -> dict[str, Any]:
-    """Return a batch in the contract's form whose entries go to the parameters of their names.
-
-    Args:
-        model: The model.
-        batch: What was read of the batch; it may lack an input.
-        explain: The parameter whose argument is explained.
-
-    Raises:
-        ValueError: If there is no entry for it.
-    """
+    """Return a batch in the contract's form whose entries go to the parameters of their names."""
     needed = required_parameters(model)  # such as a mask that tells padding
     entries = {name.removeprefix(ARGUMENT): x for name, x in batch.items() if name not in ANNOTATIONS or name in needed}
     known = parameters_below(model)
@@ -382,17 +364,7 @@ def _heard_in_forward(model: nn.Module, batch: Mapping[str, Any]) -> tuple[dict[
 
 
 def check_bytes(model: nn.Module, batch: Mapping[str, Any], listener: InputListener, step: str) -> None:
-    """Reject images of bytes that the model reads otherwise than the same numbers as floats, which maps are made of.
-
-    Args:
-        model: The model, in evaluation mode.
-        batch: The batch in the contract's form, whose images are floats.
-        listener: What the model was called with in the step.
-        step: The name of the step.
-
-    Raises:
-        ValueError: If the model's output differs, with the way out.
-    """
+    """Reject images of bytes that the model reads otherwise than the same numbers as floats, which maps are made of."""
     name = next((name for name in IMAGES if name in batch), "")
     heard = [x for call in listener.calls for x in call.values() if isinstance(x, Tensor)]
     images = [x for x in heard if name and x.dtype == torch.uint8 and x.shape == batch[name].shape]

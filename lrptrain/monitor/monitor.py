@@ -85,11 +85,6 @@ COUNTED = (
 class MonitorCore:
     """Evaluates a model on a fixed sample, finds and tests, and keeps the record of a run.
 
-    Args:
-        config: The options.
-        inform: Says something to the user, in the first process.
-        warn: Warns the user, in the first process.
-
     Attributes:
         config: The options.
         failures: The monitor's failures.
@@ -139,11 +134,7 @@ class MonitorCore:
             stage.load_state_dict(state_dict)
 
     def expect_nothing(self, reason: str) -> None:
-        """Say that nothing will be evaluated, and why.
-
-        Raises:
-            ValueError: If a gate was asked for, which nothing could close.
-        """
+        """Say that nothing will be evaluated, and why."""
         title, fail_on = self.config.title, self.config.judge.fail_on
         if fail_on is not None:
             raise ValueError(f"fail_on={fail_on!r} of {title} needs evaluations, but {reason}")
@@ -175,16 +166,7 @@ class MonitorCore:
             yield
 
     def check_first_batch(self, context: TrainingContext, batch: Any, contract_batch: dict[str, Any]) -> None:
-        """Explain and draw a batch before training, where an error still costs nothing.
-
-        Args:
-            context: The model that is given it.
-            batch: The batch as it comes.
-            contract_batch: The same in the contract's form.
-
-        Raises:
-            Exception: What an evaluation would fail with.
-        """
+        """Explain and draw a batch before training, where an error still costs nothing."""
         if not batch_length(contract_batch):
             return
         self._mention_unread(context, batch, contract_batch)
@@ -412,24 +394,12 @@ class MonitorCore:
         return failures
 
     def raise_if_misread(self) -> None:
-        """Raise an error if the annotations of the sample could not be used.
-
-        Raises:
-            ValueError: With what is wrong with them.
-        """
+        """Raise an error if the annotations of the sample could not be used."""
         if self.reader.misread:
             raise ValueError(self.reader.misread)
 
     def raise_if_failed(self, is_trained: bool = True) -> None:
-        """Raise an error if the gate does not pass at the end: a finding is forbidden, or nobody could look.
-
-        Args:
-            is_trained: Whether a training ends; else it is a validation by itself.
-
-        Raises:
-            FindingError: If there is a gate, and its last evaluation found what is forbidden, could not tell, failed or
-                was not of the weights that training left, or there was none.
-        """
+        """Raise an error if the gate does not pass at the end: a finding is forbidden, or nobody could look."""
         scored, gate = self.recorder.scored, self.config.judge.fail_on
         if gate is None:
             return

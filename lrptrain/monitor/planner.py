@@ -92,10 +92,6 @@ def _load_budget(planner: "Planner", budget: Budget | None, plain: dict[str, Any
 class Planner(RunState):
     """Plans evaluations, and says where they take more than they should.
 
-    Args:
-        config: The options.
-        inform: Says something to the user, in the first process.
-
     Attributes:
         clock: Counts the monitor's own time.
         budget: Bounds it; None without a bound.

@@ -64,11 +64,7 @@ class Preview:
         display(self._repr_html_(), str(self))
 
     def save(self, path: str | Path) -> Path:
-        """Write it as a page, or images as a PNG.
-
-        Raises:
-            ValueError: If the name ends in anything else, or texts are to be a PNG.
-        """
+        """Write it as a page, or images as a PNG."""
         path = Path(path)
         if path.suffix == ".png" and self.pictures:
             require("PIL.Image", "monitor").fromarray(self._sheet()).save(path)

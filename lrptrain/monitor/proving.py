@@ -70,15 +70,7 @@ def with_proofs(
     options: DisplayOptions,
     folder: str,
 ) -> list[Finding]:
-    """Return findings with their proofs.
-
-    Args:
-        findings: The findings of the evaluation.
-        judgement: What was tested.
-        examples: See `examples_of`.
-        options: How samples are drawn.
-        folder: The folder of the proofs in that of the run.
-    """
+    """Return findings with their proofs."""
     proofs: dict[tuple[str, str, str], Proof] = {}
     for number, shown in examples.items():
         each = judgement.judged[number]

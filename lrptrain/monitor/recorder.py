@@ -44,10 +44,6 @@ _announced: WeakKeyDictionary[nn.Module, tuple[Hashable, dict[Hashable, str]]] =
 class Recorder(RunState):
     """Keeps the record of a run.
 
-    Args:
-        config: The options.
-        inform: Says something to the user, in the first process.
-
     Attributes:
         class_names: The name of each class, in the order of the logits; None for those of the name sources.
         run: The run; None before the first evaluation, and in all processes but the first.
@@ -130,11 +126,7 @@ class Recorder(RunState):
         return self.run
 
     def end(self, is_kept: bool) -> None:
-        """Note the end of the run, if anything was written.
-
-        Args:
-            is_kept: Whether the last evaluation is of the weights that training left.
-        """
+        """Note the end of the run, if anything was written."""
         if self.run is not None:
             self.run.end(self.written if is_kept else None)
 
@@ -165,19 +157,7 @@ class Recorder(RunState):
         guidance: str = TrainingContext.guidance,
         before: Sequence[Finding] | None = None,
     ) -> EpochRecord:
-        """Return the record of an evaluation, without drawings.
-
-        Args:
-            evaluation: All explained samples.
-            sources: Objects that may have class names and a tokenizer.
-            judgement: What the tests of cues have shown.
-            previous: The findings of the evaluation before.
-            guidance: How a swap of the faults is written.
-            before: The findings whose histories go on; None for `previous`.
-
-        Raises:
-            ValueError: If there are no samples, or the class names do not fit.
-        """
+        """Return the record of an evaluation, without drawings."""
         names = self.names(evaluation, sources)
         tokens = find_tokens(self._config.tokenizer, sources)
         earlier = previous if before is None else before
@@ -227,14 +207,7 @@ class Recorder(RunState):
         examples: dict[int, list[Example]],
         sources: NameSources,
     ) -> EpochRecord:
-        """Return the record with the proofs of what is named.
-
-        Args:
-            record: The record with its findings.
-            judgement: What was tested.
-            examples: Samples that show it; see `lrptrain.monitor.proving`.
-            sources: As for `build`.
-        """
+        """Return the record with the proofs of what is named."""
         if not judgement.measures:
             return record
         folder = f"{PROOFS}/{evaluation_name(record.epoch, record.step)}"
@@ -249,11 +222,7 @@ class Recorder(RunState):
         return drawing.DisplayOptions(class_names, names, show.mean, show.std, show.channels)
 
     def names(self, evaluation: Evaluation, sources: NameSources) -> list[str]:
-        """Return the names of the classes.
-
-        Raises:
-            ValueError: If there are no samples, or the class names do not fit.
-        """
+        """Return the names of the classes."""
         if not evaluation.samples:
             raise ValueError("the validation set gave no samples")
         names = class_names_or_numbers(self.class_names, sources, evaluation.samples[0].num_logits)
@@ -322,12 +291,6 @@ def unannounced(
     module: nn.Module, evaluation: Evaluation, findings: Sequence[Finding], title: str
 ) -> tuple[list[Finding], list[str]]:
     """Return what a monitor is to tell, and lines about what another has told of the same model and samples.
-
-    Args:
-        module: The user's module, which all monitors of a trainer share.
-        evaluation: What the monitor has explained.
-        findings: Its new findings.
-        title: What the monitor's lines begin with.
 
     Returns:
         The findings that no other monitor has told of these samples under these weights, and a line for each monitor

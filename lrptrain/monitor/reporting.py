@@ -45,14 +45,6 @@ def findings_of(
     """Return what is reported of an evaluation: what is named, doubts about faults, and what was reported before.
 
     The gravest comes first.
-
-    Args:
-        judged: What was tested.
-        evaluation: The samples, with inputs.
-        class_names: The name of each class.
-        name_tokens: Brings token ids to token strings.
-        previous: The findings of the evaluation before.
-        guidance: How a swap of the faults is written.
     """
     before = {each.identity: each for each in previous}
     reported: dict[tuple[str, str, str], Finding] = {}
@@ -116,11 +108,6 @@ def shown_rows(judged: Judged, samples: Sequence[Sample], count: int) -> list[in
     """Return the samples that have a cue and show its effect best, by their index.
 
     Where those that have it show less than half of the effect, those that take it do: a name that is put into a text.
-
-    Args:
-        judged: The cue.
-        samples: All samples, with inputs.
-        count: How many at most.
     """
     strong = (row for row in _with(judged, samples) if judged.values[row] > MOST * judged.effect.mean)
     return [*islice(strong, count)] or _by_effect(judged)[:count]

@@ -120,11 +120,7 @@ class MonitoredRun:
     _settings: dict[str, Any] | None = None
 
     def prepare(self, settings: dict[str, Any]) -> None:
-        """Write `run.json`, and the history of a branch; what failed before is tried again.
-
-        Raises:
-            OSError: If there is no room.
-        """
+        """Write `run.json`, and the history of a branch; what failed before is tried again."""
         if self._settings is None:
             known = {"id": self.run_id, "name": self.name, "parent": self.parent, "writer": self._writer}
             content = {**known, "ended": False, **settings}
@@ -135,11 +131,7 @@ class MonitoredRun:
             self._origin = None
 
     def write(self, writer: RecordWriter, record: EpochRecord, key: EvaluationKey) -> EpochRecord:
-        """Write an evaluation; the first one of a run that goes on drops what was later than the checkpoint.
-
-        Raises:
-            OSError: See `write_record`.
-        """
+        """Write an evaluation; the first one of a run that goes on drops what was later than the checkpoint."""
         written = writer.write(self.folder, record, {"id": key.id, **self._marks})
         self._marks = {}
         return written

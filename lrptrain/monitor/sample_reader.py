@@ -59,10 +59,6 @@ class _Model(NamedTuple):
 class SampleReader:
     """Draws a fixed sample of a validation set from its batches, and says what is wrong with them.
 
-    Args:
-        config: The options of the monitor.
-        warn: Says something to the user, in the first process.
-
     Attributes:
         sample: The sample that is drawn.
         limits: What values may be at most, as far as it is known.
@@ -114,9 +110,6 @@ class SampleReader:
             batch: The batch as it comes.
             listener: What the user's step gave the model; None if nobody listened: then it is given the entries of the
                 batch that its forward has parameters for.
-
-        Raises:
-            ValueError: If the batch cannot be read, or the model is given what cannot be given again.
         """
         self._model = _Model(
             takes(context.model, "attention_mask"),
@@ -171,13 +164,7 @@ class SampleReader:
         return columns
 
     def is_by_name(self, context: TrainingContext, batch: Any, listener: InputListener) -> bool:
-        """Return whether the entries of a batch, by their names, are all that the step gave the model.
-
-        Args:
-            context: The model that is given it.
-            batch: The batch as it comes.
-            listener: What the user's step gave the model.
-        """
+        """Return whether the entries of a batch, by their names, are all that the step gave the model."""
         heard = self.read(context, batch, listener)
         self._call = None
         try:
@@ -202,17 +189,7 @@ class SampleReader:
         self.limits = replace(self.limits, classes=classes)
 
     def check(self, context: TrainingContext, batch: Any, listener: InputListener | None = None) -> dict[str, Any]:
-        """Reject a batch that cannot be used, while an error costs nothing, and return it in the contract's form.
-
-        Args:
-            context: The model that is given it.
-            batch: The batch as it comes.
-            listener: What the user's step gave the model; None if nobody listened.
-
-        Raises:
-            ValueError: With the sample's id, if it is one, what is wrong and how it is mended; or if the model is one
-                of another task.
-        """
+        """Reject a batch that cannot be used, while an error costs nothing, and return it in the contract's form."""
         if not isinstance(self._config.task, Task):
             find_task(
                 self._config.task, context.model, several=True
@@ -225,11 +202,7 @@ class SampleReader:
         return contract_batch
 
     def check_values(self, batch: dict[str, Any]) -> None:
-        """Reject a batch, in the contract's form, with values that no sample can have.
-
-        Raises:
-            ValueError: With the first sample that has some.
-        """
+        """Reject a batch, in the contract's form, with values that no sample can have."""
         for row, problem in unusable(batch, self.limits).items():
             name = f"the sample {batch['sample_id'][row]}" if "sample_id" in batch else f"sample {row} of its batch"
             raise ValueError(f"{self._config.title} cannot use {name}: {problem}")
@@ -256,11 +229,7 @@ class SampleReader:
         ]
 
     def annotated(self, sample: Sample) -> Sample:
-        """Return a sample with the annotation that is made of it, if one is.
-
-        Raises:
-            ValueError: If it cannot be made.
-        """
+        """Return a sample with the annotation that is made of it, if one is."""
         if self._annotator is None:
             return sample
         entries = collate([sample]) | {"label": torch.tensor([sample.label]), "sample_id": [sample.sample_id]}
@@ -306,9 +275,6 @@ class SampleReader:
             batch: The batch as it came, before the user's step.
             set_length: The length of the whole validation set, beyond which a distributed sampler pads.
             listener: What the user's step gave the model; None if nobody listened.
-
-        Raises:
-            ValueError: If the batch cannot be read, or is not what the model was given.
         """
 
         def add() -> dict[str, Any]:

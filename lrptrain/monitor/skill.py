@@ -86,11 +86,6 @@ def single_answer(evaluation: Evaluation, class_names: Sequence[str], confidence
 
     Whatever the maps of such a model look like, they show nothing that it has learned. The labels must be of several
     classes: of samples of one class, one answer is right.
-
-    Args:
-        evaluation: The samples.
-        class_names: The name of each class, in the order of the logits.
-        confidence: `1 - confidence` is the level of the test in `tells_classes_apart`.
     """
     labelled = [each for each in evaluation.samples if each.sample.label >= 0]
     if len({each.sample.label for each in labelled}) < 2 or tells_classes_apart(evaluation, confidence):

@@ -132,11 +132,7 @@ class ValidationSample:
         return min(self._max_samples, self.counts.total())
 
     def first(self, count: int) -> list[Sample]:
-        """Return what this process has of a smaller sample, drawn like the whole one and part of every larger one.
-
-        Args:
-            count: The size of the smaller sample, in all processes together.
-        """
+        """Return what this process has of a smaller sample, drawn like the whole one and part of every larger one."""
         places = allocate(self.counts, count)
         ranked = ((sample, self._ranks[sample.sample_id]) for sample in self.samples or [])
         return [sample for sample, (label, number) in ranked if number < places[label]]
@@ -145,9 +141,6 @@ class ValidationSample:
         """Return samples with ids that do not repeat, and note what was left out by such ids.
 
         A sample that fails later is left out by its id: a sound one with the same would go with it.
-
-        Args:
-            chosen: The samples of this process; see `choose`.
         """
         ids = [str(sample.sample_id) for _, _, sample in chosen]
         parts = gather((ids, [str(sample_id) for sample_id, _ in self._problems.values()]))
@@ -172,9 +165,6 @@ class ValidationSample:
         self, everywhere: Sequence[tuple[Mapping[int, int], Mapping[int, list[Key]]]]
     ) -> list[tuple[int, Rank, Sample]]:
         """Return the samples of this process that belong to the sample of the whole set, in the order of their classes.
-
-        Args:
-            everywhere: `(counts, keys())` of every process, this one included.
 
         Returns:
             Each sample behind its place in the validation set, and its class and rank in it over all processes.

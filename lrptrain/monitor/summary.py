@@ -337,11 +337,7 @@ def register_metric(
 
 
 def without_verdicts(values: dict[str, float]) -> dict[str, float]:
-    """Return scalars, of which those that a verdict rests on are nan.
-
-    Args:
-        values: Scalars by `relevance/<key>`.
-    """
+    """Return scalars, of which those that a verdict rests on are nan."""
     unknown = {key for key in values if find_metric(FINDING_METRICS, key.removeprefix("relevance/"))}
     return {key: math.nan if key in unknown else value for key, value in values.items()}
 

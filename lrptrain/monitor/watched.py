@@ -30,17 +30,7 @@ class Watcher:
 def check_watchers(
     watchers: Sequence[Watcher], config: MonitorConfig, inform: Callable[[str], None], warn: Callable[[str], None]
 ) -> None:
-    """Reject what would end training where nothing is known yet, and say what nan means to the others.
-
-    Args:
-        watchers: Who decides by values of this monitor.
-        config: The options of the monitor.
-        inform: Says something to the user.
-        warn: Warns the user.
-
-    Raises:
-        ValueError: If one ends training at nan, or goes by what is never known, with a line to paste.
-    """
+    """Reject what would end training where nothing is known yet, and say what nan means to the others."""
     nan = "is nan while the model answers by chance, or samples are too few"
     unknown: dict[str, list[str]] = {}
     for each in watchers:
@@ -67,10 +57,6 @@ def check_names(names: Sequence[str | None]) -> None:
 
     Args:
         names: The names of all monitors of a trainer; None for one without a name.
-
-    Raises:
-        ValueError: If a name occurs twice, with the argument that tells the monitors apart; or if the keys of one
-            monitor would lie in a folder that has the name of another one's value.
     """
     if len(set(names)) < len(names):
         raise ValueError(
