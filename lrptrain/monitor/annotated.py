@@ -22,9 +22,6 @@ class AnnotationSurvey:
     """The values that annotations have, over a number of samples.
 
     Attributes:
-        name: The entry, "mask" or "rationale"; "" where there is none.
-        has_evidence: Whether any value is 1.
-        has_values: Whether any value is not 255.
         mixed: The ids of samples with 0 and 255 and no 1.
         marked: The number of samples with evidence.
         everywhere: Of these, those in which nothing else can be judged.

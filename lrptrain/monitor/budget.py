@@ -19,13 +19,7 @@ SHOWN = 0.25
 
 @dataclass(frozen=True, order=True)
 class Extent:
-    """What an evaluation is made of.
-
-    Attributes:
-        samples: The size of the sample.
-        drawn: The number of pictures or texts.
-        class_maps: The number of classes for which drawn samples have maps.
-    """
+    """Numbers of samples, of those that are drawn, and of classes for which these have maps."""
 
     samples: int
     drawn: int
@@ -46,13 +40,7 @@ class Budget:
     evaluation is due once the share of the time has paid for it and for that of the kept weights.
 
     Attributes:
-        share: The share of the time that evaluations may take, in (0, 1).
-        most: An evaluation in full.
-        extent: The present extent; None before it was decided.
         spent: Seconds of the monitor so far, in evaluations and beside them.
-        validations: The number of validations so far.
-        evaluations: The number of evaluations so far.
-        costs: Seconds of the last evaluation of each extent.
         seconds_per_sample: What is foreseen before there was an evaluation; None if nothing is known.
         in_every_validation: Whether each validation is evaluated, since something decides by the values. Then only the
             extent is a matter of the budget.
@@ -78,10 +66,8 @@ class Budget:
     def plan(self, elapsed: float, share_done: float | None = None, keeps_last: bool = True) -> Extent | None:
         """Count a validation, and return the extent of its evaluation; None if it is not evaluated.
 
-        Args:
-            elapsed: Seconds since training began, those of the monitor included.
-            share_done: The share of the training that is done, in [0, 1]; None if it has no known end.
-            keeps_last: Whether training leaves the weights of its last step.
+        `elapsed` are seconds since training began; `share_done` is None if it has no known end; `keeps_last` says
+        whether training leaves the weights of its last step.
         """
         self.validations += 1
         if share_done == 1 and keeps_last and not self.in_every_validation:

@@ -22,15 +22,7 @@ def closing_words(
 ) -> str:
     """Return a short paragraph on a run that has ended, or on a validation by itself.
 
-    Args:
-        title: What the paragraph begins with, such as the name of the monitor.
-        subject: What was evaluated, on how many samples, such as `epoch 3, on 128 samples`.
-        findings: The findings of the last evaluation, the most severe first.
-        power: What was tested, said where there is no fault. Where it tells nothing, there is no verdict.
-        run: The folder of the run; None in processes that do not write.
-        collapse: What is to be said of a model that has collapsed, which comes before all else; "" of any other.
-        guided_by: The names of what guides the model; none of one that is trained without guidance.
-        cost: What the monitor took, in a sentence; "" where that is within its budget.
+    `collapse` is what is said of a model that has collapsed, and `guided_by` names what guides its training.
     """
     faults = [each for each in findings if each.is_fault]
     found = headline(findings, power.can_fault)

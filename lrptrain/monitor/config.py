@@ -148,11 +148,7 @@ GROUPS: dict[str, type] = {"show": Show, "judge": Judge, "run": Run}
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorConfig:
-    """The options of a monitor under every trainer; see `lrptrain.callbacks.RelevanceMonitor`.
-
-    Attributes:
-        kind: What lines for the user call the monitor.
-    """
+    """The options of a monitor under every trainer; see `lrptrain.callbacks.RelevanceMonitor`."""
 
     max_samples: int = 128
     budget: float | None = None
@@ -192,12 +188,7 @@ class MonitorConfig:
 
     @classmethod
     def of(cls, kind: str, options: Mapping[str, Any]) -> Self:
-        """Return the options that a user gives; None stands for a group as it is by default.
-
-        Raises:
-            TypeError: If there is no such option, or it lies in a group, with what to write.
-            ValueError: With the option, and what it may be.
-        """
+        """Return the options that a user gives; None stands for a group as it is by default."""
         known = _names(cls)
         unknown = [name for name in options if name not in known]
         if unknown:

@@ -34,14 +34,8 @@ def draw_sample(
 ) -> None:
     """Draw a monitor's sample, and try everything once with its first batch; an error is one in all processes.
 
-    All processes must call it at the same time. The model and the random state stay as they were.
-
-    Args:
-        core: The monitor.
-        context: The model.
-        samples: See `read_once`.
-        step: Runs the model on a batch as the user's own code does, and is listened to; None where the batch's entries
-            go to the parameters of their names.
+    All processes must call it at the same time. The model and the random state stay as they were. Without a `step`, the
+    entries of a batch go to the parameters of their names.
     """
     with at_rest(context.module):
         samples_here = _drawn(core, context, samples, step)

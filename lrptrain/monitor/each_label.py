@@ -25,13 +25,7 @@ POOL = 24
 
 
 class JointMeasure:
-    """Exchanges cues between samples, and notes what the model then says of every label.
-
-    Attributes:
-        tests: The same.
-        yes: What the model answers to each label of each sample.
-        passes: How many samples the model has been given so far, in this process.
-    """
+    """Swaps cues between samples, and notes what the model then answers to every label."""
 
     def __init__(self, tests: Tests) -> None:
         self.tests = tests

@@ -28,8 +28,6 @@ class GatheredSamples(NamedTuple):
     Attributes:
         explained: All samples, without inputs and annotations; none if a process failed.
         displayed: The samples to draw, complete, in the first process; none in the others.
-        error: Why a process failed, or "".
-        left_out: Why samples were left out, by their ids, in all processes.
     """
 
     explained: list[ExplainedSample]
@@ -42,10 +40,8 @@ class Explainer(RunState):
     """Explains the sample, and keeps to one method; samples that cannot be used are left out.
 
     Attributes:
-        method: The method; None before the first maps, where none was named.
         inputs: The samples of all processes with inputs and annotations, and the indices of those that this process
             explains and intervenes on; None before they are asked for.
-        left_out: Why samples have no part in the run, by their ids.
     """
 
     # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
@@ -65,11 +61,7 @@ class Explainer(RunState):
     def explain(
         self, context: TrainingContext, sample: ValidationSample, extent: Extent, failures: Failures
     ) -> tuple[Evaluator, GatheredSamples] | None:
-        """Explain the first samples of a sample; every process takes part.
-
-        Returns:
-            What ran the model, and what all processes explained; None after a failure.
-        """
+        """Explain the first samples of a sample; every process takes part. None after a failure."""
         samples = sample.first(extent.samples)
         drawn = ids_to_draw(samples, extent.drawn)
         try:

@@ -17,24 +17,12 @@ class FindingError(RuntimeError):
 
 
 def gravest_forbidden(findings: Sequence[Finding], fail_on: str | None, required: int) -> Finding | None:
-    """Return the gravest finding that `fail_on` forbids, or None. What a person has to judge is not forbidden.
-
-    Args:
-        findings: The facts of the last evaluation.
-        fail_on: What the gate forbids; None without a gate.
-        required: The evaluations in a row in which it has to have such a verdict.
-    """
+    """Return the most severe finding that `fail_on` forbids, or None. What needs review is not forbidden."""
     forbidden = [each for each in findings if each.role == "fault" and is_lasting(each, FORBIDDEN[fail_on], required)]
     return max(forbidden, key=lambda finding: reliance([finding]), default=None)
 
 
 def is_lasting(finding: Finding, verdicts: Collection[str], required: int) -> bool:
-    """Return whether a finding had one of the verdicts in the last evaluations in a row, this one included.
-
-    Args:
-        finding: The finding; of older records, which know no more than the last verdict, that one counts for all.
-        verdicts: The verdicts.
-        required: The number of evaluations, at least 1.
-    """
+    """Return whether a finding had one of the verdicts in the last `required` evaluations in a row."""
     latest = (finding.verdicts or (finding.verdict,) * required)[-required:]
     return len(latest) == required and all(verdict in verdicts for verdict in latest)

@@ -47,14 +47,10 @@ class Judging(RunState):
     """Judges evaluations, one after the other.
 
     Attributes:
-        findings: What the last evaluation has found.
-        before: What it found, and what an earlier one did if it could tell nothing: their histories go on.
-        judgement: What its tests have shown.
-        evaluations: How many evaluations there were.
+        before: What the last one found, and what an earlier one did if it could tell nothing: their histories continue.
         telling: How many in a row could tell anything.
         told: By finding, its verdicts in those.
-        skill: Whether the model tells classes apart.
-        has_doubts: Whether it was said that probabilities are sharpened.
+        has_doubts: Whether the user was told that probabilities are sharpened.
         earlier: What was named before, and in which sample: it is tested again.
     """
 
@@ -115,15 +111,7 @@ class Judging(RunState):
         class_names: Sequence[str],
         held_back: str,
     ) -> None:
-        """Take an evaluation into account; say so where the model has lost what it knew.
-
-        Args:
-            judgement: What its tests have shown.
-            findings: What is reported of that.
-            evaluation: The samples.
-            class_names: The name of each class, in the order of the logits.
-            held_back: Why its training says that it does not learn; "" if it does not say so.
-        """
+        """Take an evaluation into account; report it where the model has lost what it knew."""
         self.findings = findings
         self.judgement = judgement._replace(measures={})  # which hold the model
         self.evaluations += 1
@@ -157,11 +145,7 @@ class Judging(RunState):
         return Known(cues, self.evaluations, self.skill.is_at_chance, inputs)
 
     def is_forbidden(self, at_end: bool = False) -> bool:
-        """Return whether a finding stands that ends training.
-
-        Args:
-            at_end: Whether no evaluation will follow: then those that there were have to do.
-        """
+        """Return whether a finding stands that ends training; at the end, a shorter row of evaluations has to do."""
         return self._forbidden(at_end)[0] is not None
 
     def raise_if_forbidden(self, at_end: bool = False) -> None:

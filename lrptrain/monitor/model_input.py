@@ -45,24 +45,13 @@ class InputListener:
     A step may call a part of the model, such as `self.net`, instead of the model, which has a forward of its own: the
     model's children are listened to, too. A compiled model is not: what listens would be compiled with it.
 
-    Args:
-        model: The model that the user's step calls.
-        batch: The batch as the step gets it.
-        answers: Whether to note what a sharded model answers.
-        root: The module that holds the model; None for not to note what the step goes on with.
-
     Attributes:
-        model: The model.
         calls: The arguments of each call by parameter, as far as they have names; tensors are copies.
-        heard_below: The tensors of all calls of each child with parameters, by its name, while the model itself is not
-            called.
-        listens: Whether anything can be heard.
-        called: Whether the model was called.
+        heard_below: The tensors of all calls of each child with parameters, while the model itself is not called.
         whole: Whether a call had the whole batch as an argument.
         unnamed: Whether several arguments of a call have no names, as those of `forward(self, *inputs)`.
         given: The places in a tuple of what the model was given.
-        continuation: What the step goes on with; None where nobody asks.
-        answers: What a sharded model answers in the step; None of a model that is not sharded, or not listened to.
+        continuation: What the step does with the output; None where nobody asks.
     """
 
     def __init__(
@@ -152,13 +141,8 @@ def with_call(
 ) -> dict[str, Any]:
     """Return a batch in the contract's form with the arguments that the model was really given.
 
-    Args:
-        listener: What the model was called with in the step.
-        batch: What was read of the batch; it may lack an input.
-        explain: The parameter whose argument is explained; None for the one that the batch calls its input, or the
-            only one that can be.
-        step: The name of the step.
-        bare: The parameters that took a sample without a batch axis in batches before.
+    `explain` names the parameter whose argument is explained; without it, that is the one that the batch calls its
+    input, or the only one that can be. `bare` names those that took a sample without a batch axis in batches before.
     """
     if listener.whole:
         raise ValueError(whole_batch(listener.model))

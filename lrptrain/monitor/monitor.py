@@ -83,17 +83,7 @@ COUNTED = (
 
 
 class MonitorCore:
-    """Evaluates a model on a fixed sample, finds and tests, and keeps the record of a run.
-
-    Attributes:
-        config: The options.
-        failures: The monitor's failures.
-        reader: Reads batches and draws the sample.
-        planner: Plans when and how much is evaluated.
-        explainer: Explains the sample.
-        judging: Tests what may decide the answers.
-        recorder: Draws, writes and logs.
-    """
+    """Evaluates a model on a fixed sample, finds and tests, and keeps the record of a run."""
 
     def __init__(self, config: MonitorConfig, inform: Callable[[str], None], warn: Callable[[str], None]) -> None:
         self.config = config
@@ -150,11 +140,7 @@ class MonitorCore:
         note_known(module, self.judging.known())
 
     def start_draw(self, in_order: bool = True) -> None:
-        """Draw the sample anew, as the trainer may come with other data.
-
-        Args:
-            in_order: Whether batches come in the order of the dataset, so that samples have its indices.
-        """
+        """Draw the sample anew; where batches come in the order of the dataset, samples have its indices."""
         self.reader.in_order = in_order
         self.reader.start()
         self.explainer.inputs = None
@@ -252,10 +238,7 @@ class MonitorCore:
     def evaluate(self, context: TrainingContext) -> EpochRecord | None:
         """Finish the sample and evaluate, if it is time; a failure in here is one in all processes.
 
-        All processes must call it at the same time.
-
-        Returns:
-            The record, with pictures and texts in the first process; None if it is not time, or the evaluation failed.
+        All processes must call it at the same time. Pictures and texts are in the record of the first process alone.
         """
         with self.guarded("evaluating"):
             self._learn_language(context)
@@ -284,13 +267,7 @@ class MonitorCore:
         """Evaluate the weights that training leaves, with all samples, unless the last evaluation was just that.
 
         All processes must call it at the same time, at the end of training, with these weights in the model.
-
-        Args:
-            context: The model.
-            are_kept: Whether these are the weights that are kept; False where those could not be had.
-
-        Returns:
-            As `evaluate`.
+        `are_kept` is False where those could not be had.
         """
         if not self.reader.is_drawn or self.reader.is_wrong:
             return None

@@ -21,7 +21,6 @@ class Power(NamedTuple):
 
     Attributes:
         tells: Whether it shows anything: not while the answers are no better than chance.
-        text: What was tested, in a few words.
         can_fault: Whether anything could be a fault: without annotations only what is declared can.
         doubt: Why a gate cannot pass all the same, in a sentence; "" where it can.
         short: As `text`, with numbers of cues in the place of their names; "" where it is short already.
@@ -44,13 +43,7 @@ def shown_by(
 ) -> Power:
     """Return what an evaluation shows of what the model does not rely on.
 
-    Args:
-        scored: The explained samples.
-        judged: What was tested.
-        untested: What was not, a line each.
-        confidence: The level of verdicts, in (0, 1).
-        answer: What is to be said of a model that gives one answer to nearly all samples; "" of any other.
-        failed: The names of what could not be measured.
+    `answer` is what is said of a model that gives one answer to nearly all samples.
     """
     if answer:
         return Power(False, answer)

@@ -45,13 +45,10 @@ class Recorder(RunState):
     """Keeps the record of a run.
 
     Attributes:
-        class_names: The name of each class, in the order of the logits; None for those of the name sources.
-        run: The run; None before the first evaluation, and in all processes but the first.
-        resumed: Where the checkpoint stands that the run goes on from; None if it is a new one.
-        written: The last evaluation that was written.
-        scalars: The scalars of the last evaluation, and the number of failures.
+        class_names: None for those of the name sources.
+        run: None before the first evaluation, and in all processes but the first.
+        resumed: Where the checkpoint stands that the run continues; None if it is a new one.
         scored: The explained samples of the last evaluation, without inputs and annotations.
-        drawn: Its pictures and highlighted texts, in the first process.
         key: The evaluation that is being made; None between evaluations.
         next_key: That of the weights as they are now, should training end here.
     """
@@ -180,14 +177,7 @@ class Recorder(RunState):
         sources: NameSources,
         evaluation: Evaluation | None = None,
     ) -> EpochRecord:
-        """Return the record with pictures or highlighted texts, and with the inputs of its samples.
-
-        Args:
-            record: The record without drawings.
-            displayed: The samples to draw, with inputs and annotations.
-            sources: As for `build`.
-            evaluation: The whole sample, to keep the inputs of all samples; None for those of `displayed` alone.
-        """
+        """Return the record with pictures or highlighted texts, and with the inputs of its samples."""
         options = self.options(record.class_names, sources)
         with_inputs = [(each.sample, each.grid) for each in displayed]  # first, in case the record's budget ends
         if displayed and evaluation is not None and evaluation.inputs is not None:
@@ -290,12 +280,7 @@ class Recorder(RunState):
 def unannounced(
     module: nn.Module, evaluation: Evaluation, findings: Sequence[Finding], title: str
 ) -> tuple[list[Finding], list[str]]:
-    """Return what a monitor is to tell, and lines about what another has told of the same model and samples.
-
-    Returns:
-        The findings that no other monitor has told of these samples under these weights, and a line for each monitor
-        that has told others.
-    """
+    """Return what no other monitor has reported of the same model and samples, and a line for each that has."""
     moment, announced = _announced.get(module, (None, {}))
     # Under other weights the same finding says something new.
     if moment != (evaluation.epoch, evaluation.step):

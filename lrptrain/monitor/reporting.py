@@ -42,10 +42,7 @@ def findings_of(
     previous: Sequence[Finding] = (),
     guidance: str = TrainingContext.guidance,
 ) -> list[Finding]:
-    """Return what is reported of an evaluation: what is named, doubts about faults, and what was reported before.
-
-    The gravest comes first.
-    """
+    """Return what is reported of an evaluation, the most severe first: also what was reported before."""
     before = {each.identity: each for each in previous}
     reported: dict[tuple[str, str, str], Finding] = {}
     shared: set[tuple[str, int | None]] = set()
@@ -241,15 +238,9 @@ _POOLS: dict[int, Callable[..., Tensor]] = {  # by the axes of a grid
 
 
 def relevance_on(cue: Cue, evaluation: Evaluation, rows: Rows) -> tuple[float | None, float | None]:
-    """Return the mean share of the positive relevance that lies on a cue, and of the area that it covers.
+    """Return the mean shares of the positive relevance on a cue, and of the area that it covers, over some rows.
 
-    Args:
-        cue: The cue.
-        evaluation: The samples, with inputs.
-        rows: Those of them that are meant, without those in which it lies nowhere.
-
-    Returns:
-        Two shares in [0, 1]; None for a cue that lies everywhere, or nowhere.
+    None for a cue that lies everywhere, or nowhere; samples in which it lies nowhere do not count.
     """
     assert evaluation.inputs is not None
     shares, areas = [], []

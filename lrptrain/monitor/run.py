@@ -32,12 +32,7 @@ SETTINGS = "run.json"
 
 @dataclass(frozen=True)
 class EvaluationKey:
-    """Which evaluation of a run, among several timelines.
-
-    Attributes:
-        moment: Epoch and step.
-        id: Its own; evaluations of one moment in two timelines differ in it.
-    """
+    """Which evaluation of a run, among several timelines: those of one moment in two timelines differ in their id."""
 
     moment: Moment
     id: str
@@ -62,8 +57,6 @@ class RunPoint:
     """Where a checkpoint stands in the record of its run.
 
     Attributes:
-        name: The name of the run's folder.
-        run_id: The id of the run.
         last: The last evaluation before the checkpoint; None if there was none.
         pending: An evaluation that may have been completed since: that amid which the checkpoint was written, or one of
             its weights, if training ended there.
@@ -102,11 +95,9 @@ class MonitoredRun:
     """A folder that one process writes to.
 
     Attributes:
-        folder: The folder.
-        run_id: The id of the run.
         name: The name that was asked for; None if it is the time.
         parent: Of a branch, what `run.json` says of the other run.
-        notice: What the user should know about how the run goes on; empty for a new one.
+        notice: What the user should know about how the run continues; empty for a new one.
     """
 
     folder: Path
@@ -142,38 +133,23 @@ class MonitoredRun:
         return self._settings is not None and isinstance(writer, dict) and writer.get("key") != self._writer["key"]
 
     def end(self, kept: EvaluationKey | None = None) -> None:
-        """Note that training has come to its end: going on from an earlier checkpoint is a branch from now on.
-
-        Args:
-            kept: The evaluation of the weights that training left; None if there is none.
-        """
+        """Note that training has ended, and with which weights: resuming from a checkpoint is a branch from now on."""
         if self._settings is not None and not self.is_taken():
             self._settings |= {"ended": True, "kept": None if kept is None else kept.to_dict()}
             write_json(self.folder / SETTINGS, self._settings, default=str)
 
 
 def start_run(root: str | Path, name: str | None = None, suffix: str = "") -> MonitoredRun:
-    """Start a run in a new folder, `<root>/relevance/<name>`.
-
-    Args:
-        root: The trainer's `default_root_dir`.
-        name: The name of the run, numbered if there is such a folder; None for the time.
-        suffix: Text behind the name.
-    """
+    """Start a run in a new folder, `<root>/relevance/<name><suffix>`, numbered if there is one; None for the time."""
     return MonitoredRun(new_run_folder(root, name, suffix), name=name and f"{name}{suffix}")
 
 
 def continue_run(root: str | Path, point: RunPoint, name: str | None = None) -> MonitoredRun:
-    """Go on with the run of a checkpoint.
+    """Resume the run of a checkpoint.
 
     In its own folder, if that lies below `root`, no other process writes to it, and the run did not end after the
-    checkpoint; evaluations later than the checkpoint are dropped then. Otherwise in a folder of a branch, which names
-    its parent and begins with a copy of the evaluations that both share.
-
-    Args:
-        root: The trainer's `default_root_dir`.
-        point: Where the checkpoint stands.
-        name: The name asked for; one that is not that of the checkpoint's run asks for a branch.
+    checkpoint; evaluations later than the checkpoint are dropped then. Otherwise, or for another name, in a folder of a
+    branch, which names its parent and begins with a copy of the evaluations that both share.
     """
     folder = run_parent(root) / point.name
     identity = read_settings(folder)
@@ -201,14 +177,7 @@ def continue_run(root: str | Path, point: RunPoint, name: str | None = None) -> 
 
 
 def branch_run(root: str | Path, point: RunPoint, name: str | None, reason: str) -> MonitoredRun:
-    """Go on in a folder of its own, with a copy of what was evaluated up to a point.
-
-    Args:
-        root: The trainer's `default_root_dir`.
-        point: What the branch shares with the other run.
-        name: The name of the branch, numbered if there is such a folder; None for that of the other run.
-        reason: Why it does not go on in the folder of the other run.
-    """
+    """Continue in a folder of its own, with a copy of what was evaluated up to a point."""
     run = MonitoredRun(new_run_folder(root, name or point.name), name=name or point.name)
     origin = run_parent(root) / point.name
     is_there = read_settings(origin).get("id") == point.run_id

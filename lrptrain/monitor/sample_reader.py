@@ -43,13 +43,7 @@ def _is_text(sample: Sample) -> bool:
 
 
 class _Model(NamedTuple):
-    """What of the model the reading of batches goes by.
-
-    Attributes:
-        takes_mask: Whether it takes an attention mask.
-        masks_rows: Whether it takes an argument `mask`, of rows.
-        padding: The token that fills up texts.
-    """
+    """What of the model the reading of batches goes by, such as the token that fills up texts."""
 
     takes_mask: bool = False
     masks_rows: bool = False
@@ -60,12 +54,8 @@ class SampleReader:
     """Draws a fixed sample of a validation set from its batches, and says what is wrong with them.
 
     Attributes:
-        sample: The sample that is drawn.
-        limits: What values may be at most, as far as it is known.
-        png_masks: Whether masks are those of PNG files, as far as batches have told.
         misread: Why the annotations of the sample are not used; "" if they are.
         is_wrong: Whether a batch was not what the user's step gives the model, in any process.
-        learn: Finds out how texts are made up.
         in_order: Whether batches come in the order of the dataset; else its indices are not known.
     """
 
@@ -105,11 +95,7 @@ class SampleReader:
     def read(self, context: TrainingContext, batch: Any, listener: InputListener | None = None) -> dict[str, Any]:
         """Return a batch in the contract's form, with the arguments that the model is given.
 
-        Args:
-            context: The model that is given it.
-            batch: The batch as it comes.
-            listener: What the user's step gave the model; None if nobody listened: then it is given the entries of the
-                batch that its forward has parameters for.
+        Where nobody listened, these are the entries of the batch that its forward has parameters for.
         """
         self._model = _Model(
             takes(context.model, "attention_mask"),
@@ -208,12 +194,7 @@ class SampleReader:
             raise ValueError(f"{self._config.title} cannot use {name}: {problem}")
 
     def marked(self, samples: Sequence[Sample], is_all: bool = False) -> list[Sample]:
-        """Return texts with which of their tokens are special; see `special_tokens`.
-
-        Args:
-            samples: The samples; others stay as they are.
-            is_all: Whether they are all of this process, and all processes call it at the same time.
-        """
+        """Return texts with which of their tokens are special; `is_all`: all processes call it."""
         texts = [{name: x[None] for name, x in each.tensors.items()} for each in samples if _is_text(each)]
         own = [ends_of_texts(text) for text in texts]
         found = [ends for each in (gather(own) if is_all else [own]) for ends in each]
@@ -270,11 +251,7 @@ class SampleReader:
     ) -> None:
         """Let the samples of a batch compete for the places; batches come in the order of the validation set.
 
-        Args:
-            context: The model that is given it.
-            batch: The batch as it came, before the user's step.
-            set_length: The length of the whole validation set, beyond which a distributed sampler pads.
-            listener: What the user's step gave the model; None if nobody listened.
+        Beyond `set_length`, the length of that set, a distributed sampler pads.
         """
 
         def add() -> dict[str, Any]:
@@ -307,10 +284,7 @@ class SampleReader:
     def finish(self, note: Callable[[str, Exception], None]) -> list[Sample]:
         """Return what this process has of the sample; after the draw, look at its annotations as a whole.
 
-        All processes must call it at the same time.
-
-        Args:
-            note: Takes what was done, and the failure, if the annotations cannot be used.
+        All processes must call it at the same time. `note` takes the failure, if the annotations cannot be used.
         """
         if self.sample.samples is not None:
             return self.sample.samples

@@ -20,7 +20,6 @@ class Skill:
     """What is known of a model's answers, whatever its maps look like.
 
     Attributes:
-        learned: Whether it told classes apart in some evaluation.
         answer: The single answer that it gave in the last one, in words; "" if there was none.
         held_back: Why it does not learn, where its training says so and its answers bear it out; "" else.
         is_at_chance: Whether it told classes apart in some evaluation, and in the last one did not.
@@ -59,14 +58,7 @@ class Skill:
     def update(
         self, evaluation: Evaluation, class_names: Sequence[str], confidence: float, held_back: str = ""
     ) -> bool:
-        """Take an evaluation into account; return whether the model has lost what it knew since the one before.
-
-        Args:
-            evaluation: The samples.
-            class_names: The name of each class, in the order of the logits.
-            confidence: As for `tells_classes_apart`.
-            held_back: Why its training says that it does not learn, without a full stop; "" if it does not say so.
-        """
+        """Take an evaluation into account; return whether the model has lost what it knew since the one before."""
         before = self._has_lost
         self.answer = single_answer(evaluation, class_names, confidence)
         # Labels of one class, or none, say nothing about that.
@@ -109,12 +101,8 @@ def single_answer(evaluation: Evaluation, class_names: Sequence[str], confidence
 def tells_classes_apart(evaluation: Evaluation, confidence: float) -> bool:
     """Return whether a model is surely right more often than its answers would be if they ignored the samples.
 
-    Without labels of two classes, nothing can be tested: then the model only has to give more than one answer, unless
-    all labels are one class.
-
-    Args:
-        evaluation: The samples.
-        confidence: `1 - confidence` is the level of the test; of several labels, of all of them together.
+    `1 - confidence` is the level of the test, of several labels that of all of them together. Without labels of two
+    classes, nothing can be tested: then the model only has to give more than one answer, unless there is one class.
     """
     if several := evaluation.num_labels:
         level = 1 - (1 - confidence) / several

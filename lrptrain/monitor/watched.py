@@ -13,8 +13,6 @@ class Watcher:
     """Something that decides by a value of the monitor.
 
     Attributes:
-        who: What it is called.
-        key: The key of the value, with its prefix.
         larger_wins: Whether it prefers a larger value; None where that is not known.
         in_order: What to paste where it should prefer the other one.
         without_nan: What to paste where it ends training at a value that is nan; "" where it does not.
@@ -53,11 +51,7 @@ def check_watchers(
 
 
 def check_names(names: Sequence[str | None]) -> None:
-    """Reject two monitors of one name, which would log under the same keys.
-
-    Args:
-        names: The names of all monitors of a trainer; None for one without a name.
-    """
+    """Reject two monitors of one name, which would log under the same keys."""
     if len(set(names)) < len(names):
         raise ValueError(
             f"several RelevanceMonitors with the names {names} would log the same keys: give each a "
