@@ -60,8 +60,8 @@ class Evaluator:
     ) -> list[ExplainedSample]:
         """Explain and score samples, all images or all texts, batch by batch; those without a label come last.
 
-        Where no method is named, the first batch decides for all others. Samples whose ids are in `drawn` come first, and
-        are explained for `class_maps` classes, from the recordings of their other maps.
+        Where no method is named, the first batch decides for all others. Samples that are `drawn` come first, and are
+        explained for `class_maps` classes, from the recordings of their other maps.
         """
         explained: list[ExplainedSample] = []
         evaluator = self

@@ -145,7 +145,7 @@ class Tests:
         return [replace(each, label=label) for each in search.run(roots)]
 
     def roots_of(self, evaluation: Evaluation, candidates: int = plan.CANDIDATES) -> tuple[list[Node], list[str]]:
-        """Return what is tested, and what is not, with the reason; `candidates` are those of each half of the samples."""
+        """Return what is tested, and what is not, with the reason; `candidates` are those of each half."""
         samples, language, config = evaluation.inputs or (), self.language, self.config
         roots, seed, answers = plan.of_inputs(samples), config.judge.seed, evaluation.answers
         if evaluation.medium == "text":
