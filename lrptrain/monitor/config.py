@@ -11,7 +11,6 @@ from lrptrain.cues.annotator import Annotate, Annotator
 from lrptrain.cues.cue import Cue
 from lrptrain.findings.sentences import listed
 from lrptrain.monitor.budget import Budget, Extent
-from lrptrain.monitor.gate import FORBIDDEN
 from lrptrain.relevance.default import check_method
 from lrptrain.trainers.checks import (
     check_counts,
@@ -23,6 +22,12 @@ from lrptrain.trainers.checks import (
 )
 
 TARGETS = ("label", "predicted")
+FORBIDDEN: dict[str | None, tuple[str, ...]] = {
+    None: (),
+    "not sure": ("not sure", "relies"),
+    "relies": ("relies",),
+}
+"""What `fail_on` forbids: verdicts on faults."""
 INSPECTS = "inspect"
 """The kind of what looks at a trained model once."""
 

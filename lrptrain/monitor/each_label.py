@@ -15,9 +15,9 @@ from lrptrain.cues.cue import Batch, Cue
 from lrptrain.cues.measure import Measure, Rows, by_all, differ, together
 from lrptrain.cues.search import Judged
 from lrptrain.findings.sentences import listed
-from lrptrain.monitor.confidence import sharpened, sharpness
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.judgement import Judgement, Tests
+from lrptrain.monitor.skill import sharpened, sharpness
 from lrptrain.trainers.processes import gather
 
 POOL = 24

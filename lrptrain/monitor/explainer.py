@@ -8,7 +8,7 @@ from lrptrain.batch import Sample
 from lrptrain.findings.sentences import MOST_NAMES
 from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.config import MonitorConfig
-from lrptrain.monitor.drawing import choose_displayed, choose_in_turn
+from lrptrain.monitor.display import choose_displayed, choose_in_turn
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.state import RunState, state

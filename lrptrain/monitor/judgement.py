@@ -20,10 +20,10 @@ from lrptrain.cues.mark import Marks
 from lrptrain.cues.measure import Measure, MeasureError, Rows
 from lrptrain.cues.search import Judged, Node, Search
 from lrptrain.cues.texts import Language
-from lrptrain.monitor.confidence import sharpened
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.evaluator import Evaluator
+from lrptrain.monitor.skill import sharpened
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.trainers.processes import gather
 

@@ -1,6 +1,6 @@
 """The third stage of a monitor: the test of cues on its sample, by all processes together, and what follows of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,18 +11,16 @@ from lrptrain.cues.followed import Known
 from lrptrain.cues.kinds import restored
 from lrptrain.cues.measure import Rows
 from lrptrain.cues.texts import Language
-from lrptrain.findings import Finding
+from lrptrain.findings import Finding, reliance
 from lrptrain.findings.finding import Verdict
 from lrptrain.findings.sentences import headline
-from lrptrain.monitor.confidence import sharpness
-from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.config import FORBIDDEN, MonitorConfig
 from lrptrain.monitor.each_label import judge_labels
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
-from lrptrain.monitor.gate import FindingError, gravest_forbidden
 from lrptrain.monitor.judgement import Judgement, Tests
 from lrptrain.monitor.power import Power, shown_by
-from lrptrain.monitor.skill import Skill
+from lrptrain.monitor.skill import Skill, sharpness
 from lrptrain.monitor.state import RunState, state
 
 
@@ -41,6 +39,10 @@ def _key(finding: Finding) -> str:
 def _skilled(_: Any, skill: Skill, learned: bool) -> Skill:
     skill.learned = learned
     return skill
+
+
+class FindingError(RuntimeError):
+    """Training has ended because of a finding that `fail_on` forbids."""
 
 
 class Judging(RunState):
@@ -82,7 +84,7 @@ class Judging(RunState):
         evaluation: Evaluation,
         mine: Sequence[int],
         language: Language,
-        on_failure: Callable[[str], None],
+        on_failure: Callable[[str], None] | None,
         class_names: Sequence[str] = (),
     ) -> Judgement:
         """Test what may decide the answers; what fails is reported, and the others go on."""
@@ -182,3 +184,15 @@ class Judging(RunState):
                 "average): effects are measured in probabilities that are sharpened to its accuracy"
             )
         return power
+
+
+def gravest_forbidden(findings: Sequence[Finding], fail_on: str | None, required: int) -> Finding | None:
+    """Return the most severe finding that `fail_on` forbids, or None. What needs review is not forbidden."""
+    forbidden = [each for each in findings if each.role == "fault" and is_lasting(each, FORBIDDEN[fail_on], required)]
+    return max(forbidden, key=lambda finding: reliance([finding]), default=None)
+
+
+def is_lasting(finding: Finding, verdicts: Collection[str], required: int) -> bool:
+    """Return whether a finding had one of the verdicts in the last `required` evaluations in a row."""
+    latest = (finding.verdicts or (finding.verdict,) * required)[-required:]
+    return len(latest) == required and all(verdict in verdicts for verdict in latest)

@@ -27,15 +27,14 @@ from lrptrain.findings.sentences import beside_guessing, counted
 from lrptrain.loggers import EpochRecord
 from lrptrain.monitor.annotated import survey
 from lrptrain.monitor.budget import Extent
-from lrptrain.monitor.closing import closing_words
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.explainer import Explainer, GatheredSamples
-from lrptrain.monitor.gate import FindingError
-from lrptrain.monitor.judging import Judging
+from lrptrain.monitor.judging import FindingError, Judging
 from lrptrain.monitor.model_input import InputListener
 from lrptrain.monitor.planner import Planner
+from lrptrain.monitor.power import closing_words
 from lrptrain.monitor.proving import examples_of
 from lrptrain.monitor.recorder import Recorder
 from lrptrain.monitor.run import EvaluationKey

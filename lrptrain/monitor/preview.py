@@ -27,7 +27,7 @@ from lrptrain.files import write_text
 from lrptrain.findings.sentences import percent
 from lrptrain.loggers.record import Input
 from lrptrain.monitor.annotated import survey
-from lrptrain.monitor.drawing import DisplayOptions, inputs
+from lrptrain.monitor.display import DisplayOptions, inputs
 from lrptrain.monitor.loader_pass import read_once
 from lrptrain.render import contact_sheet, enlarge, join_words, outlined
 from lrptrain.render.png import png_address

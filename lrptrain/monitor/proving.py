@@ -24,7 +24,7 @@ from lrptrain.files import file_name_of
 from lrptrain.findings import Finding
 from lrptrain.findings.announcement import MOST_SAMPLES
 from lrptrain.findings.proof import Mark, MarkedWord, Proof, ProvenSample, views
-from lrptrain.monitor.drawing import DisplayOptions, can_be_drawn
+from lrptrain.monitor.display import DisplayOptions, can_be_drawn
 from lrptrain.monitor.evaluation import class_name
 from lrptrain.monitor.judgement import Judgement
 from lrptrain.monitor.reporting import answers_to, name_of, shown_rows

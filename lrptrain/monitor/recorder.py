@@ -19,7 +19,7 @@ from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, sen
 from lrptrain.loggers.local import PROOFS, evaluation_name
 from lrptrain.loggers.metrics import key_names
 from lrptrain.loggers.record import Highlight, Picture
-from lrptrain.monitor import drawing, summary
+from lrptrain.monitor import display, summary
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.explainer import LEFT_OUT
@@ -185,9 +185,9 @@ class Recorder(RunState):
             with_inputs += zip(evaluation.inputs, grids, strict=True)
         return replace(
             record,
-            pictures=drawing.pictures(displayed, options),
-            texts=drawing.highlights(displayed, options),
-            inputs=drawing.inputs(with_inputs, options, any(each.are_rows for each in displayed)),
+            pictures=display.pictures(displayed, options),
+            texts=display.highlights(displayed, options),
+            inputs=display.inputs(with_inputs, options, any(each.are_rows for each in displayed)),
         )
 
     def prove(
@@ -206,10 +206,10 @@ class Recorder(RunState):
         proven = {each.identity: each for each in findings}
         return replace(record, findings=findings, new_findings=[proven[each.identity] for each in record.new_findings])
 
-    def options(self, class_names: Sequence[str], sources: NameSources) -> drawing.DisplayOptions:
+    def options(self, class_names: Sequence[str], sources: NameSources) -> display.DisplayOptions:
         """Return how samples are drawn."""
         show, names = self._config.show, find_tokens(self._config.tokenizer, sources)
-        return drawing.DisplayOptions(class_names, names, show.mean, show.std, show.channels)
+        return display.DisplayOptions(class_names, names, show.mean, show.std, show.channels)
 
     def names(self, evaluation: Evaluation, sources: NameSources) -> list[str]:
         """Return the names of the classes."""

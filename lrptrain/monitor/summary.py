@@ -11,9 +11,9 @@ import numpy as np
 from lrptrain.loggers.local import RECORD_METRICS
 from lrptrain.loggers.metrics import CLASSES, COST, FINDINGS, WHERE_IT_LOOKS, LoggedMetric, find_metric, key_names
 from lrptrain.metrics.localization import LOCALIZATION_METRICS, EnergyPointingGame
-from lrptrain.monitor.confidence import sharpness
 from lrptrain.monitor.config import TARGETS
 from lrptrain.monitor.evaluation import ExplainedSample
+from lrptrain.monitor.skill import sharpness
 from lrptrain.terminal import give_warning
 from lrptrain.trainers.failures import describe_error
 

@@ -15,7 +15,7 @@ _YELLOW = "\x1b[1;33m"
 _GREEN = "\x1b[1;32m"
 _BOLD = "\x1b[1m"
 _END = "\x1b[0m"
-# Verdicts, as `lrptrain.findings.sentences` and `lrptrain.monitor.closing` word them.
+# Verdicts, as `lrptrain.findings.sentences` and `lrptrain.monitor.power` word them.
 _WORDS = (
     (re.compile(r"\bSHORTCUT(?=:)"), _RED),
     (re.compile(r"\bCOLLAPSED\b"), _RED),

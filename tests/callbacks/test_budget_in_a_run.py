@@ -10,7 +10,7 @@ from pytorch_lightning.callbacks import Callback, EarlyStopping
 from setting import data, loader, messages, module, monitor, trainer
 
 from lrptrain.loggers import read_events
-from lrptrain.monitor.gate import FindingError
+from lrptrain.monitor.judging import FindingError
 
 FOCUS = "relevance/label/energy_pointing_game"
 

@@ -19,7 +19,7 @@ import lrptrain
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.loggers import read_class_maps, read_samples
 from lrptrain.loggers.record import Picture
-from lrptrain.monitor.gate import FindingError
+from lrptrain.monitor.judging import FindingError
 
 LABELS, N, SIDE, PATCH = 10, 80, 32, 4
 MAP = 3

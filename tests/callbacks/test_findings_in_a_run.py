@@ -21,7 +21,7 @@ from lrptrain.dashboard.report import write_html_report
 from lrptrain.dashboard.runs import proof_picture
 from lrptrain.findings import reliance
 from lrptrain.loggers import read_events, read_findings
-from lrptrain.monitor.gate import FindingError
+from lrptrain.monitor.judging import FindingError
 from lrptrain.monitor.loop_monitor import Monitor
 from lrptrain.render.image import OUTLINE
 

@@ -25,7 +25,7 @@ from transformers import Trainer
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitorCallback
 from lrptrain.loggers import read_events
-from lrptrain.monitor.gate import FindingError
+from lrptrain.monitor.judging import FindingError
 
 BUDGETS = (None, 0.05, 1e-6)
 

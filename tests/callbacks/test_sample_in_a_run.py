@@ -7,7 +7,7 @@ from setting import data, loader, messages, module, monitor, trainer
 from torch.utils.data import DataLoader, IterableDataset
 
 from lrptrain.loggers import read_samples
-from lrptrain.monitor.gate import FindingError
+from lrptrain.monitor.judging import FindingError
 
 
 def ids(tmp_path, columns=None, batch_size=5, loaders=None, options=None, **trainer_options):

@@ -5,8 +5,7 @@ from examples import OPEN, finding
 
 import lrptrain
 from lrptrain.monitor.config import MonitorConfig
-from lrptrain.monitor.gate import FindingError, gravest_forbidden, is_lasting
-from lrptrain.monitor.judging import Judging
+from lrptrain.monitor.judging import FindingError, Judging, gravest_forbidden, is_lasting
 
 
 def with_verdicts(*verdicts):
