@@ -205,55 +205,63 @@ def _chosen(
 ) -> tuple[dict[str, Any], str, tuple[str, ...]] | None:
     """Return the call that is made again, the parameter that is explained, and those without a batch axis.
 
-    None if no call is one of the batch.
+    None if no call is one of the batch. The surest sign comes first: the argument that `explain` names; of a batch of
+    one sample, an argument without a batch axis; the very tensor that the batch calls its input; and last the only
+    argument `[batch, ...]` that may be that tensor, changed by the step.
     """
     rows = {name: x for name, x in batch.items() if name != CALL and not name.startswith(ARGUMENT)}
     length = batch_length(rows) if rows else None
     if explain is not None:
-        for arguments in listener.calls:
-            if isinstance(value := arguments.get(explain), Tensor):
-                is_bag = length == 1 and _is_bag(value, explain in bare)
-                return _with_batch_axis(arguments, explain) if is_bag else (arguments, explain, ())
-        heard = sorted({name for call in listener.calls for name, x in call.items() if isinstance(x, Tensor)})
-        raise ValueError(f"explain={explain!r} is no tensor that {step} gives the model; it gives {heard}")
+        return _named(listener, explain, step, is_one=length == 1, was_bare=explain in bare)
     ours = next(((name, batch[name]) for name in (*IMAGES, "input_ids") if name in batch), None)
     possible = [(arguments, candidates(arguments, length)) for arguments in listener.calls]
     possible = [each for each in possible if each[1]]
     if length == 1 and ours is None and (bare or not possible):
         bags = [(each, name) for each in listener.calls for name, x in each.items() if _is_bag(x, name in bare)]
         return _with_batch_axis(*bags[0]) if len(bags) == 1 else None
-    if length == 1 and ours is not None:
-        for arguments in listener.calls:
-            for name, x in arguments.items():
-                if isinstance(x, Tensor) and x.ndim > 1 and _same(x, ours[1][0]):
-                    return _with_batch_axis(arguments, name)
+    if ours is not None:
+        name, value = ours
+        if length == 1 and value.ndim > 2 and (alone := _call_with(listener.calls, value[0])) is not None:
+            return _with_batch_axis(*alone)
+        # Where the model was called several times, as in a test-time augmentation, the call with the batch is it.
+        if (same := _call_with([arguments for arguments, _ in possible], value)) is not None:
+            arguments, given = same
+            return arguments | {given: value.to(arguments[given].device)}, given, ()
+        alike = [
+            (each, {key: x for key, x in found.items() if _comparable(x, name, value)}) for each, found in possible
+        ]
+        possible = [each for each in alike if each[1]]
     if not possible:
         return None
-    if ours is not None:
-        # Where the model was called several times, as in a test-time augmentation, the call with the batch is it.
-        for arguments, _ in possible:
-            for name, x in arguments.items():
-                if isinstance(x, Tensor) and _same(x, ours[1]):
-                    return arguments | {name: ours[1].to(x.device)}, name, ()
-        possible = [
-            (arguments, alike)
-            for arguments, found in possible
-            if (alike := {name: x for name, x in found.items() if _comparable(x, *ours)})
-        ]
-        if not possible:
-            return None
     arguments, found = possible[0]
     if len(found) > 1:
         raise ValueError(
             f"{step} gives the model {' and '.join(map(repr, found))}, each of which could be explained: say which by "
             f"explain={next(iter(found))!r}"
         )
-    name = next(iter(found))
+    ((given, theirs),) = found.items()
     if ours is not None:
-        _check_aligned(arguments[name], ours[1], ours[0], batch, step)
-    value = arguments[name]
-    is_image = value.ndim > 2 and not value.is_floating_point() and (ours is None or ours[0] in IMAGES)
-    return arguments | ({name: value.float()} if is_image else {}), name, ()
+        _check_aligned(theirs, ours[1], ours[0], batch, step)
+    is_image = theirs.ndim > 2 and not theirs.is_floating_point() and (ours is None or ours[0] in IMAGES)
+    return arguments | ({given: theirs.float()} if is_image else {}), given, ()
+
+
+def _named(
+    listener: InputListener, explain: str, step: str, is_one: bool, was_bare: bool
+) -> tuple[dict[str, Any], str, tuple[str, ...]]:
+    """Return the first call with a tensor of that name, as `_chosen` does."""
+    for arguments in listener.calls:
+        if isinstance(value := arguments.get(explain), Tensor):
+            is_bag = is_one and _is_bag(value, was_bare)
+            return _with_batch_axis(arguments, explain) if is_bag else (arguments, explain, ())
+    heard = sorted({name for call in listener.calls for name, x in call.items() if isinstance(x, Tensor)})
+    raise ValueError(f"explain={explain!r} is no tensor that {step} gives the model; it gives {heard}")
+
+
+def _call_with(calls: Sequence[dict[str, Any]], value: Tensor) -> tuple[dict[str, Any], str] | None:
+    """Return the first call with this very tensor, and its parameter."""
+    given = ((call, name) for call in calls for name, x in call.items() if isinstance(x, Tensor) and _same(x, value))
+    return next(given, None)
 
 
 def _is_bag(value: Any, was_one: bool) -> bool:
