@@ -14,7 +14,8 @@ FEW_DRAWN = 4
 LONGEST_WAIT = 4.0
 """Validations between two evaluations beyond which the next ones are made smaller: a choice."""
 SHOWN = 0.25
-"""What drawing a sample costs, of its maps and tests, and each map of a further class as much: a walk back alone."""
+"""What drawing a sample costs, of its maps and tests, and each map of a further class as much, which is a backward pass
+alone: an estimate, until evaluations were timed."""
 
 
 @dataclass(frozen=True, order=True)
@@ -155,7 +156,7 @@ class Budget:
         if self.evaluations < 2 or self.extent not in extents:
             return wanted  # the first one was as large as was paid for, not as large as is worth waiting for
         # Scores of epochs compare best over the same samples. So a larger sample has to fit twice over, and a smaller
-        # one is taken only where the present one takes twice as long as it should.
+        # one is taken only where the present one takes twice as long as it should: a choice.
         if wanted.work > self.extent.work:
             larger = [extent for extent in extents if wait[extent] <= longest / 2]
             return max([*larger, self.extent], key=lambda extent: extent.work)

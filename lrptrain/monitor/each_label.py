@@ -21,7 +21,8 @@ from lrptrain.monitor.skill import sharpened, sharpness
 from lrptrain.trainers.processes import gather
 
 POOL = 24
-"""Among so many random samples the two donors are chosen; it changes how many labels a pair serves, and no effect."""
+"""Among so many random samples the two donors are chosen; a choice, of speed: it changes how many labels a pair
+serves, and no effect."""
 
 
 class JointMeasure:

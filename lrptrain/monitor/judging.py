@@ -1,6 +1,6 @@
 """The third stage of a monitor: the test of cues on its sample, by all processes together, and what follows of it."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -187,12 +187,11 @@ class Judging(RunState):
 
 
 def gravest_forbidden(findings: Sequence[Finding], fail_on: str | None, required: int) -> Finding | None:
-    """Return the most severe finding that `fail_on` forbids, or None. What needs review is not forbidden."""
-    forbidden = [each for each in findings if each.role == "fault" and is_lasting(each, FORBIDDEN[fail_on], required)]
+    """Return the most severe fault that `fail_on` forbade in the last `required` evaluations in a row, or None."""
+
+    def lasts(fault: Finding) -> bool:
+        latest = fault.verdicts[-required:]
+        return len(latest) == required and all(verdict in FORBIDDEN[fail_on] for verdict in latest)
+
+    forbidden = [each for each in findings if each.role == "fault" and lasts(each)]
     return max(forbidden, key=lambda finding: reliance([finding]), default=None)
-
-
-def is_lasting(finding: Finding, verdicts: Collection[str], required: int) -> bool:
-    """Return whether a finding had one of the verdicts in the last `required` evaluations in a row."""
-    latest = (finding.verdicts or (finding.verdict,) * required)[-required:]
-    return len(latest) == required and all(verdict in verdicts for verdict in latest)

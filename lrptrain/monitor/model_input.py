@@ -365,7 +365,7 @@ def check_bytes(model: nn.Module, batch: Mapping[str, Any], listener: InputListe
     with torch.no_grad():
         of_bytes = read_logits(model(images[0]), len(images[0]))
         of_floats = read_logits(model(batch[name].to(images[0].device)), len(images[0]))
-    if not torch.allclose(of_bytes, of_floats, rtol=1e-4, atol=1e-5):
+    if not _same(of_bytes, of_floats):
         raise ValueError(
             f"{step} gives the model {name!r} as bytes ({_described(images[0])}), which it reads otherwise than the "
             f"same numbers as floats, of which maps are made: let the dataset give floats (x.float() / 255)"

@@ -119,7 +119,7 @@ class Planner(RunState):
     def foresee(self, seconds_per_sample: float) -> None:
         """Note what the maps of a sample take, before there was an evaluation."""
         if self.budget is not None:
-            # Maps are about half of what a sample takes; tests are the rest.
+            # Maps are about half of what a sample takes, tests the rest: an estimate, until an evaluation was timed.
             self.budget.seconds_per_sample = 2 * seconds_per_sample
 
     def evaluate_in_every_validation(self, in_full: bool = False) -> None:

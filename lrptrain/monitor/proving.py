@@ -40,7 +40,7 @@ SIDE = 300
 """The longer side of a picture has at least so many pixels: a choice, of three that a page shows side by side."""
 
 OUTLINE = 3
-"""So many pixels wide is the outline of what was changed."""
+"""So many pixels wide is the outline of what was changed: a choice, of what can be seen."""
 
 Example = tuple[int, list[tuple[dict[str, Any], np.ndarray]]]
 """The index of a sample; the sample as it is, with the cue of a donor of the same answer, and of another, each with the

@@ -28,7 +28,7 @@ from lrptrain.render import join_words, visible
 from lrptrain.trainers.context import TrainingContext
 
 MOST_ENDED = 8
-"""So many cues that the model has ceased to rely on are kept, the last ones."""
+"""So many cues that the model has ceased to rely on are shown, the last ones: a choice, of how long the list is."""
 _FAULTS = re.compile(r", swap=(\w+)\.faults")
 _SHOWN_TOKENS = 11
 """So many tokens of a text are quoted, half of them before the cue: a choice, of how long a line is."""

@@ -20,7 +20,7 @@ ONE_ANSWER = 0.9
 MOST_DOUBT = 0.1
 """A model is taken as it is while its mean confidence is at most so much below its accuracy: a choice."""
 MOST_CONFIDENCE = 0.99
-"""Where a model is always right, it should be as sure as this."""
+"""Where a model is always right, it is to be as sure as this: a choice, as no power makes it wholly sure."""
 MOST_SHARPNESS = 1e4
 """It tells probabilities apart that differ by a ten thousandth of themselves; what differs by less is rounding."""
 
