@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -82,7 +82,7 @@ class Recorder(RunState):
         point = self.resumed
         if self.run is not None:
             point = RunPoint(self.run.folder.name, self.run.run_id, self.written, self.key or self.next_key)
-        return {"run": None if point is None else point.to_dict(), **super().state_dict()}
+        return {"run": None if point is None else asdict(point), **super().state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint; the folder is looked for when something is written."""

@@ -14,7 +14,7 @@ import os
 import shutil
 import socket
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from json import loads
 from pathlib import Path
@@ -34,22 +34,19 @@ SETTINGS = "run.json"
 class EvaluationKey:
     """Which evaluation of a run, among several timelines: those of one moment in two timelines differ in their id."""
 
-    moment: Moment
+    epoch: int
+    step: int
     id: str
 
     @classmethod
     def new(cls, moment: Moment) -> "EvaluationKey":
         """Return the key of an evaluation that is about to be made."""
-        return cls(moment, uuid4().hex[:12])
+        return cls(*moment, uuid4().hex[:12])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {"epoch": self.moment[0], "step": self.moment[1], "id": self.id}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "EvaluationKey":
-        """Return what `to_dict` gave."""
-        return cls((int(values["epoch"]), int(values["step"])), str(values["id"]))
+    @property
+    def moment(self) -> Moment:
+        """Epoch and step."""
+        return self.epoch, self.step
 
 
 @dataclass(frozen=True)
@@ -67,16 +64,9 @@ class RunPoint:
     last: EvaluationKey | None
     pending: EvaluationKey | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as a checkpoint holds them."""
-        keys = {"last": self.last, "pending": self.pending}
-        return {"name": self.name, "run_id": self.run_id} | {
-            name: None if key is None else key.to_dict() for name, key in keys.items()
-        }
-
     @classmethod
     def from_dict(cls, values: Any) -> "RunPoint | None":
-        """Return what `to_dict` gave; None of anything else, as in checkpoints of earlier versions.
+        """Return a point of its plain values, as a checkpoint holds them; None of anything else.
 
         A name that is no plain name of a folder is refused: a checkpoint comes from anywhere, and must not choose where
         files are written.
@@ -86,7 +76,7 @@ class RunPoint:
         name = values["name"]
         if not isinstance(name, str) or name in ("", ".", "..") or Path(name).name != name or "\\" in name:
             return None
-        last, pending = (values[key] and EvaluationKey.from_dict(values[key]) for key in ("last", "pending"))
+        last, pending = (values[key] and EvaluationKey(**values[key]) for key in ("last", "pending"))
         return cls(name, str(values["run_id"]), last, pending)
 
 
@@ -135,7 +125,7 @@ class MonitoredRun:
     def end(self, kept: EvaluationKey | None = None) -> None:
         """Note that training has ended, and with which weights: resuming from a checkpoint is a branch from now on."""
         if self._settings is not None and not self.is_taken():
-            self._settings |= {"ended": True, "kept": None if kept is None else kept.to_dict()}
+            self._settings |= {"ended": True, "kept": None if kept is None else asdict(kept)}
             write_json(self.folder / SETTINGS, self._settings, default=str)
 
 
@@ -182,7 +172,7 @@ def branch_run(root: str | Path, point: RunPoint, name: str | None, reason: str)
     origin = run_parent(root) / point.name
     is_there = read_settings(origin).get("id") == point.run_id
     last = _last_shared(point, origin) if is_there else point.last
-    run.parent = {"run": point.name, "id": point.run_id, "evaluation": None if last is None else last.to_dict()}
+    run.parent = {"run": point.name, "id": point.run_id, "evaluation": None if last is None else asdict(last)}
     run.notice = f"{reason}: this run goes on in {run.folder.name!r}"
     if is_there and last is not None:
         run._origin = (origin, last)

@@ -307,16 +307,6 @@ def test_what_is_not_explained_is_a_cue_of_its_own(name, train, tmp_path):
     assert f"By input: {name} {round(100 * by_input[name])} points and {explained} " in str(report).replace("\n ", "")
 
 
-def test_without_a_step_entries_go_by_their_names(tmp_path):
-    case = CASES["text and numbers"]
-    model, columns = case.model(), case.columns()
-    loader = DataLoader(rows(columns), 8)
-    watching = lrptrain.Monitor(model, loader, tmp_path, max_samples=N)
-    watching.evaluate(0)
-    own = model.eval()(**columns).logits.argmax(1)
-    assert answers(watching) == own.tolist()
-
-
 def test_of_a_loop_without_a_step_explain_names_an_entry():
     model, columns = trained_on("two images", by_the_other_image)
     loader = DataLoader(rows(columns), 8)

@@ -76,3 +76,22 @@ def test_boxes_that_may_be_corner_and_size_are_asked_about(count, is_asked):
     elsewhere = Sample(9, -1, {"image": IMAGE, "boxes": torch.tensor([[1.0, 1.0, 7.5, 8.0]])})
     assert ("are yours (x, y, width, height)?" in survey(corner).remark) == is_asked
     assert not survey([*corner, elsewhere]).remark
+
+
+OBJECT = 255 * HALF
+
+
+@pytest.mark.parametrize(
+    ("masks", "misread", "remark"),
+    [
+        ([torch.full((8, 8), 255)] * 3, "", "no sample is annotated: every 'mask' is 255 throughout"),
+        ([HALF, OBJECT], "", "'mask' of the samples 1 holds 0 and 255 and no 1: read as no evidence"),
+        ([OBJECT, OBJECT], "`mask > 0`", ""),
+        ([HALF, 0 * HALF], "", ""),
+    ],
+)
+def test_masks_of_0_and_255_are_named_or_not_used(masks, misread, remark):
+    found = survey([Sample(i, -1, {"image": IMAGE, "mask": each}) for i, each in enumerate(masks)])
+    assert misread in found.misread
+    assert bool(found.misread) == bool(misread)
+    assert found.misread or found.remark.startswith(remark)
