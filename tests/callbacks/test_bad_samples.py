@@ -200,9 +200,7 @@ def test_what_the_step_makes_of_images_is_explained(annotated, tmp_path):
 
 
 def test_without_a_sanity_check_such_images_are_not_explained(tmp_path):
-    with pytest.warns(
-        UserWarning, match="failed while drawing the sample: ValueError: validation_step gives the model"
-    ):
+    with pytest.warns(UserWarning, match="failed while drawing the sample: ValueError"):
         watching, _ = run(tmp_path, data(), pl_module=prepared(module(), lambda x: x.flip(-1)), num_sanity_val_steps=0)
     assert watching.failures == 1
     assert watching.scored == []

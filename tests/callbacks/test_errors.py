@@ -71,9 +71,7 @@ def test_a_batch_that_cannot_be_used_fails_in_the_sanity_check(columns, options,
 @pytest.mark.parametrize("channels", [2, 13])
 def test_images_that_cannot_be_drawn_are_refused_with_what_goes_on_without_pictures(channels, tmp_path):
     columns = replaced(image=torch.randn(24, channels, 16, 16))
-    with pytest.raises(
-        ValueError, match=r"not .*, 16, 16.: show=lrptrain.Show.max_pictures=0. goes on without pictures"
-    ) as refused:
+    with pytest.raises(ValueError, match="goes on without pictures") as refused:
         trainer(tmp_path, monitor()).fit(module(net=vit(in_chans=channels)), loader(columns), loader(columns))
     assert "\n" not in str(refused.value)
     for goes_on in ({"max_pictures": 0}, {"channels": (1,) if channels == 2 else (3, 2, 1), "run_name": "drawn"}):
@@ -109,9 +107,7 @@ def test_masks_of_0_and_255_are_a_failure_without_a_sanity_check(tmp_path):
 def test_entries_that_look_like_the_mask_or_the_label_are_told(tmp_path):
     plain = data()
     batches = [(plain["image"], {"class": plain["label"], "segmentation": PNG > 0})]
-    with pytest.warns(
-        UserWarning, match="'class' .* for 'label', 'segmentation' .* for 'mask'; batch_adapter= renames"
-    ):
+    with pytest.warns(UserWarning, match="'class' .* for 'label', 'segmentation' .* for 'mask'"):
         lrptrain.Monitor(vit(), batches, tmp_path)
     adapted = lrptrain.Monitor(vit(), batches, tmp_path, batch_adapter=lambda batch: {"image": batch[0], **batch[1]})
     adapted.close()
@@ -225,35 +221,6 @@ def test_a_failure_is_told_once_counted_and_training_goes_on(tmp_path):
     assert runner.callback_metrics["relevance/failures"] == 3
     _, without = weights(tmp_path / "b", [])
     assert all(torch.equal(without[name], value) for name, value in after.items())
-
-
-def broken_logger(folder):
-    from pytorch_lightning.loggers import TensorBoardLogger
-
-    logger = TensorBoardLogger(folder)
-
-    def fails(*arguments, **options):
-        raise OSError("disk full")
-
-    logger.experiment.add_image = fails
-    return logger
-
-
-def test_a_logger_that_fails_keeps_nothing_from_the_others(tmp_path):
-    from pytorch_lightning.loggers import TensorBoardLogger
-
-    from lrptrain.loggers import read_events
-
-    good = TensorBoardLogger(tmp_path / "good")
-    drawn = []
-    good.experiment.add_image = lambda *arguments, **options: drawn.append(arguments[0])
-    watching = monitor()
-    with pytest.warns(UserWarning, match="logging to TensorBoardLogger: OSError: disk full"):
-        fit(tmp_path, watching, logger=[broken_logger(tmp_path / "bad"), good], log_every_n_steps=1)
-    assert watching.failures == 2
-    assert len(drawn) == 4
-    assert [event["epoch"] for event in read_events(watching.folder)] == [0, 1]
-    good.experiment.close()
 
 
 def test_files_that_cannot_be_written_keep_nothing_from_the_loggers(tmp_path):

@@ -278,20 +278,3 @@ def test_one_answer_to_all_leaves_nothing_to_exchange():
     report = lrptrain.inspect(net, batches(images("corner")))
     assert not report.judged
     assert "Not tested: anything: the model gives one answer to all samples" in " ".join(str(report).split())
-
-
-class OfBatch(nn.Module):
-    """Reads a whole batch, as only its own step knows."""
-
-    def __init__(self):
-        super().__init__()
-        self.embed, self.head = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 2)
-
-    def forward(self, batch):
-        return self.head(torch.relu(self.embed(batch["image"])).mean((2, 3)))
-
-
-def test_a_model_that_is_called_in_a_way_of_its_own_is_named():
-    batch = {"image": torch.randn(16, 3, 16, 16), "label": torch.arange(16) % 2}
-    with pytest.raises(ValueError, match=r"the model fails on a batch as .*IndexError.*step=lambda model, batch"):
-        lrptrain.inspect(OfBatch().eval(), [batch])

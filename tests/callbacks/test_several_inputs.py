@@ -83,12 +83,6 @@ class TwoImages(Together):
         return self.joined(self.state(0, mri), self.state(1, ct), labels=labels)
 
 
-class ImageAndOther(Together):
-    def forward(self, image, ct=None, labels=None):
-        second = torch.zeros(len(image), 16) if ct is None else self.state(1, ct)
-        return self.joined(self.state(0, image), second, labels=labels)
-
-
 class ImageAndText(Together):
     def forward(self, pixel_values, input_ids, attention_mask=None, labels=None):
         return self.joined(self.state(0, pixel_values), self.state(1, input_ids, attention_mask), labels=labels)
@@ -178,11 +172,6 @@ CASES = {
         lambda: {"mri": numbers(1, 16, 16), "ct": numbers(1, 16, 16)},
         "mri",
         {"explain": "ct"},
-    ),
-    "an image and another one": Case(
-        lambda: ImageAndOther(vit(), vit()),
-        lambda: {"image": numbers(1, 16, 16), "ct": numbers(1, 16, 16)},
-        "ct",
     ),
     "image and text": Case(
         lambda: ImageAndText(vit(3), bert()),
