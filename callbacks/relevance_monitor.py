@@ -53,31 +53,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
     `rationale` `[B, T]` (1 evidence, 0 not, 255 ignored). The first validation draws the sample as its
     batches pass by.
 
-    Logged (`<target>` is `label` or `predicted`; shares and accuracies in 0..1):
-        `relevance/<target>/energy_pointing_game`: Share of the positive relevance on the annotation; of each class
-            as `energy_pointing_game_per_class/<class>`.
-        `relevance/<target>/pointing_game`, `/rank_accuracy`, `/auprc`: The other localisation scores.
-        `relevance/<target>/region/<name>`: Share of the positive relevance in a named region.
-        `relevance/mixing/block_<number>`: Mean share of a token's state behind a block's attention that comes from
-            other tokens (Kobayashi et al. 2021); only with `mixing_ratios`.
-        `relevance/chance`: Annotated share of the area, the energy pointing game of a uniform map.
-        `relevance/accuracy`, `relevance/confidence`, `relevance/samples`: Of the sample; the confidence is the mean
-            probability of the predicted class.
-        `relevance/sharpness`: What logits are multiplied by before effects are measured; only of a model that is right
-            more often than it is sure, whose probabilities would move by little whatever it relies on.
-        `relevance/accuracy_per_group/<g>`, `relevance/worst_group_accuracy`: Of the sample's groups and the least of
-            them, where batches have `group`.
-        `relevance/findings`: Number of faults that the model surely relies on.
-        `relevance/reliance`: The largest effect that is sure among faults, in 0..1, lower is better. Like all that a
-            verdict rests on, it is nan where nothing can be known: without annotations, of a model at chance, or of too
-            few samples.
-        `relevance/reads`: The same among all cues that are named, evidence included.
-        `relevance/seconds`: Time the monitor took since its last point: for this evaluation, and for writing the last.
-        `relevance/cost_share`: Its share of the time since then, or since training began; in 0..1.
-        `relevance/failures`: Times the monitor failed so far.
-        `relevance/left_out`: Number of samples that could not be used (pixels that are not finite, a label that is no
-            class, a mask with other values, another size ...); a warning names them once, `left_out.json` all of them.
-        `relevance/record_mb`: Size of the run's folder before the evaluation, in megabytes; loggers only.
+    It logs scalars under `relevance/`: where maps lie beside the annotation, accuracies of the sample, what the model
+    relies on, and what the monitor costs; `docs/reference/logged-keys.md` says what each of them means.
     Pictures, texts, tables and findings go to every logger, as far as it takes them (see `lrptrain.loggers`), and to
     `<default_root_dir>/relevance/<run>/`: `run.json`, `events.jsonl`, `findings.json`, `samples/*.parquet`,
     `pictures/`, `highlights/`, `class_maps/*.parquet`, `inputs/` (the samples themselves, once).
@@ -111,7 +88,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         run: When it evaluates, under which names it writes, and what a failure does: `lrptrain.Run(run_name="a")`.
 
     Attributes:
-        findings: The findings of the last evaluation: what the model reads, doubts about faults, what it read before.
+        findings: The findings of the last evaluation: what the model relies on, doubts about faults, what it relied on.
         scalars: The scalars of the last evaluation, by the keys under which they are logged.
         failures: The number of the monitor's failures.
         folder: The folder of the run; None before the first evaluation, and in all processes but the first.
@@ -208,11 +185,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             self._check_validation(trainer)
 
     def _check_validation(self, trainer: "pl.Trainer") -> None:
-        """Say where the monitor will have nothing to do, or its values are old.
-
-        Raises:
-            ValueError: If a gate was asked for that nothing could close.
-        """
+        """Say where the monitor will have nothing to do, or its values are old."""
         if not trainer.enable_validation:
             self.core.expect_nothing(
                 "this trainer runs no validation (no dataloader, no validation_step, or limit_val_batches=0)"

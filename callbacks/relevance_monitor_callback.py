@@ -147,11 +147,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         return context
 
     def _will_evaluate(self, trainer: Any, args: Any) -> bool:
-        """Return whether the Trainer evaluates; say so if it does not.
-
-        Raises:
-            ValueError: If a gate was asked for that nothing could close.
-        """
+        """Return whether the Trainer evaluates; say so if it does not."""
         if trainer.eval_dataset is None:
             reason = "it has no eval_dataset"
         elif args.eval_strategy == "no":
@@ -207,11 +203,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         return trainer.eval_dataset if name is None else trainer.eval_dataset[name]
 
     def _set_name(self, trainer: Any) -> str | None:
-        """Return which of several evaluation sets is drawn from; None if there is one alone.
-
-        Raises:
-            ValueError: If there is none of the name that was asked for.
-        """
+        """Return which of several evaluation sets is drawn from; None if there is one alone."""
         datasets = trainer.eval_dataset
         names = list(datasets) if isinstance(datasets, dict) else []
         if self.eval_name is not None and self.eval_name not in names:
@@ -294,12 +286,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
 
 
 def _saved_state(states: Any, key: str) -> dict[str, Any] | None:
-    """Return the last state that a checkpoint holds of a callback; None without any.
-
-    Args:
-        states: What it holds of all callbacks of one class.
-        key: See `RelevanceMonitorCallback.state`.
-    """
+    """Return the last state that a checkpoint holds of a callback; None without any."""
     entries = states if isinstance(states, list) else [states]
     of_this = [each for each in entries if isinstance(each, Mapping) and each["args"].get("restores") == key]
     return dict(of_this[-1]["attributes"]["saved_state"]) if of_this else None

@@ -19,7 +19,7 @@ from lrptrain.loggers import read_events
 from lrptrain.loggers.wandb import logged_in
 from lrptrain.models import ImageClassifier
 from lrptrain.monitor.config import Run
-from lrptrain.monitor.drawing import choose_displayed
+from lrptrain.monitor.display import choose_displayed
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.render import contact_sheet, overlay, to_picture
 from lrptrain.trainers.progress import shows_progress

@@ -9,8 +9,9 @@ from torch import Tensor
 from lrptrain.batch import IMAGES, Sample, collate
 from lrptrain.batch.annotations import EVERYTHING, IGNORED, NO_CONTENT, mixes_0_and_255, no_evidence
 from lrptrain.batch.content import content_tokens
+from lrptrain.batch.matters import LEVEL
 from lrptrain.batch.task import MASKS
-from lrptrain.cues.cue import MOST
+from lrptrain.cues.cue import MOST, QUARTER
 from lrptrain.cues.images import mask_in
 from lrptrain.findings.sentences import listed
 
@@ -22,9 +23,6 @@ class AnnotationSurvey:
     """The values that annotations have, over a number of samples.
 
     Attributes:
-        name: The entry, "mask" or "rationale"; "" where there is none.
-        has_evidence: Whether any value is 1.
-        has_values: Whether any value is not 255.
         mixed: The ids of samples with 0 and 255 and no 1.
         marked: The number of samples with evidence.
         everywhere: Of these, those in which nothing else can be judged.
@@ -69,7 +67,7 @@ class AnnotationSurvey:
         if self.everywhere > MOST * self.marked:
             return f"the annotations of {self.everywhere} of {self.marked} samples {EVERYTHING}"
         # Of boxes anywhere a quarter has its centre there; of (x, y, width, height) read as corners nearly all have.
-        if 0.25 ** len(self.boxes) < 0.001 and all(x < 0 and y < 0 for x, y in self.boxes):
+        if QUARTER ** len(self.boxes) < LEVEL and all(x < 0 and y < 0 for x, y in self.boxes):
             return (
                 f"all of {len(self.boxes)} 'boxes' have their centre in the top left quarter of their image: they are "
                 "read as (x1, y1, x2, y2); are yours (x, y, width, height)?"

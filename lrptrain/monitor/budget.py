@@ -14,18 +14,13 @@ FEW_DRAWN = 4
 LONGEST_WAIT = 4.0
 """Validations between two evaluations beyond which the next ones are made smaller: a choice."""
 SHOWN = 0.25
-"""What drawing a sample costs, of its maps and tests, and each map of a further class as much: a walk back alone."""
+"""What drawing a sample costs, of its maps and tests, and each map of a further class as much, which is a backward pass
+alone: an estimate, until evaluations were timed."""
 
 
 @dataclass(frozen=True, order=True)
 class Extent:
-    """What an evaluation is made of.
-
-    Attributes:
-        samples: The size of the sample.
-        drawn: The number of pictures or texts.
-        class_maps: The number of classes for which drawn samples have maps.
-    """
+    """Numbers of samples, of those that are drawn, and of classes for which these have maps."""
 
     samples: int
     drawn: int
@@ -46,13 +41,7 @@ class Budget:
     evaluation is due once the share of the time has paid for it and for that of the kept weights.
 
     Attributes:
-        share: The share of the time that evaluations may take, in (0, 1).
-        most: An evaluation in full.
-        extent: The present extent; None before it was decided.
         spent: Seconds of the monitor so far, in evaluations and beside them.
-        validations: The number of validations so far.
-        evaluations: The number of evaluations so far.
-        costs: Seconds of the last evaluation of each extent.
         seconds_per_sample: What is foreseen before there was an evaluation; None if nothing is known.
         in_every_validation: Whether each validation is evaluated, since something decides by the values. Then only the
             extent is a matter of the budget.
@@ -71,21 +60,15 @@ class Budget:
     in_full: bool = False
 
     def __post_init__(self) -> None:
-        """Check the share.
-
-        Raises:
-            ValueError: If it is none.
-        """
+        """Check the share."""
         if not 0 < self.share < 1:
             raise ValueError(f"budget must be a share between 0 and 1, or None for no limit, not {self.share!r}")
 
     def plan(self, elapsed: float, share_done: float | None = None, keeps_last: bool = True) -> Extent | None:
         """Count a validation, and return the extent of its evaluation; None if it is not evaluated.
 
-        Args:
-            elapsed: Seconds since training began, those of the monitor included.
-            share_done: The share of the training that is done, in [0, 1]; None if it has no known end.
-            keeps_last: Whether training leaves the weights of its last step.
+        `elapsed` are seconds since training began; `share_done` is None if it has no known end; `keeps_last` says
+        whether training leaves the weights of its last step.
         """
         self.validations += 1
         if share_done == 1 and keeps_last and not self.in_every_validation:
@@ -173,7 +156,7 @@ class Budget:
         if self.evaluations < 2 or self.extent not in extents:
             return wanted  # the first one was as large as was paid for, not as large as is worth waiting for
         # Scores of epochs compare best over the same samples. So a larger sample has to fit twice over, and a smaller
-        # one is taken only where the present one takes twice as long as it should.
+        # one is taken only where the present one takes twice as long as it should: a choice.
         if wanted.work > self.extent.work:
             larger = [extent for extent in extents if wait[extent] <= longest / 2]
             return max([*larger, self.extent], key=lambda extent: extent.work)

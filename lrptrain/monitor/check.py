@@ -27,15 +27,10 @@ class CheckResult:
     """What a check says of a run; true where the run passes.
 
     Attributes:
-        run: Folder of the run.
         verdict: `"failed"` if the model relies on a fault by more than allowed; `"not sure"` if the last evaluation
             cannot tell, or found something that a person has to judge; else `"passed"`.
         reason: Why it is not sure, in a sentence; "" else.
         reliance: The largest effect that is sure among faults, 0..1.
-        max_reliance: What was allowed.
-        fail_after: The evaluations in a row in which the model had to rely on a fault to count.
-        epoch: Epoch of the last evaluation.
-        findings: The run's findings.
     """
 
     run: Path
@@ -105,13 +100,7 @@ def check(run: Path | str, max_reliance: float = 0.0, fail_after: int = 2) -> Ch
 
 
 def run_of(folder: Path) -> Path:
-    """The folder of a run's record: this one, or the only one below it.
-
-    Raises:
-        FileNotFoundError: If there is none with an evaluation.
-        ValueError: If there are several.
-        UnreadableRunError: If the record of the only one cannot be read.
-    """
+    """The folder of a run's record: this one, or the only one below it; several are a `ValueError`."""
     runs = sorted(path.parent for path in folder.rglob(EVENTS)) if folder.is_dir() else []
     if len(runs) > 1:
         # A run that was stopped before its first evaluation has a file without a line. What cannot be read is no such.

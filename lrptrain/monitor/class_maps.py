@@ -29,11 +29,6 @@ def unexplained_classes(
 
     With 3 classes in all for each sample, one explained for two classes has one left, one explained for a single class
     has two: [[4, -1], [2, 0]].
-
-    Args:
-        probabilities: The probability of every class.
-        explained: The classes of each sample that have a map; they count as some of its `num_classes`.
-        num_classes: The number of classes for which each sample is to have a map.
     """
     remaining = probabilities.copy()
     missing = np.full(len(explained), min(num_classes, probabilities.shape[1]))
@@ -47,14 +42,7 @@ def unexplained_classes(
 def explain_classes(
     recording: Recording, classes: Classes, method: str, options: Mapping[str, Any]
 ) -> list[dict[int, Float[Tensor, " tokens"]]]:
-    """Return the map of every class of every sample, by class, on the CPU.
-
-    Args:
-        recording: The forward pass of the samples.
-        classes: The classes of each sample; -1 for none. Each column costs one walk back over the recording.
-        method: The name of the method.
-        options: Its options.
-    """
+    """Return the map of every class of every sample, on the CPU; each column of classes is a backward pass."""
     maps: list[dict[int, Tensor]] = [{} for _ in classes]
     for column in classes.T:
         # A sample with fewer classes is explained for class 0 instead of -1, so that the batch stays whole; this is

@@ -11,7 +11,6 @@ from lrptrain.cues.annotator import Annotate, Annotator
 from lrptrain.cues.cue import Cue
 from lrptrain.findings.sentences import listed
 from lrptrain.monitor.budget import Budget, Extent
-from lrptrain.monitor.gate import FORBIDDEN
 from lrptrain.relevance.default import check_method
 from lrptrain.trainers.checks import (
     check_counts,
@@ -23,6 +22,12 @@ from lrptrain.trainers.checks import (
 )
 
 TARGETS = ("label", "predicted")
+FORBIDDEN: dict[str | None, tuple[str, ...]] = {
+    None: (),
+    "not sure": ("not sure", "relies"),
+    "relies": ("relies",),
+}
+"""What `fail_on` forbids: verdicts on faults."""
 INSPECTS = "inspect"
 """The kind of what looks at a trained model once."""
 
@@ -148,14 +153,7 @@ GROUPS: dict[str, type] = {"show": Show, "judge": Judge, "run": Run}
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorConfig:
-    """The options of a monitor under every trainer; see `lrptrain.callbacks.RelevanceMonitor`.
-
-    Attributes:
-        kind: What lines for the user call the monitor.
-
-    Raises:
-        ValueError: With the option, and what it may be.
-    """
+    """The options of a monitor under every trainer; see `lrptrain.callbacks.RelevanceMonitor`."""
 
     max_samples: int = 128
     budget: float | None = None
@@ -195,12 +193,7 @@ class MonitorConfig:
 
     @classmethod
     def of(cls, kind: str, options: Mapping[str, Any]) -> Self:
-        """Return the options that a user gives; None stands for a group as it is by default.
-
-        Raises:
-            TypeError: If there is no such option, or it lies in a group, with what to write.
-            ValueError: With the option, and what it may be.
-        """
+        """Return the options that a user gives; None stands for a group as it is by default."""
         known = _names(cls)
         unknown = [name for name in options if name not in known]
         if unknown:
@@ -229,11 +222,7 @@ class MonitorConfig:
         return Extent(self.max_samples, self.show.max_pictures, self.show.class_maps if self.show.max_pictures else 0)
 
     def new_budget(self) -> Budget | None:
-        """Return a planner for a run; None without a budget.
-
-        Raises:
-            ValueError: If the budget is no share.
-        """
+        """Return a planner for a run; None without a budget."""
         if self.budget is None:
             return None
         return Budget(self.budget, self.extent, in_every_validation=self.judge.fail_on is not None)

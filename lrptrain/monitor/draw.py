@@ -34,18 +34,8 @@ def draw_sample(
 ) -> None:
     """Draw a monitor's sample, and try everything once with its first batch; an error is one in all processes.
 
-    All processes must call it at the same time. The model and the random state stay as they were.
-
-    Args:
-        core: The monitor.
-        context: The model.
-        samples: See `read_once`.
-        step: Runs the model on a batch as the user's own code does, and is listened to; None where the batch's entries
-            go to the parameters of their names.
-
-    Raises:
-        ValueError: If there are no samples, or they cannot be used, or a sharded model is another one with its whole
-            weights, with what to change.
+    All processes must call it at the same time. The model and the random state stay as they were. Without a `step`, the
+    entries of a batch go to the parameters of their names.
     """
     with at_rest(context.module):
         samples_here = _drawn(core, context, samples, step)
@@ -109,17 +99,7 @@ def _add_all(
 
 
 def _check_bytes(core: MonitorCore, context: TrainingContext, batch: Any, contract_batch: dict[str, Any]) -> None:
-    """Reject images of bytes that the model does not take: the loop makes something of them, and none can know what.
-
-    Args:
-        core: The monitor.
-        context: The model.
-        batch: The batch as it comes.
-        contract_batch: The same in the contract's form, whose images are floats.
-
-    Raises:
-        ValueError: If the model fails on bytes, or reads them otherwise than the same numbers as floats.
-    """
+    """Reject images of bytes that the model does not take: the loop makes something of them, and none can know what."""
     adapter = core.config.batch_adapter
     columns = as_mapping(batch if adapter is None else adapter(batch))
     name = next((each for each in IMAGES if str(getattr(columns.get(each), "dtype", "")).endswith("uint8")), "")

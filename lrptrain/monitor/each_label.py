@@ -15,26 +15,18 @@ from lrptrain.cues.cue import Batch, Cue
 from lrptrain.cues.measure import Measure, Rows, by_all, differ, together
 from lrptrain.cues.search import Judged
 from lrptrain.findings.sentences import listed
-from lrptrain.monitor.confidence import sharpened, sharpness
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.judgement import Judgement, Tests
+from lrptrain.monitor.skill import sharpened, sharpness
 from lrptrain.trainers.processes import gather
 
 POOL = 24
-"""Among so many random samples the two donors are chosen; it changes how many labels a pair serves, and no effect."""
+"""Among so many random samples the two donors are chosen; a choice, of speed: it changes how many labels a pair
+serves, and no effect."""
 
 
 class JointMeasure:
-    """Exchanges cues between samples, and notes what the model then says of every label.
-
-    Args:
-        tests: The tests of an evaluation of several labels.
-
-    Attributes:
-        tests: The same.
-        yes: What the model answers to each label of each sample.
-        passes: How many samples the model has been given so far, in this process.
-    """
+    """Swaps cues between samples, and notes what the model then answers to every label."""
 
     def __init__(self, tests: Tests) -> None:
         self.tests = tests
@@ -70,9 +62,6 @@ class JointMeasure:
 
         Every process has to call it, with the same cue and samples. What lies outside of the masks of a label is a cue
         of that label alone, where each has its own.
-
-        Raises:
-            MeasureError: If the cue cannot be exchanged.
         """
         key = cue, among.tobytes(), of.label if self._has_masks and cue.needs_annotation else -1
         size = (len(self.yes), 2, self.yes.shape[1])
@@ -110,14 +99,7 @@ class JointMeasure:
 
 
 class LabelMeasure(Measure):
-    """The effects of cues on the answers to one label; see `JointMeasure`.
-
-    Args:
-        joint: What measures all labels.
-        evaluation: The samples as a model of that label alone would answer them.
-        label: The number of the label.
-        power: What sharpens its probabilities.
-    """
+    """The effects of cues on the answers to one label; see `JointMeasure`."""
 
     def __init__(self, joint: JointMeasure, evaluation: Evaluation, label: int, power: float) -> None:
         def probabilities(batch: Batch) -> Float[np.ndarray, "batch 2"]:
@@ -151,11 +133,7 @@ class LabelMeasure(Measure):
 
 
 def judge_labels(tests: Tests) -> Judgement:
-    """Test what may decide the answers to each label.
-
-    Args:
-        tests: The tests, whose level is that of all labels together.
-    """
+    """Test what may decide the answers to each label."""
     if tests.hindrance:
         return Judgement(untested=[tests.hindrance])
     evaluation, config = tests.evaluation, tests.config

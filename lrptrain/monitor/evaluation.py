@@ -21,20 +21,15 @@ class ExplainedSample:
 
     Attributes:
         sample: The sample; its tensors may be left out.
-        predicted: The class with the largest logit.
         probabilities: The probabilities of all classes; of a single logit, those of the two classes it decides between;
             of several labels, that of each.
         maps: Relevance by target, "label" or "predicted", `[tokens]`, on the CPU.
         grid: Rows and columns of the patches, of a volume its slices before them; None for a text, and for rows.
-        num_logits: The number of the model's logits.
         chance: The annotated share of the area, in [0, 1]; nan without an annotation.
         values: Scores by "<target>/<measure>"; nan where a score is undefined.
         annotated: True at tokens that hold any evidence; None without an annotation.
-        areas: The share of the area, in [0, 1], of every named region.
         content_ids: The token ids of a text, -1 where a token is no content; None for an image.
-        method: The method of the maps.
         are_rows: Whether the tokens are rows of numbers, such as the instances of a bag.
-        class_maps: Relevance for further classes, by class.
         labels: Of several labels, 1 for each that it has, 0 for others, -1 where it is not known; else None.
     """
 
@@ -123,8 +118,6 @@ class Evaluation:
     Attributes:
         samples: The explained samples; without tensors where several processes share the work.
         inputs: The same samples with inputs and annotations, in the same order, if cues will be tested; else None.
-        epoch: The number of the epoch.
-        step: The global step.
     """
 
     samples: Sequence[ExplainedSample]

@@ -39,13 +39,7 @@ MEASURES: dict[str, Callable[[Tensor, TokenAnnotation], Tensor]] = {
 class Evaluator:
     """Runs a model on samples: explains them, and serves the tests of cues and maps of further classes.
 
-    Attributes:
-        model: The model, as for `lrptrain.attribute`.
-        config: How samples are explained and scored.
-        device: The device of the model.
-        precision: Makes the context of every forward pass, such as autocast.
-        method: The method of the maps; None for the default one, or what takes its place for this model.
-        class_maps: The number of classes for which drawn samples are explained; see `class_maps_of`.
+    Without a `method`, it is the default one, or what takes its place for this model.
     """
 
     model: nn.Module
@@ -66,13 +60,8 @@ class Evaluator:
     ) -> list[ExplainedSample]:
         """Explain and score samples, all images or all texts, batch by batch; those without a label come last.
 
-        Where no method is named, the first batch decides, and all others have the method of its maps.
-
-        Args:
-            samples: The samples.
-            progress: Shows how many are done.
-            drawn: The ids of the samples that will be drawn. They come first, and are explained for
-                `class_maps` classes, from the recordings of their other maps.
+        Where no method is named, the first batch decides for all others. Samples that are `drawn` come first, and are
+        explained for `class_maps` classes, from the recordings of their other maps.
         """
         explained: list[ExplainedSample] = []
         evaluator = self
@@ -87,20 +76,7 @@ class Evaluator:
     def explain_usable(
         self, samples: Sequence[Sample], progress: Progress = no_bar, drawn: Collection[int | str] = ()
     ) -> tuple[list[ExplainedSample], dict[int | str, str]]:
-        """Explain samples; if that fails for some of them alone, the others.
-
-        Args:
-            samples: As for `evaluate`, as are the other arguments.
-            progress: Shows how many are done.
-            drawn: The ids of the samples that will be drawn.
-
-        Returns:
-            What was explained; and why samples were left out, by their ids.
-
-        Raises:
-            Exception: What the evaluation raised, if it fails for every sample, or for samples together that it
-                explains one by one: then none of them is to blame.
-        """
+        """Explain samples, or those that can be; return also why others were left out, by their ids."""
         try:
             return self.evaluate(samples, progress, drawn), {}
         except Exception as error:
@@ -113,15 +89,9 @@ class Evaluator:
         return self.evaluate(usable, progress, drawn), problems
 
     def class_maps_of(self, displayed: Sequence[ExplainedSample], class_names: Sequence[str]) -> list[ClassMap]:
-        """Return the maps of the most probable classes; those that an evaluation has not made are made now.
+        """Return the maps of the most probable classes of each sample, the label's and the predicted one among them.
 
-        Args:
-            displayed: Samples with inputs, all images or all texts.
-            class_names: The name of each class, in the order of the logits.
-
-        Returns:
-            For each sample `class_maps` of its classes, the most probable first, among them always the label's and the
-            predicted one. Empty for a method whose map is the same for all classes.
+        Those that an evaluation has not made are made now. Empty for a method whose map is the same for all classes.
         """
         if not displayed:
             return []

@@ -8,7 +8,7 @@ from lrptrain.batch import Sample
 from lrptrain.findings.sentences import MOST_NAMES
 from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.config import MonitorConfig
-from lrptrain.monitor.drawing import choose_displayed, choose_in_turn
+from lrptrain.monitor.display import choose_displayed, choose_in_turn
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.state import RunState, state
@@ -28,8 +28,6 @@ class GatheredSamples(NamedTuple):
     Attributes:
         explained: All samples, without inputs and annotations; none if a process failed.
         displayed: The samples to draw, complete, in the first process; none in the others.
-        error: Why a process failed, or "".
-        left_out: Why samples were left out, by their ids, in all processes.
     """
 
     explained: list[ExplainedSample]
@@ -41,16 +39,9 @@ class GatheredSamples(NamedTuple):
 class Explainer(RunState):
     """Explains the sample, and keeps to one method; samples that cannot be used are left out.
 
-    Args:
-        config: The options.
-        inform: Says something to the user, in the first process.
-        warn: Warns the user, in the first process.
-
     Attributes:
-        method: The method; None before the first maps, where none was named.
         inputs: The samples of all processes with inputs and annotations, and the indices of those that this process
             explains and intervenes on; None before they are asked for.
-        left_out: Why samples have no part in the run, by their ids.
     """
 
     # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
@@ -70,17 +61,7 @@ class Explainer(RunState):
     def explain(
         self, context: TrainingContext, sample: ValidationSample, extent: Extent, failures: Failures
     ) -> tuple[Evaluator, GatheredSamples] | None:
-        """Explain the first samples of a sample; every process takes part.
-
-        Args:
-            context: The model.
-            sample: The sample.
-            extent: How much of it is explained and drawn.
-            failures: Takes what fails in any process.
-
-        Returns:
-            What ran the model, and what all processes explained; None after a failure.
-        """
+        """Explain the first samples of a sample; every process takes part. None after a failure."""
         samples = sample.first(extent.samples)
         drawn = ids_to_draw(samples, extent.drawn)
         try:
@@ -104,11 +85,7 @@ class Explainer(RunState):
         return evaluator, gathered
 
     def decide_method(self, explained: Sequence[ExplainedSample]) -> None:
-        """Keep to the method of the first maps, where none was named.
-
-        Raises:
-            RuntimeError: If several processes came to different ones.
-        """
+        """Keep to the method of the first maps, where none was named."""
         names = sorted({each.method for each in explained})
         if len(names) > 1:
             raise RuntimeError(f"the processes explain by {' and '.join(names)}: name one with method=")
@@ -119,11 +96,7 @@ class Explainer(RunState):
                 self._inform(f"{self._config.title}: the maps are by {self.method}, for {default} cannot make any")
 
     def _leave_out(self, sample: ValidationSample, gathered: GatheredSamples) -> None:
-        """Go on without the samples that could not be used, and name each of them once.
-
-        Raises:
-            ValueError: If no sample is left.
-        """
+        """Go on without the samples that could not be used, and name each of them once."""
         sample.samples = [each for each in sample.samples or [] if each.sample_id not in gathered.left_out]
         line = _line({key: problem for key, problem in gathered.left_out.items() if key not in self.left_out})
         self.left_out |= gathered.left_out
@@ -150,14 +123,7 @@ def ids_to_draw(local: Sequence[Sample], max_displayed: int) -> set[int | str]:
 def gather_explained(
     local: Sequence[ExplainedSample], error: str, max_displayed: int, left_out: Mapping[int | str, str] | None = None
 ) -> GatheredSamples:
-    """Gather the explained samples of all processes; every process must call it, also one that failed.
-
-    Args:
-        local: What this process explained.
-        error: Why it could not, or "".
-        max_displayed: The number of samples to draw.
-        left_out: Why this process left samples out, by their ids.
-    """
+    """Gather the explained samples of all processes; every process must call it, also one that failed."""
     # Inputs stay where they are: only maps and scores travel to all processes.
     light = [replace(each, sample=replace(each.sample, tensors={}), class_maps={}) for each in local]
     parts = gather((light, error, left_out or {}))

@@ -16,18 +16,15 @@ from lrptrain.batch import Sample
 from lrptrain.cues.search import Judged
 from lrptrain.findings import Finding, HasFindings, announce
 from lrptrain.findings.sentences import beside_guessing, counted, headline
-from lrptrain.monitor.confidence import sharpness
 from lrptrain.monitor.config import INSPECTS
 from lrptrain.monitor.draw import at_rest
-from lrptrain.monitor.each_label import judge_labels
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
-from lrptrain.monitor.judgement import Tests
 from lrptrain.monitor.loop_monitor import GUIDANCE, Monitor
-from lrptrain.monitor.power import Power, lines_of, shown_by
+from lrptrain.monitor.power import Power, lines_of
 from lrptrain.monitor.proving import examples_of, with_proofs
 from lrptrain.monitor.reporting import findings_of
-from lrptrain.monitor.skill import Skill, guessing
+from lrptrain.monitor.skill import guessing
 from lrptrain.render.view import display
 from lrptrain.terminal import fitted
 from lrptrain.trainers.context import Names
@@ -170,15 +167,13 @@ def _inspected(
     names = recorder.names(evaluation, sources)
     options = recorder.options(names, sources)
     language = recorder.language(sources, evaluator.model)
-    tests = Tests(evaluator, evaluation, range(len(explained)), monitor.config, language, class_names=names)
-    power = sharpness(evaluation.probabilities, evaluation.labels)
-    judgement = judge_labels(tests) if evaluation.num_labels else tests.judge(power)
+    judging = monitor.core.judging
+    judgement = judging.judge(evaluator, evaluation, range(len(explained)), language, None, names)
+    judging.update(judgement, [], evaluation, names, "")
+    shown = judging.shown(explained)
     is_lightning = any(each.__name__ == "LightningModule" for source in sources for each in type(source).__mro__)
     call = Names.guidance if is_lightning else GUIDANCE
     guidance = monitor.config.meaning.in_guidance(call.replace("monitor.", "report."))
-    confidence, skill = monitor.config.judge.confidence, Skill()
-    skill.update(evaluation, names, confidence)
-    shown = shown_by(explained, judgement.judged, judgement.untested, confidence, skill.text)
     findings: list[Finding] = []
     if shown.tells:
         findings = findings_of(judgement.judged, evaluation, names, options.name_tokens, guidance=guidance)

@@ -20,10 +20,10 @@ from lrptrain.cues.mark import Marks
 from lrptrain.cues.measure import Measure, MeasureError, Rows
 from lrptrain.cues.search import Judged, Node, Search
 from lrptrain.cues.texts import Language
-from lrptrain.monitor.confidence import sharpened
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.evaluator import Evaluator
+from lrptrain.monitor.skill import sharpened
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.trainers.processes import gather
 
@@ -33,11 +33,8 @@ class Judgement(NamedTuple):
 
     Attributes:
         judged: Every cue that was tested; what is named comes first, by the lower end of its effect.
-        untested: What was not tested, and why, a line each.
-        measures: What measured the effects, to show examples, by the number of the label; the only one by None, and
-            none where nothing could be tested.
+        measures: What measured the effects, by the number of the label; the only one by None.
         passes: How many samples the model was given, in this process.
-        failed: The names of the cues that could not be measured.
     """
 
     judged: Sequence[Judged] = ()
@@ -52,15 +49,10 @@ class Tests:
     """The tests of one evaluation, of which every process makes the same, each on its own samples.
 
     Attributes:
-        evaluator: The model, in evaluation mode.
-        evaluation: The samples, with their inputs.
         mine: The indices of the samples that this process measures.
-        config: What is tested, and how strictly.
-        language: How texts are made up.
         earlier: By label, None for the only one, what was named of the same samples before, and which of them judge it.
             It is tested again.
         on_failure: Takes what could not be measured; None passes the error on.
-        class_names: The names of the classes, or of the labels.
     """
 
     __test__ = False
@@ -102,11 +94,7 @@ class Tests:
         return found
 
     def judge(self, power: float) -> Judgement:
-        """Test what may decide the answers of a model.
-
-        Args:
-            power: What sharpens the probabilities; see `lrptrain.monitor.confidence`.
-        """
+        """Test what may decide the answers of a model."""
         if self.hindrance:
             return Judgement(untested=[self.hindrance])
         evaluation = self.evaluation
@@ -140,15 +128,7 @@ class Tests:
         label: int | None = None,
         candidates: int = plan.CANDIDATES,
     ) -> list[Judged]:
-        """Return what is found by one measure; what is not tested is noted.
-
-        Args:
-            measure: What measures effects.
-            evaluation: The samples, as it sees them.
-            confidence: `1 - confidence` is the level of all its tests together.
-            label: The label that is told, of several.
-            candidates: As for `roots_of`.
-        """
+        """Return what is found by one measure; what is not tested is noted."""
         config = self.config
         assert config.cues is not None
         roots, untested = self.roots_of(evaluation, candidates)
@@ -165,12 +145,7 @@ class Tests:
         return [replace(each, label=label) for each in search.run(roots)]
 
     def roots_of(self, evaluation: Evaluation, candidates: int = plan.CANDIDATES) -> tuple[list[Node], list[str]]:
-        """Return what is tested, and what is not, with the reason.
-
-        Args:
-            evaluation: The samples, explained.
-            candidates: So many marks, kinds of rows or phrases each half of the samples proposes.
-        """
+        """Return what is tested, and what is not, with the reason; `candidates` are those of each half."""
         samples, language, config = evaluation.inputs or (), self.language, self.config
         roots, seed, answers = plan.of_inputs(samples), config.judge.seed, evaluation.answers
         if evaluation.medium == "text":

@@ -11,18 +11,16 @@ from lrptrain.cues.followed import Known
 from lrptrain.cues.kinds import restored
 from lrptrain.cues.measure import Rows
 from lrptrain.cues.texts import Language
-from lrptrain.findings import Finding
+from lrptrain.findings import Finding, reliance
 from lrptrain.findings.finding import Verdict
 from lrptrain.findings.sentences import headline
-from lrptrain.monitor.confidence import sharpness
-from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.config import FORBIDDEN, MonitorConfig
 from lrptrain.monitor.each_label import judge_labels
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
-from lrptrain.monitor.gate import FindingError, gravest_forbidden
 from lrptrain.monitor.judgement import Judgement, Tests
 from lrptrain.monitor.power import Power, shown_by
-from lrptrain.monitor.skill import Skill
+from lrptrain.monitor.skill import Skill, sharpness
 from lrptrain.monitor.state import RunState, state
 
 
@@ -43,22 +41,18 @@ def _skilled(_: Any, skill: Skill, learned: bool) -> Skill:
     return skill
 
 
+class FindingError(RuntimeError):
+    """Training has ended because of a finding that `fail_on` forbids."""
+
+
 class Judging(RunState):
     """Judges evaluations, one after the other.
 
-    Args:
-        config: The options.
-        inform: Says something to the user, in the first process.
-
     Attributes:
-        findings: What the last evaluation has found.
-        before: What it found, and what an earlier one did if it could tell nothing: their histories go on.
-        judgement: What its tests have shown.
-        evaluations: How many evaluations there were.
+        before: What the last one found, and what an earlier one did if it could tell nothing: their histories continue.
         telling: How many in a row could tell anything.
         told: By finding, its verdicts in those.
-        skill: Whether the model tells classes apart.
-        has_doubts: Whether it was said that probabilities are sharpened.
+        has_doubts: Whether the user was told that probabilities are sharpened.
         earlier: What was named before, and in which sample: it is tested again.
     """
 
@@ -90,19 +84,10 @@ class Judging(RunState):
         evaluation: Evaluation,
         mine: Sequence[int],
         language: Language,
-        on_failure: Callable[[str], None],
+        on_failure: Callable[[str], None] | None,
         class_names: Sequence[str] = (),
     ) -> Judgement:
-        """Test what may decide the answers; what fails is reported, and the others go on.
-
-        Args:
-            evaluator: As for `Tests`, as are the other arguments.
-            evaluation: The samples; without inputs, nothing is tested.
-            mine: The indices of the samples that this process measures.
-            language: How texts are made up.
-            on_failure: Takes what could not be measured.
-            class_names: The names of the classes, or of the labels.
-        """
+        """Test what may decide the answers; what fails is reported, and the others go on."""
         if evaluation.inputs is None:
             return Judgement()
         ids = [each.sample.sample_id for each in evaluation.samples]
@@ -128,15 +113,7 @@ class Judging(RunState):
         class_names: Sequence[str],
         held_back: str,
     ) -> None:
-        """Take an evaluation into account; say so where the model has lost what it knew.
-
-        Args:
-            judgement: What its tests have shown.
-            findings: What is reported of that.
-            evaluation: The samples.
-            class_names: The name of each class, in the order of the logits.
-            held_back: Why its training says that it does not learn; "" if it does not say so.
-        """
+        """Take an evaluation into account; report it where the model has lost what it knew."""
         self.findings = findings
         self.judgement = judgement._replace(measures={})  # which hold the model
         self.evaluations += 1
@@ -170,19 +147,11 @@ class Judging(RunState):
         return Known(cues, self.evaluations, self.skill.is_at_chance, inputs)
 
     def is_forbidden(self, at_end: bool = False) -> bool:
-        """Return whether a finding stands that ends training.
-
-        Args:
-            at_end: Whether no evaluation will follow: then those that there were have to do.
-        """
+        """Return whether a finding stands that ends training; at the end, a shorter row of evaluations has to do."""
         return self._forbidden(at_end)[0] is not None
 
     def raise_if_forbidden(self, at_end: bool = False) -> None:
-        """Raise an error for the gravest finding that ends training.
-
-        Raises:
-            FindingError: If there is one.
-        """
+        """Raise an error for the gravest finding that ends training."""
         finding, required = self._forbidden(at_end)
         if finding is not None:
             times = f" in {required} evaluations in a row" if required > 1 else ""
@@ -215,3 +184,14 @@ class Judging(RunState):
                 "average): effects are measured in probabilities that are sharpened to its accuracy"
             )
         return power
+
+
+def gravest_forbidden(findings: Sequence[Finding], fail_on: str | None, required: int) -> Finding | None:
+    """Return the most severe fault that `fail_on` forbade in the last `required` evaluations in a row, or None."""
+
+    def lasts(fault: Finding) -> bool:
+        latest = fault.verdicts[-required:]
+        return len(latest) == required and all(verdict in FORBIDDEN[fail_on] for verdict in latest)
+
+    forbidden = [each for each in findings if each.role == "fault" and lasts(each)]
+    return max(forbidden, key=lambda finding: reliance([finding]), default=None)

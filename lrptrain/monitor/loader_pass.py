@@ -13,12 +13,7 @@ from lrptrain.trainers.processes import gather, rank_and_size
 
 
 class PlacedBatch(NamedTuple):
-    """A batch, and where its samples stand.
-
-    Attributes:
-        batch: The batch as the loader gives it.
-        places: The index of each sample in the dataset; None if only the order of the batches tells.
-    """
+    """A batch, and the index of each sample in the dataset; None if only the order of the batches tells."""
 
     batch: Any
     places: Int[np.ndarray, " batch"] | None
@@ -31,13 +26,6 @@ def read_once(samples: Any, batch_size: int) -> Iterator[PlacedBatch]:
 
     The set is that of the samples that the loader gives in all processes, each once: those that a sampler leaves out
     stay out. Where it cannot be asked for single samples, its batches come in its own order.
-
-    Args:
-        samples: A DataLoader, also one that Accelerate or Fabric has prepared; a Dataset; or any iterable of batches.
-        batch_size: The number of samples per batch, where a Dataset has no loader, or a batch sampler no size.
-
-    Raises:
-        ValueError: If there is nothing to be read.
     """
     if _is_set(samples):
         samples = DataLoader(samples, batch_size)

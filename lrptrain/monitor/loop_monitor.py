@@ -159,11 +159,7 @@ class Monitor(MonitorResults):
 
 
 def _checked(loggers: Sequence[Any]) -> tuple[Any, ...]:
-    """Return loggers that scalars can be sent to.
-
-    Raises:
-        ValueError: If one is none, with what is taken.
-    """
+    """Return loggers that scalars can be sent to."""
     for each in loggers:
         if not is_logger(each):
             raise ValueError(

@@ -45,24 +45,13 @@ class InputListener:
     A step may call a part of the model, such as `self.net`, instead of the model, which has a forward of its own: the
     model's children are listened to, too. A compiled model is not: what listens would be compiled with it.
 
-    Args:
-        model: The model that the user's step calls.
-        batch: The batch as the step gets it.
-        answers: Whether to note what a sharded model answers.
-        root: The module that holds the model; None for not to note what the step goes on with.
-
     Attributes:
-        model: The model.
         calls: The arguments of each call by parameter, as far as they have names; tensors are copies.
-        heard_below: The tensors of all calls of each child with parameters, by its name, while the model itself is not
-            called.
-        listens: Whether anything can be heard.
-        called: Whether the model was called.
+        heard_below: The tensors of all calls of each child with parameters, while the model itself is not called.
         whole: Whether a call had the whole batch as an argument.
         unnamed: Whether several arguments of a call have no names, as those of `forward(self, *inputs)`.
         given: The places in a tuple of what the model was given.
-        continuation: What the step goes on with; None where nobody asks.
-        answers: What a sharded model answers in the step; None of a model that is not sharded, or not listened to.
+        continuation: What the step does with the output; None where nobody asks.
     """
 
     def __init__(
@@ -139,12 +128,7 @@ def copied(batch: Any) -> Any:
 
 
 def without_given(batch: Any, listener: InputListener) -> Any:
-    """Return a tuple without all but the first of the parts that the model was given: what is left are labels.
-
-    Args:
-        batch: A batch; one that is no tuple is returned as it is.
-        listener: What the model was given.
-    """
+    """Return a tuple without all but the first of the parts that the model was given: what is left are labels."""
     first = min(listener.given, default=0)
     if not isinstance(batch, tuple | list) or len(listener.given) < 2:
         return batch
@@ -157,17 +141,8 @@ def with_call(
 ) -> dict[str, Any]:
     """Return a batch in the contract's form with the arguments that the model was really given.
 
-    Args:
-        listener: What the model was called with in the step.
-        batch: What was read of the batch; it may lack an input.
-        explain: The parameter whose argument is explained; None for the one that the batch calls its input, or the
-            only one that can be.
-        step: The name of the step.
-        bare: The parameters that took a sample without a batch axis in batches before.
-
-    Raises:
-        ValueError: If several arguments could be explained, or those that are do not belong to the annotations, with
-            the way out.
+    `explain` names the parameter whose argument is explained; without it, that is the one that the batch calls its
+    input, or the only one that can be. `bare` names those that took a sample without a batch axis in batches before.
     """
     if listener.whole:
         raise ValueError(whole_batch(listener.model))
@@ -194,16 +169,7 @@ def with_call(
 
 
 def by_names(model: nn.Module, batch: Mapping[str, Any], explain: str) -> dict[str, Any]:
-    """Return a batch in the contract's form whose entries go to the parameters of their names.
-
-    Args:
-        model: The model.
-        batch: What was read of the batch; it may lack an input.
-        explain: The parameter whose argument is explained.
-
-    Raises:
-        ValueError: If there is no entry for it.
-    """
+    """Return a batch in the contract's form whose entries go to the parameters of their names."""
     needed = required_parameters(model)  # such as a mask that tells padding
     entries = {name.removeprefix(ARGUMENT): x for name, x in batch.items() if name not in ANNOTATIONS or name in needed}
     known = parameters_below(model)
@@ -239,55 +205,63 @@ def _chosen(
 ) -> tuple[dict[str, Any], str, tuple[str, ...]] | None:
     """Return the call that is made again, the parameter that is explained, and those without a batch axis.
 
-    None if no call is one of the batch.
+    None if no call is one of the batch. The surest sign comes first: the argument that `explain` names; of a batch of
+    one sample, an argument without a batch axis; the very tensor that the batch calls its input; and last the only
+    argument `[batch, ...]` that may be that tensor, changed by the step.
     """
     rows = {name: x for name, x in batch.items() if name != CALL and not name.startswith(ARGUMENT)}
     length = batch_length(rows) if rows else None
     if explain is not None:
-        for arguments in listener.calls:
-            if isinstance(value := arguments.get(explain), Tensor):
-                is_bag = length == 1 and _is_bag(value, explain in bare)
-                return _with_batch_axis(arguments, explain) if is_bag else (arguments, explain, ())
-        heard = sorted({name for call in listener.calls for name, x in call.items() if isinstance(x, Tensor)})
-        raise ValueError(f"explain={explain!r} is no tensor that {step} gives the model; it gives {heard}")
+        return _named(listener, explain, step, is_one=length == 1, was_bare=explain in bare)
     ours = next(((name, batch[name]) for name in (*IMAGES, "input_ids") if name in batch), None)
     possible = [(arguments, candidates(arguments, length)) for arguments in listener.calls]
     possible = [each for each in possible if each[1]]
     if length == 1 and ours is None and (bare or not possible):
         bags = [(each, name) for each in listener.calls for name, x in each.items() if _is_bag(x, name in bare)]
         return _with_batch_axis(*bags[0]) if len(bags) == 1 else None
-    if length == 1 and ours is not None:
-        for arguments in listener.calls:
-            for name, x in arguments.items():
-                if isinstance(x, Tensor) and x.ndim > 1 and _same(x, ours[1][0]):
-                    return _with_batch_axis(arguments, name)
+    if ours is not None:
+        name, value = ours
+        if length == 1 and value.ndim > 2 and (alone := _call_with(listener.calls, value[0])) is not None:
+            return _with_batch_axis(*alone)
+        # Where the model was called several times, as in a test-time augmentation, the call with the batch is it.
+        if (same := _call_with([arguments for arguments, _ in possible], value)) is not None:
+            arguments, given = same
+            return arguments | {given: value.to(arguments[given].device)}, given, ()
+        alike = [
+            (each, {key: x for key, x in found.items() if _comparable(x, name, value)}) for each, found in possible
+        ]
+        possible = [each for each in alike if each[1]]
     if not possible:
         return None
-    if ours is not None:
-        # Where the model was called several times, as in a test-time augmentation, the call with the batch is it.
-        for arguments, _ in possible:
-            for name, x in arguments.items():
-                if isinstance(x, Tensor) and _same(x, ours[1]):
-                    return arguments | {name: ours[1].to(x.device)}, name, ()
-        possible = [
-            (arguments, alike)
-            for arguments, found in possible
-            if (alike := {name: x for name, x in found.items() if _comparable(x, *ours)})
-        ]
-        if not possible:
-            return None
     arguments, found = possible[0]
     if len(found) > 1:
         raise ValueError(
             f"{step} gives the model {' and '.join(map(repr, found))}, each of which could be explained: say which by "
             f"explain={next(iter(found))!r}"
         )
-    name = next(iter(found))
+    ((given, theirs),) = found.items()
     if ours is not None:
-        _check_aligned(arguments[name], ours[1], ours[0], batch, step)
-    value = arguments[name]
-    is_image = value.ndim > 2 and not value.is_floating_point() and (ours is None or ours[0] in IMAGES)
-    return arguments | ({name: value.float()} if is_image else {}), name, ()
+        _check_aligned(theirs, ours[1], ours[0], batch, step)
+    is_image = theirs.ndim > 2 and not theirs.is_floating_point() and (ours is None or ours[0] in IMAGES)
+    return arguments | ({given: theirs.float()} if is_image else {}), given, ()
+
+
+def _named(
+    listener: InputListener, explain: str, step: str, is_one: bool, was_bare: bool
+) -> tuple[dict[str, Any], str, tuple[str, ...]]:
+    """Return the first call with a tensor of that name, as `_chosen` does."""
+    for arguments in listener.calls:
+        if isinstance(value := arguments.get(explain), Tensor):
+            is_bag = is_one and _is_bag(value, was_bare)
+            return _with_batch_axis(arguments, explain) if is_bag else (arguments, explain, ())
+    heard = sorted({name for call in listener.calls for name, x in call.items() if isinstance(x, Tensor)})
+    raise ValueError(f"explain={explain!r} is no tensor that {step} gives the model; it gives {heard}")
+
+
+def _call_with(calls: Sequence[dict[str, Any]], value: Tensor) -> tuple[dict[str, Any], str] | None:
+    """Return the first call with this very tensor, and its parameter."""
+    given = ((call, name) for call in calls for name, x in call.items() if isinstance(x, Tensor) and _same(x, value))
+    return next(given, None)
 
 
 def _is_bag(value: Any, was_one: bool) -> bool:
@@ -382,17 +356,7 @@ def _heard_in_forward(model: nn.Module, batch: Mapping[str, Any]) -> tuple[dict[
 
 
 def check_bytes(model: nn.Module, batch: Mapping[str, Any], listener: InputListener, step: str) -> None:
-    """Reject images of bytes that the model reads otherwise than the same numbers as floats, which maps are made of.
-
-    Args:
-        model: The model, in evaluation mode.
-        batch: The batch in the contract's form, whose images are floats.
-        listener: What the model was called with in the step.
-        step: The name of the step.
-
-    Raises:
-        ValueError: If the model's output differs, with the way out.
-    """
+    """Reject images of bytes that the model reads otherwise than the same numbers as floats, which maps are made of."""
     name = next((name for name in IMAGES if name in batch), "")
     heard = [x for call in listener.calls for x in call.values() if isinstance(x, Tensor)]
     images = [x for x in heard if name and x.dtype == torch.uint8 and x.shape == batch[name].shape]
@@ -401,7 +365,7 @@ def check_bytes(model: nn.Module, batch: Mapping[str, Any], listener: InputListe
     with torch.no_grad():
         of_bytes = read_logits(model(images[0]), len(images[0]))
         of_floats = read_logits(model(batch[name].to(images[0].device)), len(images[0]))
-    if not torch.allclose(of_bytes, of_floats, rtol=1e-4, atol=1e-5):
+    if not _same(of_bytes, of_floats):
         raise ValueError(
             f"{step} gives the model {name!r} as bytes ({_described(images[0])}), which it reads otherwise than the "
             f"same numbers as floats, of which maps are made: let the dataset give floats (x.float() / 255)"

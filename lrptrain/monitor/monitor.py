@@ -27,15 +27,14 @@ from lrptrain.findings.sentences import beside_guessing, counted
 from lrptrain.loggers import EpochRecord
 from lrptrain.monitor.annotated import survey
 from lrptrain.monitor.budget import Extent
-from lrptrain.monitor.closing import closing_words
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.explainer import Explainer, GatheredSamples
-from lrptrain.monitor.gate import FindingError
-from lrptrain.monitor.judging import Judging
+from lrptrain.monitor.judging import FindingError, Judging
 from lrptrain.monitor.model_input import InputListener
 from lrptrain.monitor.planner import Planner
+from lrptrain.monitor.power import closing_words
 from lrptrain.monitor.proving import examples_of
 from lrptrain.monitor.recorder import Recorder
 from lrptrain.monitor.run import EvaluationKey
@@ -83,22 +82,7 @@ COUNTED = (
 
 
 class MonitorCore:
-    """Evaluates a model on a fixed sample, finds and tests, and keeps the record of a run.
-
-    Args:
-        config: The options.
-        inform: Says something to the user, in the first process.
-        warn: Warns the user, in the first process.
-
-    Attributes:
-        config: The options.
-        failures: The monitor's failures.
-        reader: Reads batches and draws the sample.
-        planner: Plans when and how much is evaluated.
-        explainer: Explains the sample.
-        judging: Tests what may decide the answers.
-        recorder: Draws, writes and logs.
-    """
+    """Evaluates a model on a fixed sample, finds and tests, and keeps the record of a run."""
 
     def __init__(self, config: MonitorConfig, inform: Callable[[str], None], warn: Callable[[str], None]) -> None:
         self.config = config
@@ -139,11 +123,7 @@ class MonitorCore:
             stage.load_state_dict(state_dict)
 
     def expect_nothing(self, reason: str) -> None:
-        """Say that nothing will be evaluated, and why.
-
-        Raises:
-            ValueError: If a gate was asked for, which nothing could close.
-        """
+        """Say that nothing will be evaluated, and why."""
         title, fail_on = self.config.title, self.config.judge.fail_on
         if fail_on is not None:
             raise ValueError(f"fail_on={fail_on!r} of {title} needs evaluations, but {reason}")
@@ -159,11 +139,7 @@ class MonitorCore:
         note_known(module, self.judging.known())
 
     def start_draw(self, in_order: bool = True) -> None:
-        """Draw the sample anew, as the trainer may come with other data.
-
-        Args:
-            in_order: Whether batches come in the order of the dataset, so that samples have its indices.
-        """
+        """Draw the sample anew; where batches come in the order of the dataset, samples have its indices."""
         self.reader.in_order = in_order
         self.reader.start()
         self.explainer.inputs = None
@@ -175,16 +151,7 @@ class MonitorCore:
             yield
 
     def check_first_batch(self, context: TrainingContext, batch: Any, contract_batch: dict[str, Any]) -> None:
-        """Explain and draw a batch before training, where an error still costs nothing.
-
-        Args:
-            context: The model that is given it.
-            batch: The batch as it comes.
-            contract_batch: The same in the contract's form.
-
-        Raises:
-            Exception: What an evaluation would fail with.
-        """
+        """Explain and draw a batch before training, where an error still costs nothing."""
         if not batch_length(contract_batch):
             return
         self._mention_unread(context, batch, contract_batch)
@@ -270,10 +237,7 @@ class MonitorCore:
     def evaluate(self, context: TrainingContext) -> EpochRecord | None:
         """Finish the sample and evaluate, if it is time; a failure in here is one in all processes.
 
-        All processes must call it at the same time.
-
-        Returns:
-            The record, with pictures and texts in the first process; None if it is not time, or the evaluation failed.
+        All processes must call it at the same time. Pictures and texts are in the record of the first process alone.
         """
         with self.guarded("evaluating"):
             self._learn_language(context)
@@ -302,13 +266,7 @@ class MonitorCore:
         """Evaluate the weights that training leaves, with all samples, unless the last evaluation was just that.
 
         All processes must call it at the same time, at the end of training, with these weights in the model.
-
-        Args:
-            context: The model.
-            are_kept: Whether these are the weights that are kept; False where those could not be had.
-
-        Returns:
-            As `evaluate`.
+        `are_kept` is False where those could not be had.
         """
         if not self.reader.is_drawn or self.reader.is_wrong:
             return None
@@ -412,24 +370,12 @@ class MonitorCore:
         return failures
 
     def raise_if_misread(self) -> None:
-        """Raise an error if the annotations of the sample could not be used.
-
-        Raises:
-            ValueError: With what is wrong with them.
-        """
+        """Raise an error if the annotations of the sample could not be used."""
         if self.reader.misread:
             raise ValueError(self.reader.misread)
 
     def raise_if_failed(self, is_trained: bool = True) -> None:
-        """Raise an error if the gate does not pass at the end: a finding is forbidden, or nobody could look.
-
-        Args:
-            is_trained: Whether a training ends; else it is a validation by itself.
-
-        Raises:
-            FindingError: If there is a gate, and its last evaluation found what is forbidden, could not tell, failed or
-                was not of the weights that training left, or there was none.
-        """
+        """Raise an error if the gate does not pass at the end: a finding is forbidden, or nobody could look."""
         scored, gate = self.recorder.scored, self.config.judge.fail_on
         if gate is None:
             return

@@ -20,11 +20,7 @@ from lrptrain.trainers.processes import gather
 
 
 class Clock:
-    """Counts the monitor's own seconds between the points that it logs.
-
-    Attributes:
-        unlogged: Seconds of the monitor since the last point.
-    """
+    """Counts the monitor's own seconds between the points that it logs."""
 
     def __init__(self) -> None:
         self._last_point: float | None = None
@@ -53,12 +49,9 @@ class Clock:
         self._elapsed_before = elapsed
 
     def costs(self, started: float) -> dict[str, float]:
-        """Return the cost since the last call, within work of the monitor that began at `started`.
+        """Return the seconds since the last call, and their share of the time, within work that began at `started`.
 
         The rest of that work belongs to the next point.
-
-        Returns:
-            `relevance/seconds`, and `relevance/cost_share`, its share in [0, 1] of the time since the last call.
         """
         now = time.monotonic()
         seconds = now - started + self.unlogged
@@ -90,19 +83,12 @@ def _load_budget(planner: "Planner", budget: Budget | None, plain: dict[str, Any
 
 
 class Planner(RunState):
-    """Plans evaluations, and says where they take more than they should.
-
-    Args:
-        config: The options.
-        inform: Says something to the user, in the first process.
+    """Plans evaluations, and reports where they take more than they should.
 
     Attributes:
-        clock: Counts the monitor's own time.
-        budget: Bounds it; None without a bound.
         extent: How much was evaluated last, or is from now on.
         in_full: An evaluation of all samples that were drawn.
-        evaluated_epoch: The epoch of the last evaluation, also of one that failed; None before it.
-        weights: Knows of which validation weights are.
+        evaluated_epoch: The epoch of the last evaluation, also of one that failed.
         validated: Epoch and step of the last validation.
     """
 
@@ -133,14 +119,13 @@ class Planner(RunState):
     def foresee(self, seconds_per_sample: float) -> None:
         """Note what the maps of a sample take, before there was an evaluation."""
         if self.budget is not None:
-            # Maps are about half of what a sample takes; tests are the rest.
+            # Maps are about half of what a sample takes, tests the rest: an estimate, until an evaluation was timed.
             self.budget.seconds_per_sample = 2 * seconds_per_sample
 
     def evaluate_in_every_validation(self, in_full: bool = False) -> None:
-        """Evaluate every validation: something decides by the values. The budget then bounds the extent alone.
+        """Evaluate every validation, since something decides by the values; the budget then bounds the extent alone.
 
-        Args:
-            in_full: Whether it decides by the score of a class or group, for which the sample must be a full one.
+        Where it decides by the score of a class or group, the sample must be a full one.
         """
         if self.budget is not None:
             self.budget.in_every_validation = True

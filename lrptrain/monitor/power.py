@@ -1,16 +1,20 @@
-"""What an evaluation without a fault shows: what was tested, and whether that says anything."""
+"""What an evaluation shows: what was tested, whether that says anything, and how a run ends with it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.cues.measure import Effect, most_flipped
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
-from lrptrain.findings.sentences import counted, listed, percent, points
+from lrptrain.findings import Finding
+from lrptrain.findings.announcement import look_at
+from lrptrain.findings.sentences import counted, headline, listed, percent, points, sentences
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.skill import tells_classes_apart
 from lrptrain.render import visible
+from lrptrain.terminal import fitted
 
 ALONE = "It does not rely on these alone"
 """Another cue may say the same."""
@@ -21,7 +25,6 @@ class Power(NamedTuple):
 
     Attributes:
         tells: Whether it shows anything: not while the answers are no better than chance.
-        text: What was tested, in a few words.
         can_fault: Whether anything could be a fault: without annotations only what is declared can.
         doubt: Why a gate cannot pass all the same, in a sentence; "" where it can.
         short: As `text`, with numbers of cues in the place of their names; "" where it is short already.
@@ -44,13 +47,7 @@ def shown_by(
 ) -> Power:
     """Return what an evaluation shows of what the model does not rely on.
 
-    Args:
-        scored: The explained samples.
-        judged: What was tested.
-        untested: What was not, a line each.
-        confidence: The level of verdicts, in (0, 1).
-        answer: What is to be said of a model that gives one answer to nearly all samples; "" of any other.
-        failed: The names of what could not be measured.
+    `answer` is what is said of a model that gives one answer to nearly all samples.
     """
     if answer:
         return Power(False, answer)
@@ -125,3 +122,38 @@ def inputs_among(judged: Sequence[Judged]) -> list[tuple[WholeInput, Effect]]:
     inputs = [(each.cue, each.effect) for each in judged if isinstance(each.cue, WholeInput) and each.effect.samples]
     largest = dict(sorted(inputs, key=lambda pair: pair[1].mean))
     return sorted(largest.items(), key=lambda pair: -pair[1].mean)
+
+
+def closing_words(
+    title: str,
+    subject: str,
+    findings: Sequence[Finding],
+    power: Power,
+    run: Path | None,
+    collapse: str = "",
+    guided_by: Sequence[str] = (),
+    cost: str = "",
+) -> str:
+    """Return a short paragraph on a run that has ended, or on a validation by itself.
+
+    `collapse` is what is said of a model that has collapsed, and `guided_by` names what guides its training.
+    """
+    faults = [each for each in findings if each.is_fault]
+    found = headline(findings, power.can_fault)
+    if collapse:
+        message = f"{title}: {collapse} In {subject}."
+    elif faults:
+        failed = _not_removed(guided_by) if guided_by else ""
+        message = f"{title}: {sentences(faults[0]).verdict} In {subject}: {found}{failed} {sentences(faults[0]).doubt}"
+    elif power.tells:
+        message = f"{title}: {found} In {subject}. {power.short or power.text}"
+    else:
+        message = f"{title}: no verdict on {subject}. {power.text}"
+    lines = [fitted(f"{message} {cost}".rstrip())]
+    return "\n".join([*lines, *([f"  See: {look_at(run)}"] if run is not None else [])])
+
+
+def _not_removed(guided_by: Sequence[str]) -> str:
+    """Return that guidance has not done its work, and what to try."""
+    way_out = "train longer" if any(each.startswith("swap") for each in guided_by) else 'try "swap"'
+    return f" The guidance ({' + '.join(guided_by)}) has not removed it: {way_out} (docs/how-to/guidance.md)."

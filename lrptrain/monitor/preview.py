@@ -27,7 +27,7 @@ from lrptrain.files import write_text
 from lrptrain.findings.sentences import percent
 from lrptrain.loggers.record import Input
 from lrptrain.monitor.annotated import survey
-from lrptrain.monitor.drawing import DisplayOptions, inputs
+from lrptrain.monitor.display import DisplayOptions, inputs
 from lrptrain.monitor.loader_pass import read_once
 from lrptrain.render import contact_sheet, enlarge, join_words, outlined
 from lrptrain.render.png import png_address
@@ -64,11 +64,7 @@ class Preview:
         display(self._repr_html_(), str(self))
 
     def save(self, path: str | Path) -> Path:
-        """Write it as a page, or images as a PNG.
-
-        Raises:
-            ValueError: If the name ends in anything else, or texts are to be a PNG.
-        """
+        """Write it as a page, or images as a PNG."""
         path = Path(path)
         if path.suffix == ".png" and self.pictures:
             require("PIL.Image", "monitor").fromarray(self._sheet()).save(path)

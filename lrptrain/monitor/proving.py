@@ -24,7 +24,7 @@ from lrptrain.files import file_name_of
 from lrptrain.findings import Finding
 from lrptrain.findings.announcement import MOST_SAMPLES
 from lrptrain.findings.proof import Mark, MarkedWord, Proof, ProvenSample, views
-from lrptrain.monitor.drawing import DisplayOptions, can_be_drawn
+from lrptrain.monitor.display import DisplayOptions, can_be_drawn
 from lrptrain.monitor.evaluation import class_name
 from lrptrain.monitor.judgement import Judgement
 from lrptrain.monitor.reporting import answers_to, name_of, shown_rows
@@ -40,7 +40,7 @@ SIDE = 300
 """The longer side of a picture has at least so many pixels: a choice, of three that a page shows side by side."""
 
 OUTLINE = 3
-"""So many pixels wide is the outline of what was changed."""
+"""So many pixels wide is the outline of what was changed: a choice, of what can be seen."""
 
 Example = tuple[int, list[tuple[dict[str, Any], np.ndarray]]]
 """The index of a sample; the sample as it is, with the cue of a donor of the same answer, and of another, each with the
@@ -70,15 +70,7 @@ def with_proofs(
     options: DisplayOptions,
     folder: str,
 ) -> list[Finding]:
-    """Return findings with their proofs.
-
-    Args:
-        findings: The findings of the evaluation.
-        judgement: What was tested.
-        examples: See `examples_of`.
-        options: How samples are drawn.
-        folder: The folder of the proofs in that of the run.
-    """
+    """Return findings with their proofs."""
     proofs: dict[tuple[str, str, str], Proof] = {}
     for number, shown in examples.items():
         each = judgement.judged[number]

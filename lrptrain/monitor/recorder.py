@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,7 +19,7 @@ from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, sen
 from lrptrain.loggers.local import PROOFS, evaluation_name
 from lrptrain.loggers.metrics import key_names
 from lrptrain.loggers.record import Highlight, Picture
-from lrptrain.monitor import drawing, summary
+from lrptrain.monitor import display, summary
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 from lrptrain.monitor.explainer import LEFT_OUT
@@ -44,18 +44,11 @@ _announced: WeakKeyDictionary[nn.Module, tuple[Hashable, dict[Hashable, str]]] =
 class Recorder(RunState):
     """Keeps the record of a run.
 
-    Args:
-        config: The options.
-        inform: Says something to the user, in the first process.
-
     Attributes:
-        class_names: The name of each class, in the order of the logits; None for those of the name sources.
-        run: The run; None before the first evaluation, and in all processes but the first.
-        resumed: Where the checkpoint stands that the run goes on from; None if it is a new one.
-        written: The last evaluation that was written.
-        scalars: The scalars of the last evaluation, and the number of failures.
+        class_names: None for those of the name sources.
+        run: None before the first evaluation, and in all processes but the first.
+        resumed: Where the checkpoint stands that the run continues; None if it is a new one.
         scored: The explained samples of the last evaluation, without inputs and annotations.
-        drawn: Its pictures and highlighted texts, in the first process.
         key: The evaluation that is being made; None between evaluations.
         next_key: That of the weights as they are now, should training end here.
     """
@@ -89,7 +82,7 @@ class Recorder(RunState):
         point = self.resumed
         if self.run is not None:
             point = RunPoint(self.run.folder.name, self.run.run_id, self.written, self.key or self.next_key)
-        return {"run": None if point is None else point.to_dict(), **super().state_dict()}
+        return {"run": None if point is None else asdict(point), **super().state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint; the folder is looked for when something is written."""
@@ -130,11 +123,7 @@ class Recorder(RunState):
         return self.run
 
     def end(self, is_kept: bool) -> None:
-        """Note the end of the run, if anything was written.
-
-        Args:
-            is_kept: Whether the last evaluation is of the weights that training left.
-        """
+        """Note the end of the run, if anything was written."""
         if self.run is not None:
             self.run.end(self.written if is_kept else None)
 
@@ -165,19 +154,7 @@ class Recorder(RunState):
         guidance: str = Names.guidance,
         before: Sequence[Finding] | None = None,
     ) -> EpochRecord:
-        """Return the record of an evaluation, without drawings.
-
-        Args:
-            evaluation: All explained samples.
-            sources: Objects that may have class names and a tokenizer.
-            judgement: What the tests of cues have shown.
-            previous: The findings of the evaluation before.
-            guidance: How a swap of the faults is written.
-            before: The findings whose histories go on; None for `previous`.
-
-        Raises:
-            ValueError: If there are no samples, or the class names do not fit.
-        """
+        """Return the record of an evaluation, without drawings."""
         names = self.names(evaluation, sources)
         tokens = find_tokens(self._config.tokenizer, sources)
         earlier = previous if before is None else before
@@ -200,14 +177,7 @@ class Recorder(RunState):
         sources: NameSources,
         evaluation: Evaluation | None = None,
     ) -> EpochRecord:
-        """Return the record with pictures or highlighted texts, and with the inputs of its samples.
-
-        Args:
-            record: The record without drawings.
-            displayed: The samples to draw, with inputs and annotations.
-            sources: As for `build`.
-            evaluation: The whole sample, to keep the inputs of all samples; None for those of `displayed` alone.
-        """
+        """Return the record with pictures or highlighted texts, and with the inputs of its samples."""
         options = self.options(record.class_names, sources)
         with_inputs = [(each.sample, each.grid) for each in displayed]  # first, in case the record's budget ends
         if displayed and evaluation is not None and evaluation.inputs is not None:
@@ -215,9 +185,9 @@ class Recorder(RunState):
             with_inputs += zip(evaluation.inputs, grids, strict=True)
         return replace(
             record,
-            pictures=drawing.pictures(displayed, options),
-            texts=drawing.highlights(displayed, options),
-            inputs=drawing.inputs(with_inputs, options, any(each.are_rows for each in displayed)),
+            pictures=display.pictures(displayed, options),
+            texts=display.highlights(displayed, options),
+            inputs=display.inputs(with_inputs, options, any(each.are_rows for each in displayed)),
         )
 
     def prove(
@@ -227,14 +197,7 @@ class Recorder(RunState):
         examples: dict[int, list[Example]],
         sources: NameSources,
     ) -> EpochRecord:
-        """Return the record with the proofs of what is named.
-
-        Args:
-            record: The record with its findings.
-            judgement: What was tested.
-            examples: Samples that show it; see `lrptrain.monitor.proving`.
-            sources: As for `build`.
-        """
+        """Return the record with the proofs of what is named."""
         if not judgement.measures:
             return record
         folder = f"{PROOFS}/{evaluation_name(record.epoch, record.step)}"
@@ -243,17 +206,13 @@ class Recorder(RunState):
         proven = {each.identity: each for each in findings}
         return replace(record, findings=findings, new_findings=[proven[each.identity] for each in record.new_findings])
 
-    def options(self, class_names: Sequence[str], sources: NameSources) -> drawing.DisplayOptions:
+    def options(self, class_names: Sequence[str], sources: NameSources) -> display.DisplayOptions:
         """Return how samples are drawn."""
         show, names = self._config.show, find_tokens(self._config.tokenizer, sources)
-        return drawing.DisplayOptions(class_names, names, show.mean, show.std, show.channels)
+        return display.DisplayOptions(class_names, names, show.mean, show.std, show.channels)
 
     def names(self, evaluation: Evaluation, sources: NameSources) -> list[str]:
-        """Return the names of the classes.
-
-        Raises:
-            ValueError: If there are no samples, or the class names do not fit.
-        """
+        """Return the names of the classes."""
         if not evaluation.samples:
             raise ValueError("the validation set gave no samples")
         names = class_names_or_numbers(self.class_names, sources, evaluation.samples[0].num_logits)
@@ -321,18 +280,7 @@ class Recorder(RunState):
 def unannounced(
     module: nn.Module, evaluation: Evaluation, findings: Sequence[Finding], title: str
 ) -> tuple[list[Finding], list[str]]:
-    """Return what a monitor is to tell, and lines about what another has told of the same model and samples.
-
-    Args:
-        module: The user's module, which all monitors of a trainer share.
-        evaluation: What the monitor has explained.
-        findings: Its new findings.
-        title: What the monitor's lines begin with.
-
-    Returns:
-        The findings that no other monitor has told of these samples under these weights, and a line for each monitor
-        that has told others.
-    """
+    """Return what no other monitor has reported of the same model and samples, and a line for each that has."""
     moment, announced = _announced.get(module, (None, {}))
     # Under other weights the same finding says something new.
     if moment != (evaluation.epoch, evaluation.step):

@@ -28,7 +28,7 @@ from lrptrain.render import join_words, visible
 from lrptrain.trainers.context import Names
 
 MOST_ENDED = 8
-"""So many cues that the model has ceased to rely on are kept, the last ones."""
+"""So many cues that the model has ceased to rely on are shown, the last ones: a choice, of how long the list is."""
 _FAULTS = re.compile(r", swap=(\w+)\.faults")
 _SHOWN_TOKENS = 11
 """So many tokens of a text are quoted, half of them before the cue: a choice, of how long a line is."""
@@ -42,18 +42,7 @@ def findings_of(
     previous: Sequence[Finding] = (),
     guidance: str = Names.guidance,
 ) -> list[Finding]:
-    """Return what is reported of an evaluation: what is named, doubts about faults, and what was reported before.
-
-    The gravest comes first.
-
-    Args:
-        judged: What was tested.
-        evaluation: The samples, with inputs.
-        class_names: The name of each class.
-        name_tokens: Brings token ids to token strings.
-        previous: The findings of the evaluation before.
-        guidance: How a swap of the faults is written.
-    """
+    """Return what is reported of an evaluation, the most severe first: also what was reported before."""
     before = {each.identity: each for each in previous}
     reported: dict[tuple[str, str, str], Finding] = {}
     shared: set[tuple[str, int | None]] = set()
@@ -116,11 +105,6 @@ def shown_rows(judged: Judged, samples: Sequence[Sample], count: int) -> list[in
     """Return the samples that have a cue and show its effect best, by their index.
 
     Where those that have it show less than half of the effect, those that take it do: a name that is put into a text.
-
-    Args:
-        judged: The cue.
-        samples: All samples, with inputs.
-        count: How many at most.
     """
     strong = (row for row in _with(judged, samples) if judged.values[row] > MOST * judged.effect.mean)
     return [*islice(strong, count)] or _by_effect(judged)[:count]
@@ -254,15 +238,9 @@ _POOLS: dict[int, Callable[..., Tensor]] = {  # by the axes of a grid
 
 
 def relevance_on(cue: Cue, evaluation: Evaluation, rows: Rows) -> tuple[float | None, float | None]:
-    """Return the mean share of the positive relevance that lies on a cue, and of the area that it covers.
+    """Return the mean shares of the positive relevance on a cue, and of the area that it covers, over some rows.
 
-    Args:
-        cue: The cue.
-        evaluation: The samples, with inputs.
-        rows: Those of them that are meant, without those in which it lies nowhere.
-
-    Returns:
-        Two shares in [0, 1]; None for a cue that lies everywhere, or nowhere.
+    None for a cue that lies everywhere, or nowhere; samples in which it lies nowhere do not count.
     """
     assert evaluation.inputs is not None
     shares, areas = [], []

@@ -14,7 +14,7 @@ import os
 import shutil
 import socket
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from json import loads
 from pathlib import Path
@@ -32,29 +32,21 @@ SETTINGS = "run.json"
 
 @dataclass(frozen=True)
 class EvaluationKey:
-    """Which evaluation of a run, among several timelines.
+    """Which evaluation of a run, among several timelines: those of one moment in two timelines differ in their id."""
 
-    Attributes:
-        moment: Epoch and step.
-        id: Its own; evaluations of one moment in two timelines differ in it.
-    """
-
-    moment: Moment
+    epoch: int
+    step: int
     id: str
 
     @classmethod
     def new(cls, moment: Moment) -> "EvaluationKey":
         """Return the key of an evaluation that is about to be made."""
-        return cls(moment, uuid4().hex[:12])
+        return cls(*moment, uuid4().hex[:12])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {"epoch": self.moment[0], "step": self.moment[1], "id": self.id}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "EvaluationKey":
-        """Return what `to_dict` gave."""
-        return cls((int(values["epoch"]), int(values["step"])), str(values["id"]))
+    @property
+    def moment(self) -> Moment:
+        """Epoch and step."""
+        return self.epoch, self.step
 
 
 @dataclass(frozen=True)
@@ -62,8 +54,6 @@ class RunPoint:
     """Where a checkpoint stands in the record of its run.
 
     Attributes:
-        name: The name of the run's folder.
-        run_id: The id of the run.
         last: The last evaluation before the checkpoint; None if there was none.
         pending: An evaluation that may have been completed since: that amid which the checkpoint was written, or one of
             its weights, if training ended there.
@@ -74,16 +64,9 @@ class RunPoint:
     last: EvaluationKey | None
     pending: EvaluationKey | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as a checkpoint holds them."""
-        keys = {"last": self.last, "pending": self.pending}
-        return {"name": self.name, "run_id": self.run_id} | {
-            name: None if key is None else key.to_dict() for name, key in keys.items()
-        }
-
     @classmethod
     def from_dict(cls, values: Any) -> "RunPoint | None":
-        """Return what `to_dict` gave; None of anything else, as in checkpoints of earlier versions.
+        """Return a point of its plain values, as a checkpoint holds them; None of anything else.
 
         A name that is no plain name of a folder is refused: a checkpoint comes from anywhere, and must not choose where
         files are written.
@@ -93,7 +76,7 @@ class RunPoint:
         name = values["name"]
         if not isinstance(name, str) or name in ("", ".", "..") or Path(name).name != name or "\\" in name:
             return None
-        last, pending = (values[key] and EvaluationKey.from_dict(values[key]) for key in ("last", "pending"))
+        last, pending = (values[key] and EvaluationKey(**values[key]) for key in ("last", "pending"))
         return cls(name, str(values["run_id"]), last, pending)
 
 
@@ -102,11 +85,9 @@ class MonitoredRun:
     """A folder that one process writes to.
 
     Attributes:
-        folder: The folder.
-        run_id: The id of the run.
         name: The name that was asked for; None if it is the time.
         parent: Of a branch, what `run.json` says of the other run.
-        notice: What the user should know about how the run goes on; empty for a new one.
+        notice: What the user should know about how the run continues; empty for a new one.
     """
 
     folder: Path
@@ -120,11 +101,7 @@ class MonitoredRun:
     _settings: dict[str, Any] | None = None
 
     def prepare(self, settings: dict[str, Any]) -> None:
-        """Write `run.json`, and the history of a branch; what failed before is tried again.
-
-        Raises:
-            OSError: If there is no room.
-        """
+        """Write `run.json`, and the history of a branch; what failed before is tried again."""
         if self._settings is None:
             known = {"id": self.run_id, "name": self.name, "parent": self.parent, "writer": self._writer}
             content = {**known, "ended": False, **settings}
@@ -135,11 +112,7 @@ class MonitoredRun:
             self._origin = None
 
     def write(self, writer: RecordWriter, record: EpochRecord, key: EvaluationKey) -> EpochRecord:
-        """Write an evaluation; the first one of a run that goes on drops what was later than the checkpoint.
-
-        Raises:
-            OSError: See `write_record`.
-        """
+        """Write an evaluation; the first one of a run that goes on drops what was later than the checkpoint."""
         written = writer.write(self.folder, record, {"id": key.id, **self._marks})
         self._marks = {}
         return written
@@ -150,38 +123,23 @@ class MonitoredRun:
         return self._settings is not None and isinstance(writer, dict) and writer.get("key") != self._writer["key"]
 
     def end(self, kept: EvaluationKey | None = None) -> None:
-        """Note that training has come to its end: going on from an earlier checkpoint is a branch from now on.
-
-        Args:
-            kept: The evaluation of the weights that training left; None if there is none.
-        """
+        """Note that training has ended, and with which weights: resuming from a checkpoint is a branch from now on."""
         if self._settings is not None and not self.is_taken():
-            self._settings |= {"ended": True, "kept": None if kept is None else kept.to_dict()}
+            self._settings |= {"ended": True, "kept": None if kept is None else asdict(kept)}
             write_json(self.folder / SETTINGS, self._settings, default=str)
 
 
 def start_run(root: str | Path, name: str | None = None, suffix: str = "") -> MonitoredRun:
-    """Start a run in a new folder, `<root>/relevance/<name>`.
-
-    Args:
-        root: The trainer's `default_root_dir`.
-        name: The name of the run, numbered if there is such a folder; None for the time.
-        suffix: Text behind the name.
-    """
+    """Start a run in a new folder, `<root>/relevance/<name><suffix>`, numbered if there is one; None for the time."""
     return MonitoredRun(new_run_folder(root, name, suffix), name=name and f"{name}{suffix}")
 
 
 def continue_run(root: str | Path, point: RunPoint, name: str | None = None) -> MonitoredRun:
-    """Go on with the run of a checkpoint.
+    """Resume the run of a checkpoint.
 
     In its own folder, if that lies below `root`, no other process writes to it, and the run did not end after the
-    checkpoint; evaluations later than the checkpoint are dropped then. Otherwise in a folder of a branch, which names
-    its parent and begins with a copy of the evaluations that both share.
-
-    Args:
-        root: The trainer's `default_root_dir`.
-        point: Where the checkpoint stands.
-        name: The name asked for; one that is not that of the checkpoint's run asks for a branch.
+    checkpoint; evaluations later than the checkpoint are dropped then. Otherwise, or for another name, in a folder of a
+    branch, which names its parent and begins with a copy of the evaluations that both share.
     """
     folder = run_parent(root) / point.name
     identity = read_settings(folder)
@@ -209,19 +167,12 @@ def continue_run(root: str | Path, point: RunPoint, name: str | None = None) -> 
 
 
 def branch_run(root: str | Path, point: RunPoint, name: str | None, reason: str) -> MonitoredRun:
-    """Go on in a folder of its own, with a copy of what was evaluated up to a point.
-
-    Args:
-        root: The trainer's `default_root_dir`.
-        point: What the branch shares with the other run.
-        name: The name of the branch, numbered if there is such a folder; None for that of the other run.
-        reason: Why it does not go on in the folder of the other run.
-    """
+    """Continue in a folder of its own, with a copy of what was evaluated up to a point."""
     run = MonitoredRun(new_run_folder(root, name or point.name), name=name or point.name)
     origin = run_parent(root) / point.name
     is_there = read_settings(origin).get("id") == point.run_id
     last = _last_shared(point, origin) if is_there else point.last
-    run.parent = {"run": point.name, "id": point.run_id, "evaluation": None if last is None else last.to_dict()}
+    run.parent = {"run": point.name, "id": point.run_id, "evaluation": None if last is None else asdict(last)}
     run.notice = f"{reason}: this run goes on in {run.folder.name!r}"
     if is_there and last is not None:
         run._origin = (origin, last)

@@ -43,13 +43,7 @@ def _is_text(sample: Sample) -> bool:
 
 
 class _Model(NamedTuple):
-    """What of the model the reading of batches goes by.
-
-    Attributes:
-        takes_mask: Whether it takes an attention mask.
-        masks_rows: Whether it takes an argument `mask`, of rows.
-        padding: The token that fills up texts.
-    """
+    """What of the model the reading of batches goes by, such as the token that fills up texts."""
 
     takes_mask: bool = False
     masks_rows: bool = False
@@ -59,17 +53,9 @@ class _Model(NamedTuple):
 class SampleReader:
     """Draws a fixed sample of a validation set from its batches, and says what is wrong with them.
 
-    Args:
-        config: The options of the monitor.
-        warn: Says something to the user, in the first process.
-
     Attributes:
-        sample: The sample that is drawn.
-        limits: What values may be at most, as far as it is known.
-        png_masks: Whether masks are those of PNG files, as far as batches have told.
         misread: Why the annotations of the sample are not used; "" if they are.
         is_wrong: Whether a batch was not what the user's step gives the model, in any process.
-        learn: Finds out how texts are made up.
         in_order: Whether batches come in the order of the dataset; else its indices are not known.
     """
 
@@ -109,14 +95,7 @@ class SampleReader:
     def read(self, context: TrainingContext, batch: Any, listener: InputListener | None = None) -> dict[str, Any]:
         """Return a batch in the contract's form, with the arguments that the model is given.
 
-        Args:
-            context: The model that is given it.
-            batch: The batch as it comes.
-            listener: What the user's step gave the model; None if nobody listened: then it is given the entries of the
-                batch that its forward has parameters for.
-
-        Raises:
-            ValueError: If the batch cannot be read, or the model is given what cannot be given again.
+        Where nobody listened, these are the entries of the batch that its forward has parameters for.
         """
         self._model = _Model(
             takes(context.model, "attention_mask"),
@@ -171,13 +150,7 @@ class SampleReader:
         return columns
 
     def is_by_name(self, context: TrainingContext, batch: Any, listener: InputListener) -> bool:
-        """Return whether the entries of a batch, by their names, are all that the step gave the model.
-
-        Args:
-            context: The model that is given it.
-            batch: The batch as it comes.
-            listener: What the user's step gave the model.
-        """
+        """Return whether the entries of a batch, by their names, are all that the step gave the model."""
         heard = self.read(context, batch, listener)
         self._call = None
         try:
@@ -202,17 +175,7 @@ class SampleReader:
         self.limits = replace(self.limits, classes=classes)
 
     def check(self, context: TrainingContext, batch: Any, listener: InputListener | None = None) -> dict[str, Any]:
-        """Reject a batch that cannot be used, while an error costs nothing, and return it in the contract's form.
-
-        Args:
-            context: The model that is given it.
-            batch: The batch as it comes.
-            listener: What the user's step gave the model; None if nobody listened.
-
-        Raises:
-            ValueError: With the sample's id, if it is one, what is wrong and how it is mended; or if the model is one
-                of another task.
-        """
+        """Reject a batch that cannot be used, while an error costs nothing, and return it in the contract's form."""
         if not isinstance(self._config.task, Task):
             find_task(
                 self._config.task, context.model, several=True
@@ -225,22 +188,13 @@ class SampleReader:
         return contract_batch
 
     def check_values(self, batch: dict[str, Any]) -> None:
-        """Reject a batch, in the contract's form, with values that no sample can have.
-
-        Raises:
-            ValueError: With the first sample that has some.
-        """
+        """Reject a batch, in the contract's form, with values that no sample can have."""
         for row, problem in unusable(batch, self.limits).items():
             name = f"the sample {batch['sample_id'][row]}" if "sample_id" in batch else f"sample {row} of its batch"
             raise ValueError(f"{self._config.title} cannot use {name}: {problem}")
 
     def marked(self, samples: Sequence[Sample], is_all: bool = False) -> list[Sample]:
-        """Return texts with which of their tokens are special; see `special_tokens`.
-
-        Args:
-            samples: The samples; others stay as they are.
-            is_all: Whether they are all of this process, and all processes call it at the same time.
-        """
+        """Return texts with which of their tokens are special; `is_all`: all processes call it."""
         texts = [{name: x[None] for name, x in each.tensors.items()} for each in samples if _is_text(each)]
         own = [ends_of_texts(text) for text in texts]
         found = [ends for each in (gather(own) if is_all else [own]) for ends in each]
@@ -256,11 +210,7 @@ class SampleReader:
         ]
 
     def annotated(self, sample: Sample) -> Sample:
-        """Return a sample with the annotation that is made of it, if one is.
-
-        Raises:
-            ValueError: If it cannot be made.
-        """
+        """Return a sample with the annotation that is made of it, if one is."""
         if self._annotator is None:
             return sample
         entries = collate([sample]) | {"label": torch.tensor([sample.label]), "sample_id": [sample.sample_id]}
@@ -301,14 +251,7 @@ class SampleReader:
     ) -> None:
         """Let the samples of a batch compete for the places; batches come in the order of the validation set.
 
-        Args:
-            context: The model that is given it.
-            batch: The batch as it came, before the user's step.
-            set_length: The length of the whole validation set, beyond which a distributed sampler pads.
-            listener: What the user's step gave the model; None if nobody listened.
-
-        Raises:
-            ValueError: If the batch cannot be read, or is not what the model was given.
+        Beyond `set_length`, the length of that set, a distributed sampler pads.
         """
 
         def add() -> dict[str, Any]:
@@ -341,10 +284,7 @@ class SampleReader:
     def finish(self, note: Callable[[str, Exception], None]) -> list[Sample]:
         """Return what this process has of the sample; after the draw, look at its annotations as a whole.
 
-        All processes must call it at the same time.
-
-        Args:
-            note: Takes what was done, and the failure, if the annotations cannot be used.
+        All processes must call it at the same time. `note` takes the failure, if the annotations cannot be used.
         """
         if self.sample.samples is not None:
             return self.sample.samples

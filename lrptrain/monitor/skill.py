@@ -1,26 +1,34 @@
-"""Whether a model tells classes apart, from one evaluation to the next: one that ceases to has collapsed."""
+"""Whether a model tells classes apart, from one evaluation to the next, and how sure it is beside how often right."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from lrptrain.batch.logits import are_beyond, features
+from lrptrain.extras import require
 from lrptrain.findings.sentences import percent
 from lrptrain.metrics.by_chance import agreement, level_of_look
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
 
 ONE_ANSWER = 0.9
 """From this share of the samples on, an answer is the only one that counts: a choice."""
+MOST_DOUBT = 0.1
+"""A model is taken as it is while its mean confidence is at most so much below its accuracy: a choice."""
+MOST_CONFIDENCE = 0.99
+"""Where a model is always right, it is to be as sure as this: a choice, as no power makes it wholly sure."""
+MOST_SHARPNESS = 1e4
+"""It tells probabilities apart that differ by a ten thousandth of themselves; what differs by less is rounding."""
 
 
 class Skill:
     """What is known of a model's answers, whatever its maps look like.
 
     Attributes:
-        learned: Whether it told classes apart in some evaluation.
         answer: The single answer that it gave in the last one, in words; "" if there was none.
         held_back: Why it does not learn, where its training says so and its answers bear it out; "" else.
         is_at_chance: Whether it told classes apart in some evaluation, and in the last one did not.
@@ -59,14 +67,7 @@ class Skill:
     def update(
         self, evaluation: Evaluation, class_names: Sequence[str], confidence: float, held_back: str = ""
     ) -> bool:
-        """Take an evaluation into account; return whether the model has lost what it knew since the one before.
-
-        Args:
-            evaluation: The samples.
-            class_names: The name of each class, in the order of the logits.
-            confidence: As for `tells_classes_apart`.
-            held_back: Why its training says that it does not learn, without a full stop; "" if it does not say so.
-        """
+        """Take an evaluation into account; return whether the model has lost what it knew since the one before."""
         before = self._has_lost
         self.answer = single_answer(evaluation, class_names, confidence)
         # Labels of one class, or none, say nothing about that.
@@ -86,11 +87,6 @@ def single_answer(evaluation: Evaluation, class_names: Sequence[str], confidence
 
     Whatever the maps of such a model look like, they show nothing that it has learned. The labels must be of several
     classes: of samples of one class, one answer is right.
-
-    Args:
-        evaluation: The samples.
-        class_names: The name of each class, in the order of the logits.
-        confidence: `1 - confidence` is the level of the test in `tells_classes_apart`.
     """
     labelled = [each for each in evaluation.samples if each.sample.label >= 0]
     if len({each.sample.label for each in labelled}) < 2 or tells_classes_apart(evaluation, confidence):
@@ -114,12 +110,8 @@ def single_answer(evaluation: Evaluation, class_names: Sequence[str], confidence
 def tells_classes_apart(evaluation: Evaluation, confidence: float) -> bool:
     """Return whether a model is surely right more often than its answers would be if they ignored the samples.
 
-    Without labels of two classes, nothing can be tested: then the model only has to give more than one answer, unless
-    all labels are one class.
-
-    Args:
-        evaluation: The samples.
-        confidence: `1 - confidence` is the level of the test; of several labels, of all of them together.
+    `1 - confidence` is the level of the test, of several labels that of all of them together. Without labels of two
+    classes, nothing can be tested: then the model only has to give more than one answer, unless there is one class.
     """
     if several := evaluation.num_labels:
         level = 1 - (1 - confidence) / several
@@ -146,3 +138,46 @@ def guessing(evaluation: Evaluation) -> float:
 
 def _told(samples: Sequence[ExplainedSample]) -> tuple[Tensor, Tensor]:
     return torch.tensor([each.sample.label for each in samples]), torch.tensor([each.predicted for each in samples])
+
+
+def sharpness(probabilities: Float[np.ndarray, "samples classes"], labels: Int[np.ndarray, " samples"]) -> float:
+    """Return the power that makes the mean confidence of a doubtful model equal its accuracy.
+
+    A model whose probabilities are all near each other moves by no more than a few points, whatever it relies on: a
+    loss that punishes confident answers makes such models, and an effect measured in probabilities would find
+    them to rely on nothing. Temperature scaling (Guo et al. 2017, "On calibration of modern neural networks") fits one
+    number on the labelled samples; here it only ever sharpens.
+
+    Returns:
+        1 where the model is sure enough, or no label is known; else up to 1e4, for `sharpened`.
+    """
+    labelled = labels >= 0
+    if not labelled.any():
+        return 1.0
+    of_labelled = probabilities[labelled]
+    accuracy = float((of_labelled.argmax(1) == labels[labelled]).mean())
+    if accuracy - of_labelled.max(1).mean() <= MOST_DOUBT:
+        return 1.0
+    wanted = min(accuracy, MOST_CONFIDENCE)
+
+    def excess(exponent: float) -> float:
+        return float(sharpened(of_labelled, float(np.exp(exponent))).max(1).mean() - wanted)
+
+    # The mean confidence rises with the power.
+    highest = float(np.log(MOST_SHARPNESS))
+    if excess(highest) < 0:
+        return MOST_SHARPNESS
+    return float(np.exp(require("scipy.optimize", "monitor").brentq(excess, 0.0, highest)))
+
+
+def sharpened(
+    probabilities: Float[np.ndarray, "samples classes"], power: float
+) -> Float[np.ndarray, "samples classes"]:
+    """Return probabilities to a power, made to sum to 1 again: those of logits that are so many times as large."""
+    if power == 1.0:
+        return probabilities
+    with np.errstate(divide="ignore"):
+        logits = power * np.log(probabilities)
+    raised = np.exp(logits - logits.max(1, keepdims=True))
+    scaled: Float[np.ndarray, "samples classes"] = raised / raised.sum(1, keepdims=True)
+    return scaled

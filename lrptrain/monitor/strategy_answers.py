@@ -22,11 +22,7 @@ _SAME_IN_HALF = 0.05  # as `SAME`: eps of bfloat16 is 0.008
 
 
 class StrategyAnswers:
-    """Notes what a model, or else its children, are first called with in a step, and what they answer.
-
-    Args:
-        model: The model that the user's step calls.
-    """
+    """Notes what a model, or else its children, are first called with in a step, and what they answer."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = unwrap(model)
@@ -56,12 +52,6 @@ class StrategyAnswers:
         """Reject a model that answers otherwise with its whole weights.
 
         All processes must call it at the same time.
-
-        Args:
-            forward_context: Makes the context of every forward pass.
-
-        Raises:
-            ValueError: If one does.
         """
         called = [self._model] if self._model in self._answers else list(self._answers)
         for module in called:
@@ -84,14 +74,6 @@ def check_answers(model: nn.Module, inputs: Any, forward_context: Callable[[], A
     """Reject a sharded model that answers otherwise with its whole weights, where no step of the user's is heard.
 
     All processes must call it at the same time, with the same inputs.
-
-    Args:
-        model: The model; one that is not sharded is not run.
-        inputs: Arguments of its forward, a tensor or a dict of them.
-        forward_context: Makes the context of every forward pass.
-
-    Raises:
-        ValueError: If it does.
     """
     if not is_sharded(model):
         return

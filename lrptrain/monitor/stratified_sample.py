@@ -29,13 +29,6 @@ class ValidationSample:
 
     A class's number of places only shrinks while more samples come, so that no candidate is dropped too early.
 
-    Args:
-        max_samples: The size of the sample, in all processes together.
-        seed: The seed of the priorities.
-        limits: What values may be at most: samples with other values are left out. None to take all as they are.
-        in_order: Whether batches come in the order of the set, so that the place of a sample there is its id. Else it
-            is `pass-<place>`, its place in this pass.
-
     Attributes:
         samples: What this process has of the sample; None until `finish` was called. Their ids are all different: where
             those of the batches repeat, the place in the validation set stands behind them.
@@ -70,13 +63,8 @@ class ValidationSample:
     ) -> None:
         """Let the samples of a batch compete for the places.
 
-        Args:
-            batch: A batch in the contract's form.
-            set_length: The length of the whole validation set, beyond which a distributed sampler pads.
-            indices: The position of every sample in the whole validation set; None if batches come in its order, dealt
-                out in turn.
-            share: Which part of the set this process is given; None for one of its own. Of a part that several
-                processes are given, each counts every so many samples.
+        Without `indices`, batches come in the order of the set, dealt out in turn; beyond `set_length`, its length, a
+        distributed sampler pads. Of a part that several processes are given, each counts every so many samples.
         """
         counted = np.ones(batch_length(batch), bool)
         if indices is None:
@@ -132,11 +120,7 @@ class ValidationSample:
         return min(self._max_samples, self.counts.total())
 
     def first(self, count: int) -> list[Sample]:
-        """Return what this process has of a smaller sample, drawn like the whole one and part of every larger one.
-
-        Args:
-            count: The size of the smaller sample, in all processes together.
-        """
+        """Return what this process has of a smaller sample, drawn like the whole one and part of every larger one."""
         places = allocate(self.counts, count)
         ranked = ((sample, self._ranks[sample.sample_id]) for sample in self.samples or [])
         return [sample for sample, (label, number) in ranked if number < places[label]]
@@ -145,9 +129,6 @@ class ValidationSample:
         """Return samples with ids that do not repeat, and note what was left out by such ids.
 
         A sample that fails later is left out by its id: a sound one with the same would go with it.
-
-        Args:
-            chosen: The samples of this process; see `choose`.
         """
         ids = [str(sample.sample_id) for _, _, sample in chosen]
         parts = gather((ids, [str(sample_id) for sample_id, _ in self._problems.values()]))
@@ -173,11 +154,7 @@ class ValidationSample:
     ) -> list[tuple[int, Rank, Sample]]:
         """Return the samples of this process that belong to the sample of the whole set, in the order of their classes.
 
-        Args:
-            everywhere: `(counts, keys())` of every process, this one included.
-
-        Returns:
-            Each sample behind its place in the validation set, and its class and rank in it over all processes.
+        Each comes behind its place in the validation set, and its class and rank in it over all processes.
         """
         counts: Counter[int] = sum((Counter(part) for part, _ in everywhere), Counter())
         chosen = []

@@ -11,9 +11,9 @@ import numpy as np
 from lrptrain.loggers.local import RECORD_METRICS
 from lrptrain.loggers.metrics import CLASSES, COST, FINDINGS, WHERE_IT_LOOKS, LoggedMetric, find_metric, key_names
 from lrptrain.metrics.localization import LOCALIZATION_METRICS, EnergyPointingGame
-from lrptrain.monitor.confidence import sharpness
 from lrptrain.monitor.config import TARGETS
 from lrptrain.monitor.evaluation import ExplainedSample
+from lrptrain.monitor.skill import sharpness
 from lrptrain.terminal import give_warning
 from lrptrain.trainers.failures import describe_error
 
@@ -337,11 +337,7 @@ def register_metric(
 
 
 def without_verdicts(values: dict[str, float]) -> dict[str, float]:
-    """Return scalars, of which those that a verdict rests on are nan.
-
-    Args:
-        values: Scalars by `relevance/<key>`.
-    """
+    """Return scalars, of which those that a verdict rests on are nan."""
     unknown = {key for key in values if find_metric(FINDING_METRICS, key.removeprefix("relevance/"))}
     return {key: math.nan if key in unknown else value for key, value in values.items()}
 

@@ -13,29 +13,20 @@ _PADDING = {"rationale": IGNORED, "boxes": float("nan")}
 
 
 class WholeBatch(dict[str, Any]):
-    """A batch with all columns of its samples.
-
-    Attributes:
-        own: The names of those that the loader itself gives.
-    """
+    """A batch with all columns of its samples; `own` are those that the loader itself gives."""
 
     own: Collection[str] = ()
 
 
 @dataclass(frozen=True)
 class WholeBatches:
-    """A loader that gives, beside what another one gives, all columns of the samples.
-
-    It has what `read_once` asks of a loader.
+    """A loader that gives, beside what another one gives, all columns of the samples; it has what `read_once` asks for.
 
     Attributes:
         dataset: The samples: mappings, or anything else, which is handed on as it is; also a stream of them.
         batch_sampler: Which samples a batch has; None of a stream.
-        collate: Makes a batch of samples, perhaps without some of their columns.
         dropped: The columns that `collate` is not given. (Not those that it is given: a transform of a dataset makes
             others than the dataset names.)
-        num_workers: The number of processes that read samples.
-        batch_size: The number of samples that are read of a stream at a time.
     """
 
     dataset: Any

@@ -13,8 +13,6 @@ class Watcher:
     """Something that decides by a value of the monitor.
 
     Attributes:
-        who: What it is called.
-        key: The key of the value, with its prefix.
         larger_wins: Whether it prefers a larger value; None where that is not known.
         in_order: What to paste where it should prefer the other one.
         without_nan: What to paste where it ends training at a value that is nan; "" where it does not.
@@ -30,17 +28,7 @@ class Watcher:
 def check_watchers(
     watchers: Sequence[Watcher], config: MonitorConfig, inform: Callable[[str], None], warn: Callable[[str], None]
 ) -> None:
-    """Reject what would end training where nothing is known yet, and say what nan means to the others.
-
-    Args:
-        watchers: Who decides by values of this monitor.
-        config: The options of the monitor.
-        inform: Says something to the user.
-        warn: Warns the user.
-
-    Raises:
-        ValueError: If one ends training at nan, or goes by what is never known, with a line to paste.
-    """
+    """Reject what would end training where nothing is known yet, and say what nan means to the others."""
     nan = "is nan while the model answers by chance, or samples are too few"
     unknown: dict[str, list[str]] = {}
     for each in watchers:
@@ -63,15 +51,7 @@ def check_watchers(
 
 
 def check_names(names: Sequence[str | None]) -> None:
-    """Reject two monitors of one name, which would log under the same keys.
-
-    Args:
-        names: The names of all monitors of a trainer; None for one without a name.
-
-    Raises:
-        ValueError: If a name occurs twice, with the argument that tells the monitors apart; or if the keys of one
-            monitor would lie in a folder that has the name of another one's value.
-    """
+    """Reject two monitors of one name, which would log under the same keys."""
     if len(set(names)) < len(names):
         raise ValueError(
             f"several RelevanceMonitors with the names {names} would log the same keys: give each a "

@@ -24,9 +24,6 @@ def fingerprint(model: nn.Module) -> str:
 
     It is a hash of the sum of each tensor's bits, modulo 2**64. A training step changes it; moving the model to another
     device does not. A sum does not see the order of its terms. Of a sharded model it is that of this process's shards.
-
-    Args:
-        model: The model, in either mode; nothing of it changes.
     """
     by_device: dict[torch.device, list[Tensor]] = {}
     # A validation leaves some parameters whole, and the step behind it does not: their shards are there in either case.

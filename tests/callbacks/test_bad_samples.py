@@ -103,15 +103,6 @@ class Picky(nn.Module):
         return self.net(image)
 
 
-def test_a_sample_that_the_model_cannot_take_is_left_out(tmp_path):
-    columns = spoiled()
-    columns["image"][BAD, 0, 0, 0] = 42
-    with pytest.warns(UserWarning, match=f"left out for the rest of the run. {BAD}: RuntimeError: not this one"):
-        watching, _ = run(tmp_path, columns, pl_module=module(net=Picky(), **UNSEEING))
-    assert maps(watching).keys() == set(range(24)) - {BAD}
-    assert watching.failures == 0
-
-
 def test_a_sample_that_the_model_cannot_take_goes_alone_where_ids_repeat(tmp_path):
     """Sound samples with its id come before and after it, and stay: in every epoch, by their place."""
     columns = {**spoiled(), "sample_id": torch.arange(24)}
@@ -159,50 +150,20 @@ def test_masks_of_0_and_255_behind_unannotated_ones_are_not_used(tmp_path):
     assert not any(name.startswith("label/") for name in watching.scored[0].values)
 
 
-def test_single_masks_of_0_and_255_are_mentioned(tmp_path):
-    columns = data()
-    columns["mask"][BAD] *= 255
-    with pytest.warns(UserWarning, match=f"'mask' of the samples {BAD} holds 0 and 255 and no 1: read as no evidence"):
-        watching, _ = run(tmp_path, columns)
-    assert len(watching.scored) == 24
-
-
 def with_boxes(boxes):
     return {**{name: data()[name] for name in ("image", "label")}, "boxes": torch.as_tensor(boxes).float()}
-
-
-def test_boxes_that_may_be_corner_and_size_are_mentioned(tmp_path):
-    x, y = torch.rand(24, 1) * 3, torch.rand(24, 1) * 3
-    with pytest.warns(UserWarning, match=r"all of 24 'boxes' have their centre in the top left quarter.*width, height"):
-        run(tmp_path, with_boxes(torch.stack([x, y, x + 4, y + 5], -1)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        run(tmp_path, with_boxes(torch.stack([3 * x, y, 3 * x + 6, y + 8], -1)))
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
         (with_boxes([[[0.1, 0.1, 0.5, 0.9]]] * 24), "'boxes' lie in 0..1, but corners are in pixels"),
-        (with_boxes([[[100, 100, 120, 120]]] * 24), "'boxes' cover no pixel of their image of 16 x 16"),
-        (with_boxes([[[2, 2, 160, 120]]] * 24), "'boxes' end far outside of their image of 16 x 16"),
-        (
-            {**data(), "mask": torch.ones(24, 16, 32)},
-            "masks of 16 x 32 for images of 16 x 16 pixels have another shape",
-        ),
         ({**data(), "mask": 0.7 * data()["mask"]}, "binarise it first, for example `.mask > 0.5.`"),
     ],
 )
 def test_annotations_that_would_be_misread_are_refused(columns, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         run(tmp_path, columns, pl_module=module(**UNTRAINED))
-
-
-def test_masks_of_another_size_and_the_same_shape_are_taken(tmp_path):
-    columns = data()
-    watching, _ = run(tmp_path / "a", {**columns, "mask": columns["mask"][:, ::4, ::4]})
-    expected, _ = run(tmp_path / "b", columns)
-    assert [each.values for each in watching.scored] == [each.values for each in expected.scored]
 
 
 def prepared(pl_module, change):
@@ -239,9 +200,7 @@ def test_what_the_step_makes_of_images_is_explained(annotated, tmp_path):
 
 
 def test_without_a_sanity_check_such_images_are_not_explained(tmp_path):
-    with pytest.warns(
-        UserWarning, match="failed while drawing the sample: ValueError: validation_step gives the model"
-    ):
+    with pytest.warns(UserWarning, match="failed while drawing the sample: ValueError"):
         watching, _ = run(tmp_path, data(), pl_module=prepared(module(), lambda x: x.flip(-1)), num_sanity_val_steps=0)
     assert watching.failures == 1
     assert watching.scored == []

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from hugging_face import quiet_arguments, small_sizes
 from setting import data, loader, messages, module, monitor, trainer, vit
-from torch.utils.data import DataLoader, IterableDataset, StackDataset, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data import IterableDataset
 
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitorCallback
@@ -55,21 +55,6 @@ def test_ids_of_a_shuffled_loader_are_those_of_the_batches(tmp_path):
     assert {each.sample.sample_id: each.sample.label for each in watching.scored} == dict(
         enumerate(columns["label"].tolist())
     )
-
-
-@pytest.mark.parametrize(
-    "sampler", [SubsetRandomSampler(range(5, 24, 2)), WeightedRandomSampler([0.0] * 9 + [1.0] * 15, 40)]
-)
-def test_a_loops_samples_have_the_indices_of_the_dataset(sampler, tmp_path):
-    columns = data()
-    samples = DataLoader(StackDataset(**columns), 5, sampler=sampler)
-    watching = lrptrain.Monitor(vit(), samples, tmp_path, max_samples=24)
-    watching.evaluate(0)
-    ids = [int(each.sample.sample_id) for each in watching.scored]
-    assert len(ids) == len(set(ids)) >= 10
-    assert min(ids) >= 5
-    for each in watching.scored:
-        assert each.sample.label == int(columns["label"][int(each.sample.sample_id)])
 
 
 def test_batches_whose_image_has_two_names(tmp_path):

@@ -1,6 +1,5 @@
 """A share of the time, in runs so short that evaluations take most of it."""
 
-import itertools
 import re
 from contextlib import suppress
 
@@ -10,7 +9,7 @@ from pytorch_lightning.callbacks import Callback, EarlyStopping
 from setting import data, loader, messages, module, monitor, trainer
 
 from lrptrain.loggers import read_events
-from lrptrain.monitor.gate import FindingError
+from lrptrain.monitor.judging import FindingError
 
 FOCUS = "relevance/label/energy_pointing_game"
 
@@ -66,32 +65,6 @@ def test_of_a_run_too_short_for_two_the_final_weights_alone_are_evaluated(end, t
     )
 
 
-def test_a_run_that_pays_for_it_by_its_end_has_its_first_validation_evaluated(tmp_path):
-    """After one of 1,000 epochs: the seconds of an evaluation are a small share of all of them."""
-    watching = monitor(budget=0.5, on_error="raise")
-    fit(tmp_path, watching, StopAfter(1), max_epochs=1000)
-    assert epochs(watching)[0] == 0
-
-
-def test_the_final_weights_are_evaluated_as_they_are_without_a_budget(tmp_path):
-    with messages() as lines:
-        watching = monitor(budget=0.05, on_error="raise", max_samples=20)
-        trained = fit(tmp_path / "a", watching, max_epochs=4)
-    assert epochs(watching)[-1] == 3
-    assert [line for line in lines if " ends: " in line and "In epoch 3, on 20 samples" in " ".join(line.split())]
-    assert all(part.training for part in trained.modules())
-    always = monitor(budget=None, on_error="raise", max_samples=20)
-    other = fit(tmp_path / "b", always, max_epochs=4)
-    assert epochs(always) == [0, 1, 2, 3]
-    weights = other.state_dict()
-    assert all(torch.equal(weight, weights[name]) for name, weight in trained.state_dict().items())
-    last = read_events(always.folder)[-1]
-    event = read_events(watching.folder)[-1]
-    assert event["step"] == last["step"]
-    for key in (FOCUS, "relevance/accuracy", "relevance/samples"):
-        assert event["scalars"][key] == last["scalars"][key]
-
-
 @pytest.mark.parametrize("decides", [{"fail_on": "relies"}, {}])
 def test_where_something_decides_by_the_values_each_validation_is_evaluated(decides, tmp_path):
     watching = monitor(budget=0.05, on_error="raise", **decides)
@@ -109,17 +82,6 @@ def test_the_score_of_a_class_that_something_decides_by_is_that_of_the_full_samp
     runner.fit(trained, loader(), loader(data(60)))
     sizes = [event["scalars"]["relevance/samples"] for event in read_events(watching.folder)]
     assert sizes == [60, 60]
-
-
-def test_a_smaller_sample_is_a_part_of_the_whole_one_with_as_even_classes(tmp_path):
-    of_all = monitor(max_samples=20, budget=None, on_error="raise")
-    fit(tmp_path, of_all, max_epochs=1)
-    sample = of_all.core.reader.sample
-    sizes = [[each.sample_id for each in sample.first(count)] for count in range(21)]
-    assert [len(ids) for ids in sizes] == list(range(21))
-    assert all(set(smaller) < set(larger) for smaller, larger in itertools.pairwise(sizes))
-    labels = [each.label for each in sample.first(9)]
-    assert [labels.count(label) for label in range(3)] == [3, 3, 3]
 
 
 def test_each_validation_is_evaluated_where_the_learning_rate_goes_by_a_value(tmp_path):
@@ -145,17 +107,6 @@ def test_the_final_weights_are_recorded_at_the_end_where_steps_followed_the_last
     fit(tmp_path, watching, **options)
     last = read_events(watching.folder)[-1]
     assert (last["epoch"], last["step"]) == moment
-
-
-def test_a_trainer_that_goes_on_has_the_time_that_it_has_paid_with(tmp_path):
-    watching = monitor(budget=0.5, on_error="raise")
-    runner = trainer(tmp_path, watching, max_epochs=1)
-    trained = module()
-    runner.fit(trained, loader(), loader())
-    before = watching.core.planner.clock.elapsed
-    runner.fit_loop.max_epochs = 2
-    runner.fit(trained, loader(), loader())
-    assert watching.core.planner.clock.elapsed > before
 
 
 class Interruption(Callback):

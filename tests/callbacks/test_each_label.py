@@ -19,7 +19,7 @@ import lrptrain
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.loggers import read_class_maps, read_samples
 from lrptrain.loggers.record import Picture
-from lrptrain.monitor.gate import FindingError
+from lrptrain.monitor.judging import FindingError
 
 LABELS, N, SIDE, PATCH = 10, 80, 32, 4
 MAP = 3
@@ -355,17 +355,6 @@ def test_all_labels_are_guided_at_once_under_every_trainer(way, tmp_path):
     assert net.head.weight[0, 0].item() < before - 0.01, "the corner counts for less"
     untouched = Patches().head.weight[7, place_of(7)].item()
     assert net.head.weight[7, place_of(7)].item() == pytest.approx(untouched, abs=1e-3), "what is annotated does not"
-
-
-def test_a_gate_stops_for_the_fault_of_one_label(tmp_path):
-    mask = torch.ones(N, SIDE, SIDE, dtype=torch.uint8)
-    mask[:, :PATCH, :PATCH] = 0
-    monitor = lrptrain.Monitor(
-        Patches(), [{**images(), "mask": mask}], tmp_path, max_samples=N, task=lrptrain.EachLabel(),
-        judge=lrptrain.Judge(fail_on="relies", fail_after=1),
-    )  # fmt: skip
-    with pytest.raises(FindingError, match="for the label 'label 0'"):
-        monitor.evaluate(0)
 
 
 def test_a_model_that_guesses_every_label_is_told_nothing_of(tmp_path):

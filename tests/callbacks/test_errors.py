@@ -12,7 +12,7 @@ from torch import nn
 import lrptrain
 from lrptrain.batch.task import OneLabel
 from lrptrain.callbacks import ExplanationAudit, RelevanceGuidance, RelevanceMonitor, SegmentationSeeds
-from lrptrain.relevance.types import RelevanceWarning, UnsupportedModelError
+from lrptrain.relevance.types import RelevanceWarning
 
 
 def fit(tmp_path, watching, pl_module=None, columns=None, **options):
@@ -48,32 +48,16 @@ def replaced(**columns):
     return {**data(), **columns}
 
 
-class TwoOutputs(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.vit = vit()
-
-    def forward(self, image):
-        return self.vit.forward_features(image)
-
-
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
         ({"picture": data()["image"], "label": data()["label"]}, {}, "no input in a batch with .*batch_adapter"),
         (replaced(mask=torch.full((24, 16, 16), 7)), {}, "mask must be 1 .evidence., 0 .not. or 255.*`mask == 7`"),
-        (replaced(mask=torch.zeros(24, 2, 16, 16)), {}, "2 regions need as many different names"),
         (replaced(mask=torch.zeros(24, 2, 16, 16)), {"region_names": ["a"]}, "2 regions need as many"),
-        (replaced(label=torch.rand(24, 3)), {}, r"'label' \[5, 3\] has several columns: of one-hot labels say task="),
-        (replaced(label=torch.rand(24, 3)), {"task": "classes"}, "is not one-hot: .* label.argmax"),
-        (replaced(label=torch.ones(24, 3)), {"task": OneLabel(3)}, "has no column 3"),
+        (replaced(label=torch.rand(24, 3)), {}, "of one-hot labels say task="),
         (replaced(label=torch.ones(24, 5)), {"task": OneLabel(4)}, "reads logits of more than 4 labels"),
-        (replaced(label=torch.zeros(24, 16, 16)), {}, "is one of pixels, and maps explain one class per sample"),
-        (replaced(label=torch.rand(24)), {}, "'label' holds the float .*, which is no class"),
-        (replaced(label=torch.rand(24)), {"task": "binary"}, "reads one number per sample.*task='classes'"),
         (replaced(label=torch.full((24,), 5)), {}, "target .* is out of range for 3 classes"),
         (data(), {"class_names": ["a", "b"]}, "class_names has 2 names for 3 logits"),
-        (data(), {"class_names": ["a", "b", "c", "d"]}, "class_names has 4 names for 3 logits"),
         (data(), {"mean": [0.5] * 2, "std": [0.5] * 2}, "shape|broadcast|channels"),
         (data(), {"dataloader_idx": 1}, "dataloader_idx=1, but there are 1 validation dataloaders"),
         (data(), {"batch_adapter": lambda batch: batch["image"]}, "a batch must be a mapping or a tuple"),
@@ -84,24 +68,10 @@ def test_a_batch_that_cannot_be_used_fails_in_the_sanity_check(columns, options,
         fit(tmp_path, monitor(**options), module(**UNSEEING, **UNTRAINED), columns)
 
 
-class OfVideos(nn.Module):
-    """A model of clips of 4 frames, by tubes of 2 frames."""
-
-    def __init__(self):
-        super().__init__()
-        self.tubes = nn.Conv3d(3, 8, (2, 4, 4), (2, 4, 4))
-        self.head = nn.Linear(8, 3)
-
-    def forward(self, clips):
-        return self.head(torch.relu(self.tubes(clips)).mean((2, 3, 4)))
-
-
 @pytest.mark.parametrize("channels", [2, 13])
 def test_images_that_cannot_be_drawn_are_refused_with_what_goes_on_without_pictures(channels, tmp_path):
     columns = replaced(image=torch.randn(24, channels, 16, 16))
-    with pytest.raises(
-        ValueError, match=r"not .*, 16, 16.: show=lrptrain.Show.max_pictures=0. goes on without pictures"
-    ) as refused:
+    with pytest.raises(ValueError, match="goes on without pictures") as refused:
         trainer(tmp_path, monitor()).fit(module(net=vit(in_chans=channels)), loader(columns), loader(columns))
     assert "\n" not in str(refused.value)
     for goes_on in ({"max_pictures": 0}, {"channels": (1,) if channels == 2 else (3, 2, 1), "run_name": "drawn"}):
@@ -112,32 +82,14 @@ def test_images_that_cannot_be_drawn_are_refused_with_what_goes_on_without_pictu
         assert any((watching.folder / "pictures").glob("*")) == ("channels" in goes_on)
 
 
-def test_a_mask_of_a_picture_is_none_of_a_video(tmp_path):
-    columns = {**data(), "image": torch.randn(24, 3, 4, 16, 16)}
-    with pytest.raises(ValueError, match=r"'mask' .* must have the slices, height and width of its volume"):
-        trainer(tmp_path, monitor()).fit(module(net=OfVideos()), loader(columns), loader(columns))
-
-
 PNG = 0 * data()["mask"]
 PNG[:, 4:12, 3:9] = 255
 
 
-@pytest.mark.parametrize("mask", [PNG, PNG[:, None], PNG.float(), PNG.long()])
-def test_masks_of_0_and_255_fail_before_the_first_step(mask, tmp_path):
+def test_masks_of_0_and_255_fail_before_the_first_step(tmp_path):
     """They would be read as "nothing is evidence, the rest is ignored", in silence."""
     with pytest.raises(ValueError, match=r"'mask' of a batch holds 0 and 255 and never 1.*`mask > 0`"):
-        fit(tmp_path, monitor(region_names=["a"]), module(**UNTRAINED), replaced(mask=mask))
-
-
-def test_masks_without_evidence_may_be_ignored_in_places(tmp_path):
-    """A sorted validation set: the sanity check sees no 1, and 255 at the border in every mask."""
-    columns = data()
-    columns["mask"][:12] = 0
-    columns["mask"][:, :2] = 255
-    watching = monitor(max_samples=24, on_error="raise")
-    with pytest.warns(UserWarning, match="holds 0 and 255 and no 1: read as no evidence"):
-        fit(tmp_path, watching, columns=columns)
-    assert len(watching.scored) == 24
+        fit(tmp_path, monitor(region_names=["a"]), module(**UNTRAINED), replaced(mask=PNG))
 
 
 def test_masks_of_0_and_255_fail_in_a_validation_alone(tmp_path):
@@ -152,24 +104,10 @@ def test_masks_of_0_and_255_are_a_failure_without_a_sanity_check(tmp_path):
     assert watching.failures == 1
 
 
-@pytest.mark.parametrize("mask", [PNG > 0, (PNG > 0).float(), (PNG > 0).to(torch.int8), (PNG > 0)[:, None], 0 * PNG])
-def test_masks_of_other_kinds_are_read(mask, tmp_path):
-    watching = monitor(on_error="raise")
-    trainer(tmp_path, watching, max_epochs=1).fit(module(), loader(), loader(replaced(mask=mask)))
-    assert len(watching.scored) == 8
-
-
-def test_masks_that_are_all_ignored_are_mentioned(tmp_path):
-    with pytest.warns(UserWarning, match="no sample is annotated: every 'mask' is 255 throughout.*`mask > 0`"):
-        fit(tmp_path, monitor(on_error="raise"), columns=replaced(mask=torch.full_like(PNG, 255)))
-
-
 def test_entries_that_look_like_the_mask_or_the_label_are_told(tmp_path):
     plain = data()
     batches = [(plain["image"], {"class": plain["label"], "segmentation": PNG > 0})]
-    with pytest.warns(
-        UserWarning, match="'class' .* for 'label', 'segmentation' .* for 'mask'; batch_adapter= renames"
-    ):
+    with pytest.warns(UserWarning, match="'class' .* for 'label', 'segmentation' .* for 'mask'"):
         lrptrain.Monitor(vit(), batches, tmp_path)
     adapted = lrptrain.Monitor(vit(), batches, tmp_path, batch_adapter=lambda batch: {"image": batch[0], **batch[1]})
     adapted.close()
@@ -188,11 +126,6 @@ def test_a_head_that_begins_with_zeros_is_no_matter_before_training(tmp_path):
     nn.init.zeros_(untrained.head.bias)
     with pytest.warns(RelevanceWarning, match="the explained logit is 0"):
         lrptrain.attribute(copy.deepcopy(untrained), data()["image"], target=1)
-
-
-def test_outputs_that_are_no_logits_fail_in_the_sanity_check(tmp_path):
-    with pytest.raises(UnsupportedModelError, match=r"must return logits \[batch, classes\]"):
-        fit(tmp_path, monitor(), module(net=TwoOutputs()))
 
 
 def sharded(package, name, tmp_path):
@@ -288,40 +221,6 @@ def test_a_failure_is_told_once_counted_and_training_goes_on(tmp_path):
     assert runner.callback_metrics["relevance/failures"] == 3
     _, without = weights(tmp_path / "b", [])
     assert all(torch.equal(without[name], value) for name, value in after.items())
-
-
-def test_raise_ends_training(tmp_path):
-    with pytest.raises(RuntimeError, match="no more relevance"):
-        weights(tmp_path, [monitor(targets=["label"], on_error="raise")])
-
-
-def broken_logger(folder):
-    from pytorch_lightning.loggers import TensorBoardLogger
-
-    logger = TensorBoardLogger(folder)
-
-    def fails(*arguments, **options):
-        raise OSError("disk full")
-
-    logger.experiment.add_image = fails
-    return logger
-
-
-def test_a_logger_that_fails_keeps_nothing_from_the_others(tmp_path):
-    from pytorch_lightning.loggers import TensorBoardLogger
-
-    from lrptrain.loggers import read_events
-
-    good = TensorBoardLogger(tmp_path / "good")
-    drawn = []
-    good.experiment.add_image = lambda *arguments, **options: drawn.append(arguments[0])
-    watching = monitor()
-    with pytest.warns(UserWarning, match="logging to TensorBoardLogger: OSError: disk full"):
-        fit(tmp_path, watching, logger=[broken_logger(tmp_path / "bad"), good], log_every_n_steps=1)
-    assert watching.failures == 2
-    assert len(drawn) == 4
-    assert [event["epoch"] for event in read_events(watching.folder)] == [0, 1]
-    good.experiment.close()
 
 
 def test_files_that_cannot_be_written_keep_nothing_from_the_loggers(tmp_path):

@@ -56,7 +56,6 @@ def named(error):
 
 FAULTS = {
     "class_names": (named(RuntimeError("not fitted")), loader, 0, "class_names of Classifier cannot be read"),
-    "class_names, a key": (named(KeyError("x")), loader, 0, "class_names of Classifier cannot be read"),
     "classes of the data": (
         module,
         lambda: torch.utils.data.DataLoader(Unnamed(**data()), batch_size=5),
@@ -68,18 +67,6 @@ FAULTS = {
         loader,
         2,
         "failed while trying the first batch: RuntimeError: no gradients",
-    ),
-    "gradients, a value": (
-        lambda: module(net=WithoutGradients(ValueError("no gradients"))),
-        loader,
-        2,
-        "failed while trying the first batch: ValueError: no gradients",
-    ),
-    "gradients, an assertion": (
-        lambda: module(net=WithoutGradients(AssertionError("no gradients"))),
-        loader,
-        2,
-        "failed while trying the first batch: AssertionError: no gradients",
     ),
     "an empty first batch": (module, lambda: batches(0, 8, 8), 0, ""),
     "an empty batch amid others": (module, lambda: batches(8, 0, 8), 0, ""),

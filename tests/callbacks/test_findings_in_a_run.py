@@ -21,7 +21,7 @@ from lrptrain.dashboard.report import write_html_report
 from lrptrain.dashboard.runs import proof_picture
 from lrptrain.findings import reliance
 from lrptrain.loggers import read_events, read_findings
-from lrptrain.monitor.gate import FindingError
+from lrptrain.monitor.judging import FindingError
 from lrptrain.monitor.loop_monitor import Monitor
 from lrptrain.render.image import OUTLINE
 
@@ -170,22 +170,6 @@ def test_what_people_say_is_evidence_or_a_fault_is_so(clean, tmp_path):
     assert runner.callback_metrics["relevance/reliance"] > 0.3
 
 
-def test_the_corner_is_found_without_annotations_and_a_person_judges(tmp_path):
-    with messages() as lines:
-        watching, runner = watched(tmp_path, "corner", annotated=False, epochs=1)
-    assert CORNER in {each.name for each in watching.reads}
-    assert not watching.faults
-    assert runner.callback_metrics["relevance/reliance"].isnan()
-    assert not any("SHORTCUT" in line for line in lines)
-
-
-def test_without_tests_maps_are_measured_alone(tmp_path):
-    watching, runner = watched(tmp_path, "corner", epochs=1, cues=None)
-    assert watching.findings == []
-    assert runner.callback_metrics["relevance/reliance"].isnan()
-    assert runner.callback_metrics["relevance/label/energy_pointing_game"] < 0.3
-
-
 def test_findings_are_on_disk_with_their_history(corner):
     watching, _ = corner
     assert read_findings(watching.folder) == watching.findings
@@ -196,48 +180,6 @@ def test_findings_are_on_disk_with_their_history(corner):
     (stored,) = (each for each in read_findings(watching.folder) if each.is_fault)
     assert stored.plain["box"] == [0.75, 0.75, 1.0, 1.0]
     assert stored.cue is None
-
-
-class ByHand(torch.nn.Module):
-    """Each class by its colour in some patches, and by nothing else."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = torch.nn.Linear(3 * 16, 3)
-
-    def look_at(self, where):
-        patches = torch.zeros(4, 4)
-        patches[(3, 3) if where == "corner" else (slice(None), slice(0, 2))] = 1
-        with torch.no_grad():
-            self.head.bias.zero_()
-            self.head.weight.copy_(20 * torch.einsum("rc,kl->klrc", patches, torch.eye(3)).flatten(1))
-
-    def forward(self, image):
-        return self.head(F.avg_pool2d(image, 4).flatten(1))
-
-
-def test_what_a_model_relied_on_is_said_with_the_epoch(tmp_path):
-    net = ByHand()
-    columns = pictures("corner")
-    columns["image"][:, :, :, 2:6] = pictures("object")["image"][:, :, :, 2:6]  # both tell the class
-    watching = Monitor(net, loader(columns, 16), tmp_path, max_samples=48, show=lrptrain.Show(max_pictures=0))
-    for epoch, where in enumerate(("corner", "corner", "object")):
-        net.look_at(where)
-        watching.evaluate(epoch)
-    (ended,) = (each for each in watching.findings if each.name == CORNER)
-    assert ended.verdicts == ("relies", "relies", "does not rely")
-    assert ended.relied_until == 1
-    assert "The model relied on it until epoch 1." in str(ended)
-    assert CORNER not in {each.name for each in watching.faults}
-
-
-@pytest.mark.trained
-def test_a_run_can_be_stopped_by_a_fault(tmp_path):
-    with pytest.raises(FindingError, match="fail_on='relies': SHORTCUT: the model relies on the bottom right corner"):
-        watched(tmp_path, "corner", fail_on="relies", fail_after=1)
-    events = read_events(tmp_path / "relevance" / "run")
-    assert 1 <= len(events) < EPOCHS
-    assert events[-1]["scalars"]["relevance/findings"] > 0
 
 
 def test_a_validation_by_itself_is_judged_by_itself(tmp_path):
@@ -290,28 +232,6 @@ def test_no_gate_passes_where_the_last_evaluation_failed(tmp_path, monkeypatch):
     assert json.loads((watching.folder / "run.json").read_text())["kept"] is None
 
 
-def test_no_gate_passes_at_chance_or_before_the_end(tmp_path):
-    net, watching = gated(tmp_path, fail_on=None)
-    net.load_state_dict(learned("corner"))
-    with torch.no_grad():
-        net.head.weight.copy_(net.head.weight.roll(1, 0))  # each class is taken for another: all answers are wrong
-    watching.evaluate(0)
-    assert lrptrain.check(watching.folder, max_reliance=1.0).verdict == "not sure"
-    watching.close()
-    result = lrptrain.check(watching.folder, max_reliance=1.0)
-    assert result.verdict == "not sure"
-    assert "chance" in result.reason
-
-
-def test_a_clean_annotated_model_passes(clean, tmp_path):
-    """That it relies on the annotated object is no reason against it."""
-    watching, _ = clean
-    on_object = [each for each in watching.reads if each.name == "the colours of the annotated object"]
-    assert all(each.is_annotated for each in on_object)
-    if len(on_object) == len(watching.reads):
-        assert lrptrain.check(watching.folder)
-
-
 def test_a_validation_by_itself_ends(tmp_path):
     watching = monitor(max_samples=48, max_pictures=0)
     learner = module()
@@ -323,20 +243,6 @@ def test_a_validation_by_itself_ends(tmp_path):
     assert lrptrain.check(watching.folder, max_reliance=0.2).verdict == "failed"
 
 
-def test_a_second_run_of_a_name_is_not_passed_over(tmp_path):
-    folders = []
-    for where in ("object", "corner"):
-        net, watching = gated(tmp_path, where, None, run=lrptrain.Run(run_name="ours"))
-        net.load_state_dict(learned(where))
-        watching.evaluate(0)
-        watching.close()
-        folders.append(watching.folder)
-    assert [folder.name for folder in folders] == ["ours", "ours-2"]
-    with pytest.raises(ValueError, match="ours-2' is a newer run of the same name"):
-        lrptrain.check(folders[0])
-    assert lrptrain.check(folders[1]).verdict == "failed"
-
-
 def test_a_model_that_predicts_one_class_says_why_nothing_is_tested(tmp_path):
     watching = monitor(max_samples=48, max_pictures=0, on_error="raise")
     columns = {**pictures("corner"), "label": torch.zeros(96, dtype=torch.long)}
@@ -346,14 +252,6 @@ def test_a_model_that_predicts_one_class_says_why_nothing_is_tested(tmp_path):
     (event,) = read_events(watching.folder)[-1:]
     assert event["power"]["tells"] is False
     assert not any("not tested" in line for line in lines)  # a first epoch is often so: no news
-
-
-@pytest.mark.parametrize("annotated", [True, False])
-def test_one_sample_is_no_evidence(tmp_path, annotated):
-    columns = {name: column[:1] for name, column in pictures("corner").items() if annotated or name != "mask"}
-    watching = monitor(max_samples=1, max_pictures=0, on_error="raise")
-    trainer(tmp_path, watching, max_epochs=1).fit(module(), loader(columns), loader(columns))
-    assert watching.findings == []
 
 
 @dataclass(frozen=True)
@@ -433,13 +331,6 @@ def test_a_cue_that_fails_ends_training_where_errors_are_raised(tmp_path):
     learner.net.load_state_dict(learned("corner"))
     with pytest.raises(RuntimeError, match="no such column"):
         trainer(tmp_path, watching).fit(learner, loader(columns, 16), loader(columns, 16))
-
-
-def test_effects_are_told_by_answer(tmp_path):
-    watching, _ = watched(tmp_path, "corner", class_names=["a", "b", "c"])
-    (fault,) = watching.faults
-    assert set(fault.by_class) == {"a", "b", "c"}
-    assert min(fault.by_class.values()) > 0.3
 
 
 def test_too_few_annotated_samples_are_said(tmp_path):

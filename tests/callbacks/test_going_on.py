@@ -1,12 +1,9 @@
 """A run that goes on from a checkpoint: one timeline in one folder, and nobody else's files touched."""
 
-import hashlib
 import json
 import os
 import pickle
 import shutil
-import subprocess
-import sys
 from multiprocessing.reduction import ForkingPickler
 
 import pytest
@@ -19,7 +16,6 @@ from setting import balanced, loader, messages, module, monitor, trainer
 from lrptrain.dashboard.runs import read_new_events
 from lrptrain.dashboard.samples import evaluations
 from lrptrain.loggers import read_events, read_samples
-from lrptrain.monitor.run import RunPoint, _start_of
 
 
 class Stop(Callback):
@@ -48,10 +44,6 @@ def fit(root, watching, max_epochs=4, ckpt=None, stop=None, folder=None, learner
 
 def epochs(folder):
     return [event["epoch"] for event in read_events(folder)]
-
-
-def contents(folder):
-    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*") if path.is_file()}
 
 
 def focus(folder):
@@ -106,89 +98,6 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint_without_a_word(killed, tm
     of_monitor = [line for line in lines if line.startswith("RelevanceMonitor: ")]
     of_model = ("more often than it is sure", "not tested whether")
     assert not [line for line in of_monitor if not any(text in line for text in of_model)]
-
-
-def test_a_branch_of_a_run_that_ended_has_a_folder_of_its_own(tmp_path):
-    first, branch = monitor(), monitor()
-    fit(tmp_path / "root", first, max_epochs=3, folder=tmp_path)
-    before = contents(first.folder)
-    with messages() as lines:
-        fit(tmp_path / "root", branch, max_epochs=4, ckpt=tmp_path / "0.ckpt")
-    assert contents(first.folder) == before
-    assert branch.folder == tmp_path / "root" / "relevance" / "run-2"
-    assert any("went on from the checkpoint to its end: this run goes on in 'run-2'" in line for line in lines)
-    assert epochs(branch.folder) == [0, 1, 2, 3]
-    assert set(read_samples(branch.folder)["epoch"]) == {0, 1, 2, 3}
-    about, parent = (json.loads((folder / "run.json").read_text()) for folder in (branch.folder, first.folder))
-    shared = {
-        "epoch": 0,
-        "step": 4,
-        "id": json.loads((first.folder / "events.jsonl").read_text().splitlines()[0])["id"],
-    }
-    assert about["parent"] == {"run": "run", "id": parent["id"], "evaluation": shared}
-    assert about["id"] != parent["id"]
-
-
-def test_a_run_that_ended_goes_on_from_its_end_in_its_own_folder(tmp_path):
-    first, second = monitor(), monitor()
-    fit(tmp_path / "root", first, max_epochs=2, folder=tmp_path)
-    fit(tmp_path / "root", second, max_epochs=3, ckpt=tmp_path / "1.ckpt")
-    assert second.folder == first.folder
-    assert epochs(first.folder) == [0, 1, 2]
-
-
-def test_a_run_taken_back_is_not_mixed_with_what_it_was_before(killed, tmp_path):
-    fit(tmp_path / "root", monitor(), max_epochs=2, ckpt=tmp_path / "0.ckpt")
-    assert epochs(killed) == [0, 1]
-    before = contents(killed)
-    third = monitor()
-    with messages() as lines:
-        fit(tmp_path / "root", third, max_epochs=4, ckpt=tmp_path / "2.ckpt")  # of the timeline that was left
-    assert any("'run' went on from before the checkpoint: this run goes on in 'run-2'" in line for line in lines)
-    assert epochs(third.folder) == [0, 1, 2, 3]
-    assert contents(killed) == before
-
-
-def test_another_name_asks_for_a_branch(killed, tmp_path):
-    before = contents(killed)
-    branch = monitor(run_name="warmer")
-    fit(tmp_path / "root", branch, max_epochs=2, ckpt=tmp_path / "0.ckpt")
-    assert branch.folder.name == "warmer"
-    assert epochs(branch.folder) == [0, 1]
-    assert contents(killed) == before
-
-
-def test_a_checkpoint_in_another_root_leaves_the_run_of_that_name_alone(killed, tmp_path):
-    stranger = monitor()
-    fit(tmp_path / "other", stranger, max_epochs=1)
-    before = contents(stranger.folder)
-    second = monitor()
-    fit(tmp_path / "other", second, ckpt=tmp_path / "2.ckpt")
-    assert contents(stranger.folder) == before
-    assert second.folder == tmp_path / "other" / "relevance" / "run-2"
-    assert epochs(second.folder) == [3]
-
-
-def test_a_run_that_another_process_writes_is_branched(killed, tmp_path):
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        settings = json.loads((killed / "run.json").read_text())
-        settings["writer"] |= {"pid": other.pid, "started": _start_of(other.pid)}
-        (killed / "run.json").write_text(json.dumps(settings))
-        branch = monitor()
-        fit(tmp_path / "root", branch, max_epochs=4, ckpt=tmp_path / "2.ckpt")
-        other.communicate(b"\n")
-    assert branch.folder.name == "run-2"
-    assert epochs(branch.folder) == [0, 1, 2, 3]
-    assert epochs(killed) == [0, 1, 2]
-
-
-def test_the_number_of_a_process_that_ended_may_be_anothers(killed, tmp_path):
-    settings = json.loads((killed / "run.json").read_text())
-    settings["writer"]["pid"] = 1  # there is one, but it started at another time
-    (killed / "run.json").write_text(json.dumps(settings))
-    second = monitor()
-    fit(tmp_path / "root", second, ckpt=tmp_path / "2.ckpt")
-    assert second.folder == killed
 
 
 class Takeover(Callback):
@@ -247,11 +156,6 @@ def test_a_checkpoint_amid_an_evaluation_leads_to_no_doubled_record(call, dies, 
     assert epochs(second.folder) == sorted(expected)
     assert focus(second.folder) == [value for epoch, value in enumerate(focus(whole.folder)) if epoch in expected]
     assert [finding.first_epoch for finding in second.findings] == [finding.first_epoch for finding in whole.findings]
-
-
-@pytest.mark.parametrize("name", ["../stranger", "a/b", "..", "", "a\\b", 3])
-def test_a_checkpoint_does_not_choose_where_files_are_written(name):
-    assert RunPoint.from_dict({"name": name, "run_id": "1", "last": None, "pending": None}) is None
 
 
 def test_a_full_disk_leads_to_one_folder(tmp_path, monkeypatch):

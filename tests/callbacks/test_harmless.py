@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from examples import assert_same, keep_wandb_offline
+from examples import assert_same
 from setting import PACKAGES, data, loader, module, monitor, no_graph_left, trainer, vit
 
 
@@ -109,19 +109,3 @@ def test_a_failure_keeps_no_graph_alive(tmp_path):
         assert kept[0]() is None
     finally:
         gc.enable()
-
-
-@pytest.mark.parametrize("logger", ["wandb", "tensorboard"])
-def test_with_loggers_in_both_arms(logger, tmp_path, monkeypatch):
-    from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
-
-    keep_wandb_offline(monkeypatch, tmp_path)
-    outcomes = []
-    for arm, attached in enumerate(([], [monitor(on_error="raise", max_pictures=1)])):
-        folder = tmp_path / str(arm)
-        folder.mkdir()
-        own = WandbLogger(save_dir=folder) if logger == "wandb" else TensorBoardLogger(folder)
-        outcomes.append(outcome(folder, attached, logger=own, log_every_n_steps=1))
-        if logger == "wandb":
-            own.experiment.finish()
-    assert_same(*outcomes)

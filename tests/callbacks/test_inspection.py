@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 import pytorch_lightning as pl
 import torch
-from grouped_options import grouped
 from inspected import COUNT, SIDE, images
 from setting import learn
 from timm.models.vision_transformer import VisionTransformer
@@ -112,25 +111,6 @@ def test_a_lightning_module_without_a_forward_is_inspected_by_the_network_that_i
         lrptrain.inspect(module, batches(columns))
 
 
-def test_boxes_annotate_as_masks_do(reads_the_corner):
-    columns = images("corner", count=48)
-    rows = [mask.nonzero() for mask in columns.pop("mask")]
-    corners = [torch.cat([each.min(0).values.flip(0), each.max(0).values.flip(0) + 1]) for each in rows]
-    report = lrptrain.inspect(reads_the_corner, batches({**columns, "boxes": torch.stack(corners)[:, None].float()}))
-    assert report.faults[0].cue.name == "the top left corner"
-
-
-@pytest.mark.parametrize("form", ["half as large", "one channel", "bool", "regions"])
-def test_masks_of_other_forms_say_the_same(form, reads_the_corner):
-    columns = images("corner", count=48)
-    mask = columns["mask"]
-    forms = {"one channel": mask[:, None], "bool": mask.bool(), "regions": torch.stack([mask, 1 - mask], 1)}
-    columns["mask"] = forms.get(form, mask[:, ::2, ::2])
-    options: dict[str, Any] = {"region_names": ["square", "rest"]} if form == "regions" else {}
-    report = lrptrain.inspect(reads_the_corner, batches(columns), **grouped(options))
-    assert report.faults[0].cue.name == "the top left corner"
-
-
 @pytest.mark.trained
 def test_without_annotation_it_is_what_the_model_reads(reads_the_corner):
     report = lrptrain.inspect(reads_the_corner, batches(images("corner"), drop=["mask"]))
@@ -184,17 +164,6 @@ def test_in_a_script_it_is_printed_though_ipython_is_there(report, capsys):
 
     report.show()
     assert capsys.readouterr().out.strip() == str(report)
-
-
-def test_a_loop_of_ones_own_is_listened_to(reads_the_corner):
-    rows = [(each["image"], {"y": each["label"]}) for each in batches(images("corner", count=48))]
-    report = lrptrain.inspect(
-        reads_the_corner,
-        rows,
-        step=lambda net, batch: net(batch[0]),
-        batch_adapter=lambda batch: {"image": batch[0], "label": batch[1]["y"]},
-    )
-    assert report.reads[0].cue.name == "the top left corner"
 
 
 WORDS = [
@@ -263,25 +232,6 @@ def test_a_clean_text_model_reads_the_words_that_answer():
     assert {"'good'", "'bad'"} & set(report.reads[0].cue.name.replace(",", "").split())
 
 
-class WithAge(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.net, self.of_age = vit(), nn.Linear(1, 3)
-
-    def forward(self, image, age):
-        return self.net(image) + self.of_age(age)
-
-
-@pytest.mark.trained
-def test_another_input_is_a_cue_of_its_own():
-    net = WithAge()
-    columns = {**images("none", 1, 256), "age": (torch.arange(256) % 3 - 1.0)[:, None]}
-    trained(net, columns, ["image", "age"], 80, 0.02)
-    shown = {**images("none"), "age": (torch.arange(COUNT) % 3 - 1.0)[:, None]}
-    report = lrptrain.inspect(net, batches(shown))
-    assert report.reads[0].cue.name == "the input 'age'"
-
-
 def test_what_cannot_be_exchanged_place_by_place_is_said():
     net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
     rows = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
@@ -306,51 +256,6 @@ def test_a_model_that_is_sure_of_nothing_is_seen_to_rely_on_what_it_reads(reads_
     assert report.faults[0].interval[0] > 0.5
 
 
-class OneLogit(nn.Module):
-    """Whether the bright corner is red, as a logit, or as a number of one's own scale."""
-
-    def __init__(self, scale=1.0, offset=0.0):
-        super().__init__()
-        self.net = VisionTransformer(img_size=SIDE, patch_size=4, embed_dim=32, depth=2, num_heads=2, num_classes=1)
-        self.scale, self.offset = scale, offset
-
-    def forward(self, image):
-        return self.net(image) * self.scale + self.offset
-
-
-@pytest.mark.parametrize("task", ["one logit", "regression", "several labels"])
-def test_other_tasks_are_inspected_as_they_are_monitored(task):
-    torch.manual_seed(0)
-    columns, shown = images("corner", 1, 256), images("corner", count=48)
-    red = [(each["label"] == 0).float() for each in (columns, shown)]
-    net: nn.Module = OneLogit(10.0, 50.0) if task == "regression" else OneLogit()
-    if task == "several labels":
-        net = VisionTransformer(img_size=SIDE, patch_size=4, embed_dim=32, depth=2, num_heads=2, num_classes=2)
-    of_tasks: dict[str, dict[str, Any]] = {
-        "one logit": {"class_names": ["other", "red"]},
-        "regression": {"task": lrptrain.Regression(55.0, 5.0)},
-        "several labels": {"task": lrptrain.OneLabel(1)},
-    }
-    options = of_tasks[task]
-
-    def loss(step):
-        output, truth = net(columns["image"].chunk(4)[step % 4]), red[0].chunk(4)[step % 4]
-        if task == "regression":
-            return F.mse_loss(output[:, 0], 50 + 10 * truth) / 25
-        if task == "one logit":
-            return F.binary_cross_entropy_with_logits(output[:, 0], truth)
-        return F.binary_cross_entropy_with_logits(output, torch.stack([1 - truth, truth], 1))
-
-    learn(net, loss, 60)
-    label = {"regression": 50 + 10 * red[1], "several labels": torch.stack([1 - red[1], red[1]], 1)}.get(
-        task, red[1].long()
-    )
-    report = lrptrain.inspect(net.eval(), batches({**shown, "label": label}), **grouped(options))
-    assert report.accuracy > 0.9
-    assert report.faults[0].cue.name == "the top left corner"
-    str(report), report.to_dict()
-
-
 def test_without_a_tokenizer_no_family_of_words_is_told():
     report = lrptrain.inspect(reads_the_footer(), batches(texts(True), ["rationale"]))
     assert not [each for each in report.judged if each.cue.kind == "family"]
@@ -373,25 +278,3 @@ def test_one_answer_to_all_leaves_nothing_to_exchange():
     report = lrptrain.inspect(net, batches(images("corner")))
     assert not report.judged
     assert "Not tested: anything: the model gives one answer to all samples" in " ".join(str(report).split())
-
-
-def test_an_unknown_option_is_named():
-    with pytest.raises(TypeError, match="nonsense"):
-        lrptrain.inspect(vit(), batches(images("corner")), nonsense=1)
-
-
-class OfBatch(nn.Module):
-    """Reads a whole batch, as only its own step knows."""
-
-    def __init__(self):
-        super().__init__()
-        self.embed, self.head = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 2)
-
-    def forward(self, batch):
-        return self.head(torch.relu(self.embed(batch["image"])).mean((2, 3)))
-
-
-def test_a_model_that_is_called_in_a_way_of_its_own_is_named():
-    batch = {"image": torch.randn(16, 3, 16, 16), "label": torch.arange(16) % 2}
-    with pytest.raises(ValueError, match=r"the model fails on a batch as .*IndexError.*step=lambda model, batch"):
-        lrptrain.inspect(OfBatch().eval(), [batch])

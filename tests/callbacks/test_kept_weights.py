@@ -2,9 +2,7 @@
 
 import copy
 import json
-import re
 import warnings
-from typing import Any
 
 import pytest
 import torch
@@ -25,7 +23,7 @@ from transformers import Trainer
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitorCallback
 from lrptrain.loggers import read_events
-from lrptrain.monitor.gate import FindingError
+from lrptrain.monitor.judging import FindingError
 
 BUDGETS = (None, 0.05, 1e-6)
 
@@ -172,35 +170,6 @@ def test_what_other_callbacks_leave_in_the_model_is_evaluated(budget, average, f
     kept_in(watching)
 
 
-def test_steps_behind_the_last_validation_are_evaluated_without_a_budget(tmp_path):
-    watching = monitor(budget=None, on_error="raise")
-    trained = fit(tmp_path, watching, max_steps=13, max_epochs=None)
-    assert_of(watching, trained)
-    assert [event["step"] for event in read_events(watching.folder)] == [4, 9, 12]
-
-
-def test_a_small_run_ends_with_all_its_samples_and_says_what_that_cost(tmp_path):
-    watching = monitor(budget=0.05, on_error="raise", max_samples=128)
-    runner = trainer(tmp_path, watching, max_epochs=3)
-    with messages() as lines:
-        runner.fit(module(), loader(), loader(data(120), 30))
-    events = read_events(watching.folder)
-    assert events[-1]["scalars"]["relevance/samples"] == 120
-    assert all(event["scalars"]["relevance/samples"] in (32, 120) for event in events[:-1])
-    (end,) = (" ".join(line.split()) for line in lines if " ends: " in line)
-    assert "epoch 2, on 120 samples" in end
-    assert re.search(r"The monitor took \d+ % of the time, more than the budget of \d+ %", end)
-
-
-def test_a_validation_set_smaller_than_the_first_look_is_evaluated_once(tmp_path):
-    watching = monitor(budget=1e-6, on_error="raise", max_samples=128, fail_on="relies", max_pictures=0)
-    # The model has learned nothing, so that its gate does not pass.
-    with messages() as lines, pytest.raises(FindingError, match="cannot pass after its last evaluation"):
-        fit(tmp_path, watching, max_epochs=2)
-    assert [event["scalars"]["relevance/samples"] for event in read_events(watching.folder)] == [24, 24]
-    assert not [line for line in lines if "kept weights get all" in line]
-
-
 def test_the_kept_weights_are_judged_by_themselves(tmp_path):
     """A gate asks for two evaluations in a row: those of a part of the samples are none of the whole."""
     watching = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="relies", fail_after=2)
@@ -316,18 +285,3 @@ def test_a_loop_that_closes_with_what_it_has_evaluated_evaluates_it_once(evaluat
             watching.evaluate(5)
     assert [event["epoch"] for event in events(watching)] == [5 if evaluates else 0]
     kept_in(watching)
-
-
-def test_a_failed_evaluation_of_the_kept_weights_is_not_tried_twice_and_said(tmp_path, caplog, monkeypatch):
-    net: Any = vit()
-    watching = lrptrain.Monitor(net, loader(), tmp_path, max_samples=8, show=lrptrain.Show(max_pictures=2))
-    watching.evaluate(0)
-    with torch.no_grad():
-        net.head.bias.add_(1)
-    monkeypatch.setattr(watching.core.explainer, "evaluator", lambda *given: 1 / 0)
-    with pytest.warns(UserWarning, match="division by zero"):
-        watching.evaluate(1)
-    with caplog.at_level("INFO", "lrptrain"):
-        watching.close()
-    assert watching.failures == 1
-    assert "epoch 0 that was not kept" in " ".join(caplog.text.split())

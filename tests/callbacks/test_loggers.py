@@ -58,16 +58,6 @@ def test_wandb_has_scalars_overlays_masks_table_and_alert(runs):
     assert {alert["text"] for alert in alerts} >= {str(finding) for finding in first}  # then all of them are news
 
 
-def test_tensorboard_has_scalars_and_images(runs):
-    _, events, _, watching = runs
-    assert [point.step for point in events.Scalars(FOCUS)] == [4, 14]
-    assert events.Scalars(FOCUS)[1].value == pytest.approx(watching.core.recorder.scalars[FOCUS], abs=1e-6)
-    images = [tag for tag in events.Tags()["images"] if tag.startswith("relevance/overlays/")]
-    assert len(images) == 2
-    assert [point.step for point in events.Images(images[0])] == [4, 14]
-    assert any("relevance/findings" in tag for tag in events.Tags()["tensors"])
-
-
 def test_mlflows_file_store_gives_every_scalar_back(runs):
     _, _, logger, watching = runs
     client, run_id = logger.experiment, logger.run_id

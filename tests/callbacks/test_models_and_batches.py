@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from pytorch_lightning import LightningModule
 from pytorch_lightning.callbacks import WeightAveraging
 from setting import UNSEEING, data, loader, messages, module, monitor, trainer, vit
@@ -138,18 +137,16 @@ def test_named_regions(tmp_path):
     assert "label_region_animal" in read_samples(watching.folder)
 
 
-@pytest.mark.parametrize("form", ["tuple", "adapter", "pixel_values"])
+@pytest.mark.parametrize("form", ["tuple", "adapter"])
 def test_batches_of_other_forms(form, tmp_path):
     columns, options = data(), {}
     if form == "tuple":
         val = torch.utils.data.DataLoader(
             torch.utils.data.TensorDataset(columns["image"], columns["label"], columns["mask"]), batch_size=5
         )
-    elif form == "adapter":
+    else:
         val = loader({"x": columns["image"], "y": columns["label"], "m": columns["mask"]})
         options = {"batch_adapter": lambda batch: {"image": batch["x"], "label": batch["y"], "mask": batch["m"]}}
-    else:
-        val = loader({"pixel_values": columns["image"], "labels": columns["label"], "mask": columns["mask"]})
     watching = monitor(on_error="raise", **options)
     trainer(tmp_path, watching).validate(module(**UNSEEING), val, verbose=False)
     reference, _ = validated(tmp_path, module())
@@ -212,23 +209,6 @@ def test_texts_are_scored_against_rationales_and_highlighted(text, tmp_path):
     reference = attribute(text.eval(), inputs, texts()["label"]).scores.detach().double()
     for one in watching.scored:
         torch.testing.assert_close(one.maps["label"], reference[one.sample.sample_id], rtol=0, atol=1e-6)
-
-
-def test_a_text_model_whose_ids_have_another_name(text, tmp_path):
-    class Renamed(LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.inner = text
-
-        def forward(self, x, attention_mask):
-            return self.inner(x, attention_mask)
-
-        def validation_step(self, batch, batch_idx):
-            assert F is not None
-
-    named, _ = validated(tmp_path, text, texts())
-    renamed, _ = validated(tmp_path, Renamed(), texts())
-    assert [one.values for one in named.scored] == [one.values for one in renamed.scored]
 
 
 def test_a_model_made_in_setup_is_found(tmp_path):

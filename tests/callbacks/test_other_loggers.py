@@ -100,11 +100,3 @@ def test_a_logger_that_fails_is_told_once_and_changes_nothing(kind, tmp_path):
         assert len(logger.shown) == 6
     without = fit(tmp_path / "b", [kind(), Points()], max_epochs=3)
     assert all(torch.equal(without[name], value) for name, value in after.items())
-
-
-def test_a_logger_without_anything_but_numbers_is_no_failure(tmp_path):
-    logger, watching = Points(), monitor(on_error="raise")
-    fit(tmp_path, logger, watching)
-    assert not hasattr(logger, "experiment")
-    rows = {step: row for step, row in logger.rows if "relevance/samples" in row}
-    assert {step: {key: row[key] for key in row if key != "epoch"} for step, row in rows.items()} == scalars(watching)

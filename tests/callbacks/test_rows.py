@@ -283,15 +283,6 @@ def documents() -> tuple[Chunks, list[dict[str, Tensor]]]:
     return model.eval(), batches
 
 
-@pytest.mark.parametrize("step", [None, lambda model, batch: model(batch["input_ids"], batch["attention_mask"])])
-def test_of_documents_in_chunks_the_word_is_named_in_a_loop(tmp_path, step):
-    model, batches = documents()
-    with lrptrain.Monitor(model, batches, tmp_path, step=step, **grouped(OPTIONS)) as watching:
-        watching.evaluate(0)
-    assert [each.name for each in watching.findings if each.relies] == ["the words '55', '56'"]
-    assert (watching.findings[0].relevance or 0) > 0.3
-
-
 class OfOneBag(Pooled):
     """Takes one bag `[rows, numbers]`, as whole-slide models often do, and gives back more than logits."""
 
@@ -377,17 +368,6 @@ def test_a_bag_may_have_any_name_and_no_batch_axis(explain, tmp_path):
     (found,) = (each for each in watching.findings if each.relies)
     assert is_a_pen_mark(found)
     assert watching.scalars["relevance/samples"] == N
-
-
-def test_of_a_model_that_fails_on_bags_it_is_said_how_to_call_it(tmp_path):
-    loader = DataLoader(Slides(), 1, collate_fn=lambda samples: {"image": together(samples)[0]})
-    with pytest.raises(ValueError, match="say how it is called, as by step=lambda model, batch"):
-        lrptrain.Monitor(Unbatched(), loader, tmp_path)
-
-
-class Unbatched(nn.Module):
-    def forward(self, bag):
-        return torch.mm(bag, torch.ones(WIDTH, 2))
 
 
 class ForTransformers(nn.Module):

@@ -1,13 +1,12 @@
 """The sample that real trainers give the monitor."""
 
 import pytest
-import torch
 from pytorch_lightning.callbacks import EarlyStopping
 from setting import data, loader, messages, module, monitor, trainer
 from torch.utils.data import DataLoader, IterableDataset
 
 from lrptrain.loggers import read_samples
-from lrptrain.monitor.gate import FindingError
+from lrptrain.monitor.judging import FindingError
 
 
 def ids(tmp_path, columns=None, batch_size=5, loaders=None, options=None, **trainer_options):
@@ -37,30 +36,10 @@ def test_it_is_fixed_stratified_and_does_not_depend_on_the_batch_size(tmp_path, 
     assert ids(tmp_path, options={"seed": 1})[0] != first
 
 
-def test_own_ids_are_kept(tmp_path, usual):
-    (own,) = ids(tmp_path, {**data(), "sample_id": torch.arange(24) + 100})
-    assert own == [i + 100 for i in usual]
-
-
-def test_ids_may_be_names_of_files(tmp_path):
-    columns = {**data(), "sample_id": [f"a/{i}.png" for i in range(24)]}
-    (own,) = ids(tmp_path, columns)
-    assert len(own) == 8
-    assert set(own) <= set(columns["sample_id"])
-
-
 def test_only_the_batches_that_are_validated_count(tmp_path):
     (first,) = ids(tmp_path, limit_val_batches=2)
     assert len(first) == 8
     assert max(first) < 10
-
-
-def test_a_small_set_is_taken_whole(tmp_path):
-    assert sorted(ids(tmp_path, data(4))[0]) == [0, 1, 2, 3]
-
-
-def test_one_class_only(tmp_path):
-    assert len(ids(tmp_path, {**data(), "label": torch.ones(24, dtype=torch.long)})[0]) == 8
 
 
 class Stream(IterableDataset):
@@ -111,25 +90,10 @@ def test_some_labels_may_be_missing(tmp_path):
     assert logged.item() == pytest.approx(sum(share) / len(share), abs=1e-6)
 
 
-def test_a_due_epoch_that_is_skipped_does_not_count_samples_twice(tmp_path, usual):
-    # In the epochs 0 and 2, and of the weights of epoch 3, which are kept.
-    assert ids(tmp_path, options={"every_n_epochs": 2}, max_epochs=4) == [usual] * 3
-
-
 def test_fast_dev_run(tmp_path):
     watching = monitor(on_error="raise")
     trainer(tmp_path, watching, fast_dev_run=True).fit(module(), loader(), loader())
     assert len(watching.scored) == 5
-
-
-def test_no_validation_at_all(tmp_path):
-    watching = monitor(on_error="raise", name="ours")
-    with pytest.warns(UserWarning, match="RelevanceMonitor 'ours' will evaluate nothing: this trainer runs no valid"):
-        trainer(tmp_path, watching, limit_val_batches=0).fit(module(), loader(), loader())
-    assert watching.scored == []
-    assert watching.failures == 0
-    with pytest.raises(ValueError, match="fail_on='relies' of RelevanceMonitor needs evaluations, but this trainer"):
-        trainer(tmp_path, monitor(fail_on="relies"), limit_val_batches=0).fit(module(), loader(), loader())
 
 
 def test_training_that_ends_before_the_first_validation(tmp_path):

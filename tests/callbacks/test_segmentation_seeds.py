@@ -136,7 +136,5 @@ def test_what_cannot_work_is_refused(tmp_path):
 
 
 def test_a_folder_by_position_is_refused():
-    with pytest.raises(
-        ValueError, match="config must be a PseudoMaskConfig, not 'masks'; a folder is named by folder="
-    ):
+    with pytest.raises(ValueError, match="a folder is named by folder="):
         SegmentationSeeds("masks")  # type: ignore[arg-type]

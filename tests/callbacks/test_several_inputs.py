@@ -83,12 +83,6 @@ class TwoImages(Together):
         return self.joined(self.state(0, mri), self.state(1, ct), labels=labels)
 
 
-class ImageAndOther(Together):
-    def forward(self, image, ct=None, labels=None):
-        second = torch.zeros(len(image), 16) if ct is None else self.state(1, ct)
-        return self.joined(self.state(0, image), second, labels=labels)
-
-
 class ImageAndText(Together):
     def forward(self, pixel_values, input_ids, attention_mask=None, labels=None):
         return self.joined(self.state(0, pixel_values), self.state(1, input_ids, attention_mask), labels=labels)
@@ -178,11 +172,6 @@ CASES = {
         lambda: {"mri": numbers(1, 16, 16), "ct": numbers(1, 16, 16)},
         "mri",
         {"explain": "ct"},
-    ),
-    "an image and another one": Case(
-        lambda: ImageAndOther(vit(), vit()),
-        lambda: {"image": numbers(1, 16, 16), "ct": numbers(1, 16, 16)},
-        "ct",
     ),
     "image and text": Case(
         lambda: ImageAndText(vit(3), bert()),
@@ -305,16 +294,6 @@ def test_what_is_not_explained_is_a_cue_of_its_own(name, train, tmp_path):
     assert by_input.keys() == {name, explained}
     assert by_input[name] > 0.5 > by_input[explained]
     assert f"By input: {name} {round(100 * by_input[name])} points and {explained} " in str(report).replace("\n ", "")
-
-
-def test_without_a_step_entries_go_by_their_names(tmp_path):
-    case = CASES["text and numbers"]
-    model, columns = case.model(), case.columns()
-    loader = DataLoader(rows(columns), 8)
-    watching = lrptrain.Monitor(model, loader, tmp_path, max_samples=N)
-    watching.evaluate(0)
-    own = model.eval()(**columns).logits.argmax(1)
-    assert answers(watching) == own.tolist()
 
 
 def test_of_a_loop_without_a_step_explain_names_an_entry():

@@ -1,13 +1,11 @@
 """A model with one logit, trained with the binary cross-entropy, beside the same model with a logit for each class."""
 
 import copy
-import json
 import warnings
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from guided import annotated_data, fit, guidance, sgd_module
 from setting import UNTRAINED, data, loader, messages, module, monitor, trainer, vit
 from torch import Tensor, nn
@@ -148,16 +146,6 @@ def test_guidance_on_one_of_several_labels_moves_what_it_would_move_of_one(tmp_p
         part = moved[name][1:2] if name.startswith("vit.head.") else moved[name]
         torch.testing.assert_close(part, x, rtol=1e-7, atol=1e-12)
     assert not moved["vit.head.weight"][[0, 2]].any()
-
-
-def test_the_accuracy_is_that_of_the_sign(tmp_path):
-    net = OneLogit()
-    watching = validated(tmp_path, net)
-    truth = columns()
-    right = ((net.eval()(truth["image"])[:, 0] > 0) == (truth["label"] == 1)).double().mean()
-    logged = json.loads((watching.folder / "run.json").read_text())
-    assert logged["class_names"] == ["benign", "malignant"]
-    assert sum(each.predicted == each.sample.label for each in watching.scored) / SAMPLES == pytest.approx(float(right))
 
 
 def test_a_line_says_how_one_logit_is_read(tmp_path):
@@ -336,11 +324,3 @@ def test_an_unlabelled_logit_is_explained_for_the_class_that_it_predicts(tmp_pat
     for each in watching.scored:
         expected = scores[int(each.sample.sample_id)].detach()
         torch.testing.assert_close(each.maps["predicted"], expected, rtol=1e-8, atol=1e-12)
-
-
-def test_the_losses_of_both_models_are_the_same():
-    """Why the view halves the logit."""
-    truth = columns()
-    binary = F.binary_cross_entropy_with_logits(OneLogit(flat=True)(truth["image"]), truth["label"].double())
-    two = F.cross_entropy(two_logits()(truth["image"]), truth["label"])
-    torch.testing.assert_close(binary, two, rtol=1e-12, atol=0)

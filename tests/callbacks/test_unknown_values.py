@@ -71,13 +71,6 @@ def test_a_model_at_chance_has_no_reliance_and_a_trained_one_has(tmp_path):
     assert float(runner.callback_metrics[RELIANCE]) == pytest.approx(values[-1])
 
 
-def test_too_few_samples_have_no_reliance(tmp_path):
-    """Of so few no interval is told, however large the effect."""
-    ours = watching(max_samples=7)
-    fit(tmp_path, ours, epochs=2)
-    assert set(reliances(ours.folder)) == {None}
-
-
 def test_a_checkpoint_of_the_least_reliance_is_none_of_the_untrained_model(tmp_path):
     kept = ModelCheckpoint(tmp_path, monitor=RELIANCE, mode="min")
     ours = watching()
@@ -186,11 +179,3 @@ def test_the_trainer_of_transformers_is_warned_of_the_default_direction(tmp_path
     (pasted,) = (m[0] for each in caught if (m := re.search(r"TrainingArguments\(.*\)$", str(each.message))))
     given = eval(pasted.replace("TrainingArguments", "dict"))
     train_planted(tmp_path, again, **given, num_train_epochs=1)  # warnings are errors
-
-
-def test_a_loop_has_the_same_values(tmp_path):
-    with lrptrain.Monitor(
-        vit(), loader(planted(), 8), tmp_path, max_samples=32, show=lrptrain.Show(max_pictures=0)
-    ) as ours:
-        ours.evaluate(0)
-    assert all(math.isnan(ours.scalars[key]) for key in UNKNOWN)

@@ -67,3 +67,31 @@ def test_half_of_the_texts_are_no_mistake_and_processes_count_together():
     parts = [AnnotationSurvey("rationale", marked=4, nowhere=count) for count in (4, 0)]
     assert not merged(parts).misread
     assert merged([parts[0], parts[0], parts[1]]).misread.startswith("'rationale' of 8 of 12 texts marks padding")
+
+
+@pytest.mark.parametrize(("count", "is_asked"), [(2, False), (3, True)])
+def test_boxes_that_may_be_corner_and_size_are_asked_about(count, is_asked):
+    """At random, both of two boxes lie there in 6 % of sets, and all of three in 1.6 %."""
+    corner = [Sample(i, -1, {"image": IMAGE, "boxes": torch.tensor([[0.1 * i, 0.0, 2.0, 3.0]])}) for i in range(count)]
+    elsewhere = Sample(9, -1, {"image": IMAGE, "boxes": torch.tensor([[1.0, 1.0, 7.5, 8.0]])})
+    assert ("are yours (x, y, width, height)?" in survey(corner).remark) == is_asked
+    assert not survey([*corner, elsewhere]).remark
+
+
+OBJECT = 255 * HALF
+
+
+@pytest.mark.parametrize(
+    ("masks", "misread", "remark"),
+    [
+        ([torch.full((8, 8), 255)] * 3, "", "no sample is annotated: every 'mask' is 255 throughout"),
+        ([HALF, OBJECT], "", "'mask' of the samples 1 holds 0 and 255 and no 1: read as no evidence"),
+        ([OBJECT, OBJECT], "`mask > 0`", ""),
+        ([HALF, 0 * HALF], "", ""),
+    ],
+)
+def test_masks_of_0_and_255_are_named_or_not_used(masks, misread, remark):
+    found = survey([Sample(i, -1, {"image": IMAGE, "mask": each}) for i, each in enumerate(masks)])
+    assert misread in found.misread
+    assert bool(found.misread) == bool(misread)
+    assert found.misread or found.remark.startswith(remark)

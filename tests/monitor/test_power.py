@@ -13,8 +13,7 @@ from lrptrain.cues.phrase import Phrase
 from lrptrain.cues.places import places
 from lrptrain.cues.row_mark import RowMark
 from lrptrain.cues.search import Judged
-from lrptrain.monitor.closing import closing_words
-from lrptrain.monitor.power import Power, lines_of, shown_by
+from lrptrain.monitor.power import Power, closing_words, lines_of, shown_by
 from tests.plain_texts import bert
 
 BORDER, TOP, *_ = places("open")

@@ -8,7 +8,7 @@ from lrptrain.cues.measure import Effect, Measure
 from lrptrain.cues.phrase import Phrase
 from lrptrain.cues.search import Judged
 from lrptrain.findings import Finding
-from lrptrain.monitor.drawing import DisplayOptions
+from lrptrain.monitor.display import DisplayOptions
 from lrptrain.monitor.judgement import Judgement
 from lrptrain.monitor.proving import examples_of, with_proofs
 

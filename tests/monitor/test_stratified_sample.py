@@ -1,5 +1,6 @@
 """The sample: fair, reproducible, and the same however it comes by."""
 
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -100,3 +101,13 @@ def test_any_integer_label_will_do(dtype):
     keeper = ValidationSample(2, 0)
     keeper.add_batch({"x": torch.arange(3), "label": torch.tensor([0, 1, 1], dtype=dtype)})
     assert {sample.label for _, _, sample in keeper.choose([(keeper.counts, keeper.keys())])} == {0, 1}
+
+
+def test_a_smaller_sample_is_a_part_of_the_whole_one_with_as_even_classes():
+    sample = ValidationSample(20, 0)
+    sample.add_batch({"x": torch.arange(30), "label": torch.arange(30) % 3})
+    sample.finish()
+    sizes = [{each.sample_id for each in sample.first(count)} for count in range(21)]
+    assert [len(ids) for ids in sizes] == list(range(21))
+    assert all(smaller < larger for smaller, larger in itertools.pairwise(sizes))
+    assert Counter(each.label for each in sample.first(9)) == {0: 3, 1: 3, 2: 3}

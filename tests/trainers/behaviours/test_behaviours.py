@@ -33,7 +33,7 @@ import lrptrain
 from lrptrain.batch import read_batch
 from lrptrain.callbacks import RelevanceMonitorCallback
 from lrptrain.loggers import read_events
-from lrptrain.monitor.gate import FindingError
+from lrptrain.monitor.judging import FindingError
 from lrptrain.monitor.stratified_sample import ValidationSample
 
 pytestmark = [

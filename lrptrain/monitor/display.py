@@ -22,16 +22,7 @@ from lrptrain.render import scored_tokens, titled_pair, to_pixels, token_html, t
 
 @dataclass(frozen=True)
 class DisplayOptions:
-    """How samples are drawn.
-
-    Attributes:
-        class_names: The name of each class, in the order of the logits.
-        name_tokens: Brings token ids to token strings.
-        mean: The mean of each channel with which images were normalised; without it, images are stretched from their
-            minimum to their maximum.
-        std: The standard deviation of each channel with which images were normalised.
-        channels: Which channels are drawn; None for all.
-    """
+    """How samples are drawn; without a mean, images are stretched from their minimum to their maximum."""
 
     class_names: Sequence[str]
     name_tokens: Callable[[list[int]], list[str]]
@@ -122,11 +113,7 @@ def _title(explained: ExplainedSample, target: str, class_names: Sequence[str]) 
 
 
 def _image(sample: Sample, options: DisplayOptions) -> Float[Tensor, "channels height width"]:
-    """Return the channels of a sample's image that are drawn.
-
-    Raises:
-        ValueError: If it cannot be drawn.
-    """
+    """Return the channels of a sample's image that are drawn."""
     image = options.drawn(_raw(sample))
     if not can_be_drawn(image):
         raise ValueError(
@@ -177,12 +164,8 @@ def inputs(
 ) -> dict[int | str, Callable[[], Input]]:
     """Return what the samples are, by id, as functions: only what is not in the record yet is made.
 
-    What is neither an image nor a text nor rows, such as a waveform, cannot be shown, and is left out.
-
-    Args:
-        samples: Samples with inputs and annotations, and the grid of their patches, None for a text.
-        options: How they are drawn.
-        are_rows: Whether they are rows of numbers, which are shown as these.
+    Each sample comes with the grid of its patches, None for a text. What is neither an image nor a text nor rows, such
+    as a waveform, cannot be shown, and is left out.
     """
     drawable = [(sample, grid) for sample, grid in samples if grid is not None or are_rows or _is_text(sample)]
     return {sample.sample_id: partial(_input, sample, grid, options) for sample, grid in drawable}

@@ -8,7 +8,7 @@ import torch
 from examples import explained
 
 from lrptrain.batch import Sample
-from lrptrain.monitor.drawing import DisplayOptions, _title, highlights, inputs, pictures
+from lrptrain.monitor.display import DisplayOptions, _title, highlights, inputs, pictures
 from lrptrain.render import to_picture
 
 LOOK = DisplayOptions(["cat", "dog"], lambda ids: [f"w{i}" for i in ids])

@@ -5,8 +5,7 @@ from examples import OPEN, finding
 
 import lrptrain
 from lrptrain.monitor.config import MonitorConfig
-from lrptrain.monitor.gate import FindingError, gravest_forbidden, is_lasting
-from lrptrain.monitor.judging import Judging
+from lrptrain.monitor.judging import FindingError, Judging, gravest_forbidden
 
 
 def with_verdicts(*verdicts):
@@ -40,8 +39,3 @@ def test_the_gravest_is_named():
     graver = finding(name="a mark", effect=0.8, interval=(0.7, 0.9))
     for order in ([graver, finding()], [finding(), graver]):
         assert gravest_forbidden(order, "relies", 1) == graver
-
-
-def test_older_records_are_judged_by_their_last_verdict():
-    assert is_lasting(finding(verdicts=(), epochs=()), ("relies",), 3)
-    assert not is_lasting(finding(verdict="not sure", verdicts=(), epochs=()), ("relies",), 1)

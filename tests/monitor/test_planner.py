@@ -1,0 +1,94 @@
+"""When a monitor evaluates, and what it reports of its time."""
+
+import pytest
+import torch
+from torch import nn
+
+import lrptrain
+from lrptrain.monitor.budget import Extent
+from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.planner import Clock, Planner
+from lrptrain.trainers.context import TrainingContext
+
+NET = nn.Linear(2, 2)
+
+
+def planner(said=None, **options):
+    run = lrptrain.Run(every_n_epochs=options.pop("every_n_epochs", 1))
+    made = Planner(MonitorConfig(run=run, max_samples=64, **options), (said if said is not None else []).append)
+    made.reset()
+    made.fit_to(64)
+    return made
+
+
+def context(epoch=0, step=0, **changes):
+    given = {"model": NET, "module": NET, "device": torch.device("cpu"), "root_dir": ".", "is_first_process": True}
+    return TrainingContext(**{**given, "epoch": epoch, "step": step, **changes})
+
+
+@pytest.mark.parametrize(
+    ("last", "due"), [(None, [0, 1, 2, 3, 4]), (0, [0, 3, 4]), (1, [0, 1, 4]), (2, [0, 1, 2]), (4, [0, 1, 2, 3, 4])]
+)
+def test_an_epoch_is_due_once_so_many_have_passed(last, due):
+    """The last epoch again is another validation within it, and an earlier one a new start."""
+    plans = planner(every_n_epochs=3)
+    plans.evaluated_epoch = last
+    assert [epoch for epoch in range(5) if plans.is_due(epoch)] == due
+
+
+def test_it_plans_with_no_more_samples_than_there_are():
+    plans = planner(budget=0.5)
+    plans.fit_to(20)
+    assert plans.in_full.samples == plans.extent.samples == plans.budget.most.samples == 20
+    plans.fit_to(0)
+    assert plans.in_full.samples == 1
+
+
+def test_the_subject_of_an_evaluation_names_its_weights():
+    plans = planner()
+    first = plans.validation_of(NET, context(3, 10))
+    plans.weights.evaluated = plans.weights.tried = (first, 64)
+    assert plans.subject == "epoch 3 that was not kept"
+    plans.weights.kept = first
+    assert plans.subject == "epoch 3"
+    plans.validated = (4, 12)
+    assert plans.subject == "the kept weights (epoch 3)"
+    plans.weights.moments.clear()
+    assert plans.subject == "the kept weights"
+    plans.weights.kept = "others"
+    assert plans.subject == "weights that were not kept"
+
+
+def test_kept_weights_are_evaluated_unless_the_last_evaluation_was_of_them_with_as_many_samples():
+    plans = planner()
+    assert plans.plan_kept("a") == plans.in_full
+    plans.weights.tried = ("a", 64)
+    assert plans.plan_kept("a") is None
+    plans.weights.tried = ("a", 32)
+    assert plans.plan_kept("a") == plans.in_full
+
+
+def test_a_change_of_the_extent_and_a_dear_first_evaluation_are_reported_once():
+    said: list[str] = []
+    plans = planner(said, budget=0.05)
+    plans.clock.start()
+    small = Extent(32, 4, 0)
+    for epoch in range(2):
+        with plans.evaluating(context(epoch), small, "a", is_last=False):
+            plans.budget.spent += 1.0  # more than all of the time so far
+    changed, dear = said
+    assert "from epoch 0 on 32 samples, 4 of them with pictures, and maps of no further classes" in changed
+    assert "the kept weights get all 64" in changed
+    assert "the first evaluation took" in dear
+    assert plans.cost.startswith("The monitor took ")
+    assert planner().cost == ""
+
+
+def test_the_clock_stands_still_between_two_fits_and_goes_on_from_a_checkpoint():
+    clock = Clock()
+    assert clock.elapsed == 0
+    clock.resume(100.0)
+    clock.start()
+    assert clock.elapsed >= 100.0
+    clock.stop()
+    assert clock.elapsed == clock.elapsed
