@@ -43,7 +43,7 @@ class GuidanceOptions:
             soft labels), `lrptrain.EachLabel()` of several labels per sample or `lrptrain.OneLabel(column)` of one of
             them, or `lrptrain.Regression(mean, std)`. By default classes, of which one logit tells two apart.
         compare_every_n_batches: In one batch of so many, the swap distance is measured and gradients are compared,
-            which costs two forward and two backward passes; 0: never, and a `weight` is not watched.
+            which costs two forward and two backward passes; 0: never.
         on_error: "warn": a failure after the first guided batch is reported once, counted, and the batch goes unguided;
             "raise": it ends training.
         seed: The seed of the swaps.

@@ -169,7 +169,7 @@ def _inspected(
     language = recorder.language(sources, evaluator.model)
     judging = monitor.core.judging
     judgement = judging.judge(evaluator, evaluation, range(len(explained)), language, None, names)
-    judging.update(judgement, [], evaluation, names, "")
+    judging.update(judgement, [], evaluation, names)
     shown = judging.shown(explained)
     is_lightning = any(each.__name__ == "LightningModule" for source in sources for each in type(source).__mro__)
     call = Names.guidance if is_lightning else GUIDANCE

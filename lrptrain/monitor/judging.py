@@ -106,18 +106,13 @@ class Judging(RunState):
         return judgement
 
     def update(
-        self,
-        judgement: Judgement,
-        findings: list[Finding],
-        evaluation: Evaluation,
-        class_names: Sequence[str],
-        held_back: str,
+        self, judgement: Judgement, findings: list[Finding], evaluation: Evaluation, class_names: Sequence[str]
     ) -> None:
         """Take an evaluation into account; report it where the model has lost what it knew."""
         self.findings = findings
         self.judgement = judgement._replace(measures={})  # which hold the model
         self.evaluations += 1
-        if self.skill.update(evaluation, class_names, self._config.judge.confidence, held_back):
+        if self.skill.update(evaluation, class_names, self._config.judge.confidence):
             self._inform(f"{self._config.title}: {self.skill.text}")
         if self.power(evaluation.samples)["tells"]:
             self.before = findings

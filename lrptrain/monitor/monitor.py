@@ -49,7 +49,7 @@ from lrptrain.relevance.types import RelevanceWarning
 from lrptrain.terminal import no_errors_of
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures
-from lrptrain.trainers.held_back import tellers
+from lrptrain.trainers.guided_models import guided_by
 from lrptrain.trainers.naming import find_tokens, has_tokenizer
 
 
@@ -322,10 +322,8 @@ class MonitorCore:
         examples = examples_of(judgement) if judgement.measures else {}
         self.recorder.scored = gathered.explained
         self.planner.weights.evaluated = self.planner.weights.tried
-        known = tellers(context.module)
-        self._guided_by = next((each.losses for each in known), ())
-        why = next((each.text for each in known if each.text), "")
-        self.judging.update(judgement, record.findings, evaluation, record.class_names, why)
+        self._guided_by = guided_by(context.module)
+        self.judging.update(judgement, record.findings, evaluation, record.class_names)
         self.watch(context.module)
         with self.failures.caught("computing maps of many classes"):
             record = replace(record, class_maps=evaluator.class_maps_of(gathered.displayed, record.class_names))
