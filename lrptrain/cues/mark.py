@@ -19,26 +19,25 @@ from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evi
 from lrptrain.cues.places import place_of
 
 POINTS = 5
-"""A picture is compared at so many points a side, without its corners, in which a round dot has none."""
+"""A picture is compared at so many points a side, without its corners, in which a round dot has none. Doubled, the
+cause is first in as many models, and inspection takes a third longer (`python -m experiments.benchmark.moved`)."""
 TOLERANCE = 0.15
 """Two pictures are the same if they differ by so many standard deviations of the pixels (root mean square): noise and
-compression that nobody sees."""
+compression that nobody sees. Doubled, the cause is first in 3 instead of 4 of 5 models; halved, in as many
+(`python -m experiments.benchmark.moved`)."""
 ON = {"image": "", "outside": " outside the annotation", "evidence": " on the annotated object"}
-MOST_SOURCES = 32
-"""Pictures are taken of so many images, of each answer as many, and of no more than `EACH`: a choice, for time. No test
-finds another mark in half or twice as many."""
 EACH = 8
-"""So many images of an answer give pictures: most of them have its mark. First a picture is looked for in a few others,
-at so many of their most relevant patches: a mark that is read is among them. Its name is of so many that show it."""
+"""So many images of an answer give pictures, fewer if there are more than `CANDIDATES` answers. First a picture is
+looked for in a few others, at so many of their most relevant patches. Its name is of so many that show it. Halved, one model
+in six has another first name, and the cause is first in as many; doubled, nothing changes
+(`python -m experiments.benchmark.moved`)."""
 MOST_COMPARED = 2**22
 """So many pairs of a picture and a place are compared per image at most, in a fiftieth of a second."""
 PLACES = 8
-"""A picture is looked for at every so manyth part of its side: an eighth."""
+"""A picture is looked for at every so manyth part of its side, an eighth: a choice, for time. Pictures of fewer than 16
+pixels a side are looked for at every pixel."""
 IN_CACHE = 2**18
 """So many points of images are compared with one picture at a time, so that they stay in a processor's cache."""
-PEAKS = 2
-"""Pictures are taken at so many of the most relevant patches of every image: a choice, for time. With one alone, what
-is read second is no mark."""
 _CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2 - POINTS, POINTS**2 - 1)]
 
 
@@ -245,7 +244,7 @@ def _recurring(
     groups = groups[groups.any(1)]
     for group in groups:
         members = np.flatnonzero(group)
-        sources = members[: min(EACH, max(FEWEST, MOST_SOURCES // len(groups)))]
+        sources = members[: min(EACH, max(FEWEST, CANDIDATES * EACH // len(groups)))]
         siblings = members[: CANDIDATES + 1]
         taken = [_at_peaks(images[[i]], relevance[[i]], grid, inside[[i]], side) for i in sources]
         near = [_near(relevance[i], grid, inside[i]) for i in siblings]
@@ -312,7 +311,7 @@ def _at_peaks(
     """Return the pictures that begin in or shortly before the most relevant patches of every image."""
     height, width = where.shape[1:]
     allowed = F.adaptive_avg_pool2d(where[:, None].float(), grid).flatten(1)
-    best = (relevance.clamp(min=0) * allowed.to(relevance)).topk(min(PEAKS, relevance.shape[1]), 1).indices
+    best = (relevance.clamp(min=0) * allowed.to(relevance)).topk(min(CANDIDATES, relevance.shape[1]), 1).indices
     down, across, stride = height // grid[0], width // grid[1], stride_of(side)
     step = max(1, side // 4 // stride)
     found = []

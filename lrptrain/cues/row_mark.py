@@ -13,7 +13,7 @@ from torch import Tensor
 from lrptrain.batch.rows import grid_sizes, rows_in
 from lrptrain.cues.association import association
 from lrptrain.cues.cue import CANDIDATES, FEWEST, MOST, Batch, Cue, Role
-from lrptrain.cues.mark import MOST_SOURCES, PEAKS
+from lrptrain.cues.mark import EACH
 from lrptrain.cues.rows import OF, RowPart, at_share, rows_of_part, with_rows
 
 
@@ -108,7 +108,7 @@ def propose_row_marks(
     peaks = [
         (sample, int(place))
         for answer in np.unique(answers)
-        for sample in np.flatnonzero(answers == answer)[:MOST_SOURCES]
+        for sample in np.flatnonzero(answers == answer)[: CANDIDATES * EACH]
         for place in _peaks(relevance[sample], counted[sample])
     ]
     if not peaks:
@@ -146,7 +146,7 @@ def propose_row_marks(
 def _peaks(relevance: Float[Tensor, " rows"], counted: Bool[Tensor, " width"]) -> list[int]:
     """Return the most relevant rows of a sample, of those that count."""
     positive = relevance.clamp(min=0) * counted[: len(relevance)]
-    best = positive.topk(min(PEAKS, len(positive))).indices.tolist()
+    best = positive.topk(min(CANDIDATES, len(positive))).indices.tolist()
     return [place for place in best if positive[place] > 0]
 
 
