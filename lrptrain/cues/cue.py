@@ -20,8 +20,8 @@ nothing changes (`python -m experiments.benchmark.moved`)."""
 CANDIDATES = 4
 """So many of what is ranked are followed up: cues of a kind that each half of the samples proposes, named cues of which
 every two are compared, findings that have a proof, relevant places of a sample that may
-hold a mark, and other samples of an answer that it is first looked for in. Halved, the
-cause is first in 6 instead of 7 of 8 models; doubled, in as many (`python -m experiments.benchmark.moved`)."""
+hold a mark, and other samples of an answer that it is first looked for in. Halved, the cause is first in 6 instead of 7
+of 8 models; doubled, in as many (`python -m experiments.benchmark.moved`)."""
 FEWEST = 3
 """What fewer samples show is no mark, and no phrase, of theirs: two may be alike by chance. Doubled, the cause is first
 in 5 instead of 7 of 8 models; with 2 in as many (`python -m experiments.benchmark.moved`)."""
@@ -56,6 +56,11 @@ class Cue(ABC):
     def needs_annotation(self) -> bool:
         """Whether an annotation tells where it is."""
         return getattr(self, "where", "") in ("outside", "evidence")
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it lies outside of what people marked."""
+        return getattr(self, "where", "") == "outside"
 
     @property
     def is_several(self) -> bool:

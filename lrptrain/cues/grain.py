@@ -19,8 +19,8 @@ SMOOTHING = 1.0
 the cause is first in 1 instead of 4 of 5 models; halved, in 3 (`python -m experiments.benchmark.moved`)."""
 ALL_OVER = 2.0
 """What exceeds so many standard deviations of that rest, as 5 % of normal numbers do, is the edge of a thing. Halved,
-the cause is first in 3 instead of 4 of 5 models; doubled, in as many, and 4 instead of 3 cues are named in models without
-one (`python -m experiments.benchmark.moved`)."""
+the cause is first in 3 instead of 4 of 5 models; doubled, in as many, and 4 instead of 3 cues are named in models
+without one (`python -m experiments.benchmark.moved`)."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,9 +13,9 @@ from torch.nn import functional as F
 
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import rows_of
-from lrptrain.cues.association import association, associations
-from lrptrain.cues.cue import CANDIDATES, FEWEST, MOST, Batch, Cue, Role
-from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
+from lrptrain.cues.association import association, associations, distinct
+from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Role
+from lrptrain.cues.images import Part, Where, image_of, pixels_of
 from lrptrain.cues.places import place_of
 
 POINTS = 5
@@ -28,8 +28,8 @@ compression that nobody sees. Doubled, the cause is first in 3 instead of 4 of 5
 ON = {"image": "", "outside": " outside the annotation", "evidence": " on the annotated object"}
 EACH = 8
 """So many images of an answer give pictures, fewer if there are more than `CANDIDATES` answers. First a picture is
-looked for in a few others, at so many of their most relevant patches. Its name is of so many that show it. Halved, one model
-in six has another first name, and the cause is first in as many; doubled, nothing changes
+looked for in a few others, at so many of their most relevant patches. Its name is of so many that show it. Halved, one
+model in six has another first name, and the cause is first in as many; doubled, nothing changes
 (`python -m experiments.benchmark.moved`)."""
 MOST_COMPARED = 2**22
 """So many pairs of a picture and a place are compared per image at most, in a fiftieth of a second."""
@@ -42,7 +42,7 @@ _CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2
 
 
 @dataclass(frozen=True)
-class Mark(Cue):
+class Mark(Part):
     """Small pictures, wherever they lie.
 
     What a sample takes of its donor is where either has a picture: it loses its own, and is given the donor's.
@@ -75,11 +75,10 @@ class Mark(Cue):
         inside = torch.stack([self._found(images, *picture) for picture in self.pictures]).any(0)
         return inside & pixels_of(self.where, batch)
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """See `Cue`."""
-        given = without_evidence(donors) if self.where == "outside" else image_of(donors)[1]
+    def changed(self, batch: Batch, donors: Batch) -> Bool[Tensor, "batch height width"]:
+        """See `Part`."""
         region = self.locate(batch) | self.locate(donors)
-        return pasted(batch, given, region & ~pixels_of("evidence", batch) if self.where == "outside" else region)
+        return region & ~pixels_of("evidence", batch) if self.is_outside else region
 
     def _found(
         self, images: Tensor, side: int, values: tuple[tuple[float, ...], ...]
@@ -172,15 +171,9 @@ class Marks:
             (max(association(count > 0, answers), association(count > np.median(count), answers)), mark, count > 0)
             for mark, count in self._found[key]
         ]
-        scored.sort(key=lambda each: -each[0])
-        chosen: list[Bool[np.ndarray, " batch"]] = []
-        for score, mark, present in scored:
-            if len(chosen) == count or score <= 0:
-                break
-            # Another view of what was chosen: the same images show it.
-            if all((present & other).sum() < MOST * (present | other).sum() for other in chosen):
-                chosen.append(present)
-                yield score, _placed(mark, batch, present)
+        scored = sorted((each for each in scored if each[0] > 0), key=lambda each: -each[0])
+        for score, mark, present in (scored[i] for i in distinct([each[2] for each in scored], count)):
+            yield score, _placed(mark, batch, present)
         together = _one_of_each(self._found[key], answers) if count else []
         if len(together) > 1:
             pictures = tuple(picture for mark, _ in together for picture in mark.pictures)

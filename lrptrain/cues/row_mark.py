@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lrptrain.batch.rows import grid_sizes, rows_in
-from lrptrain.cues.association import association
-from lrptrain.cues.cue import CANDIDATES, FEWEST, MOST, Batch, Cue, Role
+from lrptrain.cues.association import association, distinct
+from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Cue, Role
 from lrptrain.cues.mark import EACH
 from lrptrain.cues.rows import OF, RowPart, at_share, rows_of_part, with_rows
 
@@ -132,15 +132,10 @@ def propose_row_marks(
         shifted = bound + float(direction @ mean)
         found.append((score, RowMark(name, role, where, tuple(direction.tolist()), shifted), present))
     found.sort(key=lambda each: -each[0])
-    chosen: list[Bool[np.ndarray, " batch"]] = []
-    names: set[str] = set()
-    for score, mark, present in found:
-        # Another view of what was chosen: the same samples have it.
-        is_new = all((present & other).sum() < MOST * (present | other).sum() for other in chosen)
-        if len(chosen) < count and is_new and mark.name not in names:
-            chosen.append(present)
-            names.add(mark.name)
-            yield score, mark
+    best = {mark.name: (score, mark, present) for score, mark, present in reversed(found)}
+    found = sorted(best.values(), key=lambda each: -each[0])
+    for score, mark, _ in (found[i] for i in distinct([each[2] for each in found], count)):
+        yield score, mark
 
 
 def _peaks(relevance: Float[Tensor, " rows"], counted: Bool[Tensor, " width"]) -> list[int]:

@@ -141,8 +141,8 @@ class Search:
         for root in roots:
             self._test(root, self._level * root.weight / total, None)
         judged = [self._completed(each) for each in self._judged]
-        if any(_is_outside(node.cue) and node.cue.is_rest for root in roots for node in (root, *root.parts)):
-            rests = [each for each in judged if _is_outside(each.cue) and each.cue.is_rest and each.verdict == "relies"]
+        if any(node.cue.is_outside and node.cue.is_rest for root in roots for node in (root, *root.parts)):
+            rests = [each for each in judged if each.cue.is_outside and each.cue.is_rest and each.verdict == "relies"]
             judged = [each for each in judged if self._may_be_outside(each, rests)]
         options = self._measure, self._least, self._level / 2, self._first
         return named(opened(judged, *options, self._declared), *options, self._size)
@@ -152,7 +152,7 @@ class Search:
 
         An image statistic may break what a swap of all that lies there leaves as it is.
         """
-        if not (judged.is_fault and _is_outside(judged.cue)):
+        if not (judged.is_fault and judged.cue.is_outside):
             return True
         more = [effect_of(judged.values - rest.values, self._level / 2).low for rest in rests]
         return any(each <= self._least for each in more)
@@ -288,7 +288,3 @@ class Search:
             places = [each.flatten().float().cpu() for each in found if each is not None]
             self._sizes[cue] = float(torch.cat(places).mean()) if len(places) == len(found) else 1.0
         return self._sizes[cue]
-
-
-def _is_outside(cue: Cue) -> bool:
-    return getattr(cue, "where", "") == "outside"
