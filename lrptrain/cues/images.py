@@ -62,7 +62,7 @@ def pasted(batch: Batch, donors: Images, region: Bool[Tensor, " batch *places"])
 
 
 class Part(Cue):
-    """A part of images: a sample takes what its donor has there, outside of annotations without the donor's evidence."""
+    """A part of images: a sample takes what its donor has there, outside of annotations none of its evidence."""
 
     @abstractmethod
     def locate(self, batch: Batch) -> Bool[Tensor, " batch *places"]:
