@@ -16,12 +16,7 @@ PICTURES = (1, 3)
 
 @dataclass(frozen=True)
 class Band(Part):
-    """One channel of images, or what of it lies outside of the evidence.
-
-    Attributes:
-        channel: Which, from 0 on.
-        where: In which part of images.
-    """
+    """One channel of images, or what of it lies outside of the evidence."""
 
     kind: ClassVar[str] = "band"
     name: str

@@ -151,15 +151,9 @@ class Marks:
     def proposed(
         self, rows: Int[np.ndarray, " n"], answers: Int[np.ndarray, " n"], where: Where, count: int
     ) -> Iterator[tuple[float, Mark]]:
-        """Yield marks of some of the images, ranked by how far their being there goes with the answers.
+        """Yield at most `count` marks of some images, ranked by how far their being there goes with the answers.
 
         Where each answer has a mark of its own, none decides much alone: together they are a cue, the last one.
-
-        Args:
-            rows: The indices of the images.
-            answers: The answer to each of them.
-            where: In which part of images; outside of the evidence they are faults.
-            count: How many at most; of several that overlap in the same images only the first.
         """
         batch = collate([self._samples[row] for row in rows])
         key = rows.tobytes(), where

@@ -30,11 +30,7 @@ _SPACED = re.compile(r" [.,;:!?]")
 
 @dataclass(frozen=True)
 class Phrase(Spans):
-    """Phrases wherever they stand.
-
-    Attributes:
-        phrases: The phrases.
-    """
+    """Phrases wherever they stand."""
 
     kind: ClassVar[str] = "phrase"
     phrases: tuple[Words, ...] = ()

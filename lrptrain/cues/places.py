@@ -31,11 +31,6 @@ class Place(Part):
     """The same place in all images, and in all slices of volumes: a rectangle, less another one.
 
     Outside of the evidence, it is what of the place lies there, and donors give none of theirs.
-
-    Attributes:
-        box: The rectangle.
-        hole: What of it is left out; None for nothing.
-        where: In which part of images.
     """
 
     kind: ClassVar[str] = "place"

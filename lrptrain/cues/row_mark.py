@@ -88,16 +88,7 @@ def propose_row_marks(
     where: RowPart,
     count: int,
 ) -> Iterator[tuple[float, RowMark]]:
-    """Yield kinds of the most relevant rows, ranked by how far having one goes with the answers.
-
-    Args:
-        batch: The samples.
-        relevance: The map of each, for its answer.
-        ids: The name of each.
-        answers: The answer to each.
-        where: Which rows count; outside of the evidence they are faults.
-        count: How many at most; of several that the same samples have only the first.
-    """
+    """Yield at most `count` kinds of the most relevant rows, ranked by how far having one goes with the answers."""
     counted = rows_of_part(where, batch).cpu()
     rows = rows_in(batch).float().cpu()
     if not counted.any():

@@ -69,11 +69,7 @@ class SeriesPart(Part):
 
 @dataclass(frozen=True)
 class SeriesSurroundings(Surroundings):
-    """All of a series that lies outside of the evidence.
-
-    Attributes:
-        channels: How many channels it has.
-    """
+    """All of a series that lies outside of the evidence."""
 
     kind: ClassVar[str] = "series surroundings"
     channels: int = 1

@@ -52,11 +52,7 @@ class Slices(Part):
 
 @dataclass(frozen=True)
 class VolumeSurroundings(Surroundings):
-    """All of a volume that lies outside of the evidence.
-
-    Attributes:
-        planes: What its slices are called.
-    """
+    """All of a volume that lies outside of the evidence."""
 
     kind: ClassVar[str] = "volume surroundings"
     planes: Planes = "slices"
