@@ -26,6 +26,14 @@ def test_the_tables_are_those_that_the_tests_run_on(file: str):
     assert filled(file) == (ROOT / file).read_text(encoding="utf-8"), "run `make tables`"
 
 
+def test_contributing_names_files_that_exist():
+    named = re.findall(
+        r"(?:lrptrain|callbacks|tests|docs|experiments)/[\w/.-]*\w", PAGES[1].read_text(encoding="utf-8")
+    )
+    assert len(named) > 50
+    assert [each for each in named if not (ROOT / each).exists()] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_pictures_and_links_exist(page: Path):
     targets = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))

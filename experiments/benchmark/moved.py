@@ -51,9 +51,7 @@ class Number(NamedTuple):
 NUMBERS = (
     Number("lrptrain.cues.mark", "TOLERANCE", "images"),
     Number("lrptrain.cues.mark", "POINTS", "images"),
-    Number("lrptrain.cues.mark", "PEAKS", "images"),
     Number("lrptrain.cues.mark", "EACH", "images"),
-    Number("lrptrain.cues.mark", "MOST_SOURCES", "images"),
     Number("lrptrain.cues.mark", "PLACES", "images"),
     Number("lrptrain.cues.grain", "SMOOTHING", "images"),
     Number("lrptrain.cues.grain", "ALL_OVER", "images"),

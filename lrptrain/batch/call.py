@@ -154,9 +154,6 @@ def model_inputs(model: nn.Module, batch: Mapping[str, Any]) -> Tensor | dict[st
 
     A batch that has a `Call` gives what that says. Else the explained input goes to the parameter of its own name, or
     to the first one, and every other entry to the parameter of its name.
-
-    Returns:
-        What is explained comes first in the dict; see `explained_argument`.
     """
     inputs = _inputs(model, batch)
     missing = _missing(model, inputs)
@@ -275,12 +272,7 @@ def inputs_of(batch: Mapping[str, Any], explained: str) -> dict[str, tuple[str, 
 
 
 def rows_of(entries: Mapping[str, Any], rows: Any) -> dict[str, Any]:
-    """Return some rows of a batch or of a model's arguments; what has no rows stays as it is.
-
-    Args:
-        entries: By name; what is no tensor, or one without a row per sample, is no column.
-        rows: What indexes a tensor: a slice, or indices.
-    """
+    """Return some rows, a slice or indices, of a batch or of a model's arguments; what has no rows stays as it is."""
     length = batch_length(entries)
     return {name: x[rows] if _is_column(x, length) else x for name, x in entries.items()}
 

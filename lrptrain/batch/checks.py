@@ -13,12 +13,7 @@ from lrptrain.batch.rows import has_rows
 
 @dataclass(frozen=True)
 class Limits:
-    """What values may be at most, as far as it is known.
-
-    Attributes:
-        classes: The number of classes, of which labels are indices.
-        vocabulary: The number of token ids, from 0 on.
-    """
+    """What values may be at most, as far as it is known."""
 
     classes: int | None = None
     vocabulary: int | None = None

@@ -28,15 +28,7 @@ def are_steps(logits: Float[Tensor, "batch classes"]) -> bool:
 def class_probabilities(
     logits: Float[Tensor, "batch classes"], dtype: torch.dtype | None = torch.float64
 ) -> Float[Tensor, "batch _classes"]:
-    """Return the softmax over classes; a single logit gives the probabilities of two classes.
-
-    Args:
-        logits: The output of the model, `[batch, classes]`.
-        dtype: The precision to compute in; None for that of the logits, but at least float32.
-
-    Returns:
-        Probabilities in [0, 1], `[batch, classes]`, with two columns for a single logit. Gradients flow through.
-    """
+    """Return the softmax over classes, of a single logit over two; `dtype` None: the logits' own, at least float32."""
     precision = torch.promote_types(logits.dtype, torch.float32) if dtype is None else dtype
     return two_class_logits(logits.to(precision)).softmax(1)
 

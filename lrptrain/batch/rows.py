@@ -84,11 +84,7 @@ def grid_sizes(batch: Mapping[str, Any]) -> Int[Tensor, "batch 2"] | None:
 def as_rows(batch: Mapping[str, Any], takes_mask: bool = False) -> dict[str, Any]:
     """Return a batch of rows whose mask, a value per row, is their rationale, and whose other masks are arguments.
 
-    Any other batch stays as it is.
-
-    Args:
-        batch: A batch in the contract's form.
-        takes_mask: Whether the model takes an argument `mask`: then that is none of people, and tells padding.
+    Any other batch stays as it is. A `mask` that the model takes as an argument is none of people, and tells padding.
     """
     if not has_rows(batch):
         return dict(batch)

@@ -194,12 +194,7 @@ def _first_text(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch tokens 2"]:
 
 
 def word_spans(text: str, words: Sequence[str]) -> list[Span]:
-    """Return the characters of every occurrence of the words in a text, whole words only.
-
-    Args:
-        text: The text.
-        words: Words or phrases, as they stand in the text; upper and lower case are the same.
-    """
+    """Return the characters of every occurrence of the words in a text, whole words only."""
     spans: list[Span] = []
     for word in words:
         # Not \b: a word may begin or end with a sign, such as "wow!".

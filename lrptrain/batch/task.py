@@ -556,13 +556,7 @@ TASKS: dict[str, Task] = {task.name: task for task in (Classes(one_hot=True), Bi
 
 
 def find_task(task: "TaskName | Task | None", model: nn.Module | None = None, several: bool = False) -> Task:
-    """Return the task that a user names; without a name, classes.
-
-    Args:
-        task: A task, its name, or None.
-        model: A model, whose `config.problem_type` (Hugging Face) may say that it is a regression.
-        several: Whether all labels of a sample can be told together, as by monitors and guidance.
-    """
+    """Return the task that a user names; without a name, classes."""
     if isinstance(task, Task) and task.has_labels and not several:
         raise ValueError("task=lrptrain.EachLabel() is for monitors and guidance: here say lrptrain.OneLabel(column)")
     if isinstance(task, Task):

@@ -9,12 +9,7 @@ from lrptrain.cues.texts import Spans, as_wide_as
 
 @dataclass(frozen=True)
 class Apart(Cue):
-    """A cue without another one: it is exchanged, and the other put back as it was.
-
-    Attributes:
-        one: What is exchanged.
-        others: What stays.
-    """
+    """A cue without another one: it is exchanged, and the other put back as it was."""
 
     kind: ClassVar[str] = "apart"
     name: str

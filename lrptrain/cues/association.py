@@ -69,6 +69,16 @@ def alternatives(
     return max(lists, key=lambda each: (each[0], len(each[1])))
 
 
+def distinct(present: Sequence[Bool[np.ndarray, " n"]], count: int) -> list[int]:
+    """Return the first things that are no other view of one before them, which most of the same samples have."""
+    chosen: list[int] = []
+    for number, each in enumerate(present):
+        others = (present[other] for other in chosen)
+        if len(chosen) < count and all((each & other).sum() < MOST * (each | other).sum() for other in others):
+            chosen.append(number)
+    return chosen
+
+
 def joined(
     lists: Sequence[tuple[float, list[int]]],
     present: Present,

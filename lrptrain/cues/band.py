@@ -1,27 +1,22 @@
 """A channel of images that have more than those of a picture, such as a band of a satellite."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
+from lrptrain.cues.cue import Batch, Role
+from lrptrain.cues.images import Part, Where, image_of, pixels_of
 
 PICTURES = (1, 3)
 """So many channels have pictures in grey and in colours, whose channels are no things by themselves."""
 
 
 @dataclass(frozen=True)
-class Band(Cue):
-    """One channel of images, or what of it lies outside of the evidence.
-
-    Attributes:
-        channel: Which, from 0 on.
-        where: In which part of images.
-    """
+class Band(Part):
+    """One channel of images, or what of it lies outside of the evidence."""
 
     kind: ClassVar[str] = "band"
     name: str
@@ -34,13 +29,6 @@ class Band(Cue):
         inside = torch.zeros_like(image_of(batch)[1], dtype=torch.bool)
         inside[:, self.channel] = pixels_of(self.where, batch)
         return inside
-
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """See `Cue`."""
-        _, images = image_of(batch)
-        given = without_evidence(donors) if self.where == "outside" else image_of(donors)[1]
-        changed = torch.where(self.locate(batch), given.to(images.dtype), images)
-        return pasted(batch, changed, torch.ones_like(images[:, 0], dtype=torch.bool))
 
 
 def bands(role: Role, channels: int, where: Where = "image") -> list[Band]:

@@ -12,11 +12,7 @@ from lrptrain.cues.texts import Language, Span, Spans, TextPart
 
 @dataclass(frozen=True)
 class Family(Spans):
-    """All words of a family.
-
-    Attributes:
-        family: One of `FAMILIES`.
-    """
+    """All words of a family."""
 
     kind: ClassVar[str] = "family"
     is_family: ClassVar[bool] = True

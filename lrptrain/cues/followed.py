@@ -34,11 +34,7 @@ def note_known(module: nn.Module, known: Known) -> None:
 
 
 def follow_known(module: nn.Module) -> Known | None:
-    """Return what was noted of a module or of its parts, and note that its training goes by that.
-
-    Returns:
-        None where no monitor notes anything.
-    """
+    """Return what was noted of a module or of its parts, and note that its training goes by that; or None."""
     watched = [each for each in module.modules() if each in _noted] if _noted else []
     if not watched:
         return None

@@ -21,7 +21,7 @@ from lrptrain.cues.smoothing import gaussian
 DETAIL = 1 / 48
 """The standard deviation at which gradients are taken, in shares of the shorter side: what is finer is mostly noise.
 
-A choice."""
+A choice that no experiment has measured: in images of fewer than 48 pixels a side it is one pixel, whatever is here."""
 
 
 class Frame(NamedTuple):

@@ -1,5 +1,6 @@
 """What cues of images share: which pixels are meant, and how they are taken from another image."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 from lrptrain.batch.call import IMAGES
 from lrptrain.batch.sizes import is_volume
-from lrptrain.cues.cue import Batch
+from lrptrain.cues.cue import Batch, Cue
 from lrptrain.cues.painting import Images, Pixels, dilate, inpainted
 
 Where = Literal["image", "outside", "evidence"]
@@ -53,10 +54,28 @@ def without_evidence(batch: Batch) -> Images:
 
 
 def pasted(batch: Batch, donors: Images, region: Bool[Tensor, " batch *places"]) -> dict[str, Any]:
-    """Return the samples with a region of other images."""
+    """Return the samples with a region of other images, of all channels or of some."""
     name, images = image_of(batch)
-    changed = torch.where(region[:, None], donors.to(images.dtype), images)
+    region = region if region.ndim == images.ndim else region[:, None]
+    changed = torch.where(region, donors.to(images.dtype), images)
     return {**batch, name: changed.movedim(2, 1) if _has_channels_second(batch) else changed}
+
+
+class Part(Cue):
+    """A part of images: a sample takes what its donor has there, outside of annotations none of its evidence."""
+
+    @abstractmethod
+    def locate(self, batch: Batch) -> Bool[Tensor, " batch *places"]:
+        """Return where it lies, in all channels or in some."""
+
+    def changed(self, batch: Batch, donors: Batch) -> Bool[Tensor, " batch *places"]:
+        """Return what samples take of their donors."""
+        return self.locate(batch)
+
+    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+        """See `Cue`."""
+        given = without_evidence(donors) if self.is_outside else image_of(donors)[1]
+        return pasted(batch, given, self.changed(batch, donors))
 
 
 def image_of(batch: Mapping[str, Tensor]) -> tuple[str, Tensor]:

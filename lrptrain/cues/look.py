@@ -17,12 +17,7 @@ Images = Float[Tensor, "batch channels *places"]
 
 @dataclass(frozen=True)
 class Look(Cue):
-    """A look of images.
-
-    Attributes:
-        where: Of which part of the image it is.
-        word: What it is called, before that part.
-    """
+    """A look of images."""
 
     name: str
     role: Role

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,37 +13,36 @@ from torch.nn import functional as F
 
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.call import rows_of
-from lrptrain.cues.association import association, associations
-from lrptrain.cues.cue import CANDIDATES, FEWEST, MOST, Batch, Cue, Role
-from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
+from lrptrain.cues.association import association, associations, distinct
+from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Role
+from lrptrain.cues.images import Part, Where, image_of, pixels_of
 from lrptrain.cues.places import place_of
 
 POINTS = 5
-"""A picture is compared at so many points a side, without its corners, in which a round dot has none."""
+"""A picture is compared at so many points a side, without its corners, in which a round dot has none. Doubled, the
+cause is first in as many models, and inspection takes a third longer (`python -m experiments.benchmark.moved`)."""
 TOLERANCE = 0.15
 """Two pictures are the same if they differ by so many standard deviations of the pixels (root mean square): noise and
-compression that nobody sees."""
+compression that nobody sees. Doubled, the cause is first in 3 instead of 4 of 5 models; halved, in as many
+(`python -m experiments.benchmark.moved`)."""
 ON = {"image": "", "outside": " outside the annotation", "evidence": " on the annotated object"}
-MOST_SOURCES = 32
-"""Pictures are taken of so many images, of each answer as many, and of no more than `EACH`: a choice, for time. No test
-finds another mark in half or twice as many."""
 EACH = 8
-"""So many images of an answer give pictures: most of them have its mark. First a picture is looked for in a few others,
-at so many of their most relevant patches: a mark that is read is among them. Its name is of so many that show it."""
+"""So many images of an answer give pictures, fewer if there are more than `CANDIDATES` answers. First a picture is
+looked for in a few others, at so many of their most relevant patches. Its name is of so many that show it. Halved, one
+model in six has another first name, and the cause is first in as many; doubled, nothing changes
+(`python -m experiments.benchmark.moved`)."""
 MOST_COMPARED = 2**22
 """So many pairs of a picture and a place are compared per image at most, in a fiftieth of a second."""
 PLACES = 8
-"""A picture is looked for at every so manyth part of its side: an eighth."""
+"""A picture is looked for at every so manyth part of its side, an eighth: a choice, for time. Pictures of fewer than 16
+pixels a side are looked for at every pixel."""
 IN_CACHE = 2**18
 """So many points of images are compared with one picture at a time, so that they stay in a processor's cache."""
-PEAKS = 2
-"""Pictures are taken at so many of the most relevant patches of every image: a choice, for time. With one alone, what
-is read second is no mark."""
 _CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2 - POINTS, POINTS**2 - 1)]
 
 
 @dataclass(frozen=True)
-class Mark(Cue):
+class Mark(Part):
     """Small pictures, wherever they lie.
 
     What a sample takes of its donor is where either has a picture: it loses its own, and is given the donor's.
@@ -76,11 +75,10 @@ class Mark(Cue):
         inside = torch.stack([self._found(images, *picture) for picture in self.pictures]).any(0)
         return inside & pixels_of(self.where, batch)
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """See `Cue`."""
-        given = without_evidence(donors) if self.where == "outside" else image_of(donors)[1]
+    def changed(self, batch: Batch, donors: Batch) -> Bool[Tensor, "batch height width"]:
+        """See `Part`."""
         region = self.locate(batch) | self.locate(donors)
-        return pasted(batch, given, region & ~pixels_of("evidence", batch) if self.where == "outside" else region)
+        return region & ~pixels_of("evidence", batch) if self.is_outside else region
 
     def _found(
         self, images: Tensor, side: int, values: tuple[tuple[float, ...], ...]
@@ -153,15 +151,9 @@ class Marks:
     def proposed(
         self, rows: Int[np.ndarray, " n"], answers: Int[np.ndarray, " n"], where: Where, count: int
     ) -> Iterator[tuple[float, Mark]]:
-        """Yield marks of some of the images, ranked by how far their being there goes with the answers.
+        """Yield at most `count` marks of some images, ranked by how far their being there goes with the answers.
 
         Where each answer has a mark of its own, none decides much alone: together they are a cue, the last one.
-
-        Args:
-            rows: The indices of the images.
-            answers: The answer to each of them.
-            where: In which part of images; outside of the evidence they are faults.
-            count: How many at most; of several that overlap in the same images only the first.
         """
         batch = collate([self._samples[row] for row in rows])
         key = rows.tobytes(), where
@@ -173,15 +165,9 @@ class Marks:
             (max(association(count > 0, answers), association(count > np.median(count), answers)), mark, count > 0)
             for mark, count in self._found[key]
         ]
-        scored.sort(key=lambda each: -each[0])
-        chosen: list[Bool[np.ndarray, " batch"]] = []
-        for score, mark, present in scored:
-            if len(chosen) == count or score <= 0:
-                break
-            # Another view of what was chosen: the same images show it.
-            if all((present & other).sum() < MOST * (present | other).sum() for other in chosen):
-                chosen.append(present)
-                yield score, _placed(mark, batch, present)
+        scored = sorted((each for each in scored if each[0] > 0), key=lambda each: -each[0])
+        for score, mark, present in (scored[i] for i in distinct([each[2] for each in scored], count)):
+            yield score, _placed(mark, batch, present)
         together = _one_of_each(self._found[key], answers) if count else []
         if len(together) > 1:
             pictures = tuple(picture for mark, _ in together for picture in mark.pictures)
@@ -245,7 +231,7 @@ def _recurring(
     groups = groups[groups.any(1)]
     for group in groups:
         members = np.flatnonzero(group)
-        sources = members[: min(EACH, max(FEWEST, MOST_SOURCES // len(groups)))]
+        sources = members[: min(EACH, max(FEWEST, CANDIDATES * EACH // len(groups)))]
         siblings = members[: CANDIDATES + 1]
         taken = [_at_peaks(images[[i]], relevance[[i]], grid, inside[[i]], side) for i in sources]
         near = [_near(relevance[i], grid, inside[i]) for i in siblings]
@@ -312,7 +298,7 @@ def _at_peaks(
     """Return the pictures that begin in or shortly before the most relevant patches of every image."""
     height, width = where.shape[1:]
     allowed = F.adaptive_avg_pool2d(where[:, None].float(), grid).flatten(1)
-    best = (relevance.clamp(min=0) * allowed.to(relevance)).topk(min(PEAKS, relevance.shape[1]), 1).indices
+    best = (relevance.clamp(min=0) * allowed.to(relevance)).topk(min(CANDIDATES, relevance.shape[1]), 1).indices
     down, across, stride = height // grid[0], width // grid[1], stride_of(side)
     step = max(1, side // 4 // stride)
     found = []

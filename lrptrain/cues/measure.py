@@ -26,12 +26,16 @@ FIRST_LOOK = 12
 """So many samples are measured first, then as many again, and so on, until the verdict is sure.
 
 Of twelve that do not move at all the interval reaches to 2 points (`effect_of`), of eight to more than 5, which matter.
+Half or twice as many change no first name, and cost 5 or 6 % more forward passes
+(`python -m experiments.benchmark.moved`).
 """
+FLIP = MOST
+"""An effect on one sample that is larger decides its answer."""
 FEWEST_FLIPPED = 4
 """So many more samples with the cue of another answer than with that of the same one: then "does not rely" is not said.
 
 By chance as many have at most 2.5 % of models that hardly rely on a cue, and three have 7 % (logistic models, 128
-samples, 400 runs each)."""
+samples, 400 runs each). Half or twice as many change no first name (`python -m experiments.benchmark.moved`)."""
 
 
 class MeasureError(RuntimeError):
@@ -69,14 +73,14 @@ def effect_of(values: Float[np.ndarray, " n"], level: float, fewest: int = FEWES
     return Effect(mean, max(mean - reach, -1.0), min(mean + reach, 1.0), count)
 
 
-def flipped(values: Float[np.ndarray, " n"], least: float = MOST) -> int:
+def flipped(values: Float[np.ndarray, " n"], least: float = FLIP) -> int:
     """Return how many samples have at least such an effect, less those that have it the other way round, by chance."""
     return int((values > least).sum()) - int((values < -least).sum())
 
 
 def most_flipped(values: Float[np.ndarray, " n"], level: float = LEVEL) -> float:
     """Return which share of all samples a cue may decide, in [0, 1] (Clopper & Pearson 1934)."""
-    count, seen = int((~np.isnan(values)).sum()), int((values > MOST).sum())
+    count, seen = int((~np.isnan(values)).sum()), int((values > FLIP).sum())
     return float(special.betaincinv(seen + 1, count - seen, 1 - level)) if seen < count else 1.0
 
 

@@ -14,11 +14,7 @@ def are_pairs(*samples: Sequence[Part]) -> bool:
 
 @dataclass(frozen=True)
 class OneOfPair(Rewriting):
-    """One text of a pair, as a whole.
-
-    Attributes:
-        number: 0 for the first, 1 for the second.
-    """
+    """One text of a pair, as a whole."""
 
     kind: ClassVar[str] = "one_of_pair"
     is_position: ClassVar[bool] = True

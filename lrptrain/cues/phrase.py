@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from lrptrain.cues.association import alternatives, covering, joined
-from lrptrain.cues.cue import CANDIDATES, FEWEST, QUARTER, Batch, Role
+from lrptrain.cues.cue import FEWEST, Batch, Role
 from lrptrain.cues.segment import STOPS
 from lrptrain.cues.text_words import TextWord
 from lrptrain.cues.texts import Language, Span, Spans, TextPart, kept_in, parts_of
@@ -17,19 +17,20 @@ from lrptrain.cues.texts import Language, Span, Spans, TextPart, kept_in, parts_
 Words = tuple[tuple[int, ...], ...]
 """Words by the ids of their tokens."""
 LONGEST = 32
-"""So many words a phrase has at most: a template or a footer is found by its first ones,
-so that more cost time alone."""
+"""So many words a phrase has at most: a choice, for time, as a template or a footer is found by its first ones. Half or
+twice as many change no name (`python -m experiments.benchmark.moved`)."""
+NAMED = 4
+"""So many phrases of a list are in its name: a choice of words alone."""
+ENDS = 0.75
+"""Words of which at least such a share stand at an end of their text are words of an end: a
+choice of what people call so."""
 _SPACED = re.compile(r" [.,;:!?]")
 """Punctuation that people write without a space before it."""
 
 
 @dataclass(frozen=True)
 class Phrase(Spans):
-    """Phrases wherever they stand.
-
-    Attributes:
-        phrases: The phrases.
-    """
+    """Phrases wherever they stand."""
 
     kind: ClassVar[str] = "phrase"
     phrases: tuple[Words, ...] = ()
@@ -83,18 +84,18 @@ def propose_phrases(
     for several in joined(lists, present, kinds, of_answer)[: count // 2]:
         phrases = [keys[each] for each in several]
         # What is named in full is the same cue in whatever order either half finds it.
-        phrases = sorted(phrases) if len(phrases) <= CANDIDATES else phrases
+        phrases = sorted(phrases) if len(phrases) <= NAMED else phrases
         yield 0.0, Phrase(_named([recurring[each].text for each in phrases]), role, language, where, tuple(phrases))
 
 
 def _named(phrases: Sequence[str]) -> str:
     """Return what phrases are called: the first of them, shortened."""
     quoted = []
-    for text in phrases[:CANDIDATES]:
+    for text in phrases[:NAMED]:
         words = text.split()
         short = text if len(words) <= 8 else f"{' '.join(words[:4])} ... {' '.join(words[-3:])}"
         quoted.append(f'"{short}"' if "'" in short else f"'{short}'")
-    more = f" and {len(phrases) - CANDIDATES} more" if len(phrases) > CANDIDATES else ""
+    more = f" and {len(phrases) - NAMED} more" if len(phrases) > NAMED else ""
     if len(phrases) > 1:
         return f"the words {', '.join(quoted)}{more}"
     return f"the {'phrase' if ' ' in phrases[0] else 'word'} {quoted[0]}"
@@ -129,7 +130,7 @@ class _Found(NamedTuple):
         """What it is an alternative to: another sentence, other words at an end of texts, or other words anywhere."""
         if self.text[-1:] in STOPS and any(map(str.isalnum, self.text)):
             return "sentence"
-        return "at an end" if float(np.mean(self.at_ends)) >= 1 - QUARTER else "anywhere"
+        return "at an end" if float(np.mean(self.at_ends)) >= ENDS else "anywhere"
 
 
 def _recurring(texts: Sequence[Sequence[Sequence[TextWord]]], ends: Sequence[set[int]]) -> dict[Words, _Found]:

@@ -52,14 +52,7 @@ def _within(box: Box, size: tuple[int, int]) -> Box:
 def swap_placement(
     images: Images, evidence: Pixels, donor_evidence: Pixels, placed: Callable[[Box, Box, tuple[int, int]], Box]
 ) -> Images:
-    """Put the evidence of every image where, or make it as large as, that of its donor is.
-
-    Args:
-        images: The images to change; those without evidence, or with a donor without, stay as they are.
-        evidence: Where their evidence lies.
-        donor_evidence: Where that of their donors lies, in images of the same size.
-        placed: `at_place_of` or `as_large_as`.
-    """
+    """Put the evidence of every image where, or make it as large as, that of its donor is."""
     size = (images.shape[2], images.shape[3])
     # Masks seldom hold the very edge of a thing: what is left of it at its old place would still tell where it was.
     thing = dilate(evidence, default_margin(size))
@@ -92,11 +85,7 @@ _NAMES = {"location": "where the annotated object lies", "size": "how large the 
 
 @dataclass(frozen=True)
 class Placement(Cue):
-    """Where evidence lies, or how large it is: the thing is cut out, its place painted over, and it is put anew.
-
-    Attributes:
-        what: Which of the two.
-    """
+    """Where evidence lies, or how large it is: the thing is cut out, its place painted over, and it is put anew."""
 
     kind: ClassVar[str] = "placement"
     name: str

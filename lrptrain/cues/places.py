@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
 from lrptrain.cues.cue import MOST, QUARTER, Batch, Cue, Role
-from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
+from lrptrain.cues.images import Part, Where, image_of, pixels_of
 
 Box = tuple[float, float, float, float]
 """Top, left, bottom and right, in shares of height and width."""
@@ -27,15 +27,10 @@ _EDGES: dict[str, Box] = {
 
 
 @dataclass(frozen=True)
-class Place(Cue):
+class Place(Part):
     """The same place in all images, and in all slices of volumes: a rectangle, less another one.
 
     Outside of the evidence, it is what of the place lies there, and donors give none of theirs.
-
-    Attributes:
-        box: The rectangle.
-        hole: What of it is left out; None for nothing.
-        where: In which part of images.
     """
 
     kind: ClassVar[str] = "place"
@@ -53,11 +48,6 @@ class Place(Cue):
         if self.hole is not None:
             inside &= ~_inside(self.hole, size)
         return inside.to(images.device) & pixels_of(self.where, batch)
-
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """See `Cue`."""
-        given = without_evidence(donors) if self.where == "outside" else image_of(donors)[1]
-        return pasted(batch, given, self.locate(batch))
 
     def children(self) -> Sequence[Cue]:
         """Return the corners of an edge, and what lies between them."""

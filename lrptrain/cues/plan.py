@@ -39,7 +39,8 @@ from lrptrain.cues.volumes import Planes, VolumeSurroundings, parts_of_volumes
 from lrptrain.cues.whole_input import whole_inputs
 
 FAULTS_WEIGH = 10.0
-"""What is a fault for sure has as large a share of the level as ten other cues: a choice, as everybody asks for it."""
+"""What is a fault for sure has as large a share of the level as ten other cues: a choice, as everybody asks for it.
+Only annotated samples have any, so that `python -m experiments.benchmark.moved` cannot measure it."""
 
 
 def of_images(

@@ -1,17 +1,17 @@
 """A named region of the annotation, such as a watermark that people have drawn beside the evidence."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jaxtyping import Bool
 from torch import Tensor
 
-from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.images import Where, annotation_in, image_of, pasted, pixels_of, without_evidence
+from lrptrain.cues.cue import Batch, Role
+from lrptrain.cues.images import Part, Where, annotation_in, image_of, pixels_of
 
 
 @dataclass(frozen=True)
-class Region(Cue):
+class Region(Part):
     """A region of a mask `[regions, height, width]`, as far as it lies outside of the evidence, the first region.
 
     A sample loses its own, and is given what its donor has where either has the region.
@@ -35,7 +35,6 @@ class Region(Cue):
             return outside & False
         return outside & (annotation_in(batch, (images.shape[2], images.shape[3]), self.index) == 1)
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """See `Cue`."""
-        region = (self.locate(batch) | self.locate(donors)) & pixels_of("outside", batch)
-        return pasted(batch, without_evidence(donors), region)
+    def changed(self, batch: Batch, donors: Batch) -> Bool[Tensor, "batch height width"]:
+        """See `Part`."""
+        return (self.locate(batch) | self.locate(donors)) & pixels_of("outside", batch)

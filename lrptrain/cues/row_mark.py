@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lrptrain.batch.rows import grid_sizes, rows_in
-from lrptrain.cues.association import association
-from lrptrain.cues.cue import CANDIDATES, FEWEST, MOST, Batch, Cue, Role
-from lrptrain.cues.mark import MOST_SOURCES, PEAKS
+from lrptrain.cues.association import association, distinct
+from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Cue, Role
+from lrptrain.cues.mark import EACH
 from lrptrain.cues.rows import OF, RowPart, at_share, rows_of_part, with_rows
 
 
@@ -88,16 +88,7 @@ def propose_row_marks(
     where: RowPart,
     count: int,
 ) -> Iterator[tuple[float, RowMark]]:
-    """Yield kinds of the most relevant rows, ranked by how far having one goes with the answers.
-
-    Args:
-        batch: The samples.
-        relevance: The map of each, for its answer.
-        ids: The name of each.
-        answers: The answer to each.
-        where: Which rows count; outside of the evidence they are faults.
-        count: How many at most; of several that the same samples have only the first.
-    """
+    """Yield at most `count` kinds of the most relevant rows, ranked by how far having one goes with the answers."""
     counted = rows_of_part(where, batch).cpu()
     rows = rows_in(batch).float().cpu()
     if not counted.any():
@@ -108,7 +99,7 @@ def propose_row_marks(
     peaks = [
         (sample, int(place))
         for answer in np.unique(answers)
-        for sample in np.flatnonzero(answers == answer)[:MOST_SOURCES]
+        for sample in np.flatnonzero(answers == answer)[: CANDIDATES * EACH]
         for place in _peaks(relevance[sample], counted[sample])
     ]
     if not peaks:
@@ -132,21 +123,16 @@ def propose_row_marks(
         shifted = bound + float(direction @ mean)
         found.append((score, RowMark(name, role, where, tuple(direction.tolist()), shifted), present))
     found.sort(key=lambda each: -each[0])
-    chosen: list[Bool[np.ndarray, " batch"]] = []
-    names: set[str] = set()
-    for score, mark, present in found:
-        # Another view of what was chosen: the same samples have it.
-        is_new = all((present & other).sum() < MOST * (present | other).sum() for other in chosen)
-        if len(chosen) < count and is_new and mark.name not in names:
-            chosen.append(present)
-            names.add(mark.name)
-            yield score, mark
+    best = {mark.name: (score, mark, present) for score, mark, present in reversed(found)}
+    found = sorted(best.values(), key=lambda each: -each[0])
+    for score, mark, _ in (found[i] for i in distinct([each[2] for each in found], count)):
+        yield score, mark
 
 
 def _peaks(relevance: Float[Tensor, " rows"], counted: Bool[Tensor, " width"]) -> list[int]:
     """Return the most relevant rows of a sample, of those that count."""
     positive = relevance.clamp(min=0) * counted[: len(relevance)]
-    best = positive.topk(min(PEAKS, len(positive))).indices.tolist()
+    best = positive.topk(min(CANDIDATES, len(positive))).indices.tolist()
     return [place for place in best if positive[place] > 0]
 
 

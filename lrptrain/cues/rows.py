@@ -69,11 +69,7 @@ def _counts_rows(name: str, values: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Stretch(Cue):
-    """Rows that stand in one stretch: a sample takes those of its donor's, at the same share of the way along it.
-
-    Attributes:
-        where: Which rows count, the others left out.
-    """
+    """Rows that stand in one stretch: a sample takes those of its donor's, at the same share of the way along it."""
 
     name: str
     role: Role

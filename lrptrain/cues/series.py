@@ -6,7 +6,7 @@ of the time.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
+from lrptrain.cues.images import Part, Where, image_of, pixels_of
 from lrptrain.cues.surroundings import Surroundings
 
 _QUARTERS = ("first", "second", "third", "last")
@@ -22,7 +22,7 @@ Places = Bool[Tensor, "batch channels time"]
 
 
 @dataclass(frozen=True)
-class SeriesPart(Cue):
+class SeriesPart(Part):
     """Some channels in some part of the time, or what of that lies outside of the evidence.
 
     Attributes:
@@ -48,13 +48,6 @@ class SeriesPart(Cue):
         inside[:, self.first : self.stop, start * series.shape[2] // 4 : end * series.shape[2] // 4] = True
         return inside & pixels_of(self.where, batch)[:, None]
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """See `Cue`."""
-        _, own = image_of(batch)
-        given = without_evidence(donors) if self.where == "outside" else image_of(donors)[1]
-        changed = torch.where(self.locate(batch), given.to(own.dtype), own)
-        return pasted(batch, changed, torch.ones_like(own[:, 0], dtype=torch.bool))
-
     def children(self) -> Sequence["SeriesPart"]:
         """Return its halves, so that one of many channels is found in few steps, and of one channel its quarters."""
         middle = (self.first + self.stop) // 2
@@ -76,11 +69,7 @@ class SeriesPart(Cue):
 
 @dataclass(frozen=True)
 class SeriesSurroundings(Surroundings):
-    """All of a series that lies outside of the evidence.
-
-    Attributes:
-        channels: How many channels it has.
-    """
+    """All of a series that lies outside of the evidence."""
 
     kind: ClassVar[str] = "series surroundings"
     channels: int = 1
@@ -88,10 +77,6 @@ class SeriesSurroundings(Surroundings):
     def locate(self, batch: Batch) -> Places:
         """Return its places."""
         return super().locate(batch)[:, None].expand_as(image_of(batch)[1])
-
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """See `Cue`."""
-        return pasted(batch, without_evidence(donors), pixels_of(self.where, batch))
 
     def children(self) -> Sequence[Cue]:
         """Return its parts."""

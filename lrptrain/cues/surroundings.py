@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jaxtyping import Bool
 from torch import Tensor
@@ -11,7 +11,7 @@ from lrptrain.cues.beside import Beside
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.cues.grain import Grain
-from lrptrain.cues.images import Where, pasted, pixels_of, without_evidence
+from lrptrain.cues.images import Part, Where, pixels_of
 from lrptrain.cues.light import Light
 from lrptrain.cues.places import places
 from lrptrain.cues.spectrum import Spectrum
@@ -21,7 +21,7 @@ LOOKS = (Colour, Spectrum, Light, Grain)
 
 
 @dataclass(frozen=True)
-class Surroundings(Cue):
+class Surroundings(Part):
     """All of an image that lies outside of the evidence; a donor's own evidence is painted over first."""
 
     kind: ClassVar[str] = "surroundings"
@@ -33,10 +33,6 @@ class Surroundings(Cue):
     def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
         """Return the pixels outside the evidence."""
         return pixels_of("outside", batch)
-
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """See `Cue`."""
-        return pasted(batch, without_evidence(donors), self.locate(batch))
 
     def children(self) -> Sequence[Cue]:
         """Return what lies next to the evidence, its places and its looks."""

@@ -45,12 +45,7 @@ class TextForm:
 
 
 def text_form(tokenizer: Any, model: nn.Module) -> TextForm:
-    """Return what a tokenizer and a model say of their texts.
-
-    Args:
-        tokenizer: One of `transformers`, or another one, which may say less; None for none.
-        model: The model, or what holds it.
-    """
+    """Return what a tokenizer and a model say of their texts."""
     configs = [module.config for module in model.modules() if hasattr(getattr(module, "config", None), "to_dict")]
     config = configs[0] if configs else None
     # The model's own word first: some look for the padding by its id. 0 is a token, too; None means that there is none.

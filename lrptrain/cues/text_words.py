@@ -16,14 +16,7 @@ Span = tuple[int, int]
 
 
 class TextWord(NamedTuple):
-    """A word of a text.
-
-    Attributes:
-        text: As people write it.
-        ids: Its token ids.
-        span: Where they stand in the text.
-        space: Whether a space comes before it.
-    """
+    """A word of a text."""
 
     text: str
     ids: tuple[int, ...]

@@ -49,12 +49,7 @@ UNNAMED = partial(Language, is_named=False)
 
 
 class Part(NamedTuple):
-    """A text of a sample: its only one, or one of a pair.
-
-    Attributes:
-        tokens: Its tokens, by their places.
-        words: Its words.
-    """
+    """A text of a sample: its only one, or one of a pair."""
 
     tokens: list[int]
     words: list[TextWord]
@@ -140,10 +135,6 @@ class Spans(Cue):
     Words are put where they stand in their donor, as a share of the way through all other words, between two words. Of
     pairs, each text takes those of its counterpart. Outside of the annotation, what people marked stays, and is not
     given.
-
-    Attributes:
-        language: How texts are made up.
-        where: In which part of texts.
     """
 
     name: str
@@ -204,11 +195,7 @@ def _located(cues: Sequence[Spans], batch: Batch) -> Bool[Tensor, "batch tokens"
 
 @dataclass(frozen=True)
 class Rewriting(Cue):
-    """What texts have beyond certain words: their own are made anew, with tokens of theirs and of their donors.
-
-    Attributes:
-        language: How texts are made up.
-    """
+    """What texts have beyond certain words: their own are made anew, with tokens of theirs and of their donors."""
 
     name: str
     role: Role

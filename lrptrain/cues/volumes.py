@@ -5,7 +5,7 @@ Volumes are `[batch, channels, slices, height, width]`, videos `[batch, frames, 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import QUARTER, Batch, Cue, Role
-from lrptrain.cues.images import Where, image_of, pasted, pixels_of, without_evidence
+from lrptrain.cues.images import Part, Where, image_of, pixels_of
 from lrptrain.cues.places import places
 from lrptrain.cues.surroundings import Surroundings
 
@@ -26,7 +26,7 @@ _PARTS = {
 
 
 @dataclass(frozen=True)
-class Slices(Cue):
+class Slices(Part):
     """The slices of one part of volumes, or the frames of one of videos, or what lies outside of the evidence there.
 
     Attributes:
@@ -49,19 +49,10 @@ class Slices(Cue):
         inside[:, round(self.start * volumes.shape[2]) : round(self.stop * volumes.shape[2])] = True
         return inside & pixels_of(self.where, batch)
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """See `Cue`."""
-        given = without_evidence(donors) if self.where == "outside" else image_of(donors)[1]
-        return pasted(batch, given, self.locate(batch))
-
 
 @dataclass(frozen=True)
 class VolumeSurroundings(Surroundings):
-    """All of a volume that lies outside of the evidence.
-
-    Attributes:
-        planes: What its slices are called.
-    """
+    """All of a volume that lies outside of the evidence."""
 
     kind: ClassVar[str] = "volume surroundings"
     planes: Planes = "slices"

@@ -24,9 +24,6 @@ def usable_scores(
     """Set the scores of tokens that are not usable to 0, and tell for which samples a metric is defined.
 
     A metric is defined for a sample that is annotated and has finite scores on its usable tokens.
-
-    Returns:
-        The scores in float32 or wider, and whether each sample is defined.
     """
     if scores.shape != annotation.valid.shape:
         raise ValueError(
@@ -65,13 +62,7 @@ def uniform_chance(
 def class_index(
     label: Shaped[Tensor, " batch"] | None, num_classes: int | None, like: Shaped[Tensor, "batch ..."]
 ) -> Int[Tensor, " batch"]:
-    """Return the row of each sample in a per-class state: its label, or 0 if there is one row for all classes.
-
-    Args:
-        label: Class of each sample; may be None where `num_classes` is.
-        num_classes: How many classes have a row of their own; None for one row.
-        like: Any tensor of the batch, for its length and device.
-    """
+    """Return the row of each sample in a per-class state: its label, or 0 if there is one row for all classes."""
     if num_classes is None:
         return torch.zeros(like.shape[0], dtype=torch.long, device=like.device)
     if label is None or label.shape != like.shape[:1]:

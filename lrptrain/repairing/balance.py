@@ -57,13 +57,7 @@ def groups_of(samples: Sequence[Sample]) -> Int[np.ndarray, " samples"]:
 
 
 class Swaps(NamedTuple):
-    """How something is swapped between samples.
-
-    Attributes:
-        copies: How often each sample is given something of another.
-        batch_size: Samples per forward pass, among which it is swapped.
-        seed: The seed of who gives to whom.
-    """
+    """How something is swapped between samples."""
 
     copies: int
     batch_size: int
@@ -71,12 +65,7 @@ class Swaps(NamedTuple):
 
 
 class SwappedBatch(NamedTuple):
-    """Samples that were given something of others.
-
-    Attributes:
-        rows: The index of each sample.
-        batch: What the model is given.
-    """
+    """Samples that were given something of others."""
 
     rows: Int[np.ndarray, " batch"]
     batch: dict[str, Tensor]

@@ -20,12 +20,7 @@ Batch = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class LastLayer:
-    """The linear layer whose output is the model's logits.
-
-    Attributes:
-        name: Its attribute path on the model.
-        module: The layer.
-    """
+    """The linear layer whose output is the model's logits."""
 
     name: str
     module: nn.Linear
@@ -81,13 +76,7 @@ def find_last_layer(model: nn.Module, batch: Batch) -> LastLayer:
 
 
 def read_features(model: nn.Module, layer: LastLayer, batches: Iterable[Batch]) -> Float[np.ndarray, "samples width"]:
-    """Return what the last layer is given for each sample, in float64.
-
-    Args:
-        model: The model, which is run in evaluation mode and left as it was.
-        layer: Its last layer.
-        batches: Batches in the contract's form.
-    """
+    """Return what the last layer is given for each sample, in float64."""
     rows: list[np.ndarray] = []
 
     def note(_: nn.Module, args: tuple[Tensor, ...], kwargs: Mapping[str, Tensor], output: Tensor) -> None:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lrptrain.cues.association import alternatives, association, associations, covering, joined
+from lrptrain.cues.association import alternatives, association, associations, covering, distinct, joined
 
 
 def of(present, answers):
@@ -114,3 +114,11 @@ def test_lists_of_several_come_in_the_order_in_which_they_go_with_an_answer():
     assert joined(lists, present, [""] * 5, [OF_ONE, ~OF_ONE]) == [[3, 4], [0, 1]]
     assert joined(lists[:1], present, [""] * 5, [OF_ONE, ~OF_ONE]) == [[0, 1]]
     assert joined([], present, [""] * 5, [OF_ONE, ~OF_ONE]) == []
+
+
+def test_of_several_views_of_a_thing_that_mostly_the_same_samples_have_the_first_counts():
+    one, half, most, other = (np.isin(np.arange(8), held) for held in ([0, 1, 2, 3], [2, 3], [1, 2, 3], [3, 5, 6]))
+    assert distinct([one, most, other], 4) == [0, 2]
+    assert distinct([one, half, other], 4) == [0, 2], "half of what either holds is enough"
+    assert distinct([one, other, most], 1) == [0]
+    assert distinct([], 4) == []

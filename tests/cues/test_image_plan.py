@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.cues import plan
+from lrptrain.cues import plan, surroundings
 from lrptrain.cues.mark import Marks
 from lrptrain.cues.places import places
 
-LOOKS = ["colour", "spectrum", "light", "grain"]
+LOOKS = [look.kind for look in surroundings.LOOKS]
 COUNT = len(LOOKS)
 
 
@@ -42,6 +42,7 @@ def planned(marked, count=24, at=(20, 20), regions=(), others=False):
 def test_of_images_that_nobody_annotated_all_is_open_and_of_the_whole_image_only_parts_say_anything(marked):
     roots = planned(marked)
     assert [root.cue.kind for root in roots[: COUNT + 2]] == [*LOOKS, "framing", "place"]
+    assert {"colour", "spectrum", "light", "grain"} <= {*LOOKS}
     whole, marks = roots[COUNT + 1], roots[COUNT + 2 :]
     assert whole.is_whole
     assert [part.cue for part in whole.parts] == places("open")

@@ -10,8 +10,8 @@ from lrptrain.cues.colour import Colour
 from lrptrain.cues.grain import Grain
 from lrptrain.cues.light import WAVES, Light
 from lrptrain.cues.spectrum import Spectrum
+from lrptrain.cues.surroundings import LOOKS
 
-LOOKS = [Colour, Spectrum, Light, Grain]
 SIZES = [(16, 16), (15, 22)]
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lrptrain.batch import Sample
-from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.cues.measure import Measure, MeasureError, donors_for, effect_of
 from lrptrain.cues.places import WHOLE, Place, places
 
@@ -198,7 +197,7 @@ def test_an_interval_is_students_with_a_sample_at_either_end():
     padded = np.append(kept, [kept.mean() - 1 / 8, kept.mean() + 1 / 8])
     reach = stats.t.ppf(0.975, 7) * padded.std(ddof=1) / np.sqrt(8)
     assert effect == pytest.approx((kept.mean(), kept.mean() - reach, kept.mean() + reach, 8))
-    few = effect_of(values[: FEWEST_SAMPLES - 1], 0.025)
+    few = effect_of(values[:7], 0.025)
     assert (few.low, few.high) == (-1, 1)
     assert math.isnan(effect_of(np.full(9, np.nan), 0.025).mean)
 

@@ -6,7 +6,7 @@ import torch
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import WHOLE, Place, place_of, places
-from lrptrain.cues.surroundings import Surroundings
+from lrptrain.cues.surroundings import LOOKS, Surroundings
 
 SIZE = 16
 
@@ -100,7 +100,7 @@ def test_surroundings_are_all_but_evidence_and_what_is_ignored():
     taken = (own["mask"][0] == 0) & (donors["mask"][0] == 1)
     assert not torch.isin(changed[0][:, taken], donors["image"][0]).any(), "a donor gives none of its evidence"
     parts = Surroundings().children()
-    assert [each.kind for each in parts] == ["beside", *["place"] * 6, "colour", "spectrum", "light", "grain"]
+    assert [each.kind for each in parts] == ["beside", *["place"] * 6, *(look.kind for look in LOOKS)]
     assert {each.role for each in parts} == {"fault"}
 
 
