@@ -95,6 +95,7 @@ def test_a_run_of_that_name_in_another_root_is_left_alone(killed, tmp_path):
     stranger = start_run(tmp_path / "other", "run")
     evaluate(stranger, 0)
     branch = branched(tmp_path / "other", stranger, killed[1][2])
+    assert "of the checkpoint is not in" in branch.notice
     assert (branch.folder.name, epochs(branch)) == ("run-2", [3])
 
 
