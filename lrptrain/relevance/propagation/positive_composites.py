@@ -218,7 +218,3 @@ def _scores(propagator: Propagator, node: Node, relevance: OutputRelevance, *, s
         else:
             x = value.tensor.to(part.dtype)
             yield value, x * rules.safe_divide(part, x, stabiliser)
-
-
-CHEFER = chefer_composite()
-SPLIT_ALPHA_BETA = split_alpha_beta_composite()
