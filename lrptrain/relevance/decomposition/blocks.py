@@ -47,12 +47,7 @@ class Block:
 
 
 def transformer_blocks(recording: Recording) -> list[Block]:
-    """The blocks of a model, first to last.
-
-    Raises:
-        UnsupportedMethodError: If the attention does not add to a residual stream, or sees windows.
-        UnsupportedModelError: If there is no attention.
-    """
+    """The blocks of a model, first to last."""
     graph = Graph(recording.tape)
     layers = recording.attention_layers.layers()
     if any(layer.queries != layer.keys or len(layer.blocks) > 1 for layer in layers):

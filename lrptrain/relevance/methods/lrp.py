@@ -26,13 +26,14 @@ from lrptrain.relevance.methods.layers import input_maps, layer_maps, output_of
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.propagation.composite import Composite
 from lrptrain.relevance.propagation.conservative_composites import CP, CP_GRADIENT_FORM
-from lrptrain.relevance.propagation.named_rules import PatchRule, check_alpha_beta, check_not_negative, first_rule
+from lrptrain.relevance.propagation.named_rules import PatchRule, check_alpha_beta, first_rule
 from lrptrain.relevance.propagation.pixels import Bound
 from lrptrain.relevance.propagation.positive_composites import (
     alpha_beta_composite,
     chefer_composite,
     split_alpha_beta_composite,
 )
+from lrptrain.relevance.propagation.rules import check_not_negative
 from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
 from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.tape.nodes import Value
@@ -82,12 +83,13 @@ def transformer_attribution(
     used = [_single(attention) for layer in layers for attention in layer.maps]
     wanted = recording.blocks if keep_attention else used
     start = {recording.output: replace(explanation, other=None).direction}
+    chefer = chefer_composite(stabiliser)
     attentions = [] if keep_attention else fused(recording, layers)
     if attentions:
-        walk = recording.propagator.propagate_by_rows(start, chefer_composite(stabiliser), [recording.token_output], used)
+        walk = recording.propagator.propagate_by_rows(start, chefer, [recording.token_output], used)
         in_parts = _attributed_in_parts(explanation, layers, attentions, Arrivals(walk), normalize_rows)
         return RelevanceMaps(content(recording, in_parts))
-    steps = recording.propagator.propagate_stepwise(start, chefer_composite(stabiliser), [*wanted, recording.token_output])
+    steps = recording.propagator.propagate_stepwise(start, chefer, [*wanted, recording.token_output])
     arrived: dict[Value, Tensor] = {}
 
     def relevance(block: Value) -> Tensor:
