@@ -42,7 +42,7 @@ def affine(links, sources):
     for step in linearise(links):
         node = step.link.node
         zeros = {value: torch.zeros_like(value.tensor) for value in step.link.moving}
-        at_zero = [0.0] if node.name in COPIES else _call(node, zeros)
+        at_zero = [torch.zeros(())] if node.name in COPIES else _call(node, zeros)
         results = [x + o for x, o in zip(step.linear(values), at_zero, strict=True)]
         values.update(zip(node.outputs, results, strict=True))
     return values
