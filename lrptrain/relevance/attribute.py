@@ -320,10 +320,5 @@ def as_recording(
     layout: TokenLayout | None = None,
     explain: str | None = None,
 ) -> Recording:
-    """Return a forward pass that has run on a tape as a recording, its operations canonized.
-
-    Raises:
-        UnsupportedModelError: If the output is not `[batch, classes]`, or did not come from the input.
-        NonFiniteError: If logits are NaN.
-    """
+    """Return a forward pass that has run on a tape as a recording, its operations canonized."""
     return ForwardPass(tape, output, model, inputs, explain, layout, autocast_state()).under(Head())

@@ -32,15 +32,8 @@ def check_method(
 ) -> tuple[str, ...]:
     """Return the names of the methods to try, in their order: the one that is named, or all defaults.
 
-    Args:
-        method: A name, or None for the default.
-        options: The options of the method, of the first default where none is named. Those that take its place are
-            left out if they do not take these options.
-        defaults: The default, and those that take its place.
-
-    Raises:
-        TypeError: If it is no name.
-        UnsupportedMethodError: If the method is unknown, or does not take one of the options.
+    Options are those of the first default; defaults behind it that do not take them are left out. A name or an option
+    that does not exist raises.
     """
     if method is not None and not isinstance(method, str):
         raise TypeError(
@@ -66,16 +59,8 @@ def first_that_serves(
 ) -> Relevance:
     """Return the map of the first method that serves a model; if it is not the very first, say so once per model.
 
-    Args:
-        model: The model, for which is noted what has been said.
-        names: The methods to try. If it is one, its errors are passed on as they are.
-        compute: Makes the map by a method.
-        create_graph: Whether the maps can be trained through: methods that cannot be are left out.
-
-    Raises:
-        UnsupportedOperationError: If none serves the model: the error of the first, with those of the others.
-        UnsupportedModelError: Likewise.
-        UnsupportedMethodError: Likewise.
+    Errors of a method alone are passed on as they are. If none serves, the error of the first is raised, with those of
+    the others. With `create_graph`, methods that cannot be trained through are left out.
     """
     if create_graph and len(names) > 1:
         names = [name for name in names if get_method(name, {}).differentiable]

@@ -15,13 +15,7 @@ _lock = Lock()
 
 
 def warn_once(model: nn.Module, kind: Hashable, message: str) -> None:
-    """Give a `RelevanceWarning`, the first time for this model and this kind.
-
-    Args:
-        model: What the warning is about. It is not kept alive.
-        kind: What tells this warning from others about the model: a word, or a tuple with a method's name, say.
-        message: One line.
-    """
+    """Give a `RelevanceWarning` of one line, the first time for this model and what tells it from others, `kind`."""
     with _lock:
         kinds = _given.setdefault(model, set())
         if kind in kinds:

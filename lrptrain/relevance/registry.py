@@ -40,20 +40,7 @@ class RelevanceMaps:
 
 @dataclass(frozen=True)
 class Method:
-    """A named way to attribute.
-
-    Attributes:
-        name: The name by which `attribute` knows it.
-        function: `function(explanation, **options) -> RelevanceMaps`.
-        class_specific: Whether the map depends on the target.
-        signed: Whether scores may be negative.
-        differentiable: Whether a loss on the scores reaches the model's parameters (`create_graph=True`).
-        reaches_input: Whether `Relevance.input` is given.
-        uses_rules: Whether the method propagates relevance by rules, so that a composite changes it.
-        full_precision: Whether the model is recorded in float32 for it, also where it runs in half precision.
-        needs: What it needs of a forward pass; see `Needs`.
-        source: Paper.
-    """
+    """A named way to attribute; see `register_method` for what is known of each."""
 
     name: str
     function: Callable[..., RelevanceMaps]
@@ -86,11 +73,7 @@ _METHODS: dict[str, Method] = {}
 
 @dataclass(frozen=True, eq=False)
 class RegisteredMethod(Registration):
-    """The handle of a registered method.
-
-    Attributes:
-        method: The method, and what is known of it.
-    """
+    """The handle of a registered method."""
 
     method: Method
 

@@ -437,10 +437,6 @@ def test_inside_of_transformations_of_functions():
     assert lrptrain.attribute(model, x, 1).scores.isfinite().all()
 
 
-def test_a_method_is_a_name_and_the_way_out_works():
-    model, x = tiny_vit().eval(), torch.randn(2, 3, 16, 16)
+def test_a_method_is_a_name():
     with pytest.raises(TypeError, match=r"must be a name, not 3 .* lrptrain.record\(model, inputs\)"):
-        lrptrain.attribute(model, x, 1, 3)  # type: ignore[call-overload]
-    recording = lrptrain.record(model, x)
-    for name in ("attnlrp", "rollout"):
-        torch.testing.assert_close(recording.attribute(1, name).scores, lrptrain.attribute(model, x, 1, name).scores)
+        lrptrain.attribute(tiny_vit().eval(), torch.randn(2, 3, 16, 16), 1, 3)  # type: ignore[call-overload]

@@ -47,12 +47,7 @@ class Block:
 
 
 def transformer_blocks(recording: Recording) -> list[Block]:
-    """The blocks of a model, first to last.
-
-    Raises:
-        UnsupportedMethodError: If the attention does not add to a residual stream, or sees windows.
-        UnsupportedModelError: If there is no attention.
-    """
+    """The blocks of a model, first to last."""
     graph = Graph(recording.tape)
     layers = recording.attention_layers.layers()
     if any(layer.queries != layer.keys or len(layer.blocks) > 1 for layer in layers):
@@ -89,6 +84,12 @@ def _block(recording: Recording, graph: Graph, probabilities: Value) -> Block:
 
 
 def _with_feed_forward(graph: Graph, block: Block, base: Value, second: Node, post: bool) -> Block:
+    """The block with the forms behind `base`, which the feed-forward block reads and `second` adds to its output.
+
+    In their order: that output, the sum, and the norm of the sum where the block is post-LN. The stream goes on behind
+    the sum in any case; where parts cannot be pushed through the feed-forward block, as through a gate, the reason says
+    so.
+    """
     stream = second.outputs[0]
     (forward,) = (value for value in second.inputs if value is not base)
     kind = "post" if post else "pre"

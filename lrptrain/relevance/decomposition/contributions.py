@@ -23,12 +23,7 @@ _BYTES = 2**24
 
 @dataclass(eq=False)
 class Contributions:
-    """The attention of one block as a sum over source tokens, and how the parts go on from there.
-
-    Attributes:
-        recording: The forward pass.
-        block: A block of the recorded model.
-    """
+    """The attention of one block as a sum over source tokens, z_ij, and how these parts go on from there."""
 
     recording: Recording
     block: Block
@@ -50,7 +45,7 @@ class Contributions:
         order = self.recording.per_head(value, places).long().flatten(1)
         masks = torch.stack([x.new_zeros(lead.numel()).index_fill(0, head, 1.0).view(*lead, 1, 1) for head in order.T])
         itself = torch.eye(length, dtype=x.dtype, device=x.device)
-        links = self._links(value, self.block.attention)
+        links = chain(self.recording.tape, [value], [self.block.attention])
         steps = linearise(links)
         size = _at_a_time(links, value)
 
@@ -95,30 +90,6 @@ class Contributions:
             ratios.append(a / torch.where(a + b == 0, 1.0, a + b))
         return ratios
 
-    def parts(self, site: Value) -> Float[Tensor, "batch length length width"]:
-        """z_ij themselves. They take `length` times the memory of the states."""
-        steps, size = self._steps([site])
-
-        def column(weights: Tensor, heads: Tensor, mark: Tensor) -> Tensor:
-            attention = torch.einsum("bhi,bhd->bid", weights, heads)
-            return self._pushed(steps, attention, self.residual * mark[:, None], [site])[0]
-
-        marks = torch.eye(self.weights.shape[-1], dtype=self.weights.dtype, device=self.weights.device)
-        columns = torch.func.vmap(column, in_dims=(3, 2, 0), out_dims=2, chunk_size=size)
-        return columns(self.weights, self.heads, marks)
-
-    def constant(self, site: Value) -> States:
-        """What the biases and other constants behind the values contribute: with the parts, the value at the site."""
-        steps = linearise(self._links(self.block.weights, self.block.attention))
-        nothing = torch.zeros_like(at_least_float32(self.block.weights.tensor))
-        bias = push(steps, {self.block.weights: nothing}, offsets=True)[self.block.attention]
-        steps, _ = self._steps([site])
-        sources = {
-            self.block.attention: bias,
-            self.block.residual: torch.zeros_like(at_least_float32(self.block.residual.tensor)),
-        }
-        return self.batch_first(site, push(steps, sources, offsets=True)[site])
-
     def shares(self, explanation: Explanation, site: Value, stream: Value, *, residual: bool) -> States:
         """What every token contributes to the explained logit, by way of one site: sum_i <c_i, z_ij>.
 
@@ -145,14 +116,8 @@ class Contributions:
 
     def batch_first(self, value: Value, states: Tensor) -> Tensor:
         """Bring states of the layout of `value` to [batch, length, width], and back."""
-        return (
-            states
-            if self.recording.propagator.token_axis(value, self.recording.length) == 1
-            else states.transpose(0, 1)
-        )
-
-    def _links(self, source: Value, target: Value) -> list[Link]:
-        return chain(self.recording.tape, [source], [target])
+        tokens = self.recording.propagator.token_axis(value, self.recording.length)
+        return states if tokens == 1 else states.transpose(0, 1)
 
     def _steps(self, sites: Sequence[Value]) -> tuple[list[Step], int]:
         links = chain(self.recording.tape, [self.block.attention, self.block.residual], sites)

@@ -43,10 +43,6 @@ class Step(NamedTuple):
     link: Link
     linear: Callable[[Values], list[Tensor]]
 
-    def offset(self) -> list[Tensor]:
-        """What the operation gives where its moving inputs are 0."""
-        return _at_zero(self.link)
-
 
 def chain(tape: Tape, sources: Iterable[Value], targets: Iterable[Value]) -> list[Link]:
     """The operations by which `targets` depend on `sources`, in order."""
@@ -64,23 +60,11 @@ def linearise(links: Sequence[Link]) -> list[Step]:
     return [Step(link, _linear_part(link)) for link in links]
 
 
-def push(steps: Iterable[Step], sources: Mapping[Value, Tensor], *, offsets: bool = False) -> Values:
-    """Pass a part on.
-
-    Args:
-        steps: The steps of a chain.
-        sources: The part of every source of the chain.
-        offsets: Add the offsets, which belong to the part that comes from the biases and other constants.
-
-    Returns:
-        The part of every value of the chain.
-    """
+def push(steps: Iterable[Step], sources: Mapping[Value, Tensor]) -> Values:
+    """Pass a part of every source of a chain on to every value of it."""
     values = dict(sources)
     for step in steps:
-        results = step.linear(values)
-        if offsets:
-            results = [x + o for x, o in zip(results, step.offset(), strict=True)]
-        values.update(zip(step.link.node.outputs, results, strict=True))
+        values.update(zip(step.link.node.outputs, step.linear(values), strict=True))
     return values
 
 
@@ -141,16 +125,10 @@ def _linear_part(link: Link) -> Callable[[Values], list[Tensor]]:
         return lambda values: [F.linear(values[source], weight)]
     if node.name not in _WITH_OFFSET or (node.name in ("add", "sub") and len(link.moving) == len(values_of(node)) == 2):
         return lambda values: _call(node, {value: values[value] for value in link.moving})
-    offset = _at_zero(link)
+    offset = _call(node, {value: torch.zeros_like(at_least_float32(value.tensor)) for value in link.moving})
     return lambda values: [
         x - o for x, o in zip(_call(node, {value: values[value] for value in link.moving}), offset, strict=True)
     ]
-
-
-def _at_zero(link: Link) -> list[Tensor]:
-    if link.node.name in COPIES:
-        return [torch.zeros_like(at_least_float32(value.tensor)) for value in link.node.outputs]
-    return _call(link.node, {value: torch.zeros_like(at_least_float32(value.tensor)) for value in link.moving})
 
 
 def _call(node: Node, moving: Mapping[Value, Tensor]) -> list[Tensor]:
@@ -165,6 +143,6 @@ def _call(node: Node, moving: Mapping[Value, Tensor]) -> list[Tensor]:
 
     constants = map_nested((node.args, node.kwargs), Tensor, lambda x: x.to(precision) if x.is_floating_point() else x)
     args, kwargs = map_nested(constants, Value, place)
-    # OutputRelevance that come in batches are not laid out in memory as the recorded value was.
+    # Parts that come in batches are not laid out in memory as the recorded value was.
     function = torch.Tensor.reshape if node.name == "view" else node.function
     return [y for y in tensors_in(function(*args, **kwargs)) if y.is_floating_point()]

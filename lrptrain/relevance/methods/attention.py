@@ -35,13 +35,8 @@ def rolled_out(
 
     Taken from the left, it costs a product of a vector with every map, not of matrices. In cross-attention the row of
     the queries' stream goes over to the stream of the keys. Where rows are scaled, and n branches add to the states one
-    by one before they are joined, the identity counts n times: (x + A x) + (x + B x) = (2 I + A + B) x.
-
-    Args:
-        weights: Share of the pooling per token.
-        layers: Between which streams each map is.
-        maps: A per layer, first to last; the sum over what acts side by side.
-        normalize_rows: Scale the rows of every I + A to sum 1.
+    by one before they are joined, the identity counts n times: (x + A x) + (x + B x) = (2 I + A + B) x. What acts side
+    by side is one map, the sum.
     """
     weights = weights.to(maps[0].dtype)
     return rolled_out_in_parts(weights, layers, [partial(_whole, block) for block in maps], normalize_rows)
@@ -135,10 +130,7 @@ def weighted_maps(
 ) -> list[Float[Tensor, "batch length length"]]:
     """Per layer, the positive part of gradient times weights, mean over heads; what acts side by side is added up.
 
-    Args:
-        explanation: What is explained.
-        layers: The layers.
-        weigh: The weights of a block, of its first part; what weighs the values by default.
+    `weigh` gives the weights of a block, of its first part; what weighs the values by default.
     """
     recording = explanation.recording
     maps = {attention.parts[0]: attention for layer in layers for attention in layer.maps}
@@ -229,14 +221,9 @@ def _weighted_parts(
 def positive_part(
     recording: Recording, attention: KernelAttention, gradient: Tensor, queries: slice, weights: Tensor
 ) -> Float[Tensor, "batch rows length"]:
-    """The positive part of the gradient at the map times weights, mean over heads, of some queries.
+    """The positive part of the gradient at some queries' rows of a map, times weights in its shape, mean over heads.
 
-    Args:
-        recording: The forward pass.
-        attention: The attention.
-        gradient: The gradient at its output.
-        queries: Which queries.
-        weights: What the gradient at their rows of the map is multiplied by, in the shape of the map.
+    The gradient that is given is the one at the attention's output.
     """
     product = attention.weighted_gradient(gradient, queries, weights)
     return recording.per_head(attention.block, product.clamp_(min=0)).mean(1)

@@ -35,12 +35,9 @@ def gradcam(explanation: Explanation) -> RelevanceMaps:
 
 
 def attention_input(recording: Recording) -> Value:
-    """The token states that the last block projects to its queries and keys.
+    """The token states `[batch, tokens, width]` that the last block projects to its queries and keys.
 
     Where another stream of as many tokens attends to the explained one, those that it reads last.
-
-    Raises:
-        UnsupportedMethodError: If there are none of shape `[batch, tokens, width]`.
     """
     if recording.tape.text.has_decoder:
         raise UnsupportedMethodError(

@@ -28,12 +28,7 @@ def input_maps(recording: Recording, relevance: Float[Tensor, "batch ..."]) -> R
 
 
 def gradient_at(explanation: Explanation, layer: str) -> tuple[Float[Tensor, "batch ..."], Float[Tensor, "batch ..."]]:
-    """Return what a layer hands on, and the gradient of the explained logits at it, by another run of the model.
-
-    Raises:
-        ValueError: If no module has that name.
-        UnsupportedModelError: If the layer is not called, or the logits do not depend on it.
-    """
+    """Return what a layer hands on, and the gradient of the explained logits at it, by another run of the model."""
     recording = explanation.recording
     leaf = recording.leaf
     with torch.enable_grad(), _heard(recording.model, layer) as outputs:
@@ -46,12 +41,7 @@ def gradient_at(explanation: Explanation, layer: str) -> tuple[Float[Tensor, "ba
 
 
 def output_of(explanation: Explanation, layer: str) -> Value:
-    """Return what a layer hands on as a recorded value: of several results the first, of several calls the last.
-
-    Raises:
-        ValueError: If no module has that name.
-        UnsupportedModelError: If it is not called, or what it hands on is not on the tape.
-    """
+    """Return what a layer hands on as a recorded value: of several results the first, of several calls the last."""
     recording = explanation.recording
     leaf = recording.leaf
     with torch.no_grad(), _heard(recording.model, layer) as outputs:
@@ -118,13 +108,7 @@ def layer_maps(
     """Return relevance at a layer, and its sums: of the input's tokens where the layer holds them, else of its own.
 
     A feature map has a score for each place, states `[batch, tokens, width]` one for each token, anything else one for
-    each number.
-
-    Args:
-        recording: The forward pass.
-        layer: The layer.
-        value: What it hands on, as it is recorded; None if it is not.
-        relevance: The relevance of that, in its shape.
+    each number. `value` is what the layer hands on, as it is recorded; None if it is not.
     """
     row = None if value is None else _of_tokens(recording, value, relevance)
     if row is not None:

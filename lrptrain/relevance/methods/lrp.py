@@ -26,15 +26,14 @@ from lrptrain.relevance.methods.layers import input_maps, layer_maps, output_of
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.propagation.composite import Composite
 from lrptrain.relevance.propagation.conservative_composites import CP, CP_GRADIENT_FORM
-from lrptrain.relevance.propagation.named_rules import PatchRule, check_alpha_beta, check_not_negative, first_rule
+from lrptrain.relevance.propagation.named_rules import PatchRule, check_alpha_beta, first_rule
 from lrptrain.relevance.propagation.pixels import Bound
 from lrptrain.relevance.propagation.positive_composites import (
-    CHEFER,
-    SPLIT_ALPHA_BETA,
     alpha_beta_composite,
     chefer_composite,
     split_alpha_beta_composite,
 )
+from lrptrain.relevance.propagation.rules import check_not_negative
 from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
 from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.tape.nodes import Value
@@ -46,12 +45,8 @@ Embeddings = Literal["all", "token", "position"]
 """Which of a text's embeddings a score is of: their sum, the word's, or what is added to it (positions, types)."""
 
 
-def _chefer(stabiliser: float) -> Composite:
-    return chefer_composite(check_not_negative("stabiliser", stabiliser)) if stabiliser else CHEFER
-
-
-def _split_alpha_beta(stabiliser: float) -> Composite:
-    return split_alpha_beta_composite(check_not_negative("stabiliser", stabiliser)) if stabiliser else SPLIT_ALPHA_BETA
+# Registers methods whose signed relevance goes down to the input.
+_to_the_input = partial(method, class_specific=True, signed=True, reaches_input=True, uses_rules=True)
 
 
 def _row_weights(weights: Float[Tensor, "batch length"], pooling: Tensor) -> Float[Tensor, "batch length"]:
@@ -88,12 +83,13 @@ def transformer_attribution(
     used = [_single(attention) for layer in layers for attention in layer.maps]
     wanted = recording.blocks if keep_attention else used
     start = {recording.output: replace(explanation, other=None).direction}
+    chefer = chefer_composite(stabiliser)
     attentions = [] if keep_attention else fused(recording, layers)
     if attentions:
-        walk = recording.propagator.propagate_by_rows(start, _chefer(stabiliser), [recording.token_output], used)
+        walk = recording.propagator.propagate_by_rows(start, chefer, [recording.token_output], used)
         in_parts = _attributed_in_parts(explanation, layers, attentions, Arrivals(walk), normalize_rows)
         return RelevanceMaps(content(recording, in_parts))
-    steps = recording.propagator.propagate_stepwise(start, _chefer(stabiliser), [*wanted, recording.token_output])
+    steps = recording.propagator.propagate_stepwise(start, chefer, [*wanted, recording.token_output])
     arrived: dict[Value, Tensor] = {}
 
     def relevance(block: Value) -> Tensor:
@@ -190,12 +186,12 @@ def partial_lrp(explanation: Explanation, stabiliser: float = 0.0) -> RelevanceM
     recording = explanation.recording
     (last,) = recording.attention_layers.layers(-1)
     blocks = [_single(attention) for attention in last.maps]
-    arrived = explanation.relevance(_split_alpha_beta(stabiliser), blocks)
+    arrived = explanation.relevance(split_alpha_beta_composite(stabiliser), blocks)
     maps = [recording.per_head(block, x).clamp(min=0).mean(1) for block, x in zip(blocks, arrived, strict=True)]
     return RelevanceMaps(recording.content_of(pooled_row(recording.pooling, torch.stack(maps).sum(0)), last.keys))
 
 
-@method(class_specific=True, signed=True, reaches_input=True, uses_rules=True, source="Bach et al. 2015")
+@_to_the_input(source="Bach et al. 2015")
 def lrp(
     explanation: Explanation,
     composite: Literal["alpha_beta", "split_alpha_beta", "chefer"] = "alpha_beta",
@@ -246,7 +242,7 @@ def lrp(
                 "stabiliser is an option of composite='chefer' and 'split_alpha_beta': alpha_beta needs none"
             )
     else:
-        chosen = _chefer(stabiliser) if composite == "chefer" else _split_alpha_beta(stabiliser)
+        chosen = chefer_composite(stabiliser) if composite == "chefer" else split_alpha_beta_composite(stabiliser)
     if composite != "alpha_beta" and (alpha, bias, patch_rule, low, high) != (1.0, True, "zbox", None, None):
         raise ValueError(
             f"alpha, beta, bias, patch_rule, low and high are options of 'alpha_beta', not of {composite!r}"
@@ -258,7 +254,7 @@ def lrp(
     return _of_place(explanation, embeddings, layer, relevance)
 
 
-@method(class_specific=True, signed=True, reaches_input=True, uses_rules=True, source="Bach et al. 2015")
+@_to_the_input(source="Bach et al. 2015")
 def epsilon_lrp(
     explanation: Explanation, epsilon: float = 1e-6, embeddings: Embeddings = "all", layer: str | None = None
 ) -> RelevanceMaps:
@@ -275,14 +271,7 @@ def epsilon_lrp(
     return _of_logit(explanation, epsilon_composite(check_not_negative("epsilon", epsilon)), embeddings, layer)
 
 
-@method(
-    class_specific=True,
-    signed=True,
-    reaches_input=True,
-    uses_rules=True,
-    full_precision=False,
-    source="Montavon et al. 2019; Achtibat et al. 2024",
-)
+@_to_the_input(full_precision=False, source="Montavon et al. 2019; Achtibat et al. 2024")
 def gamma_lrp(
     explanation: Explanation, gamma: float = 0.25, embeddings: Embeddings = "all", layer: str | None = None
 ) -> RelevanceMaps:
@@ -299,15 +288,8 @@ def gamma_lrp(
     )
 
 
-@method(
-    class_specific=True,
-    signed=True,
-    reaches_input=True,
-    uses_rules=True,
-    full_precision=False,
-    needs="tape",  # in its gradient form the gradients of fused attention are all that it needs
-    source="Achtibat et al. 2024; Arras et al. 2025",
-)
+# In its gradient form the gradients of fused attention are all that it needs.
+@_to_the_input(full_precision=False, needs="tape", source="Achtibat et al. 2024; Arras et al. 2025")
 def attnlrp(
     explanation: Explanation,
     form: Literal["gradient", "explicit"] = "gradient",
@@ -336,14 +318,7 @@ def attnlrp(
     return _in_form(explanation, form, attnlrp_composite(), GRADIENT_FORM, embeddings, layer)
 
 
-@method(
-    class_specific=True,
-    signed=True,
-    reaches_input=True,
-    uses_rules=True,
-    full_precision=False,
-    source="Ali et al. 2022",
-)
+@_to_the_input(full_precision=False, source="Ali et al. 2022")
 def cp_lrp(
     explanation: Explanation,
     form: Literal["gradient", "explicit"] = "gradient",

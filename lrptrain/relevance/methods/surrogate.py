@@ -3,6 +3,7 @@
 import importlib
 import warnings
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -17,16 +18,12 @@ from lrptrain.relevance.types import UnsupportedMethodError
 
 # Of subsets with `on` tokens there: what the model answers, their number.
 Answers = Callable[[Float[Tensor, "subsets tokens"]], Float[Tensor, " subsets"]]
-
-
-@method(
-    class_specific=True,
-    signed=True,
-    differentiable=False,
-    full_precision=True,
-    needs="answers",
-    source="Ribeiro et al. 2016",
+_surrogate = partial(
+    method, class_specific=True, signed=True, differentiable=False, full_precision=True, needs="answers"
 )
+
+
+@_surrogate(source="Ribeiro et al. 2016")
 def lime(
     explanation: Explanation,
     samples: int = 256,
@@ -64,14 +61,7 @@ def lime(
     return _fitted(explanation, weights, baseline, seed)
 
 
-@method(
-    class_specific=True,
-    signed=True,
-    differentiable=False,
-    full_precision=True,
-    needs="answers",
-    source="Lundberg & Lee 2017",
-)
+@_surrogate(source="Lundberg & Lee 2017")
 def kernel_shap(
     explanation: Explanation, samples: int = 256, baseline: float = 0.0, seed: int = 0, at_once: int = 64
 ) -> RelevanceMaps:
@@ -146,9 +136,8 @@ def _fitted(
         torch.default_generator.manual_seed(start)  # captum draws from it; the engine restores the caller's state
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            scores[row, tokens.cpu()] = weights(
-                _answers(explanation, row, tokens, baseline), int(tokens.sum())
-            ).double()
+            fitted = weights(_answers(explanation, row, tokens, baseline), int(tokens.sum()))
+            scores[row, tokens.cpu()] = fitted.double()
     return RelevanceMaps(scores.to(recording.logits))
 
 

@@ -219,13 +219,7 @@ COMPOSITES = ("alpha_beta", "attnlrp", "chefer", "cp", "epsilon", "gamma", "spli
 
 @dataclass(frozen=True, eq=False)
 class RegisteredRule(Registration):
-    """A rule that counts until it is removed: by `remove()`, or at the end of a `with` block.
-
-    Attributes:
-        operation: The operation that it serves.
-        rule: The rule.
-        composites: The names of the composites that use it, or None for all.
-    """
+    """A rule that counts until it is removed: by `remove()`, or at the end of a `with` block."""
 
     operation: str
     rule: RuleFunction
@@ -283,12 +277,7 @@ def register_rule(name: str, rule: RuleFunction, composites: Iterable[str] | Non
 
 
 def custom_rule(node: Node, composite: str | None) -> RuleFunction | None:
-    """Return the user's rule for a recorded operation, or None.
-
-    Args:
-        node: The operation.
-        composite: The name of the method's own composite; None lets every registered rule count.
-    """
+    """Return the user's rule for an operation, or None; a composite's name lets those limited to others not count."""
     for active in reversed(_ACTIVE.get()):
         rule = active.rule_for(node)
         if rule is not None:

@@ -34,7 +34,7 @@ def epsilon(epsilon: float = 1e-6) -> Rule:
     Args:
         epsilon: Added to the size of every denominator; not negative.
     """
-    check_not_negative("epsilon", epsilon)
+    rules.check_not_negative("epsilon", epsilon)
     return Rule("epsilon", partial(_epsilon, stabiliser=epsilon), WEIGHTED_OPERATIONS)
 
 
@@ -44,7 +44,7 @@ def gamma(gamma: float = 0.25) -> Rule:
     Args:
         gamma: How much they are favoured; not negative. 0 is the epsilon rule with epsilon = 0.
     """
-    check_not_negative("gamma", gamma)
+    rules.check_not_negative("gamma", gamma)
     return _weighted("gamma", partial(signed_linear_rule, stabiliser=0.0, gain=gamma))
 
 
@@ -74,7 +74,7 @@ def alpha_beta(alpha: float = 2.0, beta: float = 1.0, bias: bool = False) -> Rul
 
 def check_alpha_beta(alpha: float, beta: float) -> None:
     """Raise if the weights do not conserve relevance."""
-    check_not_negative("beta", beta)
+    rules.check_not_negative("beta", beta)
     if not abs(alpha - beta - 1) <= 1e-9:
         raise ValueError(f"alpha - beta must be 1, so that relevance is conserved; got {alpha} - {beta}")
 
@@ -174,10 +174,3 @@ def _uniform(
     if node.name == "mul":
         return multiply(propagator, node, relevance)
     return product(propagator, node, relevance, constant=constant)
-
-
-def check_not_negative(name: str, number: float) -> float:
-    """Return a number; raise if it is negative, or none at all."""
-    if not number >= 0:
-        raise ValueError(f"{name} must not be negative, got {number}")
-    return number

@@ -18,11 +18,8 @@ def frozen(node: Node) -> Callable[[Array], Array]:
 
     That is gamma * (x - mean(x)) / sigma_0 for layer and group norms, gamma * x / rms_0 for RMSNorm, and
     gamma * x / sigma for batch norm (in evaluation): a linear map of x, with the node's output at the recorded input,
-    less the bias (batch norm: less what is constant in it). Written-out norms are served, too.
-
-    Returns:
-        The map. It takes tensors of the input's shape, and computes in their precision; the denominators keep their
-        graph, where the recording has one.
+    less the bias (batch norm: less what is constant in it). It computes in the precision of what it is given; the
+    denominators keep their graph, where the recording has one.
     """
     written_out: Callable[[Array], Array] | None = getattr(node.function, "frozen", None)
     if written_out is not None:

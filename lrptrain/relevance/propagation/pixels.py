@@ -42,18 +42,10 @@ def with_first_rule(rule: RuleFunction, first: RuleFunction) -> RuleFunction:
 
 
 def bound(propagator: Propagator, node: Node, value: Value, given: Bound, extreme: Extreme) -> Array:
-    """Return a bound of a layer's input that broadcasts to it.
+    """A bound of a layer's input that broadcasts to it; None stands for the extremes of every sample and channel.
 
-    Pixels that were moved or scaled before the layer reads them have bounds that are moved and scaled alike.
-
-    Args:
-        propagator: The tape that the operation is on.
-        node: The layer.
-        value: Its input.
-        given: The bound, or one for every channel of the image (or of this layer's input); None for the extremes of
-            every sample and channel. A linear layer that does not read pixels has no channels, and takes those of
-            every sample.
-        extreme: `torch.amin` or `torch.amax`.
+    Pixels that were moved or scaled before the layer reads them have bounds that are moved and scaled alike. A linear
+    layer that does not read pixels has no channels, and takes the extremes of every sample.
     """
     nodes, copies = propagator.pixels
     if value not in copies:

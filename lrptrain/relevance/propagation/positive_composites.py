@@ -164,11 +164,7 @@ def _positive(sums: RuleFunction, weighted: RuleFunction, mixing: RuleFunction) 
 def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunction | None = None) -> Composite:
     """Bach et al. 2015, eq. 60: positive contributions count alpha, negative ones -beta; sums by absolute values.
 
-    Args:
-        alpha: Weight of the positive contributions.
-        beta: Weight of the negative ones.
-        bias: Whether the bias is a contribution, as in the paper.
-        first: The rule of the layers that read pixels; None for the same one.
+    The bias is a contribution if `bias`, as in the paper; `first` is the rule of the layers that read pixels.
     """
     weighted = partial(alpha_beta_rule, alpha=alpha, beta=beta, bias=bias)
     dense = weighted if first is None else with_first_rule(weighted, first)
@@ -180,12 +176,7 @@ def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunct
 
 
 def chefer_composite(stabiliser: float = 0.0) -> Composite:
-    """Chefer, Gur, Wolf, CVPR 2021: z+, halved products, rescaled sums.
-
-    Args:
-        stabiliser: Added to every denominator; 1e-9 in the published code, 0 for a map that does not depend on the
-            scale of a model's activations.
-    """
+    """Chefer, Gur, Wolf, CVPR 2021: z+, halved products, rescaled sums; their code adds 1e-9 to denominators."""
     return _stabilised("chefer", stabiliser, normalised=True, zplus=True)
 
 
@@ -195,6 +186,7 @@ def split_alpha_beta_composite(stabiliser: float = 0.0) -> Composite:
 
 
 def _stabilised(name: str, stabiliser: float, *, normalised: bool, zplus: bool) -> Composite:
+    rules.check_not_negative("stabiliser", stabiliser)
     weighted = partial(affine, zplus=zplus, stabiliser=stabiliser)
     plain = _positive(partial(add, normalised=normalised, stabiliser=stabiliser), weighted, mixed)
     if not stabiliser:
@@ -218,7 +210,3 @@ def _scores(propagator: Propagator, node: Node, relevance: OutputRelevance, *, s
         else:
             x = value.tensor.to(part.dtype)
             yield value, x * rules.safe_divide(part, x, stabiliser)
-
-
-CHEFER = chefer_composite()
-SPLIT_ALPHA_BETA = split_alpha_beta_composite()

@@ -37,10 +37,7 @@ _PREPROCESSING = frozenset({"add", "sub", "mul", "div"})
 class Propagator:
     """Passes relevance backwards over a tape, operation by operation; rules may ask it for more than their own node.
 
-    Attributes:
-        tape: The recorded operations.
-        samples: Number of samples in the batch.
-        model: The model, of which is remembered what follows from the structure of its tapes; None for no memory.
+    For the `model`, if one is given, is remembered what follows from the structure of its tapes.
     """
 
     tape: Tape
@@ -184,12 +181,7 @@ class Propagator:
     ) -> Iterator[tuple[Value, Tensor]]:
         """Propagate relevance, and yield what arrives at each value to `keep` as soon as it is complete (0 if nothing).
 
-        The pass ends at the earliest operation that makes one of them.
-
-        Args:
-            start: Relevance to begin with: of the logits, for instance, 1 at the explained class.
-            composite: The rules; a user's go before them.
-            keep: The values of interest.
+        The pass ends at the earliest operation that makes one of them. A user's rules go before the composite's.
         """
         for value, _, part in self.propagate_by_rows(start, composite, keep, ()):
             yield value, part

@@ -97,15 +97,7 @@ def alpha_beta(
 ) -> Array:
     """Weigh positive contributions by alpha and negative ones by -beta (Bach et al. 2015, eq. 60).
 
-    Args:
-        relevance: R at the output.
-        x: The input of the linear map.
-        weight: The weight of the linear map.
-        alpha: Weight of the positive contributions; 1, with beta = 0, is the z+ rule.
-        beta: Weight of the negative ones.
-        forward: The linear map.
-        transpose: The transpose of the linear map.
-        bias: The bias, if it is a contribution like any other, of which the share goes nowhere.
+    A bias that is given is a contribution like any other, of which the share goes nowhere.
     """
     result = torch.zeros_like(x)
     for factor, sign in ((alpha, 1), (-beta, -1)):
@@ -255,3 +247,10 @@ def rescale(
         part * safe_divide(safe_divide(s.abs(), absolute, stabiliser) * total_relevance, s, stabiliser)
         for part, s in zip(parts, sums, strict=True)
     )
+
+
+def check_not_negative(name: str, number: float) -> float:
+    """Return a number; raise if it is negative, or none at all."""
+    if not number >= 0:
+        raise ValueError(f"{name} must not be negative, got {number}")
+    return number

@@ -127,12 +127,7 @@ def epsilon_composite(epsilon: float) -> Composite:
 
 
 def attnlrp_composite(gamma: float = 0.0, name: str = "attnlrp") -> Composite:
-    """Achtibat et al. 2024: exact proportions, the softmax linearised, denominators of norms fixed.
-
-    Args:
-        gamma: The gain of the gamma rule in linear layers and convolutions; 0 takes the epsilon rule.
-        name: The composite's name.
-    """
+    """Achtibat et al. 2024: exact proportions, the softmax linearised, denominators of norms fixed; gamma in layers."""
     norms: dict[str, RuleFunction] = dict.fromkeys(NORMALISATIONS, fixed_rule)
     softmaxes: dict[str, RuleFunction] = {"softmax": softmax_rule, "log_softmax": by_jacobian}
     rules_by_operation = {**_signed(0.0, gamma), **softmaxes, **norms}
@@ -261,11 +256,9 @@ def per_unit(rule: RuleFunction) -> RuleFunction:
 
 
 def in_gradient_form(explicit: Mapping[str, RuleFunction], without_division: Mapping[str, RuleFunction]) -> Composite:
-    """Return the composite of AttnLRP in gradient form.
+    """Return AttnLRP in gradient form, from its explicit rules and those of them that are written as products.
 
-    Args:
-        explicit: Its rules, of relevance itself. What they serve is served.
-        without_division: Those of them that are written as products: faster, and right where an activation is 0.
+    The latter are faster, and right where an activation is 0.
     """
     slopes = dict.fromkeys(ELEMENTWISE, _through_slope)  # relevance passes them without a rule
     others = {name: per_unit(rule) for name, rule in explicit.items()}

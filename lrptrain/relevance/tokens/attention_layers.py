@@ -58,11 +58,9 @@ def check_block(number: int, blocks: int, argument: str = "block") -> None:
 
 @dataclass(frozen=True, eq=False)
 class AttentionMap:
-    """What weighs one set of values: the map of a block, or a sum of maps with factors (differential attention).
+    """What weighs one set of values: a map, or a sum of maps with factors (differential attention).
 
-    Attributes:
-        parts: The maps on the tape.
-        factors: What each is multiplied by; the first by 1, so that the gradient at the sum is the gradient at it.
+    The first factor is 1, so that the gradient at the first part is the gradient at the sum.
     """
 
     parts: tuple[Value, ...]
@@ -94,14 +92,7 @@ class AttentionLayer:
 
 @dataclass(eq=False)
 class AttentionLayers:
-    """The attention layers of a recorded model, from the first to the last.
-
-    Attributes:
-        propagator: The tape.
-        attentions: All of its attention.
-        output: The last states of all tokens.
-        length: Number of tokens.
-    """
+    """The attention layers of a recorded model of `length` tokens, first to last, up to the last states, `output`."""
 
     propagator: Propagator
     attentions: Sequence[Attention]

@@ -88,14 +88,9 @@ def has_constant_queries(graph: Graph, attention: Attention) -> bool:
 
 def queries_of(graph: Graph, attention: Attention) -> Value | Tensor | None:
     """The queries, a constant where they do not come from the input; None if no product makes the probabilities."""
-    product = scores_of(graph, attention)
-    return None if product is None else operands_of(product)[0]
-
-
-def scores_of(graph: Graph, attention: Attention) -> Node | None:
-    """The product of queries and keys that the probabilities are made of, or None."""
     makers = graph.makers(attention.block, lambda node: node.inputs)
-    return next((node for node in makers if node.name in ("matmul", "bmm", "einsum")), None)
+    product = next((node for node in makers if node.name in ("matmul", "bmm", "einsum")), None)
+    return None if product is None else operands_of(product)[0]
 
 
 def _is_map(weights: Value, square: bool) -> bool:

@@ -5,7 +5,7 @@ one that comes from several MIXED. An operation that is not known to treat token
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -31,31 +31,21 @@ NOWHERE = 0.0
 MIXED = -1.0
 
 # Entries of several tensors, as they are broadcast.
-BROADCAST = frozenset({
+_BROADCAST = frozenset({
     "add", "sub", "rsub", "mul", "div", "rdiv", "pow", "rpow", "where", "masked_fill", "maximum", "minimum", "addcmul",
     "addcdiv", "lerp", "fmod", "remainder", "floor_divide",
 }) | POINTWISE | (ELEMENTWISE - {"softmax", "layer_norm", "rms_norm", "group_norm", "native_layer_norm"}) | {
     "sign", "round", "floor", "ceil", "trunc", "logit", "sinh", "cosh", "tan", "asin", "acos", "log2", "log10", "exp2",
 }  # fmt: skip
 # One number per line of the axes that the argument at this position names.
-REDUCTIONS = {
+_REDUCTIONS = {
     **dict.fromkeys(("mean", "sum", "amax", "amin", "max", "min", "prod", "var", "std", "var_mean", "logsumexp"), 1),
     **dict.fromkeys(("norm", "vector_norm", "linalg_vector_norm"), 2),
 }
 # As many numbers per line as before.
-_ALONG = {
-    **dict.fromkeys(("softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "sort", "topk"), 1),
-    "normalize": 2,
-}
+_ALONG = frozenset({"softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "sort", "topk"})
 
 Labels = Float[Tensor, "..."]
-
-
-class LabelsByValue(Protocol):
-    """What has labels for each value of a tape."""
-
-    def __getitem__(self, value: Any) -> Labels:
-        """Return the labels of a value, or of a constant, in its shape."""
 
 
 class TokenLabels:
@@ -74,7 +64,7 @@ class TokenLabels:
     def __setitem__(self, value: Value, labels: Labels) -> None:
         """Give a value its labels, which are expanded to its shape."""
         # Constants that stand among them, as in a concatenation, bring their own precision.
-        self._labels[value] = compact(labels).float().expand(value.shape)
+        self._labels[value] = _compact(labels).float().expand(value.shape)
 
     def __getitem__(self, value: Any) -> Labels:
         """Return the labels of a value, or of a constant."""
@@ -96,24 +86,24 @@ class TokenLabels:
 
     def mixed(self, node: Node) -> bool:
         """Whether an operation makes entries of several tokens."""
-        return any(bool((compact(self[value]) == MIXED).any()) for value in node.outputs)
+        return any(bool((_compact(self[value]) == MIXED).any()) for value in node.outputs)
 
     def along(self, value: Any, axis: int) -> Float[Tensor, " length"]:
         """One label for each place along an axis; MIXED where other axes differ there."""
         labels = self[value]
         axis %= labels.ndim
-        lines = merged(labels, [i for i in range(labels.ndim) if i != axis])
+        lines = _merged(labels, [i for i in range(labels.ndim) if i != axis])
         return lines.expand([size if i == axis else 1 for i, size in enumerate(labels.shape)]).flatten()
 
 
-def compact(labels: Labels) -> Labels:
+def _compact(labels: Labels) -> Labels:
     """One entry along the axes over which labels are only expanded."""
     return labels[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in labels.stride())]
 
 
-def merged(labels: Labels, axes: Sequence[int]) -> Labels:
+def _merged(labels: Labels, axes: Sequence[int]) -> Labels:
     """The label of all entries along some axes together, which stay with size 1."""
-    labels = compact(labels)
+    labels = _compact(labels)
     if not axes or labels.numel() == 0:
         return labels
     high = labels.amax(list(axes), keepdim=True)
@@ -122,9 +112,9 @@ def merged(labels: Labels, axes: Sequence[int]) -> Labels:
     return torch.where((low == high) | (high == NOWHERE) & low.isinf(), high, MIXED)
 
 
-def together(*labels: Labels) -> Labels:
+def _together(*labels: Labels) -> Labels:
     """The labels of entries that are made of an entry of each."""
-    first, *rest = (compact(x) for x in labels)
+    first, *rest = (_compact(x) for x in labels)
     for other in rest:
         both = torch.where(first == other, first, MIXED)
         first = torch.where(first == NOWHERE, other, torch.where(other == NOWHERE, first, both))
@@ -144,13 +134,13 @@ def _rule(node: Node) -> LabelRule:
         return _normalised
     if name in ("max", "min") and node.argument(1, "dim", node.kwargs.get("other")).__class__ in (Value, Tensor):
         return _broadcast
-    if name in BROADCAST:
+    if name in _BROADCAST:
         return _broadcast
     if name in _ALONG:  # before what copies entries: which ones a sort copies depends on all of them
         return _along
     if name in ENTRIES:
-        return moved
-    if name in REDUCTIONS:
+        return _moved
+    if name in _REDUCTIONS:
         return _reduced
     if name in PRODUCTS | {"linear"}:
         return _product if name != "linear" else _linear
@@ -158,22 +148,22 @@ def _rule(node: Node) -> LabelRule:
         return _convolved
     if name in AVERAGES | MAXIMA | {"interpolate"}:
         return _pooled
-    return {"setitem": written_over, "scatter": _scattered, "index_add": _added, "glu": _gated}.get(name, _unknown)
+    return {"setitem": _written_over, "scatter": _scattered, "index_add": _added}.get(name, _unknown)
 
 
 def _unknown(labels: TokenLabels, node: Node) -> list[Labels]:
     """Nothing is known of it: every entry may come from all that it reads."""
-    read = torch.cat([compact(labels[value]).flatten() for value in node.inputs]).unique()  # type: ignore[no-untyped-call]
+    read = torch.cat([_compact(labels[value]).flatten() for value in node.inputs]).unique()  # type: ignore[no-untyped-call]
     tokens = read[read != NOWHERE]
     label = MIXED if len(tokens) > 1 else tokens.sum()  # of one token, or of none
     return [torch.as_tensor(label, dtype=read.dtype, device=read.device).expand(value.shape) for value in node.outputs]
 
 
 def _broadcast(labels: TokenLabels, node: Node) -> list[Labels]:
-    return [together(*(labels[value] for value in node.inputs))]
+    return [_together(*(labels[value] for value in node.inputs))]
 
 
-def moved(labels: "LabelsByValue", node: Node) -> list[Labels]:
+def _moved(labels: TokenLabels, node: Node) -> list[Labels]:
     """Repeat the call on labels."""
     if node.name == "constant_pad_nd" or (node.name == "pad" and node.argument(2, "mode", "constant") == "constant"):
         return [F.pad(labels[node.inputs[0]], node.argument(1, "pad"), value=NOWHERE)]
@@ -191,20 +181,20 @@ def moved(labels: "LabelsByValue", node: Node) -> list[Labels]:
 
 
 def _reduced(labels: TokenLabels, node: Node) -> list[Labels]:
-    axes = named_axes(node, REDUCTIONS[node.name])
-    x = merged(labels[node.inputs[0]], axes)
-    return [x if x.ndim == len(value.shape) else without(x, axes) for value in node.outputs]
+    axes = named_axes(node, _REDUCTIONS[node.name])
+    x = _merged(labels[node.inputs[0]], axes)
+    return [x if x.ndim == len(value.shape) else _without(x, axes) for value in node.outputs]
 
 
-def without(labels: Labels, axes: Sequence[int]) -> Labels:
+def _without(labels: Labels, axes: Sequence[int]) -> Labels:
     """The labels without some axes, along which they are all the same."""
     return labels[tuple(0 if i in axes else slice(None) for i in range(labels.ndim))]
 
 
 def _along(labels: TokenLabels, node: Node) -> list[Labels]:
-    dim = node.argument(_ALONG[node.name], "dim", 1 if node.name == "normalize" else None)
+    dim = node.argument(1, "dim")
     x = labels[node.inputs[0]]
-    return [merged(x, range(x.ndim) if dim is None else [dim % x.ndim])] * len(node.outputs)
+    return [_merged(x, range(x.ndim) if dim is None else [dim % x.ndim])] * len(node.outputs)
 
 
 def _normalised(labels: TokenLabels, node: Node) -> list[Labels]:
@@ -218,11 +208,11 @@ def _normalised(labels: TokenLabels, node: Node) -> list[Labels]:
     else:
         shape = node.argument(1, "normalized_shape")
         axes = list(range(x.ndim - (1 if isinstance(shape, int) else len(shape)), x.ndim))
-    return [merged(x, axes)] * len(node.outputs)
+    return [_merged(x, axes)] * len(node.outputs)
 
 
 def _linear(labels: TokenLabels, node: Node) -> list[Labels]:
-    return [merged(together(*(labels[value] for value in node.inputs)), [len(node.outputs[0].shape) - 1])]
+    return [_merged(_together(*(labels[value] for value in node.inputs)), [len(node.outputs[0].shape) - 1])]
 
 
 def _product(labels: TokenLabels, node: Node) -> list[Labels]:
@@ -232,7 +222,7 @@ def _product(labels: TokenLabels, node: Node) -> list[Labels]:
     left, right = (labels[operand] for operand in operands_of(node))
     if min(left.ndim, right.ndim) < 2:
         return _unknown(labels, node)
-    return [together(merged(left, [left.ndim - 1]), merged(right, [right.ndim - 2]))]
+    return [_together(_merged(left, [left.ndim - 1]), _merged(right, [right.ndim - 2]))]
 
 
 def _einsum(labels: TokenLabels, node: Node) -> Labels:
@@ -244,9 +234,9 @@ def _einsum(labels: TokenLabels, node: Node) -> Labels:
     for letters, operand in zip(inside.split(","), operands_of(node), strict=True):
         x = labels[operand]
         summed = [i for i, letter in enumerate(letters) if letter not in output]
-        remaining = without(merged(x, summed), summed)
+        remaining = _without(_merged(x, summed), summed)
         parts.append(aligned(remaining, "".join(letter for letter in letters if letter in output), output))
-    return together(*parts)
+    return _together(*parts)
 
 
 def _convolved(labels: TokenLabels, node: Node) -> list[Labels]:
@@ -263,16 +253,16 @@ def _convolved(labels: TokenLabels, node: Node) -> list[Labels]:
     # Each channel by itself: what is a token may be the channel.
     channelwise = node.argument(6, "groups", 1) == weight.shape[0] == x.shape[first - 1]
     axes = [] if apart else list(range(first, x.ndim))
-    return [merged(x, axes if channelwise else [first - 1, *axes])]
+    return [_merged(x, axes if channelwise else [first - 1, *axes])]
 
 
 def _pooled(labels: TokenLabels, node: Node) -> list[Labels]:
     x = labels[node.inputs[0]]
     rank = int(node.name[-2]) if node.name[-2:-1].isdigit() else x.ndim - 2
-    return [merged(x, range(x.ndim - rank, x.ndim))] * len(node.outputs)
+    return [_merged(x, range(x.ndim - rank, x.ndim))] * len(node.outputs)
 
 
-def written_over(labels: "LabelsByValue", node: Node) -> list[Labels]:
+def _written_over(labels: TokenLabels, node: Node) -> list[Labels]:
     """`x[place] = y`."""
     x = labels[node.args[0]].clone()
     x[map_nested(node.args[1], Tensor, lambda place: place.to(x.device))] = labels[node.args[2]]
@@ -287,7 +277,7 @@ def _scattered(labels: TokenLabels, node: Node) -> list[Labels]:
     y = node.argument(3, "src", node.kwargs.get("value"))
     source = labels[y][tuple(slice(size) for size in places.shape)] if isinstance(y, Value) else NOWHERE
     # Which places are written was chosen by the token that stands there.
-    return [together(x, torch.full_like(x, NOWHERE).scatter(axis, places, source))]
+    return [_together(x, torch.full_like(x, NOWHERE).scatter(axis, places, source))]
 
 
 def _added(labels: TokenLabels, node: Node) -> list[Labels]:
@@ -300,9 +290,4 @@ def _added(labels: TokenLabels, node: Node) -> list[Labels]:
     # Where several are added at one place, only one was copied.
     if not torch.equal(added.index_select(axis, places), y):
         return _unknown(labels, node)
-    return [together(x, added)]
-
-
-def _gated(labels: TokenLabels, node: Node) -> list[Labels]:
-    x = labels[node.inputs[0]]
-    return [together(*x.chunk(2, node.argument(1, "dim", -1)))]
+    return [_together(x, added)]

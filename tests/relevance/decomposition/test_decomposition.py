@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from decomposed import WHOLE, assert_close, contributions, expected_forms, integrated, recorded
+from decomposed import WHOLE, assert_close, constant, contributions, expected_forms, integrated, parts, recorded
 from golden_cases import relative_error
 from model_zoo import KINDS, hugging_face, select, timm_vit
 from torch.nn import functional as F
@@ -27,8 +27,8 @@ def test_parts_and_biases_rebuild_every_value_that_is_decomposed(name):
     for one in contributions(name):
         assert sorted(one.block.sites) == sorted(expected_forms(name))
         for site in one.block.sites.values():
-            whole = one.parts(site).sum(2) + one.constant(site)
-            assert relative_error(whole, one.batch_first(site, site.tensor)).max() < 1e-9
+            whole = one.batch_first(site, parts(one, site).sum(2)) + constant(one, site)
+            assert relative_error(whole, site.tensor).max() < 1e-9
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -170,7 +170,7 @@ def test_dropout_of_a_training_model_belongs_to_the_weights_and_slopes():
     for block in transformer_blocks(recording):
         one = Contributions(recording, block)
         for site in block.sites.values():
-            whole = one.parts(site).sum(2) + one.constant(site)
+            whole = parts(one, site).sum(2) + constant(one, site)
             assert relative_error(whole, site.tensor).max() < 1e-9
 
 

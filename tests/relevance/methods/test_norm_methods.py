@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from decomposed import WHOLE, assert_close, contributions, expected_forms, recorded
+from decomposed import WHOLE, affine, assert_close, constant, contributions, expected_forms, parts, recorded
 from model_zoo import GATED, KINDS, POST_NORM
 
 import lrptrain
 from lrptrain.relevance.decomposition.blocks import PRE_LN
-from lrptrain.relevance.decomposition.linearised import chain, linearise, push
+from lrptrain.relevance.decomposition.linearised import chain
 from lrptrain.relevance.explanation import Explanation
 
 # --- roll-out ---
@@ -47,7 +47,7 @@ def textbook_projection(parts, model, target):
 def test_the_projection_of_a_vit_is_the_textbook_formula(form):
     one, model = contributions("vit")[-1], recorded("vit").model
     with torch.no_grad():
-        z = one.parts(one.block.site(form))
+        z = parts(one, one.block.site(form))
     expected = recorded("vit").layout.content(textbook_projection(z, model, 3))
     found = recorded("vit").attribute(3, form, project=True, start_layer=-1)
     assert_close(found.scores, expected)
@@ -60,9 +60,8 @@ def test_projected_parts_and_biases_sum_to_the_logit(name):
     explanation = Explanation(recording, torch.tensor([0, 3, 4]), torch.tensor([1, 1, 1]))
     site = one.block.site("atb_ff_res_norm")
     shares = one.shares(explanation, site, site, residual=True).sum(1)
-    rest = linearise(chain(recording.tape, [site], [recording.output]))
-    constant = {site: one.batch_first(site, one.constant(site))}
-    biases = explanation.explained(push(rest, constant, offsets=True)[recording.output])
+    rest = chain(recording.tape, [site], [recording.output])
+    biases = explanation.explained(affine(rest, {site: constant(one, site)})[recording.output])
     assert_close(shares + biases, explanation.explained(recording.logits))
 
 

@@ -70,12 +70,12 @@ LINEAR: dict[str, Callable[[Tensor], Tensor]] = {
     "pixel_shuffle": lambda t: tokens_of(F.pixel_unshuffle(F.pixel_shuffle(grid(t), 2), 2)),
     "index_add": lambda t: t.index_add(1, INDEX, t * 2),
     "scatter_add": lambda t: t.scatter_add(1, INDEX[None, :, None].expand(t.shape), t * 2),
-    "index_add in place": lambda t: added_in_place(t),
+    "index_add in place": added_in_place,
     "cumsum": lambda t: t.cumsum(1) - t.cumsum(dim=-1),
     "topk": lambda t: torch.cat([t.topk(3).values, t.topk(3, largest=False)[0], t[..., :2]], -1),
     "sort": lambda t: t.sort(1, descending=True).values,
-    "written over": lambda t: written_over(t),
-    "written into zeros": lambda t: written_into_zeros(t),
+    "written over": written_over,
+    "written into zeros": written_into_zeros,
     "scatter": lambda t: t.scatter(1, INDEX[:5, None].expand(len(t), 5, 8), t[:, 1:6] * 2),
     "index_copy": lambda t: t.index_copy(1, INDEX[:5], t[:, 3:8] * 2),
     "put": lambda t: t.put(PLACES, t[:, 3:5] * 2),
@@ -258,7 +258,6 @@ SPELLINGS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor
 
 
 # Transformer attribution weighs attention by true gradients, and those of a denominator are not held fixed.
-# Nor is a pooling by products of axes followed; of those sums, relevance by Chefer's rules is nothing but rounding.
 UNEQUAL = (("a denominator is a constant", "transformer_attribution"),)
 
 
