@@ -37,7 +37,7 @@ class RelevanceGuidance(ModelCallback):
     as long as what the task's gradient would gain if all answers were guesses. A model that is right by a shortcut has
     hardly any gradient of its task left: by that alone the guidance would fade. Between comparisons the factor stays.
     It falls at once, and at most doubles from one comparison to the next. A comparison costs three more backward
-    passes. A `weight` or weights by name switch this off: they are applied as they are, and too large ones harm the run.
+    passes. A `weight` or weights by name switch this off: they are applied as they are; too large ones harm the run.
 
     Logged under `guidance/`, over all processes:
 
