@@ -28,7 +28,7 @@ def tuned(checkpointed=False):
 
 
 def callbacks():
-    return [guidance("swap", decay="linear"), guidance("energy")]
+    return [guidance("swap"), guidance("energy")]
 
 
 @pytest.mark.parametrize("number", range(2))

@@ -8,7 +8,7 @@ import lrptrain
 from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.planner import Clock, Planner
-from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.context import Moment, Output, TrainingContext
 
 NET = nn.Linear(2, 2)
 
@@ -21,9 +21,9 @@ def planner(said=None, **options):
     return made
 
 
-def context(epoch=0, step=0, **changes):
-    given = {"model": NET, "module": NET, "device": torch.device("cpu"), "root_dir": ".", "is_first_process": True}
-    return TrainingContext(**{**given, "epoch": epoch, "step": step, **changes})
+def context(epoch, step=0):
+    moment, output = Moment(epoch, step), Output(".")
+    return TrainingContext(model=NET, module=NET, device=torch.device("cpu"), moment=moment, output=output)
 
 
 @pytest.mark.parametrize(
