@@ -75,7 +75,7 @@ def test_explain_shows_what_it_speaks_of():
     outputs = [output["data"] for cell in cells for output in cell["outputs"] if "data" in output]
     pages = ["".join(data["text/html"]) for data in outputs if "text/html" in data]
     image, texts, audited = pages
-    assert "target &#x27;flower&#x27;, p = " in image
+    assert "target &#x27;flower&#x27;, logit " in image
     assert ">unwatchable</span>" in texts  # of three pieces
     assert "Not scored (grey): [CLS], [SEP], with " in texts
     assert audited.count("<tr>") == 1 + 4
