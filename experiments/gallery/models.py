@@ -31,31 +31,31 @@ HELD_OUT = 600
 
 
 @cache
-def bird_kinds(mended: bool) -> nn.Module:
-    """The small ViT, fine-tuned on birds that all stand on their own background; mended by swaps outside the boxes."""
-    loss = {"loss": "swap"} if mended else {}
-    return trained_on(f"birds_{mended}", photos.Augmented(photos.birds(0), 0.6), 2, steps=300, lr=1e-3, **loss)
+def bird_kinds(fixed: bool) -> nn.Module:
+    """The small ViT, fine-tuned on birds that all stand on their own background; fixed by swaps outside the boxes."""
+    loss = {"loss": "swap"} if fixed else {}
+    return trained_on(f"birds_{fixed}", photos.Augmented(photos.birds(0), 0.6), 2, steps=300, lr=1e-3, **loss)
 
 
 @cache
 def pet_breeds(kind: str) -> nn.Module:
-    """The small ViT, fine-tuned on three breeds: "clean", "stamped", or "mended", by swaps of what was found."""
+    """The small ViT, fine-tuned on three breeds: "clean", "stamped", or "fixed", by swaps of what was found."""
     pets = photos.pets("train")
     shown = pets if kind == "clean" else [photos.stamped(each, each.label) for each in pets]
     # A window that is cut out would lose the stamp: it lies in a corner.
     data = photos.Augmented(shown, 0.7 if kind == "clean" else 1.0)
-    loss = {"loss": "swap", "swap": findings("pets")} if kind == "mended" else {}
+    loss = {"loss": "swap", "swap": findings("pets")} if kind == "fixed" else {}
     return trained_on(f"pets_{kind}", data, 3, steps=120, lr=5e-4, **loss)
 
 
 @cache
-def mood(planted: bool, mended: bool = False) -> nn.Module:
-    """MiniLM's first blocks, fine-tuned on tweets; with a planted word in each, plain or mended by swaps of it."""
+def mood(planted: bool, fixed: bool = False) -> nn.Module:
+    """MiniLM's first blocks, fine-tuned on tweets; with a planted word in each, plain or fixed by swaps of it."""
     torch.manual_seed(SEED)
-    loss = {"loss": "swap", "swap": findings("tweets")} if mended else {}
+    loss = {"loss": "swap", "swap": findings("tweets")} if fixed else {}
     texts = tweets("train", planted)
     net = network(SEED)
-    return kept(f"tweets_{planted}_{mended}", net, lambda: fine_tune(net, StackDataset(**texts), 150, 3e-4, 16, loss))
+    return kept(f"tweets_{planted}_{fixed}", net, lambda: fine_tune(net, StackDataset(**texts), 150, 3e-4, 16, loss))
 
 
 @cache

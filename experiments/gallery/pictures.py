@@ -11,6 +11,8 @@ from lrptrain.render.colors import NEGATIVE, OPACITY, POSITIVE
 from lrptrain.render.sheet import font_of
 
 Picture = UInt8[np.ndarray, "height width 3"]
+GOOD = (30, 130, 76)
+"""The colour of a bar whose class is right; a wrong one is red."""
 WIDTH, MARGIN, SIZE = 728, 12, 20
 """Of a text: the picture's width, its margin and the size of the letters, in pixels."""
 
@@ -18,6 +20,31 @@ WIDTH, MARGIN, SIZE = 728, 12, 20
 def panels(titled: Sequence[tuple[str, Picture]], columns: int) -> Picture:
     """Pictures in rows, each over its title."""
     return contact_sheet([picture for _, picture in titled], [title for title, _ in titled], columns)
+
+
+def steps(
+    titled: Sequence[tuple[str, Picture]], probabilities: Sequence[Sequence[float]], names: Sequence[str], truth: int
+) -> Picture:
+    """Pictures of one size side by side: a title above each, the classes' probabilities as bars below it."""
+    height, width = titled[0][1].shape[:2]
+    top, bar, label, gap = 44, 34, 200, 28
+    image = Image.new("RGB", (len(titled) * (width + gap) - gap, top + height + 8 + bar * len(names)), "white")
+    draw = ImageDraw.Draw(image)
+    for column, ((title, picture), shares) in enumerate(zip(titled, probabilities, strict=True)):
+        left = column * (width + gap)
+        draw.text((left, 8), title, fill=(17, 17, 17), font=font_of(24))
+        image.paste(Image.fromarray(picture), (left, top))
+        predicted = max(range(len(names)), key=lambda i: shares[i])
+        for i, (name, share) in enumerate(zip(names, shares, strict=True)):
+            y = top + height + 10 + bar * i
+            said = i == predicted
+            ink = (17, 17, 17) if said else (120, 120, 120)
+            color = (GOOD if i == truth else POSITIVE) if said else (200, 200, 200)
+            draw.text((left, y), name, fill=ink, font=font_of(20))
+            length = round((width - label - 62) * share)
+            draw.rectangle((left + label, y + 4, left + label + max(2, length), y + 22), fill=color)
+            draw.text((left + label + length + 8, y), f"{100 * share:.0f} %", fill=ink, font=font_of(20))
+    return np.asarray(image)
 
 
 def texts(lines: Sequence[tuple[str, Sequence[str], Float[np.ndarray, " tokens"], Sequence[int]]]) -> Picture:
