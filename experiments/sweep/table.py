@@ -1,4 +1,4 @@
-"""The table of the shelf in the docs, from the results.
+"""The table of tested models in the docs, from the results.
 
 .venv/bin/python -m experiments.sweep.table
 """
@@ -17,7 +17,7 @@ from experiments.table import markdown, write_between
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results"
-PAGE = ROOT / "docs" / "reference" / "shelf.md"
+PAGE = ROOT / "docs" / "reference" / "tested-models.md"
 Row = dict[str, Any]
 
 
@@ -156,7 +156,7 @@ def _unbuilt_lines() -> list[dict[str, str]]:
     ]
 
 
-HEAD = """# The shelf
+HEAD = """# Tested models
 
 Which model does which method serve? This page is generated from `experiments/sweep/results` by
 `python -m experiments.sweep.table`; [experiments/sweep](../../experiments/sweep/README.md) says what was asked and how

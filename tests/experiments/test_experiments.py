@@ -53,9 +53,9 @@ check("class_specific", [table(results("class_specific", "digits"))])
 check("segment_scenes", import_module("experiments.segment_scenes.run").texts().values())
 stages = ("classifiers", "sources", "refined", "segmenters")
 pets = {name: list(load(Path(f"experiments/segment_pets/results/{name}.jsonl")).values()) for name in stages}
-shelf = import_module("experiments.sweep.table")
-assert shelf.PAGE.read_text(encoding="utf-8") == shelf.page(), "run python -m experiments.sweep.table"
-check("sweep", [shelf.summary()])
+tested = import_module("experiments.sweep.table")
+assert tested.PAGE.read_text(encoding="utf-8") == tested.page(), "run python -m experiments.sweep.table"
+check("sweep", [tested.summary()])
 check("segment_pets", import_module("experiments.segment_pets.report").tables(pets).values())
 made_on = import_module("experiments.made_on")
 assert set(made_on.readmes()) == {path.parent.name for path in Path("experiments").glob("*/README.md")}
