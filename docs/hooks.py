@@ -35,6 +35,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn links between files of the repository into links between files of the site."""
     folder_of_page = posixpath.dirname(page.file.src_uri)
+    if page.file.src_uri.startswith(("experiments/", "CHANGELOG", "reference/api/")):
+        page.meta["search"] = {"boost": 0.5}  # people who search ask how to do something
     outside = (ROOT / page.file.src_uri).is_file() and page.file.generated_by is not None
     folder = folder_of_page if outside else posixpath.join("docs", folder_of_page)
 

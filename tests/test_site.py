@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests" / "dashboard"))  # browsing
 PUBLIC = ["lrptrain", "lrptrain.callbacks", "lrptrain.findings", "lrptrain.guidance", "lrptrain.metrics"]
 PUBLIC += ["lrptrain.render", "lrptrain.rules", "lrptrain.targets", "lrptrain.data", "lrptrain.models"]
 
@@ -93,3 +94,42 @@ def test_notebooks_are_shown_with_their_stored_outputs(site: Path):
         assert printed
         printed = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in printed]  # colours of a terminal
         assert [line for line in printed if html.escape(line, quote=False) not in text] == []
+
+
+QUESTIONS = {
+    "turn it off": "how-to/turn-off.html",
+    "disable": "how-to/turn-off.html",
+    "own metric": "how-to/own-metric.html",
+    "export": "how-to/export.html",
+    "no masks": "how-to/no-masks.html",
+    "multi-label": "reference/labels.html",
+    "several labels": "reference/labels.html",
+    "slow": "explanation/cost-and-power.html",
+    "is the map right": "how-to/compare-methods.html",
+    "resume": "how-to/monitor.html",
+    "multi gpu": "how-to/multi-gpu.html",
+    "several gpus": "how-to/multi-gpu.html",
+    "gate in ci": "how-to/gate.html",
+    "segmentation": "how-to/segmentation.html",
+}
+"""What people search for, and the page that answers it."""
+
+
+def test_the_search_finds_the_page_of_a_question_first_from_a_folder(site: Path):
+    from browsing import chromium
+
+    with chromium() as browser:
+        page = browser.new_page()
+        first = {}
+        for question in QUESTIONS:
+            page.goto(f"file://{site}/index.html?q={question}")
+            page.wait_for_selector(".md-search-result__item a", state="attached")
+            link = page.get_attribute(".md-search-result__item a", "href") or ""
+            first[question] = link.split("?")[0].removeprefix(f"file://{site}/")
+    assert first == QUESTIONS
+
+
+def test_each_question_is_one_click_from_the_readme():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = {target.replace(".html", ".md") for target in QUESTIONS.values()} - {"how-to/segmentation.md"}
+    assert [target for target in pages if f"](docs/{target}" not in readme] == []
