@@ -165,7 +165,7 @@ METRICS: list[SampleMetric] = [
         CLASSES,
         higher_is_better=True,
         bounds=(0, 1),
-        explanation="Share of samples that the model answers rightly, of all of them or of the worst group.",
+        explanation="Accuracy over all samples, or over the worst group.",
         compute=_accuracies,
     ),
     SampleMetric(
@@ -173,7 +173,7 @@ METRICS: list[SampleMetric] = [
         "What logits are multiplied by before effects are measured",
         FINDINGS,
         unit="number",
-        explanation="More than 1 where a model is right more often than it is sure.",
+        explanation="What logits are multiplied by before effects are measured, more than 1 if accuracy exceeds confidence.",
         compute=_sharpness,
     ),
     SampleMetric(
@@ -181,7 +181,7 @@ METRICS: list[SampleMetric] = [
         "Mean probability of the predicted class",
         CLASSES,
         bounds=(0, 1),
-        explanation="How sure the model is of its answers, on average.",
+        explanation="The mean probability of the predicted class.",
         compute=_confidence,
     ),
     SampleMetric(
@@ -190,7 +190,7 @@ METRICS: list[SampleMetric] = [
         CLASSES,
         higher_is_better=True,
         bounds=(0, 1),
-        explanation="Share of the samples of one group that the model answers rightly.",
+        explanation="Accuracy over the samples of one group.",
         compute=_group_accuracies,
     ),
     SampleMetric(
@@ -236,8 +236,8 @@ FINDING_METRICS = (
         higher_is_better=False,
         bounds=(0, 1),
         explanation=(
-            "The largest effect that is sure among faults, 0 where there is none, and nan without annotations or for a "
-            "model at chance."
+            "The lower bound of the largest effect among shortcuts, 0 without any, and nan without annotations or for a "
+            "model no better than guessing."
         ),
     ),
     LoggedMetric(
@@ -245,14 +245,14 @@ FINDING_METRICS = (
         "Reliance on any cue",
         FINDINGS,
         bounds=(0, 1),
-        explanation="The same among all cues that are named, evidence included.",
+        explanation="The same over all cues that are named, those that should decide included.",
     ),
     LoggedMetric(
         ("input/*",),
         "What each input does to the answers",
         FINDINGS,
         bounds=(-1, 1),
-        explanation="By how much the answer's probability moves when one of several inputs is exchanged as a whole.",
+        explanation="How far the answer's probability moves when one of several inputs is swapped as a whole.",
     ),
     LoggedMetric(
         ("findings",),
@@ -260,7 +260,7 @@ FINDING_METRICS = (
         FINDINGS,
         higher_is_better=False,
         unit="count",
-        explanation="Number of faults that the model surely relies on.",
+        explanation="Number of shortcuts that the model relies on.",
     ),
 )
 COST_METRICS = (

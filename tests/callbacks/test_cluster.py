@@ -11,7 +11,7 @@ from processes import free_port
 from lrptrain.loggers import read_events
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "how-to" / "cluster.md"
+PAGE = HERE.parents[1] / "docs" / "how-to" / "multi-gpu.md"
 SECONDS = 150
 SCONTROL = """#!/bin/sh
 echo "$@" >> requeued
