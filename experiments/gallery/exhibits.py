@@ -151,7 +151,7 @@ def of_birds() -> Exhibit:
         ),
         f"In training each bird stood on its own background; boxes mark the birds. {over_all(finding, 'photographs')}. "
         f"On the other background {right(plain, crossed)} of the test birds are classified correctly. After training "
-        f'with `"swap"` it is {right(fixed, crossed)}: better, but not fixed, because the boxes contain background, too.',
+        f'with `"swap"` it is {right(fixed, crossed)}: better, not fixed, because the boxes contain background, too.',
     )
 
 

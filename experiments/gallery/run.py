@@ -17,7 +17,9 @@ DOCS = HERE.parents[1] / "docs"
 RESULTS = HERE / "results" / "exhibits.json"
 HEAD = """# Gallery
 
-**What a finding looks like: the prediction, the same sample with a swapped cue, and both after the fix.** In maps, red speaks for the class and blue against it. Annotations are outlined or underlined. The models are small and see photographs at 48 x 48 pixels ([how the gallery is made](../experiments/gallery/README.md)).
+**What a finding looks like: the prediction, the same sample with a swapped cue, and both after the fix.** In maps,
+red speaks for the class and blue against it. Annotations are outlined or underlined. The models are small and see
+photographs at 48 x 48 pixels ([how the gallery is made](../experiments/gallery/README.md)).
 """
 
 

@@ -236,8 +236,8 @@ FINDING_METRICS = (
         higher_is_better=False,
         bounds=(0, 1),
         explanation=(
-            "The lower bound of the largest effect among shortcuts, 0 without any, and nan without annotations or for a "
-            "model no better than guessing."
+            "The lower bound of the largest effect among shortcuts, 0 without any, and nan without annotations or for "
+            "a model no better than guessing."
         ),
     ),
     LoggedMetric(
