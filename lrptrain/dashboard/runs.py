@@ -2,19 +2,21 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lrptrain.files import MOST_BYTES, plain, read_whole
 from lrptrain.loggers.local import PROOFS
-from lrptrain.loggers.timeline import has_continuation, refusal, timeline_of
+from lrptrain.loggers.timeline import EVENTS, has_continuation, refusal, timeline_of
 
 MARKS = ("events.jsonl", "run.json")
 """A folder with any of these is a monitored run."""
 PNG = b"\x89PNG\r\n\x1a\n"
 _DEEPEST = 8
 _BRIEF = ("kind", "name", "role", "verdict", "effect", "interval", "is_fault")
+SUMMARY = (*_BRIEF, "sentences")
+"""What the list of runs says of a finding."""
 
 
 def find_runs(root: Path) -> dict[str, Path]:
@@ -78,7 +80,7 @@ def read_settings(folder: Path, notes: list[str]) -> dict[str, Any]:
 
 
 def about_run(folder: Path) -> dict[str, Any]:
-    """A run in short: `settings`, `notes`, and stamps that change when there is something new to read."""
+    """A run in short: `settings`, its `last` evaluation, `notes`, and stamps that change when there is something new."""
     notes: list[str] = []
     events = file_in(folder, "events.jsonl")
     if events is None:
@@ -93,8 +95,57 @@ def about_run(folder: Path) -> dict[str, Any]:
         "settings": settings,
         "size": events.stat().st_size if events else 0,
         "written": events.stat().st_mtime if events else None,
+        "last": read_last(events) if events else None,
         "notes": notes,
     }
+
+
+def changed(folder: Path) -> int:
+    """When a run was last written to, in nanoseconds; 0 where that is not known."""
+    paths = (file_in(folder, mark) for mark in MARKS)
+    return max((path.stat().st_mtime_ns for path in paths if path is not None), default=0)
+
+
+def read_last(path: Path) -> dict[str, Any] | None:
+    """The last evaluation in an `events.jsonl`, its findings in short; None if there is none."""
+    lines = _complete_lines(path)
+    # Only a run that went on from an earlier checkpoint has lines that do not stand.
+    events = [] if any(map(has_continuation, lines)) else timeline_of(lines[-1:]).events
+    events = events or timeline_of(lines).events
+    if not events:
+        return None
+    findings = [{key: finding.get(key) for key in SUMMARY} for finding in events[-1]["findings"]]
+    return {**events[-1], "findings": findings}
+
+
+def read_curves(folder: Path, names: Sequence[str]) -> dict[str, list[list[Any]]]:
+    """Rows `[epoch, step, value]` of each of some scalars, such as `reliance`, over the evaluations that have it."""
+    path = file_in(folder, EVENTS)
+    events = [] if path is None else timeline_of(_complete_lines(path), with_findings=False).events
+    curves: dict[str, list[list[Any]]] = {name: [] for name in names}
+    for event in events:
+        for name, rows in curves.items():
+            value = _scalar(event["scalars"], name)
+            if value is not None:
+                rows.append([event["epoch"], event["step"], value])
+    return curves
+
+
+def _scalar(scalars: Mapping[str, float | None], ending: str) -> float | None:
+    """A scalar by the end of its key: that of a monitor without a name goes before that of one with a name."""
+    key = f"relevance/{ending}"
+    if key not in scalars:
+        key = next((each for each in scalars if each == ending or each.endswith(f"/{ending}")), "")
+    return scalars.get(key)
+
+
+def _complete_lines(path: Path) -> list[bytes]:
+    """The lines of a file; the last one may be half written, and is left for the next time."""
+    try:
+        data = read_whole(path)
+    except (OSError, ValueError):
+        return []
+    return data[: data.rfind(b"\n") + 1].splitlines()
 
 
 def read_new_events(folder: Path, since: int = 0) -> dict[str, Any]:

@@ -12,7 +12,15 @@ from lrptrain.dashboard.access import token_required
 from lrptrain.dashboard.connections import SECONDS, protocol
 from lrptrain.dashboard.maps import read_cards, read_histories
 from lrptrain.dashboard.notes import LONGEST, read_notes, write_note
-from lrptrain.dashboard.runs import about_run, file_in, find_runs, proof_picture, read_new_events
+from lrptrain.dashboard.runs import (
+    about_run,
+    changed,
+    file_in,
+    find_runs,
+    proof_picture,
+    read_curves,
+    read_new_events,
+)
 from lrptrain.dashboard.samples import read_sample_table, read_scores
 from lrptrain.extras import require
 from lrptrain.files import to_json
@@ -32,6 +40,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 MOST_CARDS = 100  # in one answer; a page of the gallery has 24
+MOST_CURVES = 20  # runs, and scalars of each; as MOST_DRAWN of the page
 TYPES = {".webp": "image/webp", ".png": "image/png", ".jpg": "image/jpeg"}
 
 
@@ -90,14 +99,25 @@ def _routes(root: Path) -> list[Any]:
             raise exceptions.HTTPException(404, "no such run")
         return folder
 
+    def in_json(content: Any) -> Any:
+        return responses.Response(to_json(content), media_type="application/json")
+
     # Every answer of the API is the JSON of one of `_READERS`, such as /api/history?run=text&id=17.
     def answer(read: Callable[[Path, Any], Any], request: Any) -> Any:
-        return responses.Response(to_json(read(run_of(request), request.query_params)), media_type="application/json")
+        return in_json(read(run_of(request), request.query_params))
 
     def runs(request: Any) -> Any:
         folders.update(find_runs(root))  # the page asks every few seconds, and new runs appear
-        runs_by_name = {name: about_run(folder) for name, folder in folders.items() if folder.is_dir()}
-        return responses.Response(to_json({"runs": runs_by_name}), media_type="application/json")
+        stamps = {name: changed(folder) for name, folder in folders.items() if folder.is_dir()}
+        since = _count(request.query_params, "since")
+        # What the page knows is not sent again; of what was written at that very moment it may know a part.
+        new = {name: about_run(folders[name]) for name, stamp in stamps.items() if stamp >= since}
+        stamp = str(max(stamps.values(), default=0))  # a browser's numbers have fewer digits
+        return in_json({"names": list(stamps), "runs": new, "stamp": stamp})
+
+    def curves(request: Any) -> Any:
+        asked, names = (request.query_params.getlist(key)[:MOST_CURVES] for key in ("run", "name"))
+        return in_json({name: read_curves(folders[name], names) for name in asked if name in folders})
 
     def picture(choose: Callable[[Path, Any], Path | None], request: Any) -> Any:
         path = choose(run_of(request), request.query_params)
@@ -134,6 +154,7 @@ def _routes(root: Path) -> list[Any]:
         route("/page.js", partial(text, page.script, "text/javascript")),
         route("/charts.js", partial(text, page.charts, "text/javascript")),
         route("/api/runs", runs),
+        route("/api/curves", curves),
         *(route(f"/api/{name}", partial(answer, read)) for name, read in _READERS.items()),
         route("/api/note", note, methods=["POST"]),
         *(route(path, partial(picture, choose)) for path, choose in _PICTURES.items()),
@@ -151,8 +172,8 @@ def _of_one(read: Callable[..., Any], folder: Path, name: str | None, *options: 
 
 def _count(query: Any, name: str) -> int:
     text = query.get(name, "")
-    # Below 19 digits it fits 64 bits; int() of very long texts is slow, and refused from 4300 digits on.
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+    # A moment in nanoseconds has 19 digits; int() of very long texts is slow, and refused from 4300 digits on.
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
 def _confidence(query: Any) -> float:

@@ -259,7 +259,7 @@ def _lines(path: Path) -> list[bytes]:
         return []
 
 
-def timeline_of(lines: Iterable[bytes], until: str | None = None) -> Timeline:
+def timeline_of(lines: Iterable[bytes], until: str | None = None, with_findings: bool = True) -> Timeline:
     """Return what stands after the lines were written one after the other, or after the one of an id."""
     standing: dict[Moment, dict[str, Any]] = {}
     ids: dict[Moment, str] = {}
@@ -268,7 +268,7 @@ def timeline_of(lines: Iterable[bytes], until: str | None = None) -> Timeline:
         if not line.strip():
             continue
         content = _parse(line)
-        event = parse_event(content)
+        event = parse_event(content, with_findings)
         if event is None:
             unreadable += 1
             continue
@@ -287,7 +287,7 @@ def timeline_of(lines: Iterable[bytes], until: str | None = None) -> Timeline:
     return Timeline(events, {moment: ids[moment] for moment in standing}, unreadable)
 
 
-def parse_event(content: Any) -> dict[str, Any] | None:
+def parse_event(content: Any, with_findings: bool = True) -> dict[str, Any] | None:
     """Return an evaluation without whatever is not of its form; None if it is none.
 
     Returns:
@@ -298,7 +298,7 @@ def parse_event(content: Any) -> dict[str, Any] | None:
     if not isinstance(content, dict) or _moment(content) is None or content.get("format") != FORMAT:
         return None
     scalars = content.get("scalars")
-    findings = content.get("findings")
+    findings = content.get("findings") if with_findings else None
     return {
         "epoch": content["epoch"],
         "step": content["step"],

@@ -14,13 +14,13 @@ INK, MUTED, PAPER = (17, 17, 17), (96, 96, 96), (255, 255, 255)
 """Of what is written, of what is beside it, and of the ground: in pictures as on the page."""
 OPACITY = 0.75
 """Opacity of the strongest relevance: a word stays legible below it, and a picture's edges are still seen."""
-# The greys below the colours of a map. On black the first half of the scale would not be seen, and a photograph in its
-# own colours would hide red relevance on what is red. What is neutral must not be the brightest, as a white digit is.
-_DARKEST, _LIGHTEST = 153, 225
+# The greys below the colours of a map: the scale goes from blue through white to red, and a photograph is a light drawing
+# on that white. On black the first half of the scale would not be seen; its own colours would hide red on what is red.
+_DARKEST, _LIGHTEST = 185, 255
 
 
 def grounded(picture: UInt8[np.ndarray, "height width 3"]) -> Float[np.ndarray, "height width 1"]:
-    """A picture in light greys, on which both colours are seen: black becomes 153, white 225."""
+    """A picture in light greys, on which both colours are seen: black becomes 185, white stays white."""
     return _DARKEST + (_LIGHTEST - _DARKEST) / 255 * picture.mean(axis=-1, keepdims=True)
 
 

@@ -66,7 +66,7 @@ def test_relevance_colours_its_place_and_leaves_the_rest_grey():
     assert 40 <= peak[0] < 72
     assert 152 <= peak[1] < 184
     assert np.all(where[100:] == 0)
-    assert np.all(picture[100:] == round(153 + 72 * 128 / 255))  # a light grey of the image's own
+    assert np.all(picture[100:] == round(185 + 70 * 128 / 255))  # a light grey of the image's own
 
 
 def test_the_scale_of_relevance_does_not_matter_and_opacity_does(image):
@@ -79,7 +79,7 @@ def test_the_scale_of_relevance_does_not_matter_and_opacity_does(image):
 def test_no_relevance_lays_nothing_over(image):
     nothing = overlay(image, torch.zeros(4, 4))
     plain = to_picture(image)
-    assert np.abs(nothing.mean(axis=-1) - (153 + 72 / 255 * plain.mean(axis=-1))).max() <= 1
+    assert np.abs(nothing.mean(axis=-1) - (185 + 70 / 255 * plain.mean(axis=-1))).max() <= 1
     assert np.all(saturation(nothing) == 0)
     assert saturation(plain).mean() > 0
     np.testing.assert_array_equal(nothing, overlay(image, torch.full((4, 4), torch.nan)))

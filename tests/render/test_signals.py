@@ -21,7 +21,7 @@ def test_frames_stand_side_by_side_and_share_one_scale():
 def test_frames_are_stretched_alike():
     video = torch.stack([torch.full((3, 8, 8), float(x)) for x in (0, 1, 2)])
     picture = video_frames(video, torch.zeros(3, 2, 2))
-    assert [int(picture[0, i * 164, 0]) for i in range(3)] == [153, 189, 225]
+    assert [int(picture[0, i * 164, 0]) for i in range(3)] == [185, 220, 255]
 
 
 def test_a_spectrogram_has_its_low_frequencies_at_the_bottom():
@@ -29,8 +29,8 @@ def test_a_spectrogram_has_its_low_frequencies_at_the_bottom():
     values[0] = 1.0
     picture = spectrogram(values, torch.zeros(2, 4))
     assert picture.shape == (80, 160, 3)
-    assert (picture[-1] == 225).all()
-    assert (picture[0] == 153).all()  # the darkest grey
+    assert (picture[-1] == 255).all()
+    assert (picture[0] == 185).all()  # the darkest grey
     heat = torch.zeros(2, 4)
     heat[1, 3] = 1.0
     colours = np.ptp(spectrogram(torch.zeros(8, 16), heat).astype(int), axis=-1)
@@ -42,10 +42,10 @@ def test_a_waveform_is_a_line_over_the_colours_of_its_tokens():
     heat = torch.tensor([0.0, 1.0, -1.0, 0.0])
     strip = waveform(torch.zeros(1000), heat)
     assert strip.shape == (96, 640, 3)
-    assert (strip[0, :160] == 225).all()
-    assert (strip[0, 160:320] != 225).any(-1).all()
+    assert (strip[0, :160] == 255).all()
+    assert (strip[0, 160:320] != 255).any(-1).all()
     assert (strip[0, 320:480, 2] > strip[0, 320:480, 0]).all()
-    assert (strip[0, 480:] == 225).all()
+    assert (strip[0, 480:] == 255).all()
     assert (strip[47:49] == INK).all(-1).any(0).all()
     loud = waveform(torch.sin(torch.arange(1000.0)), heat)
     assert (loud == INK).all(-1).sum() > (strip == INK).all(-1).sum()

@@ -25,7 +25,7 @@ function shownView() {
 // A terminal may know a run by another folder than the one that is served: then its last part is enough.
 function runNamed(name) {
   if (runs.has(name)) return name;
-  const alike = [...runs.keys()].filter((own) => own.endsWith(`/${name}`) || name.endsWith(`/${own}`));
+  const alike = [...runs.keys()].filter((own) => shortName(own) === name || own.endsWith(`/${name}`) || name.endsWith(`/${own}`));
   return alike.length === 1 ? alike[0] : null;
 }
 
@@ -60,9 +60,10 @@ async function render() {
   const key = `${view}/${run}`;
   const elsewhere = place.dataset.shown !== key;
   if (elsewhere) document.getElementById("verdict")?.remove(); // a verdict never stands under the name of another run
-  if (elsewhere) setTimeout(() => drawing === render.last && place.dataset.shown !== key && redraw(place, h("p", { className: "empty" }, "reading ...")), 150);
+  if (elsewhere) setTimeout(() => drawing === render.last && place.dataset.shown !== key && redraw(place, h("p", { className: "empty" }, "Loading ...")), 150);
   let shown;
   try {
+    if (view !== "runs") for (const name of [run, ...address.run.map(runNamed)]) await open(name);
     shown = run === null ? noRun() : await VIEWS[view].draw(run);
     // Where the findings are listed, the first of them says it.
     const isSaid = view === "findings" && verdictOf(run).finding !== undefined;
@@ -131,6 +132,7 @@ async function start() {
   watch(["view", "run", "epoch", "finding"], render);
   watch(["sample"], drawSample);
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
+  redraw(document.getElementById("view"), h("p", { className: "empty" }, "Loading the runs ..."));
   await update();
   await render();
   if (DATA === null) setTimeout(follow, EVERY);

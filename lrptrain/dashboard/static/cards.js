@@ -108,7 +108,7 @@ function lookControls(prefix, targets) {
   return h("div", { className: "controls" },
     labelled("Relevance for", fieldChoice("target", `${prefix}-target`, shown)),
     labelled("Scale", scale), labelled("Hide below", slider("threshold", 0.95)), labelled("Opacity", slider("opacity", 1)),
-    tick("heat", "map"), tick("mask", "annotation"), colourBar());
+    tick("heat", "map"), tick("mask", "annotation"), prefix === "sample" ? colourBar() : "");
 }
 
 // Methods such as AttnLRP have both signs; shares and findings count what speaks for the class.

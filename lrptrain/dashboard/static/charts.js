@@ -67,7 +67,8 @@ async function lineChart(place, rows, { x, domain, share }) {
   // "~g" would write 10 as 1e+1 where the ticks are that far apart.
   const format = share ? ".0%" : ",~r";
   const y = { type: "quantitative", axis: { format, title: null, tickCount: 4 }, scale: domain ? { domain } : { zero: false } };
-  const across = { field: "x", type: "quantitative", title: x, scale: { zero: false, nice: false, padding: 8 }, axis: { tickMinStep: 1, tickCount: 7, format: "d" } };
+  const places = [...new Set(rows.map((row) => row.x))];
+  const across = { field: "x", type: "quantitative", title: x, scale: { zero: false, nice: false, padding: 8 }, axis: { ...(places.length <= 8 ? { values: places } : { tickMinStep: 1, tickCount: 7 }), format: "d" } };
   const shown = share ? ".1%" : ",.4~r";
   const tooltip = [{ field: "run" }, { field: "x", title: x }, { field: "mean", format: shown },
     ...(has("low") ? ["low", "high"].map((field) => ({ field, format: shown })) : [])];

@@ -1,4 +1,4 @@
-// Which classes are read as which others: a table whose cells are filters.
+// Which classes are predicted as which others: a table whose cells are filters.
 
 const MOST_CONFUSED = 20; // classes; of more, those with most mistakes
 
@@ -38,7 +38,7 @@ function confusionPlot(run, table) {
   const total = [...pairs.values()].flatMap((reads) => [...reads.values()]).reduce((sum, count) => sum + count, 0);
   const chosen = address.class !== "" || address.predicted !== "";
   const part = shown.length < mistakes.size ? `; the ${shown.length} of ${mistakes.size} classes with most mistakes` : "";
-  return [h("div", { className: "controls" }, h("span", { className: "muted" }, `${wrong} of ${total} read wrongly${part}`),
+  return [h("div", { className: "controls" }, h("span", { className: "muted" }, `${wrong} of ${total} misclassified${part}`),
     chosen ? h("button", { type: "button", id: "confusion-clear", onclick: () => go({ class: "", predicted: "" }) }, "Clear") : null),
   h("div", { className: "scroll" }, confusionTable(shown, pairs))];
 }
@@ -52,7 +52,7 @@ function confusionTable(names, pairs) {
     const sum = [...reads.values()].reduce((own, count) => own + count, 0);
     return h("tr", {}, h("th", { scope: "row" }, head(label, "class")), names.map((read) => confusionCell(label, read, reads.get(read) || 0, sum, numbers)));
   });
-  return h("table", { id: "confusion", className: numbers ? "" : "dense" }, h("caption", {}, "Rows: the label. Columns: read as."),
+  return h("table", { id: "confusion", className: numbers ? "" : "dense" }, h("caption", {}, "Rows: label. Columns: prediction."),
     h("thead", {}, h("tr", {}, h("td"), columnHeads)), h("tbody", {}, lines));
 }
 
@@ -63,8 +63,8 @@ function confusionCell(label, read, count, sum, numbers) {
   cell.style.setProperty("--strength", count ? `${Math.round(14 + 34 * (count / sum))}%` : "0%");
   if (!count) return cell;
   const pressed = address.class === label && address.predicted === read;
-  cell.append(h("button", { type: "button", ariaPressed: String(pressed), ariaLabel: `${label} read as ${read}: ${plural(count, "sample")}`,
-    title: `${label} read as ${read}: ${count} of ${sum}`, onclick: () => go(pressed ? { class: "", predicted: "" } : { class: label, predicted: read, reading: "" }) },
+  cell.append(h("button", { type: "button", ariaPressed: String(pressed), ariaLabel: `${label} predicted as ${read}: ${plural(count, "sample")}`,
+    title: `${label} predicted as ${read}: ${count} of ${sum}`, onclick: () => go(pressed ? { class: "", predicted: "" } : { class: label, predicted: read, reading: "" }) },
   numbers ? String(count) : ""));
   return cell;
 }

@@ -73,7 +73,8 @@ async function sampleDetail(run, id) {
   const place = (table.columns.sample_id || []).indexOf(id);
   if (place < 0) return h("p", { className: "empty" }, `There is no sample ${id} in ${table.evaluation === null ? "this run" : words(table.evaluation)}.`);
   const row = rowOf(table.columns, place);
-  const scores = h("dl", { className: "scores" }, Object.entries(row).filter(([name]) => name !== "sample_id")
+  const isSame = row.label === row.predicted; // then both maps, and their scores, are the same
+  const scores = h("dl", { className: "scores" }, Object.entries(row).filter(([name]) => name !== "sample_id" && !(isSame && name.startsWith("predicted_")))
     .flatMap(([name, value]) => [h("dt", { title: explanationOf(name) }, scoreTitle(name)), h("dd", {}, isNumber(value) ? number(value) : String(value ?? "–"))]));
   const known = (await askOnce(run, "cards", { evaluation: table.evaluation, id: [id] })).cards[id];
   const note = noteField(run, id, (await askOnce(run, "notes")).samples[id] ?? "");

@@ -37,7 +37,7 @@ function filters(run, table) {
     labelled("Evaluation", DATA === null ? fieldChoice("epoch", "evaluation", epochs) : table.evaluation),
     labelled("Class", fieldSearchable("class", "gallery-label", counted("label", classes))),
     labelled("Read as", fieldSearchable("predicted", "gallery-predicted", counted("predicted"))),
-    labelled("Reading", fieldChoice("reading", "right", [["", "all"], ["right", "right"], ["wrong", "wrong"]])),
+    labelled("Prediction", fieldChoice("reading", "right", [["", "all"], ["right", "right"], ["wrong", "wrong"]])),
     distinct("group").length ? labelled("Group", fieldChoice("group", "gallery-group", counted("group"))) : null,
     labelled("Id", fieldInput("id", "search", { type: "search" })),
     Object.keys(gallery.notes).length ? labelled("Note", fieldInput("note", "gallery-note", { type: "search", list: "tags" })) : null,

@@ -121,7 +121,7 @@ async function showWorst(run, place) {
     const row = rowOf(table.columns, rows.get(id));
     // Effects are on the model's answers.
     const map = known.maps.predicted || Object.values(known.maps)[0] || null;
-    const read = row.label === row.predicted ? "" : ` read as ${row.predicted}`;
+    const read = row.label === row.predicted ? "" : ` predicted as ${row.predicted}`;
     const view = sampleView(run, id, known, () => map, `#${id} ${row.label ?? ""}${read}`);
     slot.replaceChildren(openable(id, view));
   }

@@ -12,6 +12,13 @@ function shownRuns() {
   return [...runs.keys()].filter((name) => !address.without.includes(name));
 }
 
+const MOST_DRAWN = 20; // the lines of more runs cannot be told apart
+
+// The runs whose curves are drawn: the first of those that are chosen.
+function drawnRuns() {
+  return shownRuns().slice(0, MOST_DRAWN);
+}
+
 function runsView() {
   const table = h("div", { className: "scroll runs-table" });
   const legend = h("div");
@@ -20,7 +27,8 @@ function runsView() {
   const notes = noteList([...runs.values()].flatMap((run) => notesOf(run))) || "";
   const drawTable = () => redraw(table, runTable());
   const drawCharts = () => {
-    redraw(legend, runLegend());
+    const more = shownRuns().length - MOST_DRAWN;
+    redraw(legend, runLegend(), more > 0 ? h("p", { className: "muted" }, `The first ${MOST_DRAWN} of ${MOST_DRAWN + more} chosen runs are drawn. Choose others in the table.`) : "");
     panels.replaceChildren(...(shownRuns().length ? PANELS.map((panel) => panelOf(panel.title, panel)) : [h("p", { className: "empty" }, "No run is drawn: choose some in the table, or all of them.")]));
     chosen.replaceChildren(chosenPanel());
   };
@@ -57,13 +65,41 @@ function panelOf(title, options) {
   return panel;
 }
 
-// Rows for `lineChart`: of a column of the samples, with intervals, or of a scalar.
+// Rows for `lineChart`: of a column of the samples, with intervals, or of a scalar. Many runs have no bands: a bootstrap
+// in each of their evaluations would take minutes, and they would cover each other.
 async function seriesOf({ column, scalar, reference, referenceScalar, label }) {
-  const found = (await Promise.all(shownRuns().map(async (run) => {
-    if (scalar !== undefined) {
-      return eventsOf(run).map((event) => ({ run, epoch: event.epoch, step: event.step, mean: scalarOf(event, scalar),
-        reference: referenceScalar ? scalarOf(event, referenceScalar) : null }));
-    }
+  const found = scalar !== undefined || (isMany() && !label) ? await fromCurves(scalar ?? scalarNamed(column), referenceScalar ?? reference) : await fromScores(column, reference, label);
+  // Where an epoch has several evaluations, the axis counts steps.
+  const keys = found.map((row) => `${row.run}/${row.epoch}`);
+  const x = new Set(keys).size === keys.length ? "epoch" : "step";
+  return { x, rows: found.map((row) => ({ ...row, x: row[x] })) };
+}
+
+const MOST_BANDED = 8;
+const DRAWN = ["accuracy", "label/energy_pointing_game", "predicted/energy_pointing_game", "chance", "reliance", "reads"]; // asked for at once
+
+function isMany() {
+  return drawnRuns().length > MOST_BANDED;
+}
+
+// The scalar that is the mean of a column of the samples.
+function scalarNamed(column) {
+  return column === "correct" ? "accuracy" : column.replace(/^(label|predicted)_/, "$1/");
+}
+
+async function fromCurves(scalar, reference) {
+  const standIn = scalar.replace(/^label\//, "predicted/");
+  const wanted = [scalar, standIn, reference].filter((name) => name !== undefined && name !== null);
+  const curves = await curvesOf(drawnRuns(), wanted.every((name) => DRAWN.includes(name)) ? DRAWN : [...new Set(wanted)]);
+  return [...curves].flatMap(([run, own]) => {
+    const rows = own[scalar]?.length ? own[scalar] : own[standIn] ?? [];
+    const levels = new Map((own[reference] ?? []).map(([epoch, step, mean]) => [`${epoch}/${step}`, mean]));
+    return rows.map(([epoch, step, mean]) => ({ run, epoch, step, mean, reference: levels.get(`${epoch}/${step}`) }));
+  });
+}
+
+async function fromScores(column, reference, label) {
+  return (await Promise.all(drawnRuns().slice(0, MOST_BANDED).map(async (run) => {
     // All means are in the answer: only what is drawn with a band is asked for by name, for its interval.
     const scoresOf = async (name) => (await askOnce(run, "scores", { label: label || null, confidence: confidenceOf(run), column: [name] })).scores;
     const standIn = column.replace(/^label_/, "predicted_");
@@ -74,10 +110,6 @@ async function seriesOf({ column, scalar, reference, referenceScalar, label }) {
     const levels = new Map((scores[reference] || []).map(([epoch, step, mean]) => [`${epoch}/${step}`, mean]));
     return own.map(([epoch, step, mean, low, high]) => ({ run, epoch, step, mean, low, high, reference: levels.get(`${epoch}/${step}`) }));
   }))).flat();
-  // Where an epoch has several evaluations, the axis counts steps.
-  const keys = found.map((row) => `${row.run}/${row.epoch}`);
-  const x = new Set(keys).size === keys.length ? "epoch" : "step";
-  return { x, rows: found.map((row) => ({ ...row, x: row[x] })) };
 }
 
 function chosenPanel() {
@@ -85,7 +117,7 @@ function chosenPanel() {
   const fill = async () => {
     const columns = new Set(["correct"]);
     const labels = new Set();
-    for (const run of shownRuns()) {
+    for (const run of isMany() ? [] : drawnRuns()) {
       const { scores } = await askOnce(run, "scores", { label: null, confidence: confidenceOf(run), column: ["correct"] });
       Object.keys(scores).forEach((name) => columns.add(name));
       (runs.get(run).about.settings.class_names || []).forEach((name) => labels.add(String(name)));

@@ -1,6 +1,6 @@
 // The table of runs: searched, sorted by any column, with the hyperparameters in which they differ.
 
-const MOST_DIFFERING = 8; // columns of hyperparameters
+const MOST_DIFFERING = 4; // columns of hyperparameters
 const COLUMNS = [
   { key: "run", title: "run", value: (run) => shortName(run.name) },
   { key: "verdict", title: "verdict", value: (run) => SHORT_VERDICTS[verdictOf(run.name).state] },
@@ -13,7 +13,6 @@ const COLUMNS = [
   { key: "shortcuts", title: "shortcuts", value: findingsThat((finding) => standingOf(finding) === "fault") },
   { key: "doubts", title: "not sure", value: findingsThat((finding) => standingOf(finding) === "not sure" && finding.role === "fault") },
   { key: "method", title: "explained by", value: (run) => words(String(run.about.settings.method ?? "")) },
-  { key: "record", title: "record", value: scalarValue("record_mb"), text: (size) => `${number(size)} MB` },
   { key: "written", title: "written", value: (run) => run.about.written ?? undefined, text: writtenText },
 ];
 
@@ -36,13 +35,19 @@ function hyperparametersOf(run) {
   return own !== null && typeof own === "object" && !Array.isArray(own) ? own : {};
 }
 
+// A hyperparameter, such as 0.00002929101663184908, in three digits.
+function setting(value) {
+  return isNumber(value) && !Number.isInteger(value) ? String(Number(value.toPrecision(3))) : String(value);
+}
+
 // Columns of the hyperparameters that tell the runs apart, those of the fewest values first: a path is another in each.
 function differing() {
   const all = [...runs.values()].map(hyperparametersOf).filter((own) => Object.keys(own).length); // others say nothing of theirs
   const names = [...new Set(all.flatMap(Object.keys))];
   const values = (name) => new Set(all.map((own) => JSON.stringify(own[name]))).size;
-  return names.filter((name) => values(name) > 1).sort((one, other) => values(one) - values(other)).slice(0, MOST_DIFFERING)
-    .map((name) => ({ key: `h.${name}`, title: name, setting: true, value: (run) => hyperparametersOf(run)[name], text: String }));
+  const isCommon = (name) => 2 * all.filter((own) => own[name] !== undefined).length > all.length;
+  return names.filter((name) => isCommon(name) && values(name) > 1).sort((one, other) => values(one) - values(other)).slice(0, MOST_DIFFERING)
+    .map((name) => ({ key: `h.${name}`, title: name, setting: true, value: (run) => hyperparametersOf(run)[name], text: setting }));
 }
 
 // Of what no run has, there is no column.
@@ -50,7 +55,7 @@ function runColumns() {
   // What came out stands before what went in: the table may be wider than the window.
   const all = [...COLUMNS.slice(0, RESULTS), ...differing(), ...COLUMNS.slice(RESULTS)];
   return all.map((column) => ({ ...column, values: [...runs.values()].map(column.value).filter((own) => own !== undefined && own !== null) }))
-    .filter(({ values }) => values.length).map((column) => ({ ...column, isNumeric: column.values.every(isNumber) }));
+    .filter(({ key, values }) => values.length && (key !== "method" || new Set(values).size > 1)).map((column) => ({ ...column, isNumeric: column.values.every(isNumber) }));
 }
 
 // Runs that the search leaves: each word of it must be in the name or in a hyperparameter, such as "lr=0.001".
@@ -90,7 +95,7 @@ function runRow(run, columns) {
     const own = value(run);
     const said = own === undefined || own === null || own === "" ? "–" : (text ?? String)(own);
     const inside = key === "verdict" ? [verdictLink(run.name), verdictPlace(run.name)] : key === "run" ? h("button", { type: "button", className: "link", title: run.name, onclick: () => go({ view: "findings", run: [run.name] }) }, said) : said;
-    return h("td", { className: isNumeric ? "number" : "", title: said.length > 30 ? said : "", "data-title": title }, inside); // for a phone, where a row is a card
+    return h("td", { className: [isNumeric ? "number" : "", said === "–" ? "none" : ""].join(" ").trim(), title: said.length > 30 ? said : "", "data-title": title }, inside); // for a phone, where a row is a card
   });
   return emphasising(h("tr", {}, h("td", {}, shown, swatchOf(colorOf(run.name))), cells), run.name);
 }
@@ -114,7 +119,7 @@ function runControls() {
 
 // The colours of the drawn runs, where the table, which has them too, does not show all at once.
 function runLegend() {
-  const names = shownRuns();
+  const names = drawnRuns();
   return names.length < 9 ? "" : h("div", { className: "legend runs-legend" }, names.map((name) => emphasising(h("span", { className: "named" }, swatchOf(colorOf(name)), shortName(name)), name)));
 }
 

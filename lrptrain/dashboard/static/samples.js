@@ -73,7 +73,7 @@ async function drawGallery(filtered = true) {
     shownGallery.style.setProperty("--runs", 1 + others.size);
     return h("div", {}, h("div", { className: "pager" }, turn("page-back", -1, "‹ previous"), h("span", { id: "count" },
       `${plural(rows.length, "sample")} of ${table.columns.sample_id.length}, page ${page} of ${pages}`), turn("page-on", 1, "next ›"),
-      rows.length ? exportControls(run, table, rows) : ""),
+      rows.length ? exportControls(run, table, rows) : "", colourBar()),
     noteList([...notes, ...[...others].flatMap(([name, other]) => other.table.notes.map((note) => `${shortName(name)}: ${note}`))]) || "", shownGallery);
   });
 }
@@ -95,10 +95,10 @@ function galleryCard(run, table, i, known) {
   const id = row.sample_id;
   const label = isLabelled(table.columns, i) ? `${row.label} ` : "";
   const own = (name) => h("bdi", {}, String(name)); // a name from right to left leaves the rest in its order
-  const read = isWrong(table.columns, i) || !label ? [label ? own(row.label) : "", `${label ? " " : ""}read as `, own(row.predicted ?? "?")] : own(row.label);
+  const read = isWrong(table.columns, i) || !label ? [label ? own(row.label) : "", `${label ? " " : ""}predicted as `, own(row.predicted ?? "?")] : own(row.label);
   const focus = row[`${scoredTarget(table)}_energy_pointing_game`];
   const caption = h("span", {}, h("b", { className: isWrong(table.columns, i) ? "wrong" : "" }, read),
-    h("span", { className: "muted" }, ` ${percent(row.probability)}${isNumber(focus) ? ` · ${percent(focus)} on it` : ""} · #${id}`));
+    h("span", { className: "muted" }, ` ${percent(row.probability)}${isNumber(focus) ? ` · ${percent(focus)} on annotation` : ""} · #${id}`));
   const view = known === undefined
     ? h("figure", { className: "sample bare" }, h("div", { className: "body" }, h("p", { className: "empty" }, "no map here")), h("figcaption", {}, caption))
     : sampleView(run, id, known, () => chosenMap(known.maps), caption);

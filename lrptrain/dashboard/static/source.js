@@ -14,8 +14,12 @@ async function ask(name, parameters) {
   return answer.json();
 }
 
-function fromReport(name, { run, label, id, evaluation }) {
-  if (name === "runs") return { runs: Object.fromEntries(Object.entries(DATA).map(([key, own]) => [key, own.about])) };
+function fromReport(name, { run, label, id, evaluation, name: scalars }) {
+  if (name === "runs") return { names: Object.keys(DATA), runs: Object.fromEntries(Object.entries(DATA).map(([key, own]) => [key, own.about])), stamp: "0" };
+  if (name === "curves") {
+    const rowsOf = (own, scalar) => own.events.events.map((event) => [event.epoch, event.step, scalarOf(event, scalar)]).filter(([, , value]) => isNumber(value));
+    return Object.fromEntries(Object.entries(DATA).map(([key, own]) => [key, Object.fromEntries(scalars.map((scalar) => [scalar, rowsOf(own, scalar)]))]));
+  }
   const own = DATA[run];
   if (name === "scores") return own.scores[label || ""] || { scores: {}, notes: [] };
   if (name === "history") return own.history[id] || { history: [], notes: [] };
@@ -28,32 +32,60 @@ function imageUrl(run, id, kind) {
   return `/image?${new URLSearchParams({ run, id, kind })}`;
 }
 
-// Brings the runs and their evaluations up to date; returns the names of the runs that have anything new, or are gone.
+// Brings the runs up to date; returns the names of the runs that have anything new, or are gone.
 async function refresh() {
-  // The sizes and stamps in the answer tell which runs have something new; only their new lines are asked for.
-  const answer = await ask("runs", {});
-  const changed = new Set([...runs.keys()].filter((name) => !(name in answer.runs)));
+  // Only what was written since the last answer is in this one.
+  const answer = await ask("runs", { since: refresh.stamp });
+  refresh.stamp = answer.stamp;
+  const names = new Set(answer.names);
+  const changed = new Set([...runs.keys()].filter((name) => !names.has(name)));
   for (const name of changed) runs.delete(name);
   for (const [name, about] of Object.entries(answer.runs)) {
-    const own = runs.get(name) || { name, about: {}, evaluations: new Map(), offset: 0, notes: [], asked: new Map() };
-    if (!runs.has(name)) changed.add(name);
+    const own = runs.get(name) || { name, about: {}, evaluations: new Map(), offset: 0, notes: [], asked: new Map(), curves: {} };
+    if (!runs.has(name) || own.about.size !== about.size || own.about.written !== about.written) {
+      changed.add(name);
+      own.asked.clear();
+      own.curves = {};
+    }
     own.about = about;
     runs.set(name, own);
-    if (about.size !== own.size && (await readEvents(own, about.size))) changed.add(name);
-    if (changed.has(name)) own.asked.clear();
+    if (own.opened) await readEvents(own);
   }
   return changed;
 }
+refresh.stamp = "0";
 
-// Adds the new evaluations of a run; true if there are any.
-async function readEvents(run, size) {
+// Reads all evaluations of a run that is shown by itself; of the others the last one is known.
+async function open(name) {
+  const own = runs.get(name);
+  if (own === undefined || own.opened) return;
+  await readEvents(own);
+  own.opened = true;
+}
+
+// Adds the new evaluations of a run.
+async function readEvents(run) {
+  if (run.size === run.about.size) return;
+  const size = run.about.size;
   const found = await ask("events", { run: run.name, since: run.offset });
   if (found.anew) Object.assign(run, { evaluations: new Map(), notes: [] });
   for (const event of found.events) run.evaluations.set(`${event.epoch}/${event.step}`, event);
   Object.assign(run, { offset: found.offset, size });
   run.notes.push(...found.notes);
-  return found.anew || found.events.length > 0;
 }
+
+// Values of scalars over the evaluations of runs, as rows of epoch, step and value: kept until something new is written.
+async function curvesOf(names, scalars) {
+  curvesOf.asked = curvesOf.asked.catch(() => {}).then(async () => {
+    const lacking = names.filter((name) => scalars.some((scalar) => !(scalar in (runs.get(name)?.curves ?? { [scalar]: 0 }))));
+    if (!lacking.length) return;
+    const found = await ask("curves", { name: scalars, run: lacking });
+    for (const [name, curves] of Object.entries(found)) Object.assign(runs.get(name)?.curves ?? {}, curves);
+  });
+  await curvesOf.asked;
+  return new Map(names.map((name) => [name, runs.get(name)?.curves ?? {}]));
+}
+curvesOf.asked = Promise.resolve();
 
 // Like `ask`, but what was answered is kept until something new is written.
 function askOnce(run, name, parameters = {}) {
@@ -73,7 +105,7 @@ function eventsOf(run) {
 }
 
 function lastOf(run) {
-  return eventsOf(run).at(-1);
+  return eventsOf(run).at(-1) ?? runs.get(run)?.about.last ?? undefined;
 }
 
 function scalarOf(event, ending) {
@@ -89,12 +121,12 @@ function metricOf(name) {
   const keys = [key, key.replace(/^[^/]+\//, "")]; // of a monitor with a name, too
   const fits = (pattern) => [pattern, pattern.replaceAll("/", "_")].some((own) =>
     keys.some((each) => new RegExp(`^${own.replace(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".+")}$`).test(each)));
-  const fitting = [...runs.values()].flatMap((run) => {
-    const metrics = Array.isArray(run.about.settings.metrics) ? run.about.settings.metrics : [];
+  for (const { about } of runs.values()) {
+    const metrics = Array.isArray(about.settings.metrics) ? about.settings.metrics : [];
     const metric = metrics.find((own) => Array.isArray(own?.keys) && own.keys.some((pattern) => typeof pattern === "string" && fits(pattern)));
-    return typeof metric?.title === "string" ? [metric] : [];
-  });
-  return fitting[0] ?? null;
+    if (typeof metric?.title === "string") return metric;
+  }
+  return null;
 }
 
 const DIRECTIONS = { true: "Higher is better.", false: "Lower is better." };
@@ -106,11 +138,15 @@ function explanationOf(name) {
   return [explanation, DIRECTIONS[metric?.higher_is_better]].filter(Boolean).join(" ");
 }
 
-// How a score is called: the title of its metric beside its own name.
+// How a score is called.
 function scoreTitle(name) {
   const own = name.startsWith("=") ? name.slice(1) : words(name);
   const metric = metricOf(name);
-  return metric === null ? own : `${metric.title} (${own})`;
+  if (metric === null) return own;
+  // Of the keys of a metric, what its title leaves out: the class of the map, and a name in place of a *.
+  const [, star] = own.replaceAll(" ", "_").match(/(?:per_class|per_group|region|mixing|input)[/_](.+)$/) ?? [];
+  const further = [/(^|\/)predicted[ /_]/.test(own.replace(/^relevance\//, "")) ? "predicted class" : "", star ? words(star) : ""].filter(Boolean);
+  return further.length ? `${metric.title} (${further.join(", ")})` : metric.title;
 }
 
 // How a chart of a score is drawn.

@@ -70,7 +70,7 @@ function verdictAddress(run) {
 }
 
 // The gravest first.
-const SHORT_VERDICTS = { shortcut: "shortcut", collapsed: "collapsed", doubt: "not sure", reads: "needs review", none: "no fault found", unknown: "–" };
+const SHORT_VERDICTS = { shortcut: "shortcut", collapsed: "collapsed", doubt: "not sure", reads: "needs review", none: "no fault found", unknown: "no verdict" };
 
 // For the order of runs, the gravest first: by the word, then by how large an effect is sure.
 function gravityOf(run) {
