@@ -103,7 +103,8 @@ def about_run(folder: Path) -> dict[str, Any]:
 def changed(folder: Path) -> int:
     """When a run was last written to, in nanoseconds; 0 where that is not known."""
     paths = (file_in(folder, mark) for mark in MARKS)
-    return max((path.stat().st_mtime_ns for path in paths if path is not None), default=0)
+    # A copy may keep an older time of writing: that of the file's entry is always new.
+    return max((max(path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in paths if path is not None), default=0)
 
 
 def read_last(path: Path) -> dict[str, Any] | None:

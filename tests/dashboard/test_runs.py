@@ -3,7 +3,7 @@ import json
 import pytest
 
 from lrptrain import loggers
-from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
+from lrptrain.dashboard.runs import about_run, changed, file_in, find_runs, read_curves, read_last, read_new_events
 
 
 def test_runs_are_found_at_and_below_a_folder(recorded):
@@ -65,6 +65,59 @@ def test_only_what_is_new_and_complete_is_read(runs):
     assert not second["anew"]
     path.write_bytes(lines[0])
     assert read_new_events(runs / "run", second["offset"])["anew"]
+
+
+def test_the_list_of_runs_has_the_last_evaluation_with_its_findings_in_short(recorded):
+    folder = recorded / "relevance" / "run"
+    expected = loggers.read_events(folder)[-1]
+    last = about_run(folder)["last"]
+    assert last["scalars"] == expected["scalars"]
+    assert last["findings"] == [{key: fact.get(key) for key in last["findings"][0]} for fact in expected["findings"]]
+    assert "proof" not in last["findings"][0]
+    assert last["findings"][0]["sentences"]["verdict"]
+
+
+@pytest.mark.parametrize("after", [b"", b"{ broken }\n", b'{"epoch": 7'])
+def test_a_broken_line_leaves_the_last_evaluation_before_it(runs, after):
+    path = runs / "run" / "events.jsonl"
+    path.write_bytes(path.read_bytes() + after)
+    last = read_last(path)
+    assert last is not None
+    assert last["epoch"] == 2
+
+
+def test_the_last_evaluation_of_a_run_that_went_back_is_the_one_that_stands(runs):
+    path = runs / "run" / "events.jsonl"
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    back = {
+        **lines[1],
+        "scalars": {"relevance/accuracy": 0.5},
+        "continued_after": {"epoch": 0, "step": lines[0]["step"]},
+    }
+    path.write_text("".join(json.dumps(line) + "\n" for line in (*lines, back)), encoding="utf-8")
+    last = read_last(path)
+    assert last is not None
+    assert (last["epoch"], last["scalars"]) == (1, {"relevance/accuracy": 0.5})
+    assert [row[2] for row in read_curves(runs / "run", ["accuracy"])["accuracy"]][-1] == 0.5
+    assert len(read_curves(runs / "run", ["accuracy"])["accuracy"]) == 2
+
+
+def test_curves_are_the_scalars_of_all_evaluations(recorded):
+    folder = recorded / "relevance" / "run"
+    events = loggers.read_events(folder)
+    curves = read_curves(folder, ["accuracy", "label/energy_pointing_game", "nothing"])
+    for name in ("accuracy", "label/energy_pointing_game"):
+        rows = [[event["epoch"], event["step"], event["scalars"][f"relevance/{name}"]] for event in events]
+        assert curves[name] == rows
+    assert curves["nothing"] == []
+
+
+def test_what_was_written_is_newer_than_all_before(runs):
+    before = changed(runs / "run")
+    assert before > 0
+    (runs / "run" / "run.json").write_text("{}")
+    assert changed(runs / "run") > before
+    assert changed(runs) == 0
 
 
 FOREIGN = [

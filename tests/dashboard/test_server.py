@@ -120,6 +120,25 @@ def test_the_server_follows_a_run_that_is_being_written(recorded, tmp_path):
     assert own.get("/api/runs").json()["runs"] == {}
 
 
+def test_a_poll_has_only_the_runs_that_were_written_since(runs):
+    own = client(runs)
+    first = own.get("/api/runs").json()
+    assert first["names"] == [*first["runs"]] == ["run", "texts"]
+    (runs / "texts" / "run.json").write_text("{}")
+    second = own.get("/api/runs", params={"since": first["stamp"]}).json()
+    assert second["names"] == first["names"]
+    assert "texts" in second["runs"]
+    third = own.get("/api/runs", params={"since": second["stamp"]}).json()
+    assert [*third["runs"]] == ["texts"], "what was written at the last moment may be half known"
+
+
+def test_curves_of_several_runs_are_one_answer(recorded):
+    names = ["relevance/run", "relevance/texts", "none"]
+    answer = client(recorded).get("/api/curves", params={"run": names, "name": ["accuracy"]}).json()
+    assert [*answer] == names[:2]
+    assert [len(curves["accuracy"]) for curves in answer.values()] == [3, 2]
+
+
 def test_a_damaged_image_is_served_as_what_it_claims_and_nothing_else(runs):
     input_path(runs / "run", "0", ".webp").write_text("<script>alert(1)</script>")
     answer = client(runs).get("/image", params={"run": "run", "id": "0"})
