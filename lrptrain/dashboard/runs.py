@@ -80,7 +80,7 @@ def read_settings(folder: Path, notes: list[str]) -> dict[str, Any]:
 
 
 def about_run(folder: Path) -> dict[str, Any]:
-    """A run in short: `settings`, its `last` evaluation, `notes`, and stamps that change when there is something new."""
+    """A run in short: `settings`, `last` evaluation, `notes`, and stamps that change when there is something new."""
     notes: list[str] = []
     events = file_in(folder, "events.jsonl")
     if events is None:

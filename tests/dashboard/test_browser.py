@@ -73,7 +73,7 @@ def test_filters_leave_what_they_should(visit, recorded):
     page.select_option("#sort", "-label_energy_pointing_game")
     page.locator(f".gallery > :first-child:has-text('#{rows['sample_id'][int(focus.argmax())]}')").wait_for()
     captions = " ".join(page.locator("figcaption").all_inner_texts())
-    shares = [float(share) for share in re.findall(r"([\d.]+) % on it", captions)]
+    shares = [float(share) for share in re.findall(r"([\d.]+) % on annotation", captions)]
     assert shares == sorted(shares, reverse=True)
     np.testing.assert_allclose(shares, sorted(100 * focus, reverse=True), atol=0.51)
     assert visit.complaints == []
@@ -91,7 +91,7 @@ def test_the_share_on_the_annotation_is_that_of_the_map_that_is_shown(visit, rec
     for target in ("label", "predicted"):
         visit.page.select_option("#gallery-target", target)
         share = rows[f"{target}_energy_pointing_game"][row]
-        captions[target] = f"{100 * share:.0f} % on it"
+        captions[target] = f"{100 * share:.0f} % on annotation"
         caption.filter(has_text=captions[target]).wait_for()
     assert captions["label"] != captions["predicted"]
     visit.page.select_option("#gallery-target", "class cat")  # whose maps have no such share
@@ -278,7 +278,8 @@ def test_damage_is_noted_and_the_rest_is_shown(browser, runs):
     with served(runs) as address:
         visit = Visit(browser, address)
         visit.page.wait_for_selector("#runs tbody tr")
-        assert "2 of 5 lines of events.jsonl" in visit.page.inner_text(".notes")
+        page = visit.view("findings", "run", "article.finding")
+        assert "2 of 5 lines of events.jsonl" in page.inner_text(".notes")
         page = visit.view("samples", "run", "figure.sample canvas")
         assert "cannot be read" in page.inner_text(".notes")
         visit.leaves(24)

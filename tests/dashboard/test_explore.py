@@ -62,7 +62,9 @@ def visit(browser, folder):
 
 def samples(visit, more="", run="low"):
     visit.page.goto(f"{visit.address}#view=samples&run={run}{more}")
+    visit.page.wait_for_selector(f'#view[data-shown="samples/{run}"]')
     visit.page.wait_for_selector("#count")
+    visit.unfold()
     return visit.page
 
 
@@ -126,7 +128,7 @@ def test_a_brush_over_the_histogram_is_a_filter_that_the_address_keeps(visit):
     # The bars outside of the range stay; the matrix counts what is left.
     assert page.locator("svg.histogram rect.outside").count() > 0
     wrong = (LABEL != PREDICTED)[inside].sum()
-    assert f"{wrong} of {inside.sum()} read wrongly" in page.inner_text(".plot-of-confusion")
+    assert f"{wrong} of {inside.sum()} misclassified" in page.inner_text(".plot-of-confusion")
     page.reload()
     visit.leaves(inside.sum())
     page.click("#histogram-clear")
@@ -138,7 +140,7 @@ def test_a_brush_over_the_histogram_is_a_filter_that_the_address_keeps(visit):
 def test_a_cell_of_the_matrix_is_a_filter(visit):
     page = samples(visit)
     matrix = confusion_matrix(LABEL, PREDICTED)
-    page.get_by_role("button", name=f"bee read as cat: {matrix[1, 2]} samples").click()
+    page.get_by_role("button", name=f"bee predicted as cat: {matrix[1, 2]} samples").click()
     visit.leaves(matrix[1, 2])
     assert {"class": "bee", "predicted": "cat"}.items() <= asked(page).items()
     expected = np.histogram(SCORE[(LABEL == 1) & (PREDICTED == 2)])[0].sum()
@@ -237,7 +239,7 @@ def test_runs_beside_each_other_say_their_epochs(visit):
 
 
 def test_samples_without_a_label_are_neither_right_nor_wrong(visit, tmp_path):
-    # Twelve have none; of the other twelve, four are read wrongly. All have one score.
+    # Twelve have none; of the other twelve, four are misclassified. All have one score.
     labels = ["?"] * 12 + ["ant"] * 12
     places = np.arange(24) % 3
     samples: dict[str, list[Any]] = {
@@ -253,7 +255,7 @@ def test_samples_without_a_label_are_neither_right_nor_wrong(visit, tmp_path):
         at_chance = Visit(visit.page.context.browser, address, viewport={"width": 1280, "height": 900})
         page = at_chance.view("samples", "run", "#confusion", plots="scores confusion")
         assert page.locator("#verdict.unknown").inner_text() == "No verdict up to epoch 0. That says nothing yet."
-        assert "4 of 12 read wrongly" in page.inner_text("section.plot-of-confusion")
+        assert "4 of 12 misclassified" in page.inner_text("section.plot-of-confusion")
         assert "right, or without a label" in page.inner_text("section.plot-of-scores")
         assert page.locator("svg.histogram text").all_text_contents() == ["24", "0", "0.92"]
         for reading, left in (("wrong", 4), ("right", 8)):

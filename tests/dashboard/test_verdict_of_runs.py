@@ -42,7 +42,7 @@ RUNS: dict[str, tuple[str, list[Finding], dict[str, Any], str]] = {
     "evidence": ("no fault found", [EVIDENCE], TESTED, f"{NONE} {TESTED['text']}"),
     "clean": ("no fault found", [], TESTED, f"{NONE} {TESTED['text']}"),
     "ended": ("no fault found", [ENDED], TESTED, f"{NONE} {TESTED['text']}"),
-    "chance": ("\N{EN DASH}", [OPEN, NOT_SURE], CHANCE, f"No verdict up to epoch 0. {CHANCE['text']}"),
+    "chance": ("no verdict", [OPEN, NOT_SURE], CHANCE, f"No verdict up to epoch 0. {CHANCE['text']}"),
     "collapsed": ("collapsed", [finding()], COLLAPSED, "COLLAPSED: one answer."),
 }  # fmt: skip
 # By whose weights the evaluation at epoch 4 and step 20 is of.
@@ -105,7 +105,7 @@ def test_a_badge_is_filled_as_far_as_the_effect_goes(visit):
 
 def test_the_gravest_run_stands_first(visit):
     order = list(badges(visit, lambda badge: badge.inner_text()).values())
-    words = ["shortcut", "collapsed", "not sure", "needs review", "no fault found", "\N{EN DASH}"]
+    words = ["shortcut", "collapsed", "not sure", "needs review", "no fault found", "no verdict"]
     assert order == sorted(order, key=words.index)
 
 

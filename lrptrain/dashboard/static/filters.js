@@ -36,7 +36,7 @@ function filters(run, table) {
   return h("details", { id: "filters", className: "filters fold", open: isOpen, ontoggle: (event) => { filters.open = event.target.open; } }, h("summary", {}, "Filters, order and look"), h("div", { className: "controls" },
     labelled("Evaluation", DATA === null ? fieldChoice("epoch", "evaluation", epochs) : table.evaluation),
     labelled("Class", fieldSearchable("class", "gallery-label", counted("label", classes))),
-    labelled("Read as", fieldSearchable("predicted", "gallery-predicted", counted("predicted"))),
+    labelled("Predicted as", fieldSearchable("predicted", "gallery-predicted", counted("predicted"))),
     labelled("Prediction", fieldChoice("reading", "right", [["", "all"], ["right", "right"], ["wrong", "wrong"]])),
     distinct("group").length ? labelled("Group", fieldChoice("group", "gallery-group", counted("group"))) : null,
     labelled("Id", fieldInput("id", "search", { type: "search" })),
