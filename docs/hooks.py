@@ -53,6 +53,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return LINK.sub(on_site, markdown)
 
 
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write the index of the search as a script, too: a page that is opened from a folder cannot fetch anything."""
+    index = Path(config.site_dir) / "search" / "search_index.json"
+    index.with_suffix(".js").write_text(f"var __index = {index.read_text(encoding='utf-8')}", encoding="utf-8")
+
+
 def notebook_page(path: Path) -> str:
     """The Markdown of a notebook: its cells, and below each what was printed and drawn when it was last run."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
