@@ -11,6 +11,7 @@ from torch.utils.data import DistributedSampler
 
 from lrptrain.relevance.model.preserve import preserved
 from lrptrain.trainers.context import Moment, Names, Output, TrainingContext
+from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.naming import name_sources
 from lrptrain.trainers.processes import in_every_process
 from lrptrain.trainers.progress import Progress, no_bar, rich_bar, shows_progress, tqdm_bar
@@ -138,6 +139,13 @@ def log_scalars(logger: "Logger", scalars: Mapping[str, float], trainer: "pl.Tra
     """Make one point in a logger, as Lightning does after a validation."""
     logger.log_metrics({**scalars, "epoch": trainer.current_epoch}, logged_step(trainer))
     logger.save()
+
+
+def log_to_all(scalars: Mapping[str, float], trainer: "pl.Trainer", failures: Failures) -> None:
+    """Make one point in each of a trainer's loggers; one that fails is counted, and keeps nothing from the others."""
+    for logger in trainer.loggers:
+        with failures.caught(f"logging to {type(logger).__name__}"):
+            log_scalars(logger, scalars, trainer)
 
 
 def undivided_length(trainer: "pl.Trainer", dataloader_idx: int) -> float:

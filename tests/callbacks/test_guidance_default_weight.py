@@ -1,8 +1,8 @@
 """Without a weight the guidance is as strong as the task's gradient allows."""
 
 import pytest
-from guided import annotated_data, by_hand, fit, guidance, sgd_module, stepped, weights
-from setting import loader, trainer, vit
+from guided import annotated_data, by_hand, guidance, stepped, weights
+from setting import vit
 from test_guidance_gradients import assert_close
 from test_guidance_options import SINGLE, logged
 
@@ -55,13 +55,3 @@ def test_weights_of_the_users_own_are_not_bounded():
     assert default().guidance.state.strength.bounded
     assert default("consistency+energy").guidance.state.strength.bounded
     assert not any(each.guidance.state.strength.bounded for each in (default(weight=1.0), default({"energy": 1.0})))
-
-
-def test_a_resumed_run_keeps_the_factor(tmp_path):
-    columns, guided = annotated_data(), default()
-    runner = fit(tmp_path, sgd_module(), columns, guided)
-    assert guided.guidance.state.strength.factor is not None
-    runner.save_checkpoint(tmp_path / "end.ckpt")
-    resumed = default()
-    trainer(tmp_path, resumed, max_epochs=1).fit(sgd_module(), loader(columns, 6), ckpt_path=tmp_path / "end.ckpt")
-    assert resumed.guidance.state.strength.factor == guided.guidance.state.strength.factor

@@ -86,7 +86,7 @@ def valid_mean(values: Scores, annotation: TokenAnnotation, judged: Bool[Tensor,
 
 @register_map_loss("energy")
 def energy(scores: Scores, annotation: TokenAnnotation) -> PerSample:
-    """Return the share of the positive relevance outside the evidence: 1 - EPG, in [0, 1] (Rao et al., "energy").
+    """Return the share of the positive relevance outside the evidence: 1 - EPG, in [0, 1] (Rao et al., ICCV 2023).
 
     It has no gradient where no relevance inside is positive: there is nothing that it could strengthen. A map without
     any positive relevance counts as 1, so that a model that gives up all relevance does not look well guided.
