@@ -12,13 +12,13 @@ from lrptrain.auditing.report import audit_scalars, write_audit_report
 from lrptrain.batch import BatchAdapter, Sample, batched, read_batch
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.callbacks.base import ModelCallback, inform, warn
-from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
+from lrptrain.callbacks.relevance_monitor import monitored_folder
 from lrptrain.extras import require
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.model.preserve import preserved
 from lrptrain.trainers.checks import check_counts, check_on_error, check_run_name
 from lrptrain.trainers.failures import Failures
-from lrptrain.trainers.lightning import log_scalars, undivided_length
+from lrptrain.trainers.lightning import log_to_all, undivided_length
 from lrptrain.trainers.processes import gather_to_first
 from lrptrain.trainers.run_folder import new_run_folder
 
@@ -178,9 +178,7 @@ class ExplanationAudit(ModelCallback):
         inform(f"ExplanationAudit: {folder / 'audit.html'}")
         with self._failures.caught("writing files"):
             write_audit_report(result, folder)
-        for logger in trainer.loggers:
-            with self._failures.caught(f"logging to {type(logger).__name__}"):
-                log_scalars(logger, audit_scalars(result), trainer)
+        log_to_all(audit_scalars(result), trainer, self._failures)
 
     def _batches(
         self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", samples: Sequence[Sample]
@@ -191,8 +189,7 @@ class ExplanationAudit(ModelCallback):
 
     def _folder(self, trainer: "pl.Trainer") -> Path:
         """Return the folder of the audit: beside the record of a monitor, or in a run folder of its own."""
-        monitors = (callback for callback in trainer.callbacks if isinstance(callback, RelevanceMonitor))  # type: ignore[attr-defined]
-        folder = next((monitor.folder for monitor in monitors if monitor.folder is not None), None)
+        folder = monitored_folder(trainer)
         if folder is None:
             suffix = "" if trainer.state.fn == "fit" else "-validate"
             folder = new_run_folder(trainer.default_root_dir, self.run_name, suffix)

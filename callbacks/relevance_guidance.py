@@ -33,11 +33,11 @@ class RelevanceGuidance(ModelCallback):
 
     **How strong the guidance is.** Without a `weight`, the task's gradient bounds it: in the first guided batches and
     then in every tenth the norms of both gradients at the trained weights are compared, and the guidance is multiplied
-    by the largest factor up to 1 at which its gradient is at most half as long as the task's; or, where that is more,
-    as long as what the task's gradient would gain if all answers were guesses. A model that is right by a shortcut has
-    hardly any gradient of its task left: by that alone the guidance would fade. Between comparisons the factor stays.
-    It falls at once, and at most doubles from one comparison to the next. A comparison costs three more backward
-    passes. A `weight` or weights by name switch this off: they are applied as they are; too large ones harm the run.
+    by the largest factor up to 1 at which its gradient is at most half as long as the task's. A model that is right by
+    a shortcut has hardly any gradient of its task left, so that the guidance fades with it. Between comparisons the
+    factor stays. It falls at once, and at most doubles from one comparison to the next. A comparison costs two more
+    backward passes. A `weight` or weights by name switch this off: they are applied as they are; too large ones harm
+    the run.
 
     Logged under `guidance/`, over all processes:
 

@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lrptrain.batch import BatchAdapter
@@ -171,8 +172,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             return
         super().setup(trainer, pl_module, stage)
         require("pyarrow", "monitor")
-        monitors = (callback for callback in trainer.callbacks if isinstance(callback, RelevanceMonitor))  # type: ignore[attr-defined]
-        check_names([monitor.config.run.name for monitor in monitors])
+        check_names([monitor.config.run.name for monitor in _monitors(trainer)])
         # Every process logs the same values: no synchronisation, which could wait for a process that failed.
         warnings.filterwarnings("ignore", r"It is recommended to use `self.log\('relevance/")
         if self._attached_to != (id(trainer), stage):  # a resumed run keeps what its checkpoint said
@@ -398,6 +398,15 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         """Evaluate, once in each validation."""
         self._finished = True
         self.core.evaluate(self._context(trainer, pl_module))
+
+
+def monitored_folder(trainer: "pl.Trainer") -> Path | None:
+    """Return the folder in which a monitor of the trainer records its run; None if there is none, or not yet."""
+    return next((each.folder for each in _monitors(trainer) if each.folder is not None), None)
+
+
+def _monitors(trainer: "pl.Trainer") -> list[RelevanceMonitor]:
+    return [each for each in trainer.callbacks if isinstance(each, RelevanceMonitor)]  # type: ignore[attr-defined]
 
 
 def _watcher(callback: Any) -> Watcher:

@@ -9,7 +9,7 @@ import torch
 
 from lrptrain.batch import BatchAdapter
 from lrptrain.callbacks.base import ModelCallback, inform
-from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
+from lrptrain.callbacks.relevance_monitor import monitored_folder
 from lrptrain.extras import require
 from lrptrain.relevance.model.preserve import preserved
 from lrptrain.segmentation.config import THRESHOLD_LINE, PseudoMaskConfig
@@ -18,7 +18,7 @@ from lrptrain.segmentation.export_files import describe_entries, read_index
 from lrptrain.segmentation.images import image_batches
 from lrptrain.trainers.checks import check_counts, check_run_name
 from lrptrain.trainers.failures import Failures
-from lrptrain.trainers.lightning import log_scalars
+from lrptrain.trainers.lightning import log_to_all
 from lrptrain.trainers.naming import class_names_or_numbers, name_sources
 from lrptrain.trainers.processes import gather, in_every_process
 from lrptrain.trainers.run_folder import new_run_folder
@@ -178,11 +178,8 @@ class SegmentationSeeds(ModelCallback):
                 )
             if trainer.is_global_zero:
                 inform(f"SegmentationSeeds: {folder}: {describe_entries(read_index(folder))}")
-        if not trainer.is_global_zero:
-            return
-        for sink in trainer.loggers:
-            with self._failures.caught(f"logging to {type(sink).__name__}"):
-                log_scalars(sink, self._scalars(), trainer)
+        if trainer.is_global_zero:
+            log_to_all(self._scalars(), trainer, self._failures)
 
     def _source(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", loaders: Any) -> ImageSource:
         """Return what yields this process' images of the chosen dataloader."""
@@ -199,11 +196,9 @@ class SegmentationSeeds(ModelCallback):
         if self._named_folder is not None:
             return self._named_folder
         if self._run_folder is None:
-            monitors = [callback for callback in trainer.callbacks if isinstance(callback, RelevanceMonitor)]  # type: ignore[attr-defined]
-            monitored = next((monitor.folder for monitor in monitors if monitor.folder is not None), None)
             # Only the first process knows the monitor's folder, or makes one: all others decide by what it knows, or
             # they would wait in a collective that it leaves out.
-            run = gather(monitored)[0]
+            run = gather(monitored_folder(trainer))[0]
             if run is None:
                 root = trainer.default_root_dir
                 suffix = "" if trainer.state.fn == "fit" else f"-{split}"

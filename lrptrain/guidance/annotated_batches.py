@@ -70,15 +70,7 @@ class AnnotatedBatches:
         self._png_masks = PngMasks()
 
     def read(self, batch: Any, learn: Callable[[], Language] = UNNAMED) -> AnnotatedBatch:
-        """Return a batch in the contract's form, with its evidence, and which samples to guide.
-
-        Args:
-            batch: The batch, as the user's step gets it.
-            learn: Finds out how texts are made up, once.
-
-        Raises:
-            ValueError: If no batch has worked yet, and this one cannot be used.
-        """
+        """Return a batch in the contract's form, with its evidence, and which samples to guide."""
         try:
             return AnnotatedBatch(batch, *self._read(batch, learn))
         except Exception as error:
@@ -168,11 +160,7 @@ class AnnotatedBatches:
         return read_batch(batch, self._options.batch_adapter, task)
 
     def _problems(self, columns: dict[str, Any]) -> dict[int, str]:
-        """Return what is wrong with samples whose values cannot be used, by their row; name the first of them.
-
-        Raises:
-            ValueError: If no batch has worked yet.
-        """
+        """Return what is wrong with samples whose values cannot be used, by their row; name the first of them."""
         problems = unusable(columns, Limits())
         failed = self._state.failed
         for row, problem in problems.items():

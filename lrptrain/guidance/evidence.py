@@ -1,9 +1,10 @@
 """Which samples of a training batch have an annotation, and in one form, whichever they came in."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Shaped
 from torch import Tensor
 
@@ -18,15 +19,18 @@ from lrptrain.batch.annotations import (
 )
 from lrptrain.batch.checks import check_aspect_ratio, check_values
 from lrptrain.batch.content import content_tokens
+from lrptrain.batch.in_place import in_place, turned
 from lrptrain.batch.rows import as_rows, has_rows, present_rows, rows_in
 from lrptrain.batch.sizes import marks_time
+
+WAY_OUT = (
+    "Augment images and masks together, in the dataset, or in Lightning's on_after_batch_transfer (torchvision's v2 "
+    "transforms and tv_tensors do both)"
+)
 
 
 def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     """Return the annotation of a batch: 1 evidence, 0 not, 255 ignored.
-
-    Args:
-        batch: A batch in the contract's form (`lrptrain.batch.read_batch`).
 
     Returns:
         `[batch, height, width]` for images (of the first region where there are several;
@@ -35,9 +39,6 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
         `[batch, rows]` for rows, such as the instances of a bag, with padding ignored;
         `[batch, time]` for series;
         `[batch, slices, height, width]` for volumes.
-
-    Raises:
-        ValueError: If there is none for this kind of input, or one of a wrong shape or with other values.
     """
     image = next((batch[name] for name in IMAGES if name in batch), None)
     if image is None:
@@ -103,11 +104,7 @@ def _rationale(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch tokens"]:
 
 
 def everything(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
-    """Return an annotation by which all of every sample is evidence, for what goes by none.
-
-    Raises:
-        ValueError: If the batch has neither images nor texts.
-    """
+    """Return an annotation by which all of every sample is evidence, for what goes by none."""
     image = next((batch[name] for name in IMAGES if name in batch), None)
     if has_rows(batch):
         return torch.where(present_rows(batch), 1, IGNORED).to(torch.uint8)
@@ -124,7 +121,7 @@ def _resized(
     """Return masks in the size of their images, by nearest neighbour: 1, 0 and 255 have no values between."""
     if mask.shape[1:] == size:
         return mask
-    resized = torch.nn.functional.interpolate(mask[:, None].float(), size, mode="nearest-exact")
+    resized = F.interpolate(mask[:, None].float(), size, mode="nearest-exact")
     return resized[:, 0].to(mask.dtype)
 
 
@@ -151,11 +148,7 @@ def at_tokens(
 
 
 def guidable_samples(batch: Mapping[str, Any], needs_label: bool) -> Bool[Tensor, " batch"]:
-    """Return which samples have an annotation, in the batch as "evidence", and a label if one is needed.
-
-    Raises:
-        ValueError: If labels are missing altogether.
-    """
+    """Return which samples have an annotation, in the batch as "evidence", and a label if one is needed."""
     guidable = has_annotation(batch["evidence"])
     if not needs_label:
         return guidable
@@ -172,12 +165,7 @@ def has_annotation(annotation: Shaped[Tensor, " batch *area"]) -> Bool[Tensor, "
 
 
 def without_annotation(batch: Mapping[str, Any], rows: Collection[int]) -> dict[str, Any]:
-    """Return the batch as if nobody had annotated some of its samples.
-
-    Args:
-        batch: A batch in the contract's form.
-        rows: The rows of these samples.
-    """
+    """Return the batch as if nobody had annotated some of its samples."""
     absent = {"mask": IGNORED, "rationale": IGNORED, "boxes": float("nan")}
     filled = dict(batch)
     for name in absent.keys() & batch.keys():
@@ -187,10 +175,37 @@ def without_annotation(batch: Mapping[str, Any], rows: Collection[int]) -> dict[
 
 
 def contrasted(annotation: Shaped[Tensor, " batch *area"]) -> Bool[Tensor, " batch"]:
-    """Return which samples have evidence and something that is not: only these tell one place from another.
-
-    Args:
-        annotation: 1 evidence, 0 not, 255 ignored, as `evidence` makes it.
-    """
+    """Return which samples have evidence and something that is not: only these tell one place from another."""
     flat = annotation.flatten(1)
     return (flat == 1).any(1) & (flat == 0).any(1)
+
+
+def matched_evidence(
+    columns: Mapping[str, Any], seen: Tensor, model: str, warn: Callable[[str], None]
+) -> Shaped[Tensor, "batch ..."]:
+    """Return the evidence in the size in which the step gives the model its images."""
+    evidence: Tensor = columns["evidence"]
+    image = next((columns[name] for name in IMAGES if name in columns), None)
+    if image is None or image.ndim != 4 or seen.ndim != 4:
+        return evidence
+    if columns.keys() & {"mask", "boxes"}:
+        _check_in_place(image, seen, model, warn)
+    if seen.shape[2:] == image.shape[2:] or evidence.ndim != 3 or evidence.shape[1:] != image.shape[2:]:
+        return evidence
+    return F.interpolate(evidence[:, None].float(), seen.shape[2:], mode="nearest-exact")[:, 0].to(evidence.dtype)
+
+
+def _check_in_place(image: Tensor, seen: Tensor, model: str, warn: Callable[[str], None]) -> None:
+    there = in_place(seen, image)
+    if there.all():
+        return
+    number = int((turned(seen, image) & ~there).sum())
+    if number:
+        raise ValueError(
+            f"the training step gives {model} other images than its batch holds: {number} of {len(seen)} are flipped "
+            f"or turned, and the annotations are not. {WAY_OUT}"
+        )
+    warn(
+        f"the training step gives {model} other images than its batch holds ({int((~there).sum())} of {len(seen)}). If "
+        f"it crops, shifts or turns them, their annotations mark the wrong places. {WAY_OUT}"
+    )

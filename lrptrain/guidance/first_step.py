@@ -11,10 +11,10 @@ from lrptrain.batch.logits import are_beyond, are_steps, features
 from lrptrain.batch.task import ONE_LOGIT, STEPS
 from lrptrain.guidance.annotated_batches import AnnotatedBatch
 from lrptrain.guidance.evidence import contrasted
-from lrptrain.guidance.gradients import flat_gradient
 from lrptrain.guidance.losses import LossSum
-from lrptrain.guidance.losses.map_loss import ROUNDING
+from lrptrain.guidance.losses.on_maps import ROUNDING
 from lrptrain.guidance.state import GuidanceState
+from lrptrain.guidance.strength import flat_gradient
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.output.outputs import has_one_logit, logits_of
 from lrptrain.relevance.passes.interception import InterceptedForward
@@ -24,14 +24,7 @@ from lrptrain.trainers.discover import bare_model, choice_of_parts, methods_of, 
 
 
 class FirstStep:
-    """Listens to how a step calls the model and its parts, and rejects what no guidance can work with.
-
-    Args:
-        state: The guidance.
-        model: The module that is listened to.
-        trained: The module with all weights that the step may train.
-        batch: The batch.
-    """
+    """Listens to how a step calls the model and its parts, and rejects what no guidance can work with."""
 
     def __init__(self, state: GuidanceState, model: nn.Module, trained: nn.Module, batch: AnnotatedBatch) -> None:
         self._state = state
@@ -70,11 +63,7 @@ class FirstStep:
         )
 
     def check_continuation(self) -> bool:
-        """Return whether the step goes on with what the model returns.
-
-        Raises:
-            ValueError: If a loss would take it for logits; a swap alone adds none to that of the step.
-        """
+        """Return whether the step goes on with what the model returns."""
         if self._state.objective.weights:
             self._continuation.check("the training step")
         return bool(self._continuation.name)
@@ -82,16 +71,7 @@ class FirstStep:
     def check(
         self, forward: InterceptedForward, losses: Mapping[str, LossSum], replaying: AbstractContextManager[None]
     ) -> None:
-        """Reject what the first guided batch shows to be wrong, and mention how its output is understood.
-
-        Args:
-            forward: The call of the model.
-            losses: The losses of this process.
-            replaying: What a backward pass through checkpointed blocks runs in.
-
-        Raises:
-            ValueError: With the way out.
-        """
+        """Reject what the first guided batch shows to be wrong, and mention how its output is understood."""
         self._check_pooling(forward)
         # Training on swapped surroundings alone asks for no gradient of a part of the loss.
         if losses and _reentrant(forward):
@@ -145,11 +125,7 @@ class FirstStep:
             )
 
     def _mention_output(self, output: Any) -> None:
-        """Say once what one number per sample is taken for, where the user has not said it, and what may be features.
-
-        Raises:
-            ValueError: If there are several that are no logits of classes.
-        """
+        """Say what one number per sample is taken for, where the user has not said it, and what may be features."""
         is_told = self._state.options.task is not None
         if not is_told and has_one_logit(output):
             self._state.voice.say(ONE_LOGIT)

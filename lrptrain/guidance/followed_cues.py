@@ -12,7 +12,7 @@ from lrptrain.cues.texts import Language
 
 IN_A_ROW = 3
 """So many evaluations in a row must show it: a model that has lost a shortcut may be at chance for one or two, before
-it learns what is harder."""
+it learns what is harder ("A mark that was the object" in experiments/LOG.md)."""
 
 
 class FollowedCues:
@@ -47,11 +47,7 @@ class FollowedCues:
         self._saved = None
 
     def follow(self, known: Known) -> str:
-        """Take what a monitor knows by now into account, and return what is to be said of it; "" for nothing.
-
-        Args:
-            known: What it noted after its last evaluation.
-        """
+        """Take what a monitor knows by now into account, and return what is to be said of it; "" for nothing."""
         if known.evaluations == self._evaluations:
             return ""
         self._evaluations = known.evaluations

@@ -14,19 +14,18 @@ from lrptrain.batch import batch_length
 from lrptrain.batch.matters import LEAST_EFFECT
 from lrptrain.batch.rows import has_rows
 from lrptrain.guidance.annotated_batches import AnnotatedBatch
+from lrptrain.guidance.evidence import matched_evidence
 from lrptrain.guidance.first_step import FirstStep, trained_weights
-from lrptrain.guidance.gradients import gradient_norm
-from lrptrain.guidance.guesses import loss_of_guesses
 from lrptrain.guidance.losses import LossSum
-from lrptrain.guidance.matched_evidence import matched_evidence
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.guidance.state import GuidanceState
+from lrptrain.guidance.strength import gradient_norm
 from lrptrain.guidance.swap import Swapped
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.relevance.model.process_wide import eager
 from lrptrain.relevance.passes.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.tape.tape import Tape
-from lrptrain.trainers.guided_models import note_guided
+from lrptrain.trainers.discover import note_guided
 from lrptrain.trainers.processes import Processes
 
 SWAP_DISTANCE = "swap_distance"
@@ -52,14 +51,6 @@ class GuidedStep:
     4. now and then the norms of the gradients of task and guidance (*), which set the guidance's factor;
     5. the sum, which the trainer differentiates, clips and steps with as if it were the user's own loss, inside of
        `replaying`.
-
-    Args:
-        state: What the guidance is asked for, and has measured so far.
-        model: The module that the step calls with the samples of the batch.
-        trained: The module with all weights that the step may train.
-        batch: The batch.
-        progress: Where the training stands.
-        processes: The processes that take part.
 
     Attributes:
         model: The module that is listened to.
@@ -88,7 +79,6 @@ class GuidedStep:
         # Training on swapped surroundings alone adds no loss: there is no gradient to compare.
         self._compares = bool(state.objective.weights) and state.strength.compares(progress.batch)
         self._forward: InterceptedForward | None = None
-        self._output: Any = None  # what the model returned, where this process guides nothing
         self._first: FirstStep | None = None
         self._evidence: Tensor | None = None  # once it is brought to what the model was given
         self._swapped: Swapped | None = None
@@ -102,7 +92,7 @@ class GuidedStep:
     def listening(self) -> Iterator[None]:
         """Listen to the model during the user's step."""
         if not self.samples:  # another process may guide some, and then compare: two backward passes do not compile
-            with eager() if self._compares else nullcontext(), self._noting_output():
+            with eager() if self._compares else nullcontext():
                 yield
             return
         objective = self._state.objective
@@ -127,9 +117,6 @@ class GuidedStep:
         Args:
             task_loss: The loss of the user's step, a mean over its samples.
             share: What the trainer leaves to be multiplied to a loss of one batch among several that it accumulates.
-
-        Raises:
-            ValueError: If this is the first guided batch, and its guidance cannot work.
         """
         state, strength = self._state, self._state.strength
         note_guided(unwrap(self.model), state.objective.names)
@@ -199,11 +186,7 @@ class GuidedStep:
             return {}
 
     def _look_for_a_part(self) -> None:
-        """Guide the only part that a step has called itself from the next step on, without the model's own forward.
-
-        Raises:
-            ValueError: If there is none.
-        """
+        """Guide the only part that a step has called itself from the next step on, without the model's own forward."""
         part = None if self._first is None else self._first.only_part()
         if part is None:
             raise ValueError("the training step never called the model" if not self._first else self._first.no_call())
@@ -211,15 +194,7 @@ class GuidedStep:
         self._state.voice.say(f"the training step calls its {type(part).__name__} itself, which is guided from now on")
 
     def _with_swapped_samples(self, arguments: Mapping[str, Any], name: str) -> dict[str, Tensor]:
-        """Return what the model is given in place of the input of the user's step.
-
-        Args:
-            arguments: The arguments of the user's step.
-            name: The one that is explained.
-
-        Raises:
-            ValueError: If this is the first guided batch, and it cannot be swapped.
-        """
+        """Return what the model is given in place of the input of the user's step."""
         state = self._state
         explained: Tensor = arguments[name]
         try:
@@ -253,7 +228,8 @@ class GuidedStep:
         # With swaps it is called within the step, before the model runs, and once more when the losses are computed.
         if self._evidence is None:
             name = type(self.model).__name__
-            self._evidence = matched_evidence(self.batch.columns, explained, name, self._state.voice)
+            warn = partial(self._state.voice.warn_once, topic="other images")
+            self._evidence = matched_evidence(self.batch.columns, explained, name, warn)
         return self._evidence
 
     def _swap_distance(self) -> dict[str, LossSum]:
@@ -293,49 +269,20 @@ class GuidedStep:
         The guidance is without its factor here, so that the norms are those at a factor of 1.
         """
         strength = self._state.strength
-        guesses = self._loss_of_guesses(task_loss) if strength.bounded else None
         with self.replaying():
             mean = partial(self._processes.reduced, operation="mean")
             norm = partial(gradient_norm, weights=trained_weights(self._trained), mean_over_processes=mean)
             task_norm, guidance_norm = norm(task_loss), norm(guidance)
-            # Bounded or not is the same in all processes; a process that knows nothing of its guesses adds zeros.
-            zero = task_loss.new_zeros(())
-            guess_norm = norm(zero if guesses is None else guesses) if strength.bounded else 0.0
         # Of bags one by one, ten may well be without a mark. All processes must come to the same.
         columns = self.batch.columns
         are_bags = has_rows(columns) and batch_length(columns) == 1
         excused = self._state.sparse or bool(self._state.skipped) or are_bags
         strength.check_gradient(guidance_norm, self._progress.step, excused)
-        strength.update(task_norm, guidance_norm, guess_norm)
+        strength.update(task_norm, guidance_norm)
         return guidance_norm / task_norm if task_norm else float("nan")
 
-    def _loss_of_guesses(self, task_loss: Tensor) -> Tensor | None:
-        output = self._output if self._forward is None else self._forward.output
-        state = self._state
-        with state.failed.caught("measuring what guesses would do"), state.objective.task.reading():
-            return loss_of_guesses(task_loss, output, self.batch.columns.get("label"), state.objective.task)
-        return None
-
-    @contextmanager
-    def _noting_output(self) -> Iterator[None]:
-        """Keep what the model returns in a step of this process that guides nothing, if another one compares."""
-
-        def note(module: nn.Module, args: Any, output: Any) -> None:
-            self._output = output if self._output is None else self._output
-
-        hook = unwrap(self.model).register_forward_hook(note) if self._compares else None
-        try:
-            yield
-        finally:
-            if hook is not None:
-                hook.remove()
-
     def _generator(self, stream: int = 0) -> torch.Generator:
-        """Return random numbers that depend on seed, step and process alone, so that a resumed run draws the same.
-
-        Args:
-            stream: Tells draws of one step apart that must not repeat each other.
-        """
+        """Return random numbers that depend on seed, step and process alone, so that a resumed run draws the same."""
         # Python salts the hashes of strings, not those of integers: a resumed run computes the same.
         streams = (stream,) if stream else ()
         seed = hash((self._state.options.seed, self._progress.step, self._processes.rank, *streams)) % 2**63

@@ -135,9 +135,6 @@ class GuidedTraining:
         """Swap what the run's own monitor has found by now, too, and say so.
 
         All processes of a monitor come to the same findings, so that they swap alike.
-
-        Raises:
-            ValueError: If no monitor watches the model.
         """
         known = follow_known(trained)
         if known is None:

@@ -84,12 +84,8 @@ class Guidance(GuidedTraining):
     def __call__(self, model: nn.Module, batch: Any) -> Tensor:
         """Return the guidance alone, on a forward pass of its own: what to add to the loss of the task.
 
-        Args:
-            model: The model that is trained, as the loop calls it.
-            batch: The batch, with its annotations.
-
         Raises:
-            ValueError: If the task's loss would be needed for the factor of the guidance.
+            ValueError: If it swaps, has no weight of its own, or the model computes its blocks again: see `step`.
         """
         if self.state.objective.swaps:
             raise ValueError(
@@ -166,10 +162,6 @@ class LoopStep:
         Args:
             loss: The loss of the task.
             share: A factor of the guidance that the loss has already: 1 / n, if the losses of n batches are summed.
-
-        Raises:
-            ValueError: If this is the first guided batch, and its guidance cannot work; or if the backward pass would
-                come too late.
         """
         self._listening.close()
         guided = self._step.guided(loss, share)

@@ -149,9 +149,6 @@ class Objective:
             label: The class indices, or 0 and 1 of each of several labels; needed for `target="label"`.
             rows: The indices of the guided samples.
             generator: The random numbers of the swaps.
-
-        Raises:
-            ValueError: If annotation and input differ in size.
         """
         # What several losses need (a recording, a map, a swap's input) is computed once, in this object.
         batch = GuidedBatch(forward, annotation, label, rows, self.maps, generator, self.swap, self.task)
@@ -195,11 +192,7 @@ class Objective:
 
 
 def parse_losses(loss: str | Mapping[str, float], weight: float = 1.0) -> dict[str, float]:
-    """Return weights by name, for `"consistency+energy"` or `{"consistency": 1.0, "energy": 0.1}`, times a weight.
-
-    Raises:
-        ValueError: If `loss` is neither, is empty, or names a loss twice.
-    """
+    """Return weights by name, for `"consistency+energy"` or `{"consistency": 1.0, "energy": 0.1}`, times a weight."""
     if not isinstance(loss, Mapping | str) or not loss:
         raise ValueError(f"loss must be a text like 'consistency+energy', or weights by name, not {loss!r}")
     if isinstance(loss, Mapping):

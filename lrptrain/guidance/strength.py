@@ -1,22 +1,26 @@
 """How much guidance counts beside the task: the factor that gradients decide, and when they are compared."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 BOUND_EVERY_N_BATCHES = 10
-"""In one batch of so many gradients are compared, for the bound: a matter of time alone."""
+"""In one batch of so many gradients are compared, which costs two backward passes: a fifth of one per batch.
+
+What the ratio does in between: "A guidance's default weight of 1" in experiments/LOG.md."""
 IDLE_STEPS = 10
-"""So many optimizer steps a guidance may take without a gradient before it is refused."""
+"""So many optimizer steps, or bags, may come without anything to guide before that is refused: a choice."""
 GRADIENT_SHARE = 0.5
-"""The bound while nothing is learned: the norm of the guidance's gradient over that of the task's. A choice."""
+"""The most that the guidance's gradient may have of the norm of the task's: however it points, a step on the sum of
+both still goes at least half as far down the task's loss. Others are in "Guidance that fades" of experiments/LOG.md."""
 
 
 class Strength:
     """What scales the guidance, beside its weights by name.
-
-    Args:
-        bounded: Whether the task's gradient bounds the guidance.
-        compare_every_n_batches: In one batch of so many gradients are compared; 0: never.
 
     Attributes:
         factor: The factor of the bound; None before the first comparison.
@@ -55,22 +59,13 @@ class Strength:
             return True
         return self.bounded and (self.factor is None or batch_idx % BOUND_EVERY_N_BATCHES == 0)
 
-    def update(self, task_norm: float, guidance_norm: float, guess_norm: float = 0.0) -> None:
+    def update(self, task_norm: float, guidance_norm: float) -> None:
         """Take a comparison into account; the arguments are those of `bounded_factor`."""
         if self.bounded:
-            self.factor = bounded_factor(self.factor, task_norm, guidance_norm, guess_norm)
+            self.factor = bounded_factor(self.factor, task_norm, guidance_norm)
 
     def check_gradient(self, guidance_norm: float, step: int, excused: bool) -> None:
-        """Reject a guidance that has had no gradient from its first comparison on; it is the same in all processes.
-
-        Args:
-            guidance_norm: The norm of the guidance's gradient.
-            step: The optimizer steps so far.
-            excused: Whether there is a reason to go on without any.
-
-        Raises:
-            ValueError: After some optimizer steps without any.
-        """
+        """Reject a guidance that has had no gradient from its first comparison on; it is the same in all processes."""
         if guidance_norm > 0 or self._seen == "moves":
             self._seen = "moves"
         elif self._seen == "":
@@ -94,31 +89,50 @@ class Strength:
         self.factor = state["factor"]
 
 
-def bounded_factor(
-    factor: float | None, task_norm: float, guidance_norm: float, guess_norm: float = 0.0
-) -> float | None:
-    """Update the factor that keeps the guidance's gradient below what the task can set against it.
+def bounded_factor(factor: float | None, task_norm: float, guidance_norm: float) -> float | None:
+    """Return a factor in 0..1 that keeps the guidance's gradient within `GRADIENT_SHARE` of the task's.
 
-    That is half of the task's gradient while nothing is learned. As answers become right, that gradient fades, and the
-    guidance would with it; then it is what the task's gradient would gain if the model lost its answers, `guess_norm`
-    less `task_norm`, where that is more. So the task's gradient is the longer one wherever answers are guesses.
-
-    The factor falls at once and rises slowly: a single batch with a small guidance gradient says little about the
-    next. E.g. with norms of 1 (task) and 5 (guidance) the factor becomes 0.1 whatever it was; with norms of 1 and 0.1
-    afterwards it becomes 0.2, then 0.4, 0.8 and 1. With norms of 1 and 5, where guesses would have 4, it becomes 0.6.
-
-    Args:
-        factor: The factor so far; None before the first comparison.
-        task_norm: The norm of the task's gradient.
-        guidance_norm: The norm of the guidance's gradient, at a factor of 1.
-        guess_norm: The norm of the gradient that the task would have if all answers were guesses; 0 where that is not
-            known.
-
-    Returns:
-        The new factor in 0..1; the old one where a norm is 0 or not finite.
+    It falls at once and at most doubles, as a single batch with a small guidance gradient says little about the next:
+    norms of 1 (task) and 5 (guidance) make it 0.1, and norms of 1 and 0.1 afterwards 0.2, 0.4, 0.8 and 1. It stays as
+    it was, None before the first comparison, where a norm is 0 or not finite.
     """
     if not (math.isfinite(task_norm) and math.isfinite(guidance_norm) and min(task_norm, guidance_norm) > 0):
         return factor
-    gained = guess_norm - task_norm if math.isfinite(guess_norm) else 0.0
-    allowed = min(1.0, max(GRADIENT_SHARE * task_norm, gained) / guidance_norm)
+    allowed = min(1.0, GRADIENT_SHARE * task_norm / guidance_norm)
     return allowed if factor is None else min(allowed, 2 * factor)
+
+
+def gradient_norm(
+    loss: Float[Tensor, ""],
+    weights: Sequence[Tensor],
+    mean_over_processes: Callable[[Tensor], Tensor] = lambda gradient: gradient,
+) -> float:
+    """Return the norm of a loss's gradient at some weights, by a backward pass after which the graph is still there.
+
+    Args:
+        loss: The loss.
+        weights: The weights that are trained.
+        mean_over_processes: Takes the mean of a gradient over all processes, which all must call.
+    """
+    gradient = flat_gradient(loss, weights)
+    if gradient is None:
+        gradient = torch.zeros(sum(weight.numel() for weight in weights), device=loss.device)
+    return float(mean_over_processes(gradient).norm())
+
+
+def flat_gradient(loss: Float[Tensor, ""], weights: Sequence[Tensor]) -> Float[Tensor, " numbers"] | None:
+    """Return the gradient of a loss at all weights in one row, float32; None if the loss reaches no weight.
+
+    It is 0 at weights that the loss does not reach. The graph stays, for the backward pass to come.
+    """
+    if not loss.requires_grad:
+        return None
+    gradients = torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True)
+    if all(gradient is None for gradient in gradients):
+        return None
+    rows = [
+        # `to_dense`: embeddings may have sparse gradients.
+        torch.zeros_like(weight) if gradient is None else gradient.detach().to_dense()
+        for gradient, weight in zip(gradients, weights, strict=True)
+    ]
+    return torch.cat([row.float().flatten() for row in rows])

@@ -118,11 +118,7 @@ class Swap:
         return (*self._asked, *(self.followed.cues if self.followed else ()))
 
     def check_medium(self, batch: Mapping[str, Any]) -> None:
-        """Reject a batch of images for cues of texts, or any other pair of what there is.
-
-        Raises:
-            ValueError: With what they are of.
-        """
+        """Reject a batch of images for cues of texts, or any other pair of what there is."""
         has_texts = "input_ids" in batch and not any(name in batch for name in IMAGES)
         brought: Medium = "texts" if has_texts else "rows" if has_rows(batch) else "images"
         self._of_rows, self._of_time = brought == "rows", marks_time(batch)
@@ -144,29 +140,19 @@ class Swap:
             )
 
     def cues(self, medium: Medium) -> list[Cue]:
-        """Return the cues, looks first: a place comes as it was, and with it no look of the sample's own.
-
-        Args:
-            medium: What names mean cues of.
-
-        Raises:
-            ValueError: If words are named, and nothing names the tokens.
-        """
-        language = self.language or UNNAMED()
-        unnamed = [each for each in self._every if isinstance(each, str) and each in FAMILIES]
-        if unnamed and not language.is_named:
-            raise ValueError(f"swap={unnamed[0]!r} reads the texts: pass tokenizer=, that of the model")
-        cues = [
-            each
-            if isinstance(each, Cue)
-            else OF_TEXTS[each](language)
-            if medium == "texts"
-            else SeriesSurroundings()
-            if each == OUTSIDE and self._of_time
-            else (OF_ROWS if medium == "rows" else OF_IMAGES)[each]()
-            for each in self._every
-        ]
+        """Return the cues, looks first: a place comes as it was, and with it no look of the sample's own."""
+        cues = [each if isinstance(each, Cue) else self._named(each, medium) for each in self._every]
         return sorted(cues, key=lambda cue: not isinstance(cue, Look))
+
+    def _named(self, name: str, medium: Medium) -> Cue:
+        if medium == "texts":
+            language = self.language or UNNAMED()
+            if name in FAMILIES and not language.is_named:
+                raise ValueError(f"swap={name!r} reads the texts: pass tokenizer=, that of the model")
+            return OF_TEXTS[name](language)
+        if name == OUTSIDE and self._of_time:
+            return SeriesSurroundings()
+        return (OF_ROWS if medium == "rows" else OF_IMAGES)[name]()
 
     def __call__(
         self,
@@ -184,9 +170,6 @@ class Swap:
             generator: The random numbers.
             arguments: All arguments that the step gives the model, by name.
             chosen: The samples that may change; None for all. All give.
-
-        Raises:
-            ValueError: If the step cannot be swapped, with what to change.
         """
         self._check_input(explained, arguments)
         if len(explained) == 1:
@@ -194,47 +177,48 @@ class Swap:
         if explained.ndim == 3 and not explained.is_floating_point():
             return self._of_chunks(explained, annotation, generator, arguments, chosen)
         annotation = annotation.to(explained.device)
+        medium: Medium = "rows" if self._of_rows else "texts" if annotation.ndim == 2 else "images"
+        cues = self.cues(medium)
+        batch = self._as_batch(medium, cues, explained, annotation, arguments)
+        padding = padding_of(batch, self._padding(cues)) if "input_ids" in batch else None
         usable = (annotation != IGNORED).flatten(1).any(1)
-        of_rows = self._of_rows
         # Of an image without any evidence nothing would be left; of a bag that has none all lies outside, as its label
         # says, and what tells the others must come to it, too.
-        marked = usable if of_rows else (annotation == 1).flatten(1).any(1)
-        of_texts = annotation.ndim == 2 and not of_rows
-        cues = self.cues("texts" if of_texts else "rows" if of_rows else "images")
-        batch = _others(cues, arguments, explained)
-        if all(isinstance(each, WholeInput) for each in cues):
-            batch |= {"image": explained}  # whatever it is, it stays
-        elif of_rows:
-            batch |= _rows(explained, annotation, arguments)
-        else:
-            full = of_texts and self.takes_mask and not bool((explained == self._padding(cues).token).any())
-            batch |= _texts(explained, annotation, arguments, full) if of_texts else _images(explained, annotation)
-            if of_texts:
-                form = (self.language or UNNAMED()).form
-                batch[SPECIAL] = special_tokens(batch, form.ends, form.padding.token)
-        padding = padding_of(batch, self._padding(cues)) if "input_ids" in batch else None
+        marked = usable if medium == "rows" else (annotation == 1).flatten(1).any(1)
         rows, changed = torch.zeros_like(usable), dict(batch)
         for cue in cues:
             takes = (marked if cue.needs_annotation else usable) & (usable.sum() > 1)
             donors = random_donors(usable, generator)
             donors = torch.where(takes, donors, torch.arange(len(donors), device=donors.device))
-            given = rows_of(batch, donors)
-            changed = cue.exchange(changed, as_wide_as(changed, given, padding))
+            # Each cue is taken of samples as they were, and given to samples as the cues before it have left them.
+            changed = cue.exchange(changed, as_wide_as(changed, rows_of(batch, donors), padding))
             rows |= takes
         if chosen is not None:
             rows &= chosen.to(rows.device)
         before = as_wide_as(changed, batch, padding)
         after = {name: _where(rows, values, before[name]) for name, values in changed.items()}
-        moved = after.pop("rationale", annotation)
-        for name in ("mask", SPECIAL):
-            after.pop(name, None)
-        # A monitor may explain another input than guidance does.
-        own = next(
-            (entry for name, x in arguments.items() if x is explained and (entry := f"{ARGUMENT}{name}") in after), ""
-        )
-        explained = after.pop("input_ids" if "input_ids" in after else "image")
-        explained = after.pop(own, explained)
-        return Swapped(explained, rows, moved, {name.removeprefix(ARGUMENT): x for name, x in after.items()})
+        return _swapped(after, rows, annotation, explained, arguments)
+
+    def _as_batch(
+        self,
+        medium: Medium,
+        cues: Sequence[Cue],
+        explained: Tensor,
+        annotation: Shaped[Tensor, " batch *area"],
+        arguments: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Return what a step gives the model as a batch in the contract's form: what cues exchange, and go by."""
+        batch = _others(cues, arguments, explained)
+        if all(isinstance(each, WholeInput) for each in cues):
+            return batch | {"image": explained}  # whatever it is, it stays
+        if medium == "rows":
+            return batch | _rows(explained, annotation, arguments)
+        if medium == "images":
+            return batch | _images(explained, annotation)
+        full = self.takes_mask and not bool((explained == self._padding(cues).token).any())
+        batch |= _texts(explained, annotation, arguments, full)
+        form = (self.language or UNNAMED()).form
+        return batch | {SPECIAL: special_tokens(batch, form.ends, form.padding.token)}
 
     def _of_one(
         self,
@@ -292,12 +276,25 @@ class Swap:
         return next((each.form.padding for each in languages if each is not None), Padding())
 
 
-def _as_two(own: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return two samples as a batch: rows are padded to the same number, and an entry says which are theirs.
+def _swapped(
+    after: dict[str, Tensor], rows: Tensor, annotation: Tensor, explained: Tensor, arguments: Mapping[str, Any]
+) -> Swapped:
+    """Return an exchanged batch in the words of the step that gave it.
 
-    Raises:
-        ValueError: If they differ in more than that.
+    The explained input comes back under its name in the contract, or, where it is another one than that which a monitor
+    explains, as an argument.
     """
+    moved = after.pop("rationale", annotation)
+    for name in ("mask", SPECIAL):
+        after.pop(name, None)
+    entries = [f"{ARGUMENT}{name}" for name, x in arguments.items() if x is explained]
+    now = after.pop("input_ids" if "input_ids" in after else "image")
+    now = next((after.pop(entry) for entry in entries if entry in after), now)
+    return Swapped(now, rows, moved, {name.removeprefix(ARGUMENT): x for name, x in after.items()})
+
+
+def _as_two(own: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return two samples as a batch: rows are padded to the same number, and an entry says which are theirs."""
     two: dict[str, Tensor] = {}
     for name, x in own.items():
         given = other.get(name, x.new_zeros(0)).to(x.device)
@@ -316,11 +313,7 @@ def _as_two(own: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str,
 
 
 def _others(cues: Sequence[Cue], arguments: Mapping[str, Any], explained: Tensor) -> dict[str, Any]:
-    """Return the entries of other inputs that are swapped.
-
-    Raises:
-        ValueError: If one of them is the explained input, or the step does not give it.
-    """
+    """Return the entries of other inputs that are swapped."""
     entries = [name for cue in cues if isinstance(cue, WholeInput) for name in cue.entries]
     given = {f"{ARGUMENT}{name}": x for name, x in arguments.items() if isinstance(x, Tensor) and x.ndim}
     missing = [name.removeprefix(ARGUMENT) for name in entries if name not in given]
@@ -333,11 +326,7 @@ def _others(cues: Sequence[Cue], arguments: Mapping[str, Any], explained: Tensor
 
 
 def _images(explained: Tensor, mask: Shaped[Tensor, " batch *places"]) -> dict[str, Any]:
-    """Return the images, or the volumes, of a step as a batch.
-
-    Raises:
-        ValueError: If they are no images of the mask's size.
-    """
+    """Return the images, or the volumes, of a step as a batch."""
     if explained.ndim not in (4, 5) or not explained.is_floating_point():
         raise ValueError(
             "a swap takes images [batch, channels, height, width], and the model is given "
@@ -365,18 +354,7 @@ def _rows(explained: Tensor, annotation: Shaped[Tensor, "batch rows"], arguments
 def _texts(
     explained: Tensor, annotation: Shaped[Tensor, "batch tokens"], arguments: Mapping[str, Any], full: bool
 ) -> dict[str, Any]:
-    """Return the texts of a step as a batch: what the model is given for each token, and the annotation.
-
-    Args:
-        explained: The token ids.
-        annotation: The annotation.
-        arguments: All arguments that the step gives the model, by name.
-        full: Whether texts without an attention mask have no padding.
-
-    Raises:
-        ValueError: If they are no token ids with an attention mask, which is what becomes longer or shorter, or if
-            anything else goes by their number.
-    """
+    """Return the texts of a step as a batch: what the model is given for each token, and the annotation."""
     if full and arguments.get("attention_mask") is None:
         arguments = {**arguments, "attention_mask": torch.ones_like(explained)}
     mask = arguments.get("attention_mask")

@@ -89,11 +89,7 @@ class Asked(NamedTuple):
 
 
 def asked_for(swap: SwapOption) -> Asked:
-    """Return what a user names; of findings, those that are faults, or a single one.
-
-    Raises:
-        ValueError: If nothing is left, or a name or another object is unknown, with what to write.
-    """
+    """Return what a user names; of findings, those that are faults, or a single one."""
     given: list[Any] = list(swap) if isinstance(swap, Iterable) and not isinstance(swap, str) else [swap]
     if not given:
         raise ValueError("swap=[] names nothing: where no fault is found, there is nothing to swap")
@@ -118,11 +114,7 @@ def asked_for(swap: SwapOption) -> Asked:
 
 
 def known_name(name: str, option: str = "swap", names: Sequence[str] = NAMES) -> str:
-    """Return a name that an option takes.
-
-    Raises:
-        ValueError: If it does not, with what to write.
-    """
+    """Return a name that an option takes."""
     if name in _FORMER:
         raise ValueError(f"{option}={name!r} is now {option}={_FORMER[name]}")
     if name not in names:

@@ -215,11 +215,7 @@ class _Callback(transformers.TrainerCallback):  # type: ignore[name-defined]
 
 
 class AnnotationCollator:
-    """Takes rationales and names of samples past a collator that cannot collate them.
-
-    Args:
-        collator: Makes a batch of all other columns.
-    """
+    """Takes rationales and names of samples past a collator that cannot collate them."""
 
     def __init__(self, collator: Callable[[list[Any]], Any]) -> None:
         self.collator = collator

@@ -9,6 +9,15 @@ from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.metrics.base import AnnotationMetric, nan_where_undefined, usable_scores
 from lrptrain.metrics.ranking import average_precision, expected_hits
 
+LOCALIZATION_METRICS: list[type[AnnotationMetric]] = []
+"""What the monitor measures and logs of every map: the metrics that are `logged`, in this order."""
+
+
+def logged(metric: type[AnnotationMetric]) -> type[AnnotationMetric]:
+    """Let the monitor measure a metric of every map."""
+    LOCALIZATION_METRICS.append(metric)
+    return metric
+
 
 def energy_pointing_game(scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
     """Return the share of positive relevance on the evidence: sum(A+ * evidence * valid) / sum(A+ * valid).
@@ -100,6 +109,7 @@ def localization_auprc(scores: Float[Tensor, "batch tokens"], annotation: TokenA
     return nan_where_undefined(average_precision(scores, annotation.marked, annotation.usable), defined)
 
 
+@logged
 class EnergyPointingGame(AnnotationMetric):
     """Mean of `energy_pointing_game`; see `AnnotationMetric` for what `compute()` returns."""
 
@@ -109,6 +119,7 @@ class EnergyPointingGame(AnnotationMetric):
     function = staticmethod(energy_pointing_game)
 
 
+@logged
 class PointingGame(AnnotationMetric):
     """Mean of `pointing_game`, with the chance level under the same tolerance; see `AnnotationMetric`.
 
@@ -138,6 +149,7 @@ class PointingGame(AnnotationMetric):
         self.options = {"grid": grid, "tolerance": tolerance}
 
 
+@logged
 class RelevanceRankAccuracy(AnnotationMetric):
     """Mean of `relevance_rank_accuracy`; see `AnnotationMetric` for what `compute()` returns."""
 
@@ -147,6 +159,7 @@ class RelevanceRankAccuracy(AnnotationMetric):
     function = staticmethod(relevance_rank_accuracy)
 
 
+@logged
 class LocalizationAUPRC(AnnotationMetric):
     """Mean of `localization_auprc`; see `AnnotationMetric` for what `compute()` returns."""
 
@@ -154,15 +167,6 @@ class LocalizationAUPRC(AnnotationMetric):
     title = "Average precision on the annotation"
     explanation = "How well the relevance tells annotated places from all others, as average precision."
     function = staticmethod(localization_auprc)
-
-
-LOCALIZATION_METRICS: tuple[type[AnnotationMetric], ...] = (
-    EnergyPointingGame,
-    PointingGame,
-    RelevanceRankAccuracy,
-    LocalizationAUPRC,
-)
-"""What the monitor measures and logs of every map."""
 
 
 def _dilate(

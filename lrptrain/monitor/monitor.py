@@ -48,8 +48,8 @@ from lrptrain.relevance.shown.remarks import ZERO_LOGIT
 from lrptrain.relevance.types import RelevanceWarning
 from lrptrain.terminal import no_errors_of
 from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.discover import guided_by
 from lrptrain.trainers.failures import Failures
-from lrptrain.trainers.guided_models import guided_by
 from lrptrain.trainers.naming import find_tokens, has_tokenizer
 
 

@@ -135,8 +135,8 @@ def _of_targets(key: str) -> tuple[str, ...]:
     return tuple(f"{target}/{key}" for target in TARGETS)
 
 
-# A new scalar of the samples is one entry here, and a user's by `register_metric`; a new score of maps is one entry in
-# LOCALIZATION_METRICS.
+# A new scalar of the samples is one entry here, and a user's by `register_metric`; a new score of maps is a metric that
+# is `logged` in lrptrain/metrics/localization.py.
 METRICS: list[SampleMetric] = [
     *(
         SampleMetric(

@@ -16,10 +16,6 @@ LOOPS = ("step=", "the loop")
 class Continuation:
     """Notes which module a step hands the output of a model to. It changes nothing.
 
-    Args:
-        model: The model whose output is taken for logits.
-        root: The module that holds it, and whatever else the step calls.
-
     Attributes:
         name: The name of the module with weights, in the root, that takes the output; "" if none does.
     """
@@ -44,14 +40,7 @@ class Continuation:
             handle.remove()
 
     def check(self, step: str) -> None:
-        """Reject an output that is no logits.
-
-        Args:
-            step: What the step is called.
-
-        Raises:
-            ValueError: With the way out.
-        """
+        """Reject an output that is no logits."""
         if self.name:
             raise ValueError(
                 f"{step} gives what the model returns to {self.name!r}, so that it is no logits: "

@@ -2,8 +2,9 @@
 
 import inspect
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -15,6 +16,8 @@ _WITHOUT_DTENSORS = {"FullyShardedDataParallel", "DeepSpeedEngine"}
 
 
 _FRAMEWORKS = ("pytorch_lightning", "lightning", "torch")
+# What guides which model, for a monitor, which knows nothing of guidance.
+_LOSSES: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
 
 
 class Method(nn.Module):
@@ -57,9 +60,6 @@ def find_model(pl_module: nn.Module, path: str | None) -> nn.Module:
         pl_module: The LightningModule.
         path: The attribute path of the model on it, such as `"net.backbone"`, or of a method that gives logits. None
             for the LightningModule itself, or, if it has no forward of its own, for its only child with parameters.
-
-    Raises:
-        ValueError: If there is no model, or several children could be meant.
     """
     name = type(pl_module).__name__
     if path is not None:
@@ -89,9 +89,6 @@ def logits_model(model: nn.Module | Callable[..., Any]) -> nn.Module:
     """Return the module whose forward gives logits: the model, or the only child of a LightningModule without forward.
 
     A method of a module is one, too.
-
-    Raises:
-        ValueError: If a LightningModule has no forward of its own, and several children or none.
     """
     if inspect.ismethod(model):
         return find_model(model.__self__, model.__name__)  # type: ignore[arg-type]
@@ -138,13 +135,6 @@ def bare_model(model: nn.Module, takes_shards: bool = False) -> nn.Module:
     """Return the module that the user wrote, out of what DDP, Fabric and `torch.compile` put around it.
 
     A pass through such a wrapper would count as one of the training: DDP prepares its reducer for it.
-
-    Args:
-        model: The model as the loop calls it.
-        takes_shards: Whether parameters may be DTensors, whose shards can be gathered.
-
-    Raises:
-        ValueError: If its parameters are shards that are not taken, or cannot be had whole.
     """
     way_out = "use DDP, or fully_shard (FSDP2)" if takes_shards else "use DDP"
     while True:
@@ -164,3 +154,13 @@ def device_of(model: nn.Module) -> torch.device:
     """Return the device of a model's first parameter or buffer; the CPU if it has none."""
     tensors = (*model.parameters(), *model.buffers())
     return tensors[0].device if tensors else torch.device("cpu")
+
+
+def note_guided(model: nn.Module, losses: Sequence[str]) -> None:
+    """Note the names of what guides a model, which is trained without wrappers."""
+    _LOSSES[model] = tuple(losses)
+
+
+def guided_by(module: nn.Module) -> tuple[str, ...]:
+    """Return the names of what guides a module, or a part of it."""
+    return next((_LOSSES[part] for part in module.modules() if part in _LOSSES), ())

@@ -12,10 +12,6 @@ from lrptrain.terminal import give_warning
 class Failures:
     """Counts failures, and warns of the first.
 
-    Args:
-        on_error: "warn" to go on, or "raise" to pass every failure on.
-        callback: The name of the callback that fails, for the warning.
-
     Attributes:
         count: The number of failures so far.
     """

@@ -11,6 +11,7 @@ from torch.utils.data import DistributedSampler
 
 from lrptrain.relevance.model.preserve import preserved
 from lrptrain.trainers.context import Moment, Names, Output, TrainingContext
+from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.naming import name_sources
 from lrptrain.trainers.processes import in_every_process
 from lrptrain.trainers.progress import Progress, no_bar, rich_bar, shows_progress, tqdm_bar
@@ -22,13 +23,7 @@ if TYPE_CHECKING:
 
 
 def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", model: nn.Module) -> TrainingContext:
-    """Return what a Lightning trainer knows now.
-
-    Args:
-        trainer: The trainer.
-        pl_module: The LightningModule.
-        model: The module whose forward gives logits.
-    """
+    """Return what a Lightning trainer knows now."""
     is_first = trainer.is_global_zero
     hyperparameters = [pl_module, getattr(trainer, "datamodule", None), *trainer.optimizers]
     progress = _progress(trainer) if is_first else no_bar
@@ -70,14 +65,6 @@ def weights_of(trainer: "pl.Trainer", module: nn.Module, path: str) -> Iterator[
     """Put the weights of a checkpoint of this run into a module for the block, and then its own back, bit by bit.
 
     All processes must enter it at the same time.
-
-    Args:
-        trainer: The trainer that wrote the checkpoint.
-        module: The LightningModule, whole in each process.
-        path: The checkpoint.
-
-    Raises:
-        Exception: If the checkpoint cannot be loaded.
     """
     own = [(each, each.detach().to("cpu", copy=True)) for each in module.parameters()]
 
@@ -154,6 +141,13 @@ def log_scalars(logger: "Logger", scalars: Mapping[str, float], trainer: "pl.Tra
     logger.save()
 
 
+def log_to_all(scalars: Mapping[str, float], trainer: "pl.Trainer", failures: Failures) -> None:
+    """Make one point in each of a trainer's loggers; one that fails is counted, and keeps nothing from the others."""
+    for logger in trainer.loggers:
+        with failures.caught(f"logging to {type(logger).__name__}"):
+            log_scalars(logger, scalars, trainer)
+
+
 def undivided_length(trainer: "pl.Trainer", dataloader_idx: int) -> float:
     """Return the length of a validation set that a distributed sampler divides, beyond which it pads; else infinity."""
     loader = validation_loader(trainer, dataloader_idx)
@@ -174,11 +168,7 @@ def validation_loader(trainer: "pl.Trainer", dataloader_idx: int | None) -> Any:
 
 
 def check_dataloader(trainer: "pl.Trainer", dataloader_idx: int) -> None:
-    """Reject the index of a validation dataloader that does not exist.
-
-    Raises:
-        ValueError: With the number of dataloaders.
-    """
+    """Reject the index of a validation dataloader that does not exist."""
     count = len(trainer.num_val_batches)
     if not 0 <= dataloader_idx < count:
         raise ValueError(f"dataloader_idx={dataloader_idx}, but there are {count} validation dataloaders, from 0 on")
@@ -191,11 +181,6 @@ def callbacks_that_watch(trainer: "pl.Trainer", prefix: str) -> list[Any]:
 
 
 def schedulers_that_watch(trainer: "pl.Trainer", prefix: str) -> list[tuple[str, str]]:
-    """Return the names of learning-rate schedulers such as `ReduceLROnPlateau`, and the keys that they go by.
-
-    Args:
-        trainer: The trainer, once its optimisers are set up.
-        prefix: What the value's key starts with.
-    """
+    """Return the names of learning-rate schedulers such as `ReduceLROnPlateau`, and the keys that they go by."""
     watching = ((each.scheduler, each.monitor or "") for each in trainer.lr_scheduler_configs)
     return [(type(scheduler).__name__, key) for scheduler, key in watching if key.startswith(prefix)]

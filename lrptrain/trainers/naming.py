@@ -21,12 +21,7 @@ _FAILED: list[Any] = []
 
 
 def name_sources(trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> NameSources:
-    """Return the datamodule, the validation set and what stacks its batches, and the module: they count in this order.
-
-    Args:
-        trainer: The trainer, whose dataloaders may not be made yet.
-        pl_module: The LightningModule.
-    """
+    """Return the datamodule, the validation set, what stacks its batches, and the module: they count in this order."""
     loaders = getattr(trainer, "val_dataloaders", None)
     return [getattr(trainer, "datamodule", None), *loader_sources(loaders), pl_module]
 
@@ -55,9 +50,6 @@ def find_class_names(given: Sequence[str] | None, sources: NameSources, classes:
         given: As the user says.
         sources: Who is asked. Names of another task do not count: there must be one for each logit, all different.
         classes: The number of logits.
-
-    Raises:
-        ValueError: If the user names another number of classes.
     """
     if given is not None:
         if len(given) != classes:
@@ -73,21 +65,13 @@ def find_class_names(given: Sequence[str] | None, sources: NameSources, classes:
 
 
 def class_names_or_numbers(given: Sequence[str] | None, sources: NameSources, classes: int) -> list[str]:
-    """Return the names of all classes, or else their numbers; a name that occurs twice gets the number of its class.
-
-    Raises:
-        ValueError: If the user names another number of classes.
-    """
+    """Return the names of all classes, or else their numbers; a name that occurs twice gets the number of its class."""
     names = find_class_names(given, sources, classes) or [str(index) for index in range(classes)]
     return [name if names.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(names)]
 
 
 def find_class(target: int | str | None, names: Sequence[str]) -> int | None:
-    """Return the index of a class that may be named.
-
-    Raises:
-        ValueError: If there is no class of this name.
-    """
+    """Return the index of a class that may be named."""
     if not isinstance(target, str):
         return target
     if target.isdecimal():
@@ -107,9 +91,6 @@ def find_tokenizer(given: Any, sources: NameSources) -> Any:
     Args:
         given: A tokenizer, its name or its folder, as the user says; None to find it.
         sources: Who is asked.
-
-    Raises:
-        OSError: If a tokenizer that the user names is not found.
     """
     if isinstance(given, str):
         return _loaded(given)
@@ -151,11 +132,7 @@ def has_tokenizer(tokenizer: Any, sources: NameSources) -> bool:
 
 
 def check_vocabulary(ids: Sequence[int], model: nn.Module) -> None:
-    """Reject token ids that the model's embedding has no row for.
-
-    Raises:
-        ValueError: If the tokenizer is that of another model.
-    """
+    """Reject token ids that the model's embedding has no row for."""
     find = getattr(model, "get_input_embeddings", None)
     embedding = next((each for each in model.modules() if isinstance(each, nn.Embedding)), None)
     rows = getattr(find() if find is not None else embedding, "num_embeddings", None)

@@ -67,10 +67,7 @@ def in_every_process(work: Callable[[], Value]) -> Value:
     """Run a function in every process, and let all processes fail if one does.
 
     A process that fails raises its own error. The others would wait for it forever at the next collective: they raise
-    an error that names it.
-
-    Args:
-        work: Must not contain collectives, which the other processes might not reach.
+    an error that names it. The work must hold no collective, which the other processes might not reach.
     """
     error: Exception | None = None
     try:
@@ -133,9 +130,6 @@ class SharedText:
     """A text that processes share which are started with this object, as by `strategy="ddp_spawn"`.
 
     Such processes get copies of everything, and what they change in them is lost when they end.
-
-    Args:
-        size: The most bytes of the text in UTF-8.
     """
 
     def __init__(self, size: int = 4096) -> None:

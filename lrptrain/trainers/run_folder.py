@@ -7,11 +7,7 @@ from pathlib import Path
 
 
 def run_parent(root: str | Path) -> Path:
-    """Return the folder that holds the folders of all runs, `<root>/relevance`.
-
-    Args:
-        root: The trainer's `default_root_dir`.
-    """
+    """Return the folder that holds the folders of all runs, `<root>/relevance`."""
     return Path(root) / "relevance"
 
 

@@ -27,12 +27,7 @@ class StrategyAdapter:
         return True
 
     def refusal(self, strategy: Any, takes_shards: bool) -> str:
-        """Return why a callback cannot work with it, and what can be done, in one line; "" if it can.
-
-        Args:
-            strategy: The strategy.
-            takes_shards: Whether the callback gathers parameters that are DTensors.
-        """
+        """Return why a callback cannot work with it, and what can be done, in one line; "" if it can."""
         return ""
 
     def data_share(self, strategy: Any) -> DataShare | None:
@@ -41,11 +36,7 @@ class StrategyAdapter:
 
 
 class Sharding(StrategyAdapter):
-    """One of Lightning's that shards parameters, and makes no DTensors of them.
-
-    Args:
-        name: The name of its class.
-    """
+    """One of Lightning's that shards parameters, and makes no DTensors of them."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -90,16 +81,7 @@ def adapter_of(strategy: Any) -> StrategyAdapter:
 
 
 def check_strategy(strategy: Any, callback: str = "RelevanceMonitor", takes_shards: bool = False) -> None:
-    """Reject strategies with which a callback cannot have every weight of the model in each process.
-
-    Args:
-        strategy: The trainer's strategy, of either of Lightning's packages.
-        callback: Name of the callback that needs the model, for the message.
-        takes_shards: Whether the callback gathers parameters that are DTensors.
-
-    Raises:
-        ValueError: If its adapter refuses it.
-    """
+    """Reject strategies with which a callback cannot have every weight of the model in each process."""
     refusal = adapter_of(strategy).refusal(strategy, takes_shards)
     if refusal:
         raise ValueError(f"{callback} {refusal}")

@@ -28,15 +28,7 @@ def calling_trainer(kind: type) -> Any:
 
 
 def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, tokenizer: Any) -> TrainingContext:
-    """Return what a Trainer knows now.
-
-    Args:
-        trainer: The trainer.
-        args: Its `TrainingArguments`.
-        state: Its `TrainerState`.
-        model: Its model, as callbacks get it.
-        tokenizer: Its `processing_class`: a tokenizer, or a processor that has one, or None.
-    """
+    """Return what a Trainer knows now."""
     bare = bare_model(model, takes_shards=True)
     is_first = bool(state.is_world_process_zero)
     share_done = min(state.global_step / state.max_steps, 1.0) if state.max_steps > 0 else None
@@ -76,11 +68,7 @@ def trainer_name_sources(trainer: Any, model: nn.Module, tokenizer: Any) -> list
 
 
 def epoch_number(epoch: float | None) -> int:
-    """Return the epoch in which a Trainer is, which counts from 1 on: 0.5 and 1.0 are in epoch 1, 0 is before it.
-
-    Args:
-        epoch: The number of epochs so far, as the Trainer logs it.
-    """
+    """Return the epoch in which a Trainer is, which counts from 1 on: 0.5 and 1.0 are in epoch 1, 0 is before it."""
     return math.ceil((epoch or 0.0) - 1e-6)
 
 
@@ -103,10 +91,6 @@ def experiments(trainer: Any) -> list[Any]:
 
 
 def check_sharding(trainer: Any, monitor: str) -> None:
-    """Reject trainers that shard parameters without DTensors; FSDP is known by the model that it makes.
-
-    Raises:
-        ValueError: With what shards them.
-    """
+    """Reject trainers that shard parameters without DTensors; FSDP is known by the model that it makes."""
     if getattr(trainer, "is_deepspeed_enabled", False):
         raise ValueError(f"{monitor} needs whole parameters, which DeepSpeed shards: use FSDP2, DDP or a single device")

@@ -6,25 +6,19 @@ from contextlib import nullcontext
 import pytest
 import torch
 import torch.nn.functional as F
-from guided import NanBackward, annotated_data, by_hand, fit, guidance, sgd_module, stepped, weights
+from guided import annotated_data, by_hand, fit, guidance, sgd_module, stepped, weights
 from setting import vit
 from sklearn.datasets import load_sample_images
 from test_guidance_gradients import assert_close
 
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.guidance import MAP_LOSSES
-from lrptrain.relevance import UnsupportedMethodError
 
 CONSTRUCTED = [
-    ({"loss": "enrgy"}, "unknown guidance loss 'enrgy'.*energy"),
-    ({"loss": ""}, "loss must be a text like"),
-    ({"loss": {}}, "loss must be a text like"),
     ({"loss": ["energy"]}, "loss must be a text like"),
     ({"loss": "energy+energy"}, "names energy twice"),
     ({"loss": "swap", "weight": 10.0}, "share of the samples"),
     ({"loss": {"swap": 0.0}}, "share of the samples|positive"),
-    ({"loss": {"energy": 0.0}}, "the weight of energy must be positive and finite, not 0"),
-    ({"weight": -1.0}, "the weight of energy must be positive and finite, not -1"),
     ({"weight": float("nan")}, "positive and finite, not nan"),
     ({"target": "true"}, "target must be 'label' or 'predicted', not 'true'"),
     ({"max_samples": 0}, "max_samples must be at least 1, not 0"),
@@ -38,23 +32,6 @@ def test_wrong_arguments(options, message):
         RelevanceGuidance(**{"loss": "energy", **options})
 
 
-@pytest.mark.parametrize(
-    ("method", "message"),
-    [
-        ("lime", "guidance cannot train through lime; it can through: .*attnlrp.*generic_attention"),
-        ("generic_atention", "unknown method 'generic_atention'.*generic_attention"),
-    ],
-)
-def test_wrong_methods(method, message):
-    with pytest.raises(UnsupportedMethodError, match=message):
-        RelevanceGuidance("energy", method=method)
-
-
-def test_a_wrong_option_of_a_method():
-    with pytest.raises(UnsupportedMethodError, match="start"):
-        RelevanceGuidance("energy", method_options={"start": 1})
-
-
 def without(name, samples=6):
     return {key: x for key, x in annotated_data(samples).items() if key != name}
 
@@ -66,28 +43,16 @@ def replaced(**entries):
 ABSENT = torch.full((6, 16, 16), 255, dtype=torch.uint8)
 FIRST_BATCH = [
     ("no annotation", without("mask"), {}, "no annotation of images in a batch with .*needs 'mask' or 'boxes'"),
-    ("shape", replaced(mask=ABSENT[:, :8]), {}, "masks of 8 x 16 for images of 16 x 16 pixels have another shape"),
-    ("soft", replaced(mask=0.7 * ABSENT / 255), {}, r"mask must be 1 \(evidence\), 0 \(not\) or 255.*mask > 0.5"),
-    (
-        "boxes",
-        without("mask") | {"boxes": torch.rand(6, 1, 2).sort().values.repeat(1, 1, 2)[..., [0, 2, 1, 3]]},
-        {},
-        "'boxes' lie in 0..1",
-    ),
-    ("values", replaced(mask=ABSENT - 5), {}, r"mask must be 1 \(evidence\), 0 \(not\) or 255"),
     ("all ignored", replaced(mask=ABSENT), {}, "no sample of the first guided batch has an annotation.*sparse=True"),
     ("label", without("label"), {}, "no 'label' in a batch with .*target='predicted'"),
-    ("rationale", without("mask") | {"rationale": torch.ones(6, 16)}, {}, "no annotation of images in a batch with"),
-    ("model", annotated_data(), {"model": "nett"}, "model='nett': Classifier has no such attribute"),
     ("no call", annotated_data(), {"model": "net.head"}, "never called Linear with the 6 samples"),
 ]
 
 
-@pytest.mark.parametrize("on_error", ["warn", "raise"])
 @pytest.mark.parametrize(
     ("columns", "options", "message"), [case[1:] for case in FIRST_BATCH], ids=[x[0] for x in FIRST_BATCH]
 )
-def test_told_in_the_first_batch(columns, options, message, on_error, tmp_path):
+def test_told_in_the_first_batch(columns, options, message, tmp_path):
     pl_module = sgd_module()
     if "label" not in columns:
         type(pl_module).training_step = lambda self, batch, batch_idx: self(batch["image"]).sum()
@@ -97,7 +62,7 @@ def test_told_in_the_first_batch(columns, options, message, on_error, tmp_path):
         pl_module.net.head.register_forward_pre_hook(lambda module, given: given[0].flatten(0, 1))
     start = weights(pl_module)
     with pytest.raises(ValueError, match=message):
-        fit(tmp_path, pl_module, columns, guidance(on_error=on_error, **options))
+        fit(tmp_path, pl_module, columns, guidance(on_error="warn", **options))
     assert_close(weights(pl_module), start, 0.0)
     assert "training_step" not in vars(pl_module)
     assert "forward" not in vars(pl_module)
@@ -118,11 +83,6 @@ def test_manual_optimisation(tmp_path):
         fit(tmp_path, sgd_module(automatic_optimization=False), annotated_data(), guidance())
 
 
-def test_two_guidances(tmp_path):
-    with pytest.raises(ValueError, match=r"one RelevanceGuidance per trainer: combine losses, as in loss='consist"):
-        fit(tmp_path, sgd_module(), annotated_data(), guidance(), guidance("l1"))
-
-
 def test_a_subclass_is_a_second_guidance(tmp_path):
     class Mine(RelevanceGuidance):
         pass
@@ -137,25 +97,15 @@ def test_masks_as_png_files_hold_them(tmp_path):
     columns["mask"] = columns["mask"] * 255
     with pytest.raises(ValueError, match="pass `mask > 0`"):
         fit(tmp_path, sgd_module(), columns, guidance(on_error="warn"))
-    columns["mask"] = columns["mask"] > 0
-    columns["mask"] = columns["mask"].to(torch.uint8)
-    border = columns["mask"].clone()
-    border[:, -2:] = 255
-    border[2:] *= border[2:] == 255  # later batches have no 1
-    fit(tmp_path, sgd_module(), {**columns, "mask": border}, guidance(on_error="raise"))
-    columns["mask"][::2] = 255  # samples without an annotation are none of that
-    fit(tmp_path, sgd_module(), columns, guidance())
 
 
-@pytest.mark.parametrize(("value", "marks"), [(1, "all"), (0, "nothing")])
-@pytest.mark.parametrize("loss", ["energy", "consistency"])
-@pytest.mark.parametrize("options", [{}, {"compare_every_n_batches": 0}])
-def test_annotations_that_give_no_gradient_are_refused(value, marks, loss, options, tmp_path):
+@pytest.mark.parametrize(("value", "marks", "loss"), [(1, "all", "energy"), (0, "nothing", "consistency")])
+def test_annotations_that_give_no_gradient_are_refused(value, marks, loss, tmp_path):
     columns = replaced(mask=torch.full((6, 16, 16), value, dtype=torch.uint8))  # nothing is inside, or outside
     pl_module = sgd_module()
     start = weights(pl_module)
     with pytest.raises(ValueError, match=f"the first guided batch mark {marks} of every sample.*`mask > 0`"):
-        fit(tmp_path, pl_module, columns, guidance(loss, **options))
+        fit(tmp_path, pl_module, columns, guidance(loss, compare_every_n_batches=0))
     assert_close(weights(pl_module), start, 0.0)
 
 
@@ -202,11 +152,7 @@ def test_a_guidance_that_never_has_a_gradient_is_refused_after_a_few_steps(tmp_p
 @pytest.mark.parametrize(
     ("change", "refused"),
     [
-        (lambda x: x, False),
         (lambda x: (x - 0.3) / 2.0, False),
-        (lambda x: -x, False),
-        (lambda x: x.flip(-1), True),
-        (lambda x: torch.cat([x[:3], x[3:].flip(-2)]), True),
         (lambda x: torch.cat([x[:5], x[5:].flip(-2)]), True),  # one of six
     ],
 )
@@ -235,12 +181,9 @@ def photographs():
     ("change", "is_told"),
     [
         (lambda x: (x - 0.5) * 3, False),
-        (lambda x: x.mean(1, keepdim=True).expand_as(x), False),
-        (lambda x: x + 0.1 * torch.randn_like(x), True),
         (lambda x: F.interpolate(x[..., 3:25, 7:29], (32, 32), mode="bilinear"), True),
-        (lambda x: x.roll(4, -1), True),
     ],
-    ids=["normalised", "grey", "noise", "cropped", "shifted"],
+    ids=["normalised", "cropped"],
 )
 def test_of_photographs_that_the_step_may_move_it_is_said_once(change, is_told, tmp_path):
     pl_module = sgd_module(vit(img_size=32).double())
@@ -318,20 +261,14 @@ def test_a_batch_that_fails_goes_unguided(tmp_path, monkeypatch):
         assert_close(found, expected, 1e-9)
 
 
-@pytest.mark.parametrize("kind", ["value", "gradient"])
-def test_what_is_not_finite_is_left_out(kind, tmp_path, monkeypatch):
+def test_a_loss_that_is_not_finite_is_left_out(tmp_path, monkeypatch):
     columns = annotated_data()
     unguided = by_hand(columns, weight=0.0, names="energy")
-
-    def broken(scores, annotation):
-        return scores.sum(-1) * torch.nan if kind == "value" else NanBackward.apply(scores.sum(-1))
-
-    monkeypatch.setitem(MAP_LOSSES, "energy", broken)
+    monkeypatch.setitem(MAP_LOSSES, "energy", lambda scores, annotation: scores.sum(-1) * torch.nan)
     guided = guidance(compare_every_n_batches=0)
     pl_module = sgd_module()
     runner = fit(tmp_path, pl_module, columns, guided, gradient_clip_val=1e9)
     assert guided.skipped == 1
-    expected = unguided if kind == "value" else weights(vit().double())
-    assert_close(weights(pl_module.net), expected)
-    assert runner.callback_metrics["guidance/skipped"] == (kind == "value")
-    assert ("guidance/energy" in runner.callback_metrics) == (kind == "gradient")
+    assert_close(weights(pl_module.net), unguided)
+    assert runner.callback_metrics["guidance/skipped"] == 1
+    assert "guidance/energy" not in runner.callback_metrics

@@ -50,9 +50,3 @@ def test_what_consistency_has_left_is_told(tmp_path, caplog):
     end = said_at_the_end(tmp_path, caplog, "consistency")
     assert "SHORTCUT: the model relies on" in end
     assert 'The guidance (consistency) has not removed it: try "swap"' in end
-
-
-def test_a_run_without_guidance_hears_of_none(tmp_path, caplog):
-    end = said_at_the_end(tmp_path, caplog, None)
-    assert "SHORTCUT: the model relies on" in end
-    assert "has not removed it" not in end

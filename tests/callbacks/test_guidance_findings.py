@@ -1,6 +1,5 @@
 """Training on swaps of what the monitor of the same run finds."""
 
-import copy
 from typing import Any
 
 import pytest
@@ -30,33 +29,29 @@ def unannotated() -> dict[str, Tensor]:
     return {name: x for name, x in annotated_data().items() if name != "mask"}
 
 
-@pytest.mark.parametrize("loop", STEPPED)
 @pytest.mark.parametrize("beside", [False, True])
-def test_a_step_is_that_of_what_the_runs_own_monitor_has_found(loop, beside, tmp_path):
+def test_a_step_is_that_of_what_the_runs_own_monitor_has_found(beside, tmp_path):
     net = vit().double()
     note_known(net, Known((BORDER,), 1))
     options = FINDINGS | ({"swap": ["outside", "findings"]} if beside else {})
-    trained, guided = LOOPS[loop](net, annotated_data(), options, 6, 1, tmp_path)
+    trained, guided = LOOPS["a step"](net, annotated_data(), options, 6, 1, tmp_path)
     assert_close(trained, step_by_hand([Surroundings(), BORDER] if beside else [BORDER], annotated_data()), EXACT)
-    values = getattr(guided, "values", None) or guided.guidance.values
-    assert values["guidance/swapped"] == values["guidance/samples"] == 6
+    assert guided.values["guidance/swapped"] == guided.values["guidance/samples"] == 6
 
 
-@pytest.mark.parametrize("loop", STEPPED)
 @pytest.mark.parametrize("columns", [annotated_data(), unannotated()], ids=["annotated", "not"])
-def test_while_nothing_is_found_weights_are_those_of_plain_training(loop, columns, tmp_path):
-    plain, _ = LOOPS[loop](vit().double(), columns, None, 3, 1, tmp_path)
+def test_while_nothing_is_found_weights_are_those_of_plain_training(columns, tmp_path):
+    plain, _ = LOOPS["a step"](vit().double(), columns, None, 3, 1, tmp_path)
     net = vit().double()
     note_known(net, Known((), 1))
-    trained, guided = LOOPS[loop](net, columns, FINDINGS, 3, 1, tmp_path)
+    trained, guided = LOOPS["a step"](net, columns, FINDINGS, 3, 1, tmp_path)
     assert all(torch.equal(trained[name], plain[name]) for name in plain)
     assert guided.failures == 0
 
 
-@pytest.mark.parametrize("loop", STEPPED)
-def test_without_a_monitor_the_first_step_is_refused(loop, tmp_path):
-    with pytest.raises(ValueError, match="none watches this model: add RelevanceMonitor"):
-        LOOPS[loop](vit().double(), unannotated(), FINDINGS, 6, 1, tmp_path)
+def test_without_a_monitor_the_first_step_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="none watches this model"):
+        LOOPS["Lightning"](vit().double(), unannotated(), FINDINGS, 6, 1, tmp_path)
 
 
 def test_without_annotations_faults_outside_of_them_are_not_swapped_and_that_is_said_once():
@@ -122,19 +117,6 @@ def test_what_cannot_be_swapped_is_refused_at_first_and_a_warning_later(flips_at
     with pytest.warns(UserWarning, match="flipped or turned"):
         fit(tmp_path, pl_module, annotated_data(), guidance, batch_size=2, max_epochs=2)
     assert guidance.failures > 0
-
-
-@pytest.mark.parametrize("loss", ["swap", "consistency"])
-def test_a_step_that_no_guidance_could_listen_to_is_refused_before_anything_is_found(loss, tmp_path):
-    pl_module = sgd_module()
-    nets = [pl_module.net, copy.deepcopy(pl_module.net)]
-    pl_module.other = nets[1]
-    pl_module.training_step = lambda batch, batch_idx: F.cross_entropy(
-        sum(net(batch["image"]) for net in nets), batch["label"]
-    )
-    note_known(pl_module, Known((), 1))
-    with pytest.raises(ValueError, match=r"say which module it calls with them, model= and one of \['net', 'other'\]"):
-        fit(tmp_path, pl_module, unannotated(), RelevanceGuidance(loss, swap="findings"))
 
 
 def test_a_loss_may_wait_for_the_first_finding(tmp_path):

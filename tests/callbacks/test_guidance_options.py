@@ -64,33 +64,6 @@ def test_so_many_samples_of_a_batch(tmp_path):
     assert_close(guided, by_hand(two, names="energy"))
 
 
-def test_the_predicted_class_needs_no_label(tmp_path):
-    columns = annotated_data()
-    predicted = vit().double()(columns["image"]).argmax(1)
-    assert not torch.equal(predicted, columns["label"])
-    guided = stepped(tmp_path, guidance(weight=0.5, target="predicted"), columns)
-    task_only, free = by_hand(columns, weight=0.0, names="energy"), vit().double()
-    start = weights(free)
-    relabelled = {**columns, "label": predicted}
-    pull = {
-        name: x - y
-        for (name, x), y in zip(
-            by_hand(relabelled, names="energy").items(),
-            by_hand(relabelled, weight=0.0, names="energy").values(),
-            strict=True,
-        )
-    }
-    assert_close(guided, {name: task_only[name] + pull[name] for name in start})
-
-
-def test_samples_without_a_label_are_not_guided_by_maps(tmp_path):
-    columns = annotated_data()
-    columns["label"][2] = -100
-    rows = logged(guidance(), columns, tmp_path)
-    assert rows[0]["guidance/samples"] == 5
-    assert logged(guidance("rrr"), columns, tmp_path)[0]["guidance/samples"] == 6
-
-
 def resumable(folder, epochs, checkpoint=None):
     """A run of some epochs of four, and everything that it leaves behind."""
     seed_everything(0, verbose=False)

@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 
 import lrptrain
-from lrptrain.guidance import MAP_LOSSES
 
 CHANGES = {
     "enlarged": lambda x: F.interpolate(x, (32, 32), mode="bilinear"),
@@ -14,7 +13,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("loss", ["consistency", "rrr", *MAP_LOSSES])
+@pytest.mark.parametrize("loss", ["consistency", "rrr", "energy"])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_step_may_resize_the_whole_image(change, loss):
     torch.manual_seed(0)

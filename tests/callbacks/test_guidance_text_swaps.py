@@ -142,8 +142,7 @@ def step_by_hand(kind: str) -> dict[str, Tensor]:
     return descended(net, F.cross_entropy(net(**changed).logits, labels))
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("loop", "kind"), [*((loop, "length") for loop in LOOPS), *(("a step", x) for x in KINDS[1:])])
 def test_a_step_is_that_of_texts_with_something_of_each_other(loop, kind, tmp_path):
     net = bert()
     guidance = LOOPS[loop](net, {"loss": "swap", "swap": kind, "on_error": "raise"}, tmp_path)
@@ -209,8 +208,7 @@ def test_a_model_with_other_names_takes_lengths_and_words(swap):
     assert guidance.values["guidance/swap_distance"] > 0
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5])
-@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize(("padded", "share"), [(True, 0.5), (False, 1.0)])
 def test_a_model_that_looks_for_its_padding_finds_it(padded, share):
     """GPT-2 reads its answer at the last token that is no padding: each text has the answer that it has alone."""
     torch.manual_seed(0)
@@ -226,7 +224,7 @@ def test_a_model_that_looks_for_its_padding_finds_it(padded, share):
         batch["attention_mask"] = torch.ones_like(batch["attention_mask"])
         batch["input_ids"] = torch.tensor([ids_of("a ! 19"), ids_of("b c d e")])
         batch = {name: values[:, :6] if values.ndim == 2 else values for name, values in batch.items()}
-    for seed in range(8):
+    for seed in range(3):
         seen: list[tuple[Tensor, Tensor]] = []
         handle = net.transformer.register_forward_pre_hook(
             lambda _, args, kwargs, seen=seen: seen.append((args[0], kwargs["attention_mask"])), with_kwargs=True

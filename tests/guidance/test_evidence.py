@@ -24,6 +24,7 @@ def test_masks():
     assert torch.equal(evidence(read_batch({"image": IMAGE, "mask": MASK.bool()})), MASK)
     both = evidence({"image": IMAGE, "mask": MASK, "boxes": torch.zeros(2, 1, 4)})
     assert torch.equal(both, MASK)
+    assert evidence({"image": IMAGE, "mask": MASK.to(torch.int8)}).dtype == torch.long, "which holds 255"
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.long, torch.float32])

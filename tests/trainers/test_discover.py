@@ -1,9 +1,11 @@
+"""Which module is the model, and what guides it."""
+
 import copy
 
 import torch
 from torch import nn
 
-from lrptrain.trainers.discover import Method, find_model, logits_model, methods_of, title_of
+from lrptrain.trainers.discover import Method, find_model, guided_by, logits_model, methods_of, note_guided, title_of
 
 CODE = """
 import pytorch_lightning as pl
@@ -67,3 +69,12 @@ def test_a_method_may_be_the_model_until_it_is_given_back():
 def test_the_forward_of_a_module_is_the_module():
     net = Parts()
     assert find_model(net, "encoder.forward") is net.encoder
+
+
+def test_what_guides_a_part_guides_the_whole():
+    part = nn.Linear(2, 2)
+    whole = nn.Sequential(nn.Linear(2, 2), part)
+    assert guided_by(whole) == ()
+    note_guided(part, ["swap", "energy"])
+    assert guided_by(whole) == guided_by(part) == ("swap", "energy")
+    assert guided_by(whole[0]) == ()

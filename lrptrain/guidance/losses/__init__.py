@@ -15,7 +15,7 @@ from lrptrain.guidance.losses.base import (
     Needs,
     register_loss,
 )
-from lrptrain.guidance.losses.map_loss import MAP_LOSSES, guidance_loss, register_map_loss
+from lrptrain.guidance.losses.on_maps import MAP_LOSSES, guidance_loss, register_map_loss
 
 __all__ = [
     "LOSSES",

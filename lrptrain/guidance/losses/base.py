@@ -46,12 +46,7 @@ class LossSum:
 
     @classmethod
     def over(cls, values: Float[Tensor, " answers"], judged: Bool[Tensor, " batch"]) -> "LossSum":
-        """Sum the mean over the answers of each sample over those that can be judged; the others get no gradient.
-
-        Args:
-            values: One value per sample, or as many of each.
-            judged: Which samples can be judged.
-        """
+        """Sum the mean over the answers of each sample over those that can be judged; the others get no gradient."""
         judged, values = judged.to(values.device), values.view(len(judged), -1).mean(1)
         # `where`, not a product: 0 times nan is nan, and a sample that cannot be judged may well have a loss of nan.
         return cls(torch.where(judged, values, 0).sum(), judged.sum())
