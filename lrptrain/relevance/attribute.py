@@ -15,8 +15,8 @@ from lrptrain.relevance.fast.switch import is_plain
 from lrptrain.relevance.fast.walk import walked
 from lrptrain.relevance.model.arguments import as_arguments, as_batch_of_one, telling_of_inputs
 from lrptrain.relevance.model.one_sample import OfOneSample, bare_arguments
-from lrptrain.relevance.model.precision import autocast_state
-from lrptrain.relevance.model.preserve import preserved, unwrap
+from lrptrain.relevance.model.precision import autocast_state, has_half_weights
+from lrptrain.relevance.model.preserve import begin_anew, preserved, unwrap
 from lrptrain.relevance.model.recordable import gives_answers_only, warn_of_train_mode
 from lrptrain.relevance.output.heads import Head, as_head
 from lrptrain.relevance.output.logit_view import LogitView, one_logit_as
@@ -27,6 +27,8 @@ from lrptrain.relevance.passes.recording import Inputs, Recording, Target, expla
 from lrptrain.relevance.propagation.composite import Rules
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.sharding.whole_weights import check_graph
+from lrptrain.relevance.swapped.plan import NotingTape, Plan
+from lrptrain.relevance.swapped.plans import Asked, Planned, agree, planned
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.targets import BinaryClassifierOutputTarget
 from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedModelError
@@ -233,11 +235,49 @@ class _Call:
             with suppress(NeedsTape), preserved(self.model):
                 passed = forward_pass(self.model, inputs, self.explain, layout, full_precision=in_float32, plain=True)
                 return self._from(replace(passed, serves_once=len(chosen) == 1))
+        maps = self._by_plan(inputs) if may_be_plain and self.layout is None and not closed else None
+        if maps is not None:
+            return maps
         frugal = not (self.create_graph or is_plain())
         with preserved(self.model):
             return self._from(
                 forward_pass(self.model, inputs, self.explain, self.layout, frugal=frugal, full_precision=in_float32)
             )
+
+    def _by_plan(self, inputs: Inputs) -> list[Relevance] | None:
+        """Return the map by an ordinary pass and one gradient, where a plan says what to swap; None without one."""
+        asked = Asked(self.methods, self.options, (self.target, self.other), self.create_graph)
+        known = planned(self.model, inputs, self.explain, asked)
+        if known is None or known.is_refused or known.times < 2:
+            return None
+        if known.plan is None:
+            return self._making_plan(known, inputs)
+        try:
+            with preserved(self.model):
+                return self._from(forward_pass(self.model, inputs, self.explain, frugal=True, plan=known.plan))
+        except NeedsTape:
+            known.is_refused = True
+        return None
+
+    def _making_plan(self, known: Planned, inputs: Inputs) -> list[Relevance] | None:
+        """Return the map by the tape, whose operations say what is to be swapped from now on.
+
+        A plan is trusted once its map equals that of the tape. Weights in half precision are tried in float32.
+        """
+        known.is_refused = True  # unless all goes well
+        has_half = has_half_weights(self.model)
+        maps = None
+        with suppress(NeedsTape, RuntimeError), preserved(self.model):
+            options: dict[str, Any] = {"frugal": True, "full_precision": has_half}
+            passed = forward_pass(self.model, inputs, self.explain, tape_type=NotingTape, **options)
+            maps = self._from(passed)
+            assert isinstance(passed.tape, NotingTape)
+            plan = Plan.of(passed.tape, passed.logits())
+            begin_anew(self.model)
+            again = self._from(forward_pass(self.model, inputs, self.explain, plan=plan, **options))
+            if agree(maps[0], again[0]):
+                known.plan, known.is_refused = plan, False
+        return None if has_half else maps
 
     def maps_of_mixed_rows(self, inputs: Inputs) -> list[Relevance]:
         """Return the maps of a bag that has as many rows as the model has classes: it looks like a batch of logits."""

@@ -50,6 +50,11 @@ HeadName = str | int | Callable[[Any], Tensor]
 _HEAD: ContextVar[HeadName | None] = ContextVar("head", default=None)
 
 
+def active_head() -> HeadName | None:
+    """Return the part of the innermost `head_of_output`, or None."""
+    return _HEAD.get()
+
+
 @contextmanager
 def head_of_output(name: HeadName | None) -> Iterator[None]:
     """Take the logits from one part of a model's output, in all that reads them meanwhile."""

@@ -26,7 +26,15 @@ from lrptrain.relevance.output.heads import Head
 from lrptrain.relevance.output.logit_view import LogitView
 from lrptrain.relevance.output.outputs import applied_view
 from lrptrain.relevance.passes.plain_pass import PlainPass
-from lrptrain.relevance.passes.recording import Inputs, Recording, explained_input, run_on_tape, run_plainly
+from lrptrain.relevance.passes.recording import (
+    Inputs,
+    Recording,
+    explained_input,
+    run_on_tape,
+    run_plainly,
+    run_swapped,
+)
+from lrptrain.relevance.swapped.plan import Plan
 from lrptrain.relevance.tape.batch_norms import merge_batch_norms
 from lrptrain.relevance.tape.canonizers import collapse, rotate_in_real_numbers, unflatten
 from lrptrain.relevance.tape.folding import choose_written, fold_constants
@@ -148,8 +156,10 @@ def forward_pass(
     frugal: bool = False,
     full_precision: bool = False,
     plain: bool = False,
+    plan: Plan | None = None,
+    tape_type: type[Tape] = Tape,
 ) -> ForwardPass:
-    """Run a model on a tape, or for its gradients alone, without autocast where its weights are in float32."""
+    """Run a model on a tape, for its gradients alone, or by a plan; without autocast where weights are in float32."""
     check_forward(model)
     has_half = has_half_weights(model)
     with torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
@@ -162,10 +172,12 @@ def forward_pass(
         if in_another:
             begin_anew(run)  # its first run; others begin alike
         try:
-            if plain:
-                left: tuple[Tape | PlainPass, Any] = run_plainly(run, inputs, explain)
+            if plan is not None:
+                left: tuple[Tape | PlainPass, Any] = run_swapped(run, inputs, explain, plan)
+            elif plain:
+                left = run_plainly(run, inputs, explain)
             else:
-                left = run_on_tape(run, inputs, frugal, explain)
+                left = run_on_tape(run, inputs, frugal, explain, tape_type=tape_type)
         except NotImplementedError:  # an operation that is refused in any precision
             raise
         except RuntimeError as error:

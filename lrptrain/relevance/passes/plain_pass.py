@@ -196,7 +196,7 @@ class PlainPass(Lookups):
             return text_input(self.root)
         if model.training or (isinstance(inputs, Mapping) and "spatial_shapes" in inputs):
             return find()[0]
-        key = (explain, _described(inputs), _as_it_is(model))
+        key = (explain, described(inputs), as_it_is(model))
         known = _known.setdefault(model, {})
         if key in known:
             return known[key]
@@ -265,16 +265,16 @@ def _loses_the_graph(arguments: Any, result: Any) -> bool:
     return any(x.requires_grad for x in numbers_in(arguments))
 
 
-def _described(x: Any) -> Hashable:
+def described(x: Any) -> Hashable:
     """What tells arguments apart, but for the numbers in tensors."""
     if isinstance(x, Tensor):
         return x.shape, x.dtype, x.device
     if isinstance(x, Mapping):
-        return tuple((name, _described(each)) for name, each in x.items())
-    return tuple(map(_described, x)) if isinstance(x, (tuple, list)) else repr(x)
+        return tuple((name, described(each)) for name, each in x.items())
+    return tuple(map(described, x)) if isinstance(x, (tuple, list)) else repr(x)
 
 
-def _as_it_is(model: nn.Module) -> Hashable:
+def as_it_is(model: nn.Module) -> Hashable:
     """What of a model decides where its tokens come from: its modules, their settings, the shapes of their weights."""
     return tuple(map(_settings, modules_of(model)))
 

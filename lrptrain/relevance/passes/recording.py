@@ -32,6 +32,8 @@ from lrptrain.relevance.registry import Method, RelevanceMaps, check_finite, che
 from lrptrain.relevance.sharding.whole_weights import check_graph
 from lrptrain.relevance.shown.explained_batch import ExplainedBatch
 from lrptrain.relevance.shown.remarks import remark
+from lrptrain.relevance.swapped.plan import Plan
+from lrptrain.relevance.swapped.swapped_pass import SwappedPass, constant_weights
 from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.lookup import AnotherTable, Table
 from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from lrptrain.relevance.passes.forward_pass import ForwardPass
 
 T = TypeVar("T")
-Pass = TypeVar("Pass", Tape, PlainPass)
+Pass = TypeVar("Pass", Tape, PlainPass, SwappedPass)
 Inputs = Tensor | Mapping[str, Any]
 Target = int | str | Sequence[int | str | tuple[int, ...]] | Int[Tensor, " batch"] | HeadFunction | None
 Blocks = list[Float[Tensor, "batch heads length length"]]
@@ -134,6 +136,8 @@ class Recording:
             head, target, other = as_head(target, other, self.forward_pass.output)
             if head.functions:
                 return self.forward_pass.under(head)._attribute(target, method, other, *settings)
+        if method is None and isinstance(self.watched, SwappedPass):
+            method = self.watched.method
         if method is None:
             names = check_method(None, options)
 
@@ -164,6 +168,11 @@ class Recording:
 
     def _maps(self, chosen: Method, method: str, explanation: Explanation, options: Mapping[str, Any]) -> RelevanceMaps:
         """What a method returns, checked."""
+        if isinstance(self.watched, SwappedPass):
+            relevance = self.watched.relevance(explanation)
+            maps = RelevanceMaps(self.explained.scores(relevance), self.explained.map(relevance), of_logit=True)
+            check_maps(maps, method, self.samples, self._number_of_tokens, self._grid_of(maps))
+            return maps
         options, composite = split_composite(options)
         with (
             called(method),
@@ -521,7 +530,12 @@ def _own_tokens(maps: Any) -> tuple[int, ...] | None:
 
 
 def run_on_tape(
-    model: nn.Module, inputs: Inputs, frugal: bool = False, explain: str | None = None, keeps_maps: bool = True
+    model: nn.Module,
+    inputs: Inputs,
+    frugal: bool = False,
+    explain: str | None = None,
+    keeps_maps: bool = True,
+    tape_type: type[Tape] = Tape,
 ) -> tuple[Tape, Any]:
     """Run `model` once on a clone of its inputs and record it, with its graph or frugally (see `Tape`).
 
@@ -530,7 +544,7 @@ def run_on_tape(
 
     def run(forward: Callable[[Tensor], Any], explained: Tensor, others: Mapping[str, Any]) -> tuple[Tape, Any]:
         watched = explained.detach() if explained.is_floating_point() else explained
-        return forward_on_tape(model, forward, watched, frugal, others, keeps_maps)
+        return forward_on_tape(model, forward, watched, frugal, others, keeps_maps, tape_type)
 
     return _run_on_clones(model, inputs, explain, run)
 
@@ -546,6 +560,20 @@ def run_plainly(model: nn.Module, inputs: Inputs, explain: str | None = None) ->
         given = copied if is_text else plain.watch(copied)
         with plain.recording():
             return plain, forward(given)
+
+    return _run_on_clones(model, inputs, explain, run)
+
+
+def run_swapped(model: nn.Module, inputs: Inputs, explain: str | None, plan: Plan) -> tuple[SwappedPass, Any]:
+    """Run `model` once on a clone of its inputs, with the gradients of rules; see `SwappedPass`."""
+
+    def run(forward: Callable[[Tensor], Any], explained: Tensor, others: Mapping[str, Any]) -> tuple[SwappedPass, Any]:
+        is_text = not explained.is_floating_point()
+        copied = explained.clone()
+        swapped = SwappedPass(copied if is_text else None, others=tuple(tensors_in(others)), plan=plan)
+        given = copied if is_text else swapped.watch(copied)
+        with constant_weights(model), swapped.recording():
+            return swapped, forward(given)
 
     return _run_on_clones(model, inputs, explain, run)
 
@@ -574,6 +602,7 @@ def forward_on_tape(
     frugal: bool = False,
     others: Mapping[str, Any] | None = None,
     keeps_maps: bool = True,
+    tape_type: type[Tape] = Tape,
 ) -> tuple[Tape, Any]:
     """Record what `forward` makes of (a clone of) the explained input.
 
@@ -598,7 +627,7 @@ def forward_on_tape(
     while True:
         fused = Kernels(twice=not frugal) if kernels else None
         text = TextLookups(others=tuple(tensors_in(others)), tables=tables)
-        tape = Tape(frugal=frugal, kernels=fused, text=text)
+        tape = tape_type(frugal=frugal, kernels=fused, text=text)
         try:
             output = _run_on(tape, model, forward, explained)
             break

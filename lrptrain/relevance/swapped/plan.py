@@ -1,0 +1,221 @@
+"""What of a model's calls has another gradient than autograd's, by the number of the call: a plan for later passes.
+
+A tape makes it once. A later pass is an ordinary one that counts the calls, checks that they are those of the plan, and
+swaps what it says.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from lrptrain.relevance.passes.plain_pass import NeedsTape
+from lrptrain.relevance.propagation.operation_rules import is_inverse
+from lrptrain.relevance.swapped.swaps import Swap, attention, halved, layer_norm, rms_norm, slope
+from lrptrain.relevance.tape.explicit import EXPLICIT
+from lrptrain.relevance.tape.functions import (
+    ALONG,
+    AVERAGES,
+    CAST,
+    DECOMPOSED,
+    DENSE,
+    ELEMENTWISE,
+    ENTRIES,
+    MAXIMA,
+    MIXTURES,
+    NORMALISATIONS,
+    PRODUCTS,
+    PUTS,
+    QUESTIONS,
+    SUMS,
+    WRITTEN,
+    canonical_name,
+)
+from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.regions import Region
+from lrptrain.relevance.tape.tape import Tape
+
+if TYPE_CHECKING:
+    from lrptrain.relevance.passes.recording import Recording
+
+NATIVE = (
+    CAST
+    | ENTRIES
+    | DENSE
+    | SUMS
+    | AVERAGES
+    | MAXIMA
+    | MIXTURES
+    | ALONG
+    | WRITTEN
+    | PUTS
+    | {"mean", "sum", "masked_fill", "where", "nan_to_num", "softmax", "log_softmax", "linear_map", "identity"}
+    | {"relu", "leaky_relu", "prelu", "neg", "abs", "dropout", "dropout1d", "dropout2d", "dropout3d"}
+    | {"batch_norm", "hardshrink"}
+)
+"""Operations whose rule is their gradient."""
+Depends = tuple[bool, ...]
+
+
+class Mismatch(NeedsTape):
+    """A pass is not the one that a plan was made of, or none can be made of it: the tape serves."""
+
+
+def is_counted(name: str, func: Callable[..., Any]) -> bool:
+    """Return whether a call has a number: questions for shapes and flags have none."""
+    is_question = name in QUESTIONS or name in ("requires_grad", "set_grad_enabled")
+    return not is_question and getattr(func, "__name__", "") != "__set__"
+
+
+@dataclass(eq=False)
+class NotingTape(Tape):
+    """A tape that notes which call of the model made each operation.
+
+    Attributes:
+        calls: The functions, in the order in which the model called them.
+        depends: Of each, which of its tensors depend on the input.
+        numbers: By the id of an operation, the number of the call that it is part of.
+    """
+
+    calls: list[Callable[..., Any]] = field(default_factory=list)
+    depends: list[Depends] = field(default_factory=list)
+    numbers: dict[int, int] = field(default_factory=dict)
+    _is_inside: bool = field(default=False, init=False)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Carry out one call of the model, record it, and note its number."""
+        name = canonical_name(func)
+        if self._running is None or self._is_inside or not is_counted(name, func):
+            return super().__torch_function__(func, types, args, kwargs)
+        number, start = len(self.calls), len(self.nodes)
+        self.calls.append(func)
+        self.depends.append(tuple(self._depends(x) for x in tensors_of(args, kwargs)))
+        # What is written out call by call is counted call by call.
+        self._is_inside = name not in DECOMPOSED
+        try:
+            return super().__torch_function__(func, types, args, kwargs)
+        finally:
+            self._is_inside = False
+            for node in self.nodes[start:]:
+                self.numbers.setdefault(id(node), number)
+
+
+def tensors_of(args: Sequence[Any], kwargs: dict[str, Any] | None) -> list[Tensor]:
+    """The tensors among the arguments of a call themselves, in order."""
+    return [x for x in (*args, *(kwargs or {}).values()) if isinstance(x, Tensor)]
+
+
+@dataclass(eq=False)
+class Plan:
+    """What differs from the gradient, by the number of the call.
+
+    Attributes:
+        calls: The functions that the model calls.
+        depends: Of each, which of its tensors depend on the input.
+        swaps: Calls with another gradient.
+        cut: The places of operands that are held fixed.
+        inside: Calls within an activation that is written out; nothing is asked of their operands.
+        sources: Calls that begin one: its number, and the place of what it is a function of.
+        ends: Calls whose result is that of one, by its number.
+        place: The call that makes what relevance is asked for; None for the input itself.
+    """
+
+    calls: list[Callable[..., Any]]
+    depends: list[Depends]
+    swaps: dict[int, Swap] = field(default_factory=dict)
+    cut: dict[int, frozenset[int]] = field(default_factory=dict)
+    inside: set[int] = field(default_factory=set)
+    sources: dict[int, tuple[int, int]] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    place: int | None = None
+
+    @classmethod
+    def of(cls, tape: NotingTape, recording: "Recording") -> "Plan":
+        """The plan of a pass on a tape, by its canonized recording.
+
+        Raises:
+            Mismatch: If an operation has no gradient form, or belongs to no call.
+        """
+        if tape._has_functions or recording.tape.tables:
+            raise Mismatch("a custom autograd function, or several tables of words")
+        plan = cls(tape.calls, tape.depends)
+        for node in recording.tape.nodes:
+            plan._add(node, tape.numbers, recording)
+        if recording.encoder_input is not recording.propagator.root:
+            makers = [node for node in recording.tape.nodes if recording.encoder_input in node.outputs]
+            plan.place = _number(makers[0], tape.numbers)
+        return plan
+
+    def _add(self, node: Node, numbers: dict[int, int], recording: "Recording") -> None:
+        if isinstance(node.function, Region):
+            self._add_region(node, numbers)
+            return
+        number = numbers.get(id(node))
+        if number is None:
+            if node.name not in NATIVE:
+                raise Mismatch(f"{node.name}, which a canonizer makes")
+            return
+        called = canonical_name(self.calls[number])
+        if called == "scaled_dot_product_attention":
+            self.swaps[number] = attention
+        elif called in EXPLICIT and called not in NATIVE | PRODUCTS | {node.name}:
+            raise Mismatch(f"{called} in parts")
+        elif (node.name in PRODUCTS and len(node.inputs) == 2) or _is_square(node):
+            self.swaps[number] = halved
+        elif node.name == "mul":
+            self._add_product(node, number, recording)
+        elif node.name == "div":
+            if isinstance(node.argument(1, "other"), Value):
+                self.cut[number] = frozenset({1})
+        elif node.name in ("layer_norm", "rms_norm"):
+            self.swaps[number] = layer_norm if node.name == "layer_norm" else rms_norm
+        elif node.name in NATIVE or node.name in PRODUCTS:
+            pass
+        elif node.name in ELEMENTWISE and node.name not in ("detach", "data", *NORMALISATIONS):
+            self.swaps[number] = slope
+        else:
+            raise Mismatch(f"no gradient form of {node.name}")
+
+    def _add_product(self, node: Node, number: int, recording: "Recording") -> None:
+        """A product of two: halved, or the denominator of a norm that is written out, which is held fixed."""
+        if len(node.inputs) != 2:
+            return
+        inverse = [is_inverse(recording.propagator, x) for x in node.args[:2]]
+        if inverse[0] != inverse[1]:
+            self.cut[number] = frozenset({inverse.index(True)})
+        else:
+            self.swaps[number] = halved
+
+    def _add_region(self, node: Node, numbers: dict[int, int]) -> None:
+        """What several calls are together: a softmax, a norm, or an activation."""
+        region: Any = node.function
+        if node.name == "softmax":
+            return  # the gradient of its parts is that of a softmax
+        factor = getattr(region, "factor", None)
+        if factor is not None:
+            for member in region.nodes:
+                places = frozenset(i for i, x in enumerate(member.args) if x is factor)
+                if places and member in region.linear:
+                    self.cut[_number(member, numbers)] = places
+            return
+        self.inside.update(_number(member, numbers) for member in region.nodes)
+        for member in region.nodes:
+            places = frozenset(i for i, x in enumerate(member.args) if x is region.source)
+            if places:
+                number = _number(member, numbers)
+                self.cut[number] = places
+                self.sources[number] = (id(node), min(places))
+        self.ends[_number(region.nodes[-1], numbers)] = id(node)
+
+
+def _number(node: Node, numbers: dict[int, int]) -> int:
+    if id(node) not in numbers:
+        raise Mismatch(f"{node.name}, which a canonizer makes")
+    return numbers[id(node)]
+
+
+def _is_square(node: Node) -> bool:
+    return node.name == "mul" and len(node.args) == 2 and node.args[0] is node.args[1]

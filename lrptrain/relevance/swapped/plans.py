@@ -1,0 +1,96 @@
+"""The plans of models: made where a map is asked for a second time, kept as long as the model is as it was."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from lrptrain.relevance.fast.switch import is_plain
+from lrptrain.relevance.fast.walk import modules_of
+from lrptrain.relevance.output.logit_view import active_view
+from lrptrain.relevance.output.outputs import active_head
+from lrptrain.relevance.passes.plain_pass import MOST_KNOWN, as_it_is, described
+from lrptrain.relevance.propagation.composite import custom_rules
+from lrptrain.relevance.sharding.shards import is_sharded
+from lrptrain.relevance.swapped.plan import Plan
+from lrptrain.relevance.types import Relevance
+
+METHOD = "attnlrp"
+DEFAULTS = {"form": "gradient", "embeddings": "all", "layer": None}
+"""Its options with which a pass may be swapped."""
+
+
+@dataclass(eq=False)
+class Planned:
+    """What is known of a model and inputs of some shapes.
+
+    Attributes:
+        times: How often a map was asked for.
+        plan: The plan; None before it is made.
+        is_refused: Whether none can be made, or a pass was not that of the plan.
+    """
+
+    times: int = 0
+    plan: Plan | None = None
+    is_refused: bool = False
+
+
+_known: WeakKeyDictionary[nn.Module, dict[Hashable, Planned]] = WeakKeyDictionary()
+
+
+def planned(model: nn.Module, inputs: Any, explain: str | None, settings: "Asked") -> Planned | None:
+    """What is known of such a pass; None where the tape serves in any case."""
+    if not settings.is_plain or is_plain() or custom_rules() or active_view() is not None or is_sharded(model):
+        return None
+    if any(module.training for module in modules_of(model)):  # what is random differs from pass to pass
+        return None
+    key = (explain, repr(active_head()), described(inputs), as_it_is(model))
+    known = _known.setdefault(model, {})
+    if key not in known:
+        if len(known) == MOST_KNOWN:
+            del known[next(iter(known))]
+        known[key] = Planned()
+    known[key].times += 1
+    return known[key]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a model: methods, options and targets."""
+
+    methods: tuple[str | None, ...]
+    options: dict[str, Any]
+    targets: tuple[Any, ...]
+    create_graph: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one map of AttnLRP at its defaults, of a class of every sample."""
+        by_default = all(name in DEFAULTS and DEFAULTS[name] == x for name, x in self.options.items())
+        return (
+            self.methods in ((None,), (METHOD,))
+            and by_default
+            and not self.create_graph
+            and all(map(_is_class, self.targets))
+        )
+
+
+def _is_class(target: Any) -> bool:
+    if isinstance(target, Sequence) and not isinstance(target, (str, tuple)):
+        return all(isinstance(each, (int, str)) for each in target)
+    return target is None or isinstance(target, (int, str, Tensor))
+
+
+def agree(first: Relevance, second: Relevance) -> bool:
+    """Whether two maps are the same but for rounding: half of their digits, or what a model loses in float32 itself."""
+    bound = max(torch.finfo(first.scores.dtype).eps ** 0.5, torch.finfo(torch.float32).eps)
+    pairs = [(first.scores, second.scores), (first.logits, second.logits)]
+    if first.input is not None and second.input is not None:
+        pairs.append((first.input, second.input))
+    return first.method == second.method and all(
+        one.shape == other.shape and float((one - other).abs().max()) <= bound * float(one.abs().max())
+        for one, other in pairs
+    )

@@ -1,0 +1,123 @@
+"""A forward pass whose calls have the gradients of AttnLRP's rules, by a plan."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from lrptrain.relevance.passes.plain_pass import PlainPass
+from lrptrain.relevance.propagation.propagator import at_least_float32
+from lrptrain.relevance.swapped.plan import Mismatch, Plan, is_counted, tensors_of
+from lrptrain.relevance.swapped.swaps import with_slope
+from lrptrain.relevance.tape.functions import DECOMPOSED, REORDERED, as_python, canonical_name, enterable
+
+if TYPE_CHECKING:
+    from lrptrain.relevance.explanation import Explanation
+
+
+@dataclass(eq=False)
+class SwappedPass(PlainPass):
+    """Counts the calls of a model, checks that they are those of a plan, and swaps what it says.
+
+    Its graph is for one gradient, and nothing else: the derivative of that gradient would be another one.
+
+    Attributes:
+        plan: What differs from the gradient.
+        place: What relevance is asked for: the input, or the sum of a text's embeddings.
+    """
+
+    method = "attnlrp"
+    plan: Plan | None = None
+    place: Tensor | None = field(default=None, init=False)
+    _version: int = field(default=0, init=False)
+    _number: int = field(default=0, init=False)
+    _is_inside: bool = field(default=False, init=False)
+    _sources: dict[int, Tensor] = field(default_factory=dict, init=False)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Carry out one call of the model, as the plan says."""
+        kwargs = kwargs or {}
+        name = canonical_name(func)
+        if self._is_inside or not self._is_first or not is_counted(name, func):
+            return super().__torch_function__(func, types, args, kwargs)
+        plan, number = self.plan, self._number
+        assert plan is not None
+        self._number += 1
+        if number >= len(plan.calls) or plan.calls[number] != func:
+            raise Mismatch(number)
+        if name in DECOMPOSED:
+            with self:
+                return enterable(func)(*args, **kwargs)
+        asked = tuple([x.requires_grad for x in tensors_of(args, kwargs)])
+        if number not in plan.inside and plan.depends[number] != asked:
+            raise Mismatch(number)  # another operand is a constant now: another rule
+        result = self._result(number, func, types, args, kwargs)
+        if number == plan.place:
+            if not isinstance(result, Tensor):
+                raise Mismatch(number)
+            self.place, self._version = result, result._version
+        return result
+
+    def _result(
+        self, number: int, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        plan = self.plan
+        assert plan is not None
+        swap, cut, source = plan.swaps.get(number), plan.cut.get(number), plan.sources.get(number)
+        if swap is not None or cut is not None:
+            if not kwargs and func in REORDERED:  # places are those of the written order
+                func, args = as_python(func, args)
+            if source is not None:
+                self._sources[source[0]] = args[source[1]]
+            if cut is not None:
+                args = tuple([x.detach() if i in cut else x for i, x in enumerate(args)])
+        if swap is not None:
+            result = swap(func, args, kwargs)
+        else:
+            self._is_inside = True
+            try:
+                result = super().__torch_function__(func, types, args, kwargs)
+            finally:
+                self._is_inside = False
+        end = plan.ends.get(number)
+        return result if end is None else with_slope(self._sources.pop(end), result)
+
+    def as_value(self, numbers: Tensor) -> Any:
+        """The logits; they are those of the plan's pass only if all of its calls were made."""
+        if self.plan is None or self._number > len(self.plan.calls):
+            raise Mismatch
+        return super().as_value(numbers)
+
+    def relevance(self, explanation: "Explanation") -> Tensor:
+        """Relevance of the place: what it is, times the swapped gradient of what is explained."""
+        assert self.plan is not None
+        place = self.leaf if self.plan.place is None else self.place
+        if place is None or (place is self.place and place._version != self._version):
+            raise Mismatch("the place was not made, or written into afterwards")
+        logits = explanation.recording.output.tensor
+        try:
+            with torch.enable_grad():
+                (gradient,) = torch.autograd.grad(explanation.explained(logits).sum(), place)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:  # such as a tensor that a later call has written into
+            raise Mismatch from error
+        return at_least_float32(gradient) * at_least_float32(place.detach())
+
+
+@contextmanager
+def constant_weights(model: nn.Module) -> Iterator[None]:
+    """Let what requires a gradient be what depends on the input, and no gradient of a weight be made."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)

@@ -1,0 +1,128 @@
+"""Calls with the same result and another gradient: that of AttnLRP's rules, per unit of activation.
+
+With `g = R / x` a rule of Achtibat et al. 2024 is what stands in the backward passes below (Arras et al. 2025).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional as F
+
+from lrptrain.relevance.tape.functions import is_in_place
+
+Swap = Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]], Any]
+"""Carries out a call, given the function and its arguments, with the gradient of a rule."""
+
+
+class _Slope(Function):
+    """An activation: relevance passes as it is, so that the gradient is y / x; 0 where x is."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, make: Callable[[], Tensor]) -> Tensor:
+        y = make()
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        x, y = ctx.saved_tensors
+        return gradient * (y / x.masked_fill(x == 0, torch.inf)), None
+
+
+class _LayerNorm(Function):
+    """A layer norm whose deviation is held fixed."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shape: tuple[int, ...], weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        y, _, factor = torch.native_layer_norm(x, shape, weight, bias, eps)
+        ctx.save_for_backward(factor, weight)
+        ctx.axes = tuple(range(-len(shape), 0))
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+        factor, weight = ctx.saved_tensors
+        scaled = gradient if weight is None else gradient * weight
+        centred = (scaled - scaled.mean(ctx.axes, keepdim=True)) * factor
+        return centred.to(gradient.dtype), None, None, None, None
+
+
+class _RMSNorm(Function):
+    """A norm by the root of the mean square, which is held fixed."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shape: tuple[int, ...], weight: Tensor, eps: float | None) -> Tensor:
+        axes = tuple(range(-len(shape), 0))
+        least = torch.finfo(x.dtype).eps if eps is None else eps
+        ctx.save_for_backward((x.square().mean(axes, keepdim=True) + least).rsqrt(), weight)
+        return F.rms_norm(x, shape, weight, eps)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        factor, weight = ctx.saved_tensors
+        return (gradient if weight is None else gradient * weight) * factor, None, None, None
+
+
+def with_slope(source: Tensor, result: Tensor) -> Tensor:
+    """The result of an activation that is written out in several calls, with the gradient of one."""
+    return _Slope.apply(source, lambda: result)
+
+
+def slope(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+    """An activation of one argument; in place it would overwrite what its gradient needs."""
+    x, *rest = args
+    is_written = is_in_place(func, args, kwargs)
+    return _Slope.apply(x, lambda: func(x.clone() if is_written else x, *rest, **kwargs))
+
+
+def layer_norm(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+    """`F.layer_norm`."""
+
+    def named(
+        input: Tensor,
+        normalized_shape: Any,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        eps: float = 1e-5,
+        cudnn_enable: bool = True,
+    ) -> tuple[Any, ...]:
+        return input, tuple(normalized_shape), weight, bias, eps
+
+    return _LayerNorm.apply(*named(*args, **kwargs))
+
+
+def rms_norm(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+    """`F.rms_norm`."""
+
+    def named(
+        input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None
+    ) -> tuple[Any, ...]:
+        return input, tuple(normalized_shape), weight, eps
+
+    return _RMSNorm.apply(*named(*args, **kwargs))
+
+
+def halved(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+    """A product of two activations: each gets half of the relevance."""
+    y = func(*args, **kwargs)
+    if is_in_place(func, args, kwargs):
+        y.register_hook(lambda gradient: gradient / 2)
+        return y
+    return _scaled(y, 0.5)
+
+
+def attention(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+    """Fused attention: two products, one within the other, and a softmax that is linearised."""
+    query, key, value, *rest = args
+    asks, answers = query.requires_grad or key.requires_grad, query.requires_grad and key.requires_grad
+    of_value = 0.5 if value.requires_grad and asks else 1.0
+    of_scores = of_value * (0.5 if answers else 1.0)
+    return func(_scaled(query, of_scores), _scaled(key, of_scores), _scaled(value, of_value), *rest, **kwargs)
+
+
+def _scaled(x: Tensor, factor: float) -> Tensor:
+    """A tensor with its gradient times a factor: x + factor (x - x) is x, in one kernel each way."""
+    return torch.lerp(x.detach(), x, factor) if x.requires_grad and factor != 1 else x
