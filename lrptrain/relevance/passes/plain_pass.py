@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from lrptrain.relevance.fast.walk import modules_of, own_attributes
+from lrptrain.relevance.fast.walk import modules_of, once_per_walk, own_attributes
 from lrptrain.relevance.model.process_wide import eager, in_turn
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
@@ -63,7 +63,8 @@ _known: WeakKeyDictionary[nn.Module, dict[Hashable, ExplainedInput]] = WeakKeyDi
 
 
 @lru_cache(FUNCTIONS)
-def _is_looked_at(func: Callable[..., Any]) -> bool:
+def is_looked_at(func: Callable[..., Any]) -> bool:
+    """Return whether a plain pass looks at a call one by one."""
     return func in REORDERED or hands_out(func) or canonical_name(func) in _LOOKED_AT
 
 
@@ -89,7 +90,7 @@ class Lookups(TorchFunctionMode):
     ) -> Any:
         """Carry out one call of the model."""
         kwargs = kwargs or {}
-        if not _is_looked_at(func):
+        if not is_looked_at(func):
             result = func(*args, **kwargs)
             # What has a graph has not lost it, and is no hash of ids.
             if type(result) in _NO_TENSORS or (type(result) is Tensor and result.requires_grad):
@@ -274,6 +275,7 @@ def described(x: Any) -> Hashable:
     return tuple(map(described, x)) if isinstance(x, (tuple, list)) else repr(x)
 
 
+@once_per_walk
 def as_it_is(model: nn.Module) -> Hashable:
     """What of a model decides where its tokens come from: its modules, their settings, the shapes of their weights."""
     return tuple(map(_settings, modules_of(model)))

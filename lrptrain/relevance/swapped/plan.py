@@ -6,11 +6,12 @@ swaps what it says.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from lrptrain.relevance.passes.plain_pass import NeedsTape
+from lrptrain.relevance.passes.plain_pass import NeedsTape, is_looked_at
 from lrptrain.relevance.propagation.operation_rules import is_inverse
 from lrptrain.relevance.swapped.swaps import Swap, attention, halved, layer_norm, rms_norm, slope
 from lrptrain.relevance.tape.explicit import EXPLICIT
@@ -22,6 +23,8 @@ from lrptrain.relevance.tape.functions import (
     DENSE,
     ELEMENTWISE,
     ENTRIES,
+    FUNCTIONS,
+    HASHING,
     MAXIMA,
     MIXTURES,
     NORMALISATIONS,
@@ -29,6 +32,7 @@ from lrptrain.relevance.tape.functions import (
     PUTS,
     QUESTIONS,
     SUMS,
+    WEIGHTED,
     WRITTEN,
     canonical_name,
 )
@@ -62,10 +66,26 @@ class Mismatch(NeedsTape):
     """A pass is not the one that a plan was made of, or none can be made of it: the tape serves."""
 
 
-def is_counted(name: str, func: Callable[..., Any]) -> bool:
+@lru_cache(FUNCTIONS)
+def is_counted(func: Callable[..., Any]) -> bool:
     """Return whether a call has a number: questions for shapes and flags have none."""
+    name = canonical_name(func)
     is_question = name in QUESTIONS or name in ("requires_grad", "set_grad_enabled")
     return not is_question and getattr(func, "__name__", "") != "__set__"
+
+
+@lru_cache(FUNCTIONS)
+def is_decomposed(func: Callable[..., Any]) -> bool:
+    """Return whether a call is written out in others, which are counted in its place."""
+    return canonical_name(func) in DECOMPOSED
+
+
+def depends_of(args: Sequence[Any], kwargs: dict[str, Any] | None) -> Depends:
+    """Which of the tensors among the arguments of a call themselves depend on the input, where weights are constant."""
+    found = [x.requires_grad for x in args if isinstance(x, Tensor)]
+    if kwargs:
+        found += [x.requires_grad for x in kwargs.values() if isinstance(x, Tensor)]
+    return tuple(found)
 
 
 @dataclass(eq=False)
@@ -74,12 +94,12 @@ class NotingTape(Tape):
 
     Attributes:
         calls: The functions, in the order in which the model called them.
-        depends: Of each, which of its tensors depend on the input.
+        depends: Of each, which of its tensors depend on the input; None of one that is written out in others.
         numbers: By the id of an operation, the number of the call that it is part of.
     """
 
     calls: list[Callable[..., Any]] = field(default_factory=list)
-    depends: list[Depends] = field(default_factory=list)
+    depends: list[Depends | None] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
     _is_inside: bool = field(default=False, init=False)
 
@@ -87,14 +107,14 @@ class NotingTape(Tape):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Carry out one call of the model, record it, and note its number."""
-        name = canonical_name(func)
-        if self._running is None or self._is_inside or not is_counted(name, func):
+        if self._running is None or self._is_inside or not is_counted(func):
             return super().__torch_function__(func, types, args, kwargs)
         number, start = len(self.calls), len(self.nodes)
         self.calls.append(func)
-        self.depends.append(tuple(self._depends(x) for x in tensors_of(args, kwargs)))
+        tensors = [x for x in (*args, *(kwargs or {}).values()) if isinstance(x, Tensor)]
         # What is written out call by call is counted call by call.
-        self._is_inside = name not in DECOMPOSED
+        self.depends.append(None if is_decomposed(func) else tuple(map(self._depends, tensors)))
+        self._is_inside = not is_decomposed(func)
         try:
             return super().__torch_function__(func, types, args, kwargs)
         finally:
@@ -103,31 +123,26 @@ class NotingTape(Tape):
                 self.numbers.setdefault(id(node), number)
 
 
-def tensors_of(args: Sequence[Any], kwargs: dict[str, Any] | None) -> list[Tensor]:
-    """The tensors among the arguments of a call themselves, in order."""
-    return [x for x in (*args, *(kwargs or {}).values()) if isinstance(x, Tensor)]
-
-
 @dataclass(eq=False)
 class Plan:
     """What differs from the gradient, by the number of the call.
 
     Attributes:
         calls: The functions that the model calls.
-        depends: Of each, which of its tensors depend on the input.
+        depends: Of each, which of its tensors depend on the input; None where nothing is asked.
         swaps: Calls with another gradient.
         cut: The places of operands that are held fixed.
-        inside: Calls within an activation that is written out; nothing is asked of their operands.
+        direct: Calls that are carried out as they are.
         sources: Calls that begin one: its number, and the place of what it is a function of.
         ends: Calls whose result is that of one, by its number.
         place: The call that makes what relevance is asked for; None for the input itself.
     """
 
     calls: list[Callable[..., Any]]
-    depends: list[Depends]
+    depends: list[Depends | None]
     swaps: dict[int, Swap] = field(default_factory=dict)
     cut: dict[int, frozenset[int]] = field(default_factory=dict)
-    inside: set[int] = field(default_factory=set)
+    direct: frozenset[int] = frozenset()
     sources: dict[int, tuple[int, int]] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     place: int | None = None
@@ -141,12 +156,14 @@ class Plan:
         """
         if tape._has_functions or recording.tape.tables:
             raise Mismatch("a custom autograd function, or several tables of words")
-        plan = cls(tape.calls, tape.depends)
+        plan = cls(tape.calls, list(tape.depends))
         for node in recording.tape.nodes:
             plan._add(node, tape.numbers, recording)
         if recording.encoder_input is not recording.propagator.root:
             makers = [node for node in recording.tape.nodes if recording.encoder_input in node.outputs]
             plan.place = _number(makers[0], tape.numbers)
+        special = {*plan.swaps, *plan.cut, *plan.ends, plan.place}
+        plan.direct = frozenset(i for i, func in enumerate(plan.calls) if i not in special and _is_direct(func))
         return plan
 
     def _add(self, node: Node, numbers: dict[int, int], recording: "Recording") -> None:
@@ -201,7 +218,8 @@ class Plan:
                 if places and member in region.linear:
                     self.cut[_number(member, numbers)] = places
             return
-        self.inside.update(_number(member, numbers) for member in region.nodes)
+        for member in region.nodes:  # made of numbers alone: the source is cut from the graph
+            self.depends[_number(member, numbers)] = None
         for member in region.nodes:
             places = frozenset(i for i, x in enumerate(member.args) if x is region.source)
             if places:
@@ -209,6 +227,12 @@ class Plan:
                 self.cut[number] = places
                 self.sources[number] = (id(node), min(places))
         self.ends[_number(region.nodes[-1], numbers)] = id(node)
+
+
+def _is_direct(func: Callable[..., Any]) -> bool:
+    """Return whether a plain pass has nothing to do at a call: weights are constant there."""
+    name = canonical_name(func)
+    return name in WEIGHTED or not (is_looked_at(func) or name in HASHING or is_decomposed(func))
 
 
 def _number(node: Node, numbers: dict[int, int]) -> int:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from lrptrain.relevance.fast.walk import weights_of
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.propagation.propagator import at_least_float32
-from lrptrain.relevance.swapped.plan import Mismatch, Plan, is_counted, tensors_of
+from lrptrain.relevance.swapped.plan import Mismatch, Plan, depends_of, is_counted, is_decomposed
 from lrptrain.relevance.swapped.swaps import with_slope
-from lrptrain.relevance.tape.functions import DECOMPOSED, REORDERED, as_python, canonical_name, enterable
+from lrptrain.relevance.tape.functions import REORDERED, as_python, enterable
 
 if TYPE_CHECKING:
     from lrptrain.relevance.explanation import Explanation
@@ -41,22 +42,23 @@ class SwappedPass(PlainPass):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Carry out one call of the model, as the plan says."""
-        kwargs = kwargs or {}
-        name = canonical_name(func)
-        if self._is_inside or not self._is_first or not is_counted(name, func):
+        if self._is_inside or not self._is_first or not is_counted(func):
             return super().__torch_function__(func, types, args, kwargs)
         plan, number = self.plan, self._number
         assert plan is not None
         self._number += 1
         if number >= len(plan.calls) or plan.calls[number] != func:
             raise Mismatch(number)
-        if name in DECOMPOSED:
-            with self:
-                return enterable(func)(*args, **kwargs)
-        asked = tuple([x.requires_grad for x in tensors_of(args, kwargs)])
-        if number not in plan.inside and plan.depends[number] != asked:
+        asked = plan.depends[number]
+        if asked is None:  # written out in other calls, or within an activation
+            if is_decomposed(func):
+                with self:
+                    return enterable(func)(*args, **(kwargs or {}))
+        elif asked != depends_of(args, kwargs):
             raise Mismatch(number)  # another operand is a constant now: another rule
-        result = self._result(number, func, types, args, kwargs)
+        if number in plan.direct:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        result = self._result(number, func, types, args, kwargs or {})
         if number == plan.place:
             if not isinstance(result, Tensor):
                 raise Mismatch(number)
@@ -113,7 +115,7 @@ class SwappedPass(PlainPass):
 @contextmanager
 def constant_weights(model: nn.Module) -> Iterator[None]:
     """Let what requires a gradient be what depends on the input, and no gradient of a weight be made."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    trained = [weight for weight in weights_of(model) if weight.requires_grad and weight.is_leaf]
     for parameter in trained:
         parameter.requires_grad_(False)
     try:
