@@ -248,7 +248,7 @@ class _Call:
         """Return the map by an ordinary pass and one gradient, where a plan says what to swap; None without one."""
         asked = Asked(self.methods, self.options, (self.target, self.other), self.create_graph)
         known = planned(self.model, inputs, self.explain, asked)
-        if known is None or known.is_refused or known.times < 2:
+        if known is None or known.is_refused:
             return None
         if known.plan is None:
             return self._making_plan(known, inputs)
@@ -260,7 +260,7 @@ class _Call:
         return None
 
     def _making_plan(self, known: Planned, inputs: Inputs) -> list[Relevance] | None:
-        """Return the map by the tape, whose operations say what is to be swapped from now on.
+        """Return the map by a plan that is made now, or by the tape where none is to be had.
 
         A plan is trusted once its map equals that of the tape. Weights in half precision are tried in float32.
         """
@@ -270,13 +270,14 @@ class _Call:
         with suppress(NeedsTape, RuntimeError), preserved(self.model):
             options: dict[str, Any] = {"frugal": True, "full_precision": has_half}
             passed = forward_pass(self.model, inputs, self.explain, tape_type=NotingTape, **options)
+            count = len(passed.tape.calls) if isinstance(passed.tape, NotingTape) else 0
             maps = self._from(passed)
-            assert isinstance(passed.tape, NotingTape)
-            plan = Plan.of(passed.tape, passed.logits())
+            plan = Plan.of(passed, count)
             begin_anew(self.model)
             again = self._from(forward_pass(self.model, inputs, self.explain, plan=plan, **options))
             if agree(maps[0], again[0]):
                 known.plan, known.is_refused = plan, False
+                maps = again  # as it will be from now on, to the bit
         return None if has_half else maps
 
     def maps_of_mixed_rows(self, inputs: Inputs) -> list[Relevance]:

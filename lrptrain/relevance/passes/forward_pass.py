@@ -38,7 +38,7 @@ from lrptrain.relevance.swapped.plan import Plan
 from lrptrain.relevance.tape.batch_norms import merge_batch_norms
 from lrptrain.relevance.tape.canonizers import collapse, rotate_in_real_numbers, unflatten
 from lrptrain.relevance.tape.folding import choose_written, fold_constants
-from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tape.nodes import Node, Value, making
 from lrptrain.relevance.tape.softmaxes import join_softmaxes
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import NonFiniteError, TokenLayout, UnsupportedModelError
@@ -115,6 +115,12 @@ class ForwardPass:
             return self.under(Head())
         except UnsupportedModelError as error:
             return self._recording(self._own_tape(), error, Head())
+
+    def made_by(self) -> list[Node]:
+        """The operations of the model that its logits come from, as they were recorded."""
+        tape = self._own_tape()
+        value = tape.value_of(self._numbers(tape, Head()))
+        return [] if value is None else making(tape.nodes, [value])
 
     @property
     def _samples(self) -> int:

@@ -197,7 +197,7 @@ class PlainPass(Lookups):
             return text_input(self.root)
         if model.training or (isinstance(inputs, Mapping) and "spatial_shapes" in inputs):
             return find()[0]
-        key = (explain, described(inputs), as_it_is(model))
+        key = (explain, _described(inputs), as_it_is(model))
         known = _known.setdefault(model, {})
         if key in known:
             return known[key]
@@ -266,13 +266,13 @@ def _loses_the_graph(arguments: Any, result: Any) -> bool:
     return any(x.requires_grad for x in numbers_in(arguments))
 
 
-def described(x: Any) -> Hashable:
+def _described(x: Any) -> Hashable:
     """What tells arguments apart, but for the numbers in tensors."""
     if isinstance(x, Tensor):
         return x.shape, x.dtype, x.device
     if isinstance(x, Mapping):
-        return tuple((name, described(each)) for name, each in x.items())
-    return tuple(map(described, x)) if isinstance(x, (tuple, list)) else repr(x)
+        return tuple((name, _described(each)) for name, each in x.items())
+    return tuple(map(_described, x)) if isinstance(x, (tuple, list)) else repr(x)
 
 
 @once_per_walk

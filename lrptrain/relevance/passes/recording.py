@@ -614,6 +614,7 @@ def forward_on_tape(
         others: The other arguments that `forward` gives to the model.
         keeps_maps: Whether a graph of the weights holds the attention maps, as methods with rules need them. Otherwise
             they are made again where they are asked for.
+        tape_type: The kind of tape that records.
 
     Raises:
         ValueError: If the input is empty.

@@ -41,6 +41,7 @@ from lrptrain.relevance.tape.regions import Region
 from lrptrain.relevance.tape.tape import Tape
 
 if TYPE_CHECKING:
+    from lrptrain.relevance.passes.forward_pass import ForwardPass
     from lrptrain.relevance.passes.recording import Recording
 
 NATIVE = (
@@ -59,7 +60,9 @@ NATIVE = (
     | {"batch_norm", "hardshrink"}
 )
 """Operations whose rule is their gradient."""
-Depends = tuple[bool, ...]
+Operands = tuple[int, ...]
+"""Of each tensor that a call is given, the number of the call that made it; INPUT, or CONSTANT."""
+INPUT, CONSTANT = -1, -2
 
 
 class Mismatch(NeedsTape):
@@ -80,12 +83,24 @@ def is_decomposed(func: Callable[..., Any]) -> bool:
     return canonical_name(func) in DECOMPOSED
 
 
-def depends_of(args: Sequence[Any], kwargs: dict[str, Any] | None) -> Depends:
-    """Which of the tensors among the arguments of a call themselves depend on the input, where weights are constant."""
-    found = [x.requires_grad for x in args if isinstance(x, Tensor)]
-    if kwargs:
-        found += [x.requires_grad for x in kwargs.values() if isinstance(x, Tensor)]
-    return tuple(found)
+def operands_of(args: Sequence[Any], kwargs: dict[str, Any] | None) -> list[Tensor]:
+    """The tensors among the arguments of a call, and in their lists, in order."""
+    found: list[Tensor] = []
+    for x in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(x, Tensor):
+            found.append(x)
+        elif isinstance(x, (tuple, list)):
+            found += [each for each in x if isinstance(each, Tensor)]
+    return found
+
+
+def note_made(made: dict[int, int], result: Any, number: int) -> None:
+    """Note which call made a tensor, or several."""
+    if isinstance(result, Tensor):
+        made[id(result)] = number
+    elif isinstance(result, (tuple, list)):
+        for each in result:
+            note_made(made, each, number)
 
 
 @dataclass(eq=False)
@@ -94,13 +109,14 @@ class NotingTape(Tape):
 
     Attributes:
         calls: The functions, in the order in which the model called them.
-        depends: Of each, which of its tensors depend on the input; None of one that is written out in others.
+        operands: What each is given.
         numbers: By the id of an operation, the number of the call that it is part of.
     """
 
     calls: list[Callable[..., Any]] = field(default_factory=list)
-    depends: list[Depends | None] = field(default_factory=list)
+    operands: list[Operands] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
+    _made: dict[int, int] = field(default_factory=dict, init=False)
     _is_inside: bool = field(default=False, init=False)
 
     def __torch_function__(
@@ -111,12 +127,15 @@ class NotingTape(Tape):
             return super().__torch_function__(func, types, args, kwargs)
         number, start = len(self.calls), len(self.nodes)
         self.calls.append(func)
-        tensors = [x for x in (*args, *(kwargs or {}).values()) if isinstance(x, Tensor)]
+        tensors = operands_of(args, kwargs)
+        made = [self._made.get(id(x), INPUT) if self._depends(x) else CONSTANT for x in tensors]
+        self.operands.append(tuple(made))
         # What is written out call by call is counted call by call.
-        self.depends.append(None if is_decomposed(func) else tuple(map(self._depends, tensors)))
         self._is_inside = not is_decomposed(func)
         try:
-            return super().__torch_function__(func, types, args, kwargs)
+            result = super().__torch_function__(func, types, args, kwargs)
+            note_made(self._made, result, number)
+            return result
         finally:
             self._is_inside = False
             for node in self.nodes[start:]:
@@ -129,7 +148,7 @@ class Plan:
 
     Attributes:
         calls: The functions that the model calls.
-        depends: Of each, which of its tensors depend on the input; None where nothing is asked.
+        operands: What each is given; None where nothing is asked, as of what the answer does not come from.
         swaps: Calls with another gradient.
         cut: The places of operands that are held fixed.
         direct: Calls that are carried out as they are.
@@ -139,7 +158,7 @@ class Plan:
     """
 
     calls: list[Callable[..., Any]]
-    depends: list[Depends | None]
+    operands: list[Operands | None]
     swaps: dict[int, Swap] = field(default_factory=dict)
     cut: dict[int, frozenset[int]] = field(default_factory=dict)
     direct: frozenset[int] = frozenset()
@@ -148,22 +167,32 @@ class Plan:
     place: int | None = None
 
     @classmethod
-    def of(cls, tape: NotingTape, recording: "Recording") -> "Plan":
-        """The plan of a pass on a tape, by its canonized recording.
+    def of(cls, passed: "ForwardPass", count: int) -> "Plan":
+        """The plan of a pass on a tape that notes.
+
+        Args:
+            passed: The pass.
+            count: The number of calls that the model made; what reads its output made others.
 
         Raises:
             Mismatch: If an operation has no gradient form, or belongs to no call.
         """
-        if tape._has_functions or recording.tape.tables:
+        tape, recording = passed.tape, passed.logits()
+        assert isinstance(tape, NotingTape)
+        if tape._has_functions or tape.tables:
             raise Mismatch("a custom autograd function, or several tables of words")
-        plan = cls(tape.calls, list(tape.depends))
+        used = {tape.numbers[id(node)] for node in passed.made_by() if id(node) in tape.numbers}
+        calls, operands = tape.calls[:count], tape.operands[:count]
+        plan = cls(calls, [given if i in used else None for i, given in enumerate(operands)])
         for node in recording.tape.nodes:
             plan._add(node, tape.numbers, recording)
         if recording.encoder_input is not recording.propagator.root:
             makers = [node for node in recording.tape.nodes if recording.encoder_input in node.outputs]
             plan.place = _number(makers[0], tape.numbers)
         special = {*plan.swaps, *plan.cut, *plan.ends, plan.place}
-        plan.direct = frozenset(i for i, func in enumerate(plan.calls) if i not in special and _is_direct(func))
+        if any(number is not None and number >= count for number in special):
+            raise Mismatch("what reads the output has another gradient")
+        plan.direct = frozenset(i for i, func in enumerate(calls) if i not in special and _is_direct(func))
         return plan
 
     def _add(self, node: Node, numbers: dict[int, int], recording: "Recording") -> None:
@@ -175,7 +204,7 @@ class Plan:
             if node.name not in NATIVE:
                 raise Mismatch(f"{node.name}, which a canonizer makes")
             return
-        called = canonical_name(self.calls[number])
+        called = canonical_name(self.calls[number]) if number < len(self.calls) else node.name
         if called == "scaled_dot_product_attention":
             self.swaps[number] = attention
         elif called in EXPLICIT and called not in NATIVE | PRODUCTS | {node.name}:
@@ -219,7 +248,9 @@ class Plan:
                     self.cut[_number(member, numbers)] = places
             return
         for member in region.nodes:  # made of numbers alone: the source is cut from the graph
-            self.depends[_number(member, numbers)] = None
+            number = _number(member, numbers)
+            if number < len(self.operands):
+                self.operands[number] = None
         for member in region.nodes:
             places = frozenset(i for i, x in enumerate(member.args) if x is region.source)
             if places:

@@ -1,6 +1,6 @@
-"""The plans of models: made where a map is asked for a second time, kept as long as the model is as it was."""
+"""The plans of models: made where a map is asked for first, kept as long as the model is as it was."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,7 +12,7 @@ from lrptrain.relevance.fast.switch import is_plain
 from lrptrain.relevance.fast.walk import modules_of
 from lrptrain.relevance.output.logit_view import active_view
 from lrptrain.relevance.output.outputs import active_head
-from lrptrain.relevance.passes.plain_pass import MOST_KNOWN, as_it_is, described
+from lrptrain.relevance.passes.plain_pass import MOST_KNOWN, as_it_is
 from lrptrain.relevance.propagation.composite import custom_rules
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.relevance.swapped.plan import Plan
@@ -25,15 +25,13 @@ DEFAULTS = {"form": "gradient", "embeddings": "all", "layer": None}
 
 @dataclass(eq=False)
 class Planned:
-    """What is known of a model and inputs of some shapes.
+    """What is known of a model and inputs of one form.
 
     Attributes:
-        times: How often a map was asked for.
         plan: The plan; None before it is made.
         is_refused: Whether none can be made, or a pass was not that of the plan.
     """
 
-    times: int = 0
     plan: Plan | None = None
     is_refused: bool = False
 
@@ -47,13 +45,13 @@ def planned(model: nn.Module, inputs: Any, explain: str | None, settings: "Asked
         return None
     if any(module.training for module in modules_of(model)):  # what is random differs from pass to pass
         return None
-    key = (explain, repr(active_head()), described(inputs), as_it_is(model))
+    # Not the sizes: another way through the model shows in its calls.
+    key = (explain, repr(active_head()), _form(inputs), as_it_is(model))
     known = _known.setdefault(model, {})
     if key not in known:
         if len(known) == MOST_KNOWN:
             del known[next(iter(known))]
         known[key] = Planned()
-    known[key].times += 1
     return known[key]
 
 
@@ -76,6 +74,15 @@ class Asked:
             and not self.create_graph
             and all(map(_is_class, self.targets))
         )
+
+
+def _form(x: Any) -> Hashable:
+    """What tells the arguments of a model apart, but for their sizes and numbers."""
+    if isinstance(x, Tensor):
+        return x.ndim, x.dtype, x.device
+    if isinstance(x, Mapping):
+        return tuple((name, _form(each)) for name, each in x.items())
+    return tuple(map(_form, x)) if isinstance(x, (tuple, list)) else repr(x)
 
 
 def _is_class(target: Any) -> bool:

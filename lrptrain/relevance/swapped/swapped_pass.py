@@ -11,7 +11,16 @@ from torch import Tensor, nn
 from lrptrain.relevance.fast.walk import weights_of
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.propagation.propagator import at_least_float32
-from lrptrain.relevance.swapped.plan import Mismatch, Plan, depends_of, is_counted, is_decomposed
+from lrptrain.relevance.swapped.plan import (
+    CONSTANT,
+    INPUT,
+    Mismatch,
+    Plan,
+    is_counted,
+    is_decomposed,
+    note_made,
+    operands_of,
+)
 from lrptrain.relevance.swapped.swaps import with_slope
 from lrptrain.relevance.tape.functions import REORDERED, as_python, enterable
 
@@ -37,6 +46,7 @@ class SwappedPass(PlainPass):
     _number: int = field(default=0, init=False)
     _is_inside: bool = field(default=False, init=False)
     _sources: dict[int, Tensor] = field(default_factory=dict, init=False)
+    _made: dict[int, int] = field(default_factory=dict, init=False)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -49,16 +59,23 @@ class SwappedPass(PlainPass):
         self._number += 1
         if number >= len(plan.calls) or plan.calls[number] != func:
             raise Mismatch(number)
-        asked = plan.depends[number]
-        if asked is None:  # written out in other calls, or within an activation
-            if is_decomposed(func):
-                with self:
-                    return enterable(func)(*args, **(kwargs or {}))
-        elif asked != depends_of(args, kwargs):
-            raise Mismatch(number)  # another operand is a constant now: another rule
-        if number in plan.direct:
-            return func(*args, **kwargs) if kwargs else func(*args)
-        result = self._result(number, func, types, args, kwargs or {})
+        asked, made = plan.operands[number], self._made
+        if asked is not None:
+            # Another operand, or one that is a constant now: another way through the model, and another rule.
+            given = [made.get(id(x), INPUT) if x.requires_grad else CONSTANT for x in operands_of(args, kwargs)]
+            if asked != tuple(given):
+                raise Mismatch(number)
+        if is_decomposed(func):
+            with self:
+                result = enterable(func)(*args, **(kwargs or {}))
+        elif number in plan.direct:
+            result = func(*args, **kwargs) if kwargs else func(*args)
+        else:
+            result = self._result(number, func, types, args, kwargs or {})
+        if type(result) is Tensor:
+            made[id(result)] = number
+        else:
+            note_made(made, result, number)
         if number == plan.place:
             if not isinstance(result, Tensor):
                 raise Mismatch(number)
@@ -91,8 +108,8 @@ class SwappedPass(PlainPass):
 
     def as_value(self, numbers: Tensor) -> Any:
         """The logits; they are those of the plan's pass only if all of its calls were made."""
-        if self.plan is None or self._number > len(self.plan.calls):
-            raise Mismatch
+        if self.plan is None or self._number != len(self.plan.calls):
+            raise Mismatch("the model has made fewer calls")
         return super().as_value(numbers)
 
     def relevance(self, explanation: "Explanation") -> Tensor:
