@@ -16,7 +16,7 @@ from lrptrain.relevance.fast.walk import walked
 from lrptrain.relevance.model.arguments import as_arguments, as_batch_of_one, telling_of_inputs
 from lrptrain.relevance.model.one_sample import OfOneSample, bare_arguments
 from lrptrain.relevance.model.precision import autocast_state, has_half_weights
-from lrptrain.relevance.model.preserve import begin_anew, preserved, unwrap
+from lrptrain.relevance.model.preserve import preserved, unwrap
 from lrptrain.relevance.model.recordable import gives_answers_only, warn_of_train_mode
 from lrptrain.relevance.output.heads import Head, as_head
 from lrptrain.relevance.output.logit_view import LogitView, one_logit_as
@@ -31,7 +31,7 @@ from lrptrain.relevance.swapped.plan import NotingTape, Plan
 from lrptrain.relevance.swapped.plans import Asked, Planned, agree, planned
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.targets import BinaryClassifierOutputTarget
-from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedModelError
+from lrptrain.relevance.types import NonFiniteError, Relevance, TokenLayout, UnsupportedModelError
 
 
 def record(
@@ -255,9 +255,11 @@ class _Call:
         try:
             with preserved(self.model):
                 return self._from(forward_pass(self.model, inputs, self.explain, frugal=True, plan=known.plan))
+        except NonFiniteError:  # where no key may be attended to, say: the tape knows, or says so
+            return None
         except NeedsTape:
             known.is_refused = True
-        return None
+            return None
 
     def _making_plan(self, known: Planned, inputs: Inputs) -> list[Relevance] | None:
         """Return the map by a plan that is made now, or by the tape where none is to be had.
@@ -266,16 +268,18 @@ class _Call:
         """
         known.is_refused = True  # unless all goes well
         has_half = has_half_weights(self.model)
-        maps = None
-        with suppress(NeedsTape, RuntimeError), preserved(self.model):
-            options: dict[str, Any] = {"frugal": True, "full_precision": has_half}
+        options: dict[str, Any] = {"frugal": True, "full_precision": has_half}
+        maps, plan = None, None
+        # What the tape cannot do it says; in float32 it is not asked for.
+        with suppress(Exception if has_half else NeedsTape), preserved(self.model):
             passed = forward_pass(self.model, inputs, self.explain, tape_type=NotingTape, **options)
             count = len(passed.tape.calls) if isinstance(passed.tape, NotingTape) else 0
             maps = self._from(passed)
-            plan = Plan.of(passed, count)
-            begin_anew(self.model)
-            again = self._from(forward_pass(self.model, inputs, self.explain, plan=plan, **options))
-            if agree(maps[0], again[0]):
+            with suppress(NeedsTape, UnsupportedModelError):
+                plan = Plan.of(passed, count)
+        with suppress(Exception), preserved(self.model):  # whatever fails, there is no plan
+            again = self._from(forward_pass(self.model, inputs, self.explain, plan=plan, **options)) if plan else []
+            if maps and again and agree(maps[0], again[0]):
                 known.plan, known.is_refused = plan, False
                 maps = again  # as it will be from now on, to the bit
         return None if has_half else maps

@@ -270,7 +270,7 @@ def test_texts_are_cut_by_a_tokenizer(capsys):
     one = lrptrain.attribute(model, "no plot", 1, "attnlrp", tokenizer=Cutter())
     assert torch.allclose(one.scores, mine.scores[1:, :4], atol=1e-10)
     recorded = lrptrain.record(model, texts, tokenizer=Cutter()).attribute(1, "attnlrp")
-    assert torch.equal(recorded.scores, mine.scores)
+    torch.testing.assert_close(recorded.scores, mine.scores, rtol=1e-9, atol=1e-12)  # a recording is a tape's
     recorded.show()
     assert "film" in capsys.readouterr().out
     with pytest.raises(TypeError, match="the inputs are text, with no tokenizer: pass tokenizer="):

@@ -285,4 +285,5 @@ def _settings(module: nn.Module) -> Hashable:
     shapes = tuple([x.shape for x in module._parameters.values() if x is not None])
     own = own_attributes(module)
     settings = tuple([(name, repr(x) if type(x) is tuple else x) for name, x in own if type(x) in _PLAIN])
-    return type(module), id(module), id(vars(module).get("forward")), shapes, settings
+    hooks = (*module._forward_hooks, *module._forward_pre_hooks)
+    return type(module), id(module), id(vars(module).get("forward")), hooks, shapes, settings

@@ -168,25 +168,27 @@ class Recording:
 
     def _maps(self, chosen: Method, method: str, explanation: Explanation, options: Mapping[str, Any]) -> RelevanceMaps:
         """What a method returns, checked."""
-        if isinstance(self.watched, SwappedPass):
-            relevance = self.watched.relevance(explanation)
-            maps = RelevanceMaps(self.explained.scores(relevance), self.explained.map(relevance), of_logit=True)
-            check_maps(maps, method, self.samples, self._number_of_tokens, self._grid_of(maps))
-            return maps
         options, composite = split_composite(options)
+        swapped = self.watched if isinstance(self.watched, SwappedPass) else None
         with (
             called(method),
             composite,
             torch.inference_mode(False),
             torch.set_grad_enabled(explanation.create_graph),
             torch.autocast(self.output.tensor.device.type, enabled=False),
-            applied_to(self.model, self.tape.nodes) if chosen.uses_rules else nullcontext(),
+            applied_to(self.model, self.tape.nodes) if chosen.uses_rules and swapped is None else nullcontext(),
         ):
-            maps = chosen.function(explanation, **options)
+            maps = (
+                chosen.function(explanation, **options) if swapped is None else self._swapped_maps(swapped, explanation)
+            )
         own = _own_tokens(maps)
         tokens = self._number_of_tokens if own is None else math.prod(own)
         check_maps(maps, method, self.samples, tokens, self._grid_of(maps))
         return maps
+
+    def _swapped_maps(self, swapped: SwappedPass, explanation: Explanation) -> RelevanceMaps:
+        relevance = swapped.relevance(explanation)
+        return RelevanceMaps(self.explained.scores(relevance), self.explained.map(relevance), of_logit=True)
 
     def _relevance(
         self, explanation: Explanation, method: str, maps: RelevanceMaps, batch: ExplainedBatch | None

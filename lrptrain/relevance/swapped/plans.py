@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -88,7 +89,7 @@ def _form(x: Any) -> Hashable:
 def _is_class(target: Any) -> bool:
     if isinstance(target, Sequence) and not isinstance(target, (str, tuple)):
         return all(isinstance(each, (int, str)) for each in target)
-    return target is None or isinstance(target, (int, str, Tensor))
+    return target is None or isinstance(target, (int, str, Tensor, np.ndarray))
 
 
 def agree(first: Relevance, second: Relevance) -> bool:
