@@ -1,0 +1,41 @@
+"""Every model that the tests run: by a plan or by the tape, the map is the same."""
+
+import pytest
+import torch
+from model_zoo import KINDS, select
+
+import lrptrain
+from lrptrain.relevance.fast.switch import plainly
+from lrptrain.relevance.passes.plain_pass import MOST_KNOWN
+from lrptrain.relevance.swapped import plans
+
+REFUSED: dict[str, str] = {}
+"""Models of which no plan is made, and why."""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_model_of_the_zoo_has_the_tapes_map_by_its_plan(name: str):
+    kind = KINDS[name]
+    model, inputs = kind.build(True).double(), kind.inputs()
+    with plainly():
+        expected = lrptrain.attribute(model, inputs, [0, 3, 4], "attnlrp")
+    found = lrptrain.attribute(model, inputs, [0, 3, 4], "attnlrp")
+    scale = float(expected.scores.abs().max())
+    assert float((found.scores - expected.scores).abs().max()) <= 1e-6 * scale
+    assert found.grid == expected.grid
+    (state,) = plans._known[model].values()
+    assert (state.plan is None) == (name in REFUSED), REFUSED.get(name)
+    alone = lrptrain.attribute(model, select(inputs, [1]), [3], "attnlrp")
+    width = alone.scores.shape[1]
+    assert float((alone.scores[0] - expected.scores[1, :width]).abs().max()) <= 1e-6 * scale
+
+
+def test_plans_are_forgotten_with_their_model_and_are_few():
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 3)).double().eval()
+    for number in range(2 * MOST_KNOWN):
+        model[1].number = number  # another model, as far as one can see
+        lrptrain.attribute(model, torch.randn(2, 3, 2, 2, dtype=torch.float64), 0, "attnlrp", layout=None)
+    assert len(plans._known[model]) <= MOST_KNOWN
+    count = len(plans._known)
+    del model
+    assert len(plans._known) == count - 1
