@@ -258,8 +258,8 @@ class _Call:
         except NonFiniteError:  # where no key may be attended to, say: the tape knows, or says so
             return None
         except NeedsTape:
-            known.is_refused = True
-            return None
+            known.drop()
+            return None if known.is_refused else self._making_plan(known, inputs)
 
     def _making_plan(self, known: Planned, inputs: Inputs) -> list[Relevance] | None:
         """Return the map by a plan that is made now, or by the tape where none is to be had.
@@ -280,7 +280,7 @@ class _Call:
         with suppress(Exception), preserved(self.model):  # whatever fails, there is no plan
             again = self._from(forward_pass(self.model, inputs, self.explain, plan=plan, **options)) if plan else []
             if maps and again and agree(maps[0], again[0]):
-                known.plan, known.is_refused = plan, False
+                known.use(plan)
                 maps = again  # as it will be from now on, to the bit
         return None if has_half else maps
 

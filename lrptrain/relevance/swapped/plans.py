@@ -1,4 +1,4 @@
-"""The plans of models: made where a map is asked for first, kept as long as the model is as it was."""
+"""The plans of models: made where a map is asked for first, and again where a pass was another one."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,14 @@ from lrptrain.relevance.fast.switch import is_plain
 from lrptrain.relevance.fast.walk import modules_of
 from lrptrain.relevance.output.logit_view import active_view
 from lrptrain.relevance.output.outputs import active_head
-from lrptrain.relevance.passes.plain_pass import MOST_KNOWN, as_it_is
+from lrptrain.relevance.passes.plain_pass import MOST_KNOWN
 from lrptrain.relevance.propagation.composite import custom_rules
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.relevance.swapped.plan import Plan
 from lrptrain.relevance.types import Relevance
 
+MOST_PLANS = 3
+"""A model that changes its way more often is left to the tape: a plan costs a pass on it, and one to try the plan."""
 METHOD = "attnlrp"
 DEFAULTS = {"form": "gradient", "embeddings": "all", "layer": None}
 """Its options with which a pass may be swapped."""
@@ -30,11 +32,21 @@ class Planned:
 
     Attributes:
         plan: The plan; None before it is made.
-        is_refused: Whether none can be made, or a pass was not that of the plan.
+        is_refused: Whether none can be made, or too many were.
+        made: How many were made.
     """
 
     plan: Plan | None = None
     is_refused: bool = False
+    made: int = 0
+
+    def use(self, plan: Plan) -> None:
+        """Take a plan that has given the tape's map."""
+        self.plan, self.is_refused, self.made = plan, False, self.made + 1
+
+    def drop(self) -> None:
+        """Forget the plan of a pass that was another one: the model has changed, or chooses its way by the data."""
+        self.plan, self.is_refused = None, self.made >= MOST_PLANS
 
 
 _known: WeakKeyDictionary[nn.Module, dict[Hashable, Planned]] = WeakKeyDictionary()
@@ -46,8 +58,8 @@ def planned(model: nn.Module, inputs: Any, explain: str | None, settings: "Asked
         return None
     if any(module.training for module in modules_of(model)):  # what is random differs from pass to pass
         return None
-    # Not the sizes: another way through the model shows in its calls.
-    key = (explain, repr(active_head()), _form(inputs), as_it_is(model))
+    # Neither the sizes nor what the model is like: another way through it shows in its calls.
+    key = (explain, repr(active_head()), _form(inputs))
     known = _known.setdefault(model, {})
     if key not in known:
         if len(known) == MOST_KNOWN:
