@@ -43,7 +43,7 @@ def messages() -> Iterator[tuple[str, str]]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         docstrings = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
         strings = (each for each in ast.walk(tree) if isinstance(each, ast.Constant) and isinstance(each.value, str))
-        yield str(path.relative_to(ROOT)), "\n".join(each.value for each in strings if id(each) not in docstrings)
+        yield str(path.relative_to(ROOT)), "\n".join(str(each.value) for each in strings if id(each) not in docstrings)
 
 
 def test_pages_and_messages_have_the_words_of_the_field():

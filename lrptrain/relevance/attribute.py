@@ -279,7 +279,7 @@ class _Call:
                 plan = Plan.of(passed, count)
         with suppress(Exception), preserved(self.model):  # whatever fails, there is no plan
             again = self._from(forward_pass(self.model, inputs, self.explain, plan=plan, **options)) if plan else []
-            if maps and again and agree(maps[0], again[0]):
+            if maps and again and plan and agree(maps[0], again[0]):
                 known.use(plan)
                 maps = again  # as it will be from now on, to the bit
         return None if has_half else maps

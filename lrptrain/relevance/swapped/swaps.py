@@ -3,7 +3,7 @@
 With `g = R / x` a rule of Achtibat et al. 2024 is what stands in the backward passes below (Arras et al. 2025).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from lrptrain.relevance.tape.functions import is_in_place
 
-Swap = Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]], Any]
+Swap = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 """Carries out a call, given the function and its arguments, with the gradient of a rule."""
 
 
@@ -68,17 +68,19 @@ class _RMSNorm(Function):
 
 def with_slope(source: Tensor, result: Tensor) -> Tensor:
     """The result of an activation that is written out in several calls, with the gradient of one."""
-    return _Slope.apply(source, lambda: result)
+    found: Tensor = _Slope.apply(source, lambda: result)
+    return found
 
 
-def slope(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+def slope(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """An activation of one argument; in place it would overwrite what its gradient needs."""
     x, *rest = args
     is_written = is_in_place(func, args, kwargs)
-    return _Slope.apply(x, lambda: func(x.clone() if is_written else x, *rest, **kwargs))
+    found: Tensor = _Slope.apply(x, lambda: func(x.clone() if is_written else x, *rest, **kwargs))
+    return found
 
 
-def layer_norm(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+def layer_norm(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """`F.layer_norm`."""
 
     def named(
@@ -91,10 +93,11 @@ def layer_norm(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[
     ) -> tuple[Any, ...]:
         return input, tuple(normalized_shape), weight, bias, eps
 
-    return _LayerNorm.apply(*named(*args, **kwargs))
+    found: Tensor = _LayerNorm.apply(*named(*args, **kwargs))
+    return found
 
 
-def rms_norm(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+def rms_norm(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """`F.rms_norm`."""
 
     def named(
@@ -102,25 +105,27 @@ def rms_norm(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[st
     ) -> tuple[Any, ...]:
         return input, tuple(normalized_shape), weight, eps
 
-    return _RMSNorm.apply(*named(*args, **kwargs))
+    found: Tensor = _RMSNorm.apply(*named(*args, **kwargs))
+    return found
 
 
-def halved(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+def halved(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """A product of two activations: each gets half of the relevance."""
-    y = func(*args, **kwargs)
+    y: Tensor = func(*args, **kwargs)
     if is_in_place(func, args, kwargs):
-        y.register_hook(lambda gradient: gradient / 2)
+        y.register_hook(lambda gradient: gradient / 2)  # type: ignore[no-untyped-call]
         return y
     return _scaled(y, 0.5)
 
 
-def attention(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+def attention(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """Fused attention: two products, one within the other, and a softmax that is linearised."""
     query, key, value, *rest = args
     asks, answers = query.requires_grad or key.requires_grad, query.requires_grad and key.requires_grad
     of_value = 0.5 if value.requires_grad and asks else 1.0
     of_scores = of_value * (0.5 if answers else 1.0)
-    return func(_scaled(query, of_scores), _scaled(key, of_scores), _scaled(value, of_value), *rest, **kwargs)
+    found: Tensor = func(_scaled(query, of_scores), _scaled(key, of_scores), _scaled(value, of_value), *rest, **kwargs)
+    return found
 
 
 def _scaled(x: Tensor, factor: float) -> Tensor:
