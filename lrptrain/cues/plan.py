@@ -33,6 +33,7 @@ from lrptrain.cues.rows import is_annotated as has_annotated_rows
 from lrptrain.cues.search import Node
 from lrptrain.cues.segment import AllWords, ends_of
 from lrptrain.cues.series import SeriesPart, SeriesSurroundings, parts_of_series
+from lrptrain.cues.spectrum import Spectrum
 from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
 from lrptrain.cues.volumes import Planes, VolumeSurroundings, parts_of_volumes
@@ -86,7 +87,7 @@ def of_images(
     return [
         Node(Surroundings(), marked, (*named, *marked_by("outside", marked)), FAULTS_WEIGH),
         *(Node(look.of("image", "open"), everyone) for look in LOOKS),
-        *(Node(look.of("evidence", "open"), marked) for look in LOOKS),
+        *(Node(look.of("evidence", "open"), marked) for look in (Colour, Spectrum)),
         framing,
         Node(Placement.of("location"), marked),
         Node(Placement.of("size"), marked),
