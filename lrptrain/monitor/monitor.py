@@ -281,7 +281,8 @@ class MonitorCore:
             validated = planner.validated or (context.moment.epoch, context.moment.step)
             moment = max(validated[0], context.moment.epoch), max(validated[1], context.moment.step)
             key = next_key if next_key is not None and moment == validated else EvaluationKey.new(moment)
-            last = replace(context, moment=replace(context.moment, epoch=key.moment[0], step=key.moment[1]))
+            epoch, step = key.moment
+            last = replace(context, moment=replace(context.moment, epoch=epoch, step=step, share_done=1.0))
             self.judging.telling = 0  # of other weights or of more samples: it is not one more in a row
             with preserved(context.module):
                 context.module.eval()  # training is over, but the module still trains
