@@ -91,7 +91,8 @@ class Budget:
             return self.most
         extents = self._with_all_samples() if self.in_every_validation else extents_within(self.most)
         left = max(self.share * elapsed, SHORT) - self.spent
-        paid = (extent for extent in extents if self._is_foreseen and self.cost_of(extent) <= left)
+        # What was only foreseen may be wrong by a few times: the smallest evaluation measures.
+        paid = (extent for extent in extents if self.costs and self.cost_of(extent) <= left)
         return next(paid, extents[-1])
 
     def note(self, extent: Extent, seconds: float) -> None:

@@ -267,6 +267,14 @@ class MonitorCore:
         All processes must call it at the same time, at the end of training, with these weights in the model.
         `are_kept` is False where those could not be had.
         """
+        record = self._evaluate_kept(context, are_kept)
+        if record is None:
+            return None
+        # Where nothing was measured before, that was of the smallest sample: now of as many as are paid for.
+        later = replace(context, moment=replace(context.moment, epoch=record.epoch, step=record.step + 1))
+        return self._evaluate_kept(later, are_kept) or record
+
+    def _evaluate_kept(self, context: TrainingContext, are_kept: bool) -> EpochRecord | None:
         if not self.reader.is_drawn or self.reader.is_wrong:
             return None
         with self.guarded("evaluating the checkpoint that is kept"):

@@ -10,7 +10,7 @@ from torch import nn
 
 from lrptrain.cues.followed import is_followed
 from lrptrain.loggers.timeline import Moment
-from lrptrain.monitor.budget import SHORT, Budget, Extent
+from lrptrain.monitor.budget import Budget, Extent
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.state import RunState, state
 from lrptrain.monitor.weights import WeightsWatch, fingerprint
@@ -159,20 +159,7 @@ class Planner(RunState):
             return self.in_full
         if is_followed(context.module):
             self.evaluate_in_every_validation()
-        extent = gather(self.budget.plan(self.clock.elapsed, context.moment.share_done, context.moment.keeps_last))[0]
-        if extent is None and self.budget.validations == 1:
-            self._mention_short_run(self.clock.elapsed / (context.moment.share_done or 1))
-        return extent
-
-    def _mention_short_run(self, seconds: float) -> None:
-        """Say how a run of so many seconds is evaluated, and how that takes less, or more."""
-        assert self.budget is not None
-        self._inform(
-            f"{self._config.title}: one evaluation takes about {self.budget.cost_of(self.in_full):.0f} s, and this run "
-            f"lasts about {seconds:.0f} s. So it is made once, at the end, on as many samples as "
-            f"{max(self.budget.share * seconds, SHORT):.0f} s allow. For less, write {self._config.kind}"
-            "(max_samples=16); for one in each validation, budget=None"
-        )
+        return gather(self.budget.plan(self.clock.elapsed, context.moment.share_done, context.moment.keeps_last))[0]
 
     def plan_kept(self, weights: str) -> Extent | None:
         """Return how much of the checkpoint that is kept is evaluated; None if the last evaluation was just that."""
@@ -195,10 +182,13 @@ class Planner(RunState):
 
     @property
     def cost(self) -> str:
-        """What the monitor took, where that is more than its share of the time; else ""."""
+        """What an evaluation takes, where all of them took more than their share of the time; else ""."""
         if self.budget is None or self.budget.share_of(self.clock.elapsed) <= self.budget.share:
             return ""
-        return f"The monitor took {self.budget.spent:.0f} s of {self.clock.elapsed:.0f} s."
+        return (
+            f"One evaluation takes about {self.budget.cost_of(self.extent):.0f} s, and this run lasted "
+            f"{self.clock.elapsed:.0f} s: {self._config.kind}(max_samples=16) makes it smaller."
+        )
 
     @property
     def subject(self) -> str:

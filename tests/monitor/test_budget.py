@@ -106,7 +106,7 @@ def test_a_short_run_has_a_smaller_sample_and_few_pictures():
 @pytest.mark.parametrize("samples", [1, 20, 40, 120, 128])
 @pytest.mark.parametrize("seconds", [0.01, 1.0, 100.0, 10_000.0])
 def test_the_checkpoint_that_is_kept_takes_the_share_or_ten_seconds_or_has_the_smallest_sample(samples, seconds):
-    budget = Budget(0.05, Extent(samples, 16, 5), seconds_per_sample=0.25)
+    budget = Budget(0.05, Extent(samples, 16, 5), costs={Extent(16, 4, 0): 4.0})
     budget.plan(seconds, 1 / 3)
     last = budget.plan(3 * seconds, 1.0)
     assert last is not None
@@ -126,11 +126,13 @@ def test_what_was_spent_before_is_part_of_the_ten_seconds():
 
 
 def test_where_something_decides_by_the_values_the_checkpoint_that_is_kept_has_all_samples():
-    assert Budget(0.05, FULL, seconds_per_sample=9.0, in_every_validation=True).plan_kept(1.0) == ALL_SAMPLES
+    assert Budget(0.05, FULL, costs={SMALL: 9.0}, in_every_validation=True).plan_kept(1.0) == ALL_SAMPLES
 
 
 def test_the_last_validation_is_one_of_many_where_other_weights_are_kept():
     kept, others = (Budget(0.05, FULL, seconds_per_sample=0.25) for _ in range(2))
+    assert kept.plan(10.0, 1.0, keeps_last=True) == SMALL_WITH_PICTURES
+    kept.note(SMALL_WITH_PICTURES, 4.25)
     assert kept.plan(10.0, 1.0, keeps_last=True) == Extent(32, 4, 0)
     assert others.plan(10.0, 1.0, keeps_last=False) is None
 

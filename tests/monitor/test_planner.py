@@ -1,7 +1,5 @@
 """When a monitor evaluates, and what it reports of its time."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import nn
@@ -69,25 +67,16 @@ def test_kept_weights_are_evaluated_unless_the_last_evaluation_was_of_them_with_
     assert plans.plan_kept("a") == plans.in_full
 
 
-def test_a_short_run_is_reported_once_with_a_line_that_makes_it_shorter():
-    said: list[str] = []
-    plans = planner(said, budget=0.05)
-    plans.budget.seconds_per_sample = 0.5
-    plans.clock.resume(30.0)
-    for epoch in range(2):
-        assert plans.plan(replace(context(epoch), moment=Moment(epoch, 0, share_done=(epoch + 1) / 3))) is None
-    (short,) = said
-    assert "one evaluation takes about 44 s, and this run lasts about 90 s" in short  # 64 samples, 16 of them drawn
-    assert "as 10 s allow. For less, write RelevanceMonitor(max_samples=16); for one in each" in short
-
-
-def test_what_the_monitor_took_is_reported_where_it_is_more_than_its_share():
+def test_what_an_evaluation_takes_is_reported_once_where_all_took_more_than_their_share():
     plans = planner(budget=0.05)
     plans.clock.resume(30.0)
+    plans.budget.note(plans.extent, 1.9)
     plans.budget.spent = 1.4
     assert plans.cost == ""
     plans.budget.spent = 2.0
-    assert plans.cost == "The monitor took 2 s of 30 s."
+    assert plans.cost == (
+        "One evaluation takes about 2 s, and this run lasted 30 s: RelevanceMonitor(max_samples=16) makes it smaller."
+    )
     assert planner().cost == ""
 
 
