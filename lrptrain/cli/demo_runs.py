@@ -177,7 +177,9 @@ def write_overlays(
         # Side by side: the image, its map in the plain run, and its map in the guided one.
         cells.append(np.concatenate([to_picture(sample["image"]), *maps], axis=1))
         read = [data.class_names[x.predicted] for x in pair]
-        captions.append(f"{data.class_names[explained.sample.label]}: read as {read[0]} (plain), {read[1]} (guided)")
+        captions.append(
+            f"{data.class_names[explained.sample.label]}: predicted as {read[0]} (plain), {read[1]} (guided)"
+        )
     Image.fromarray(contact_sheet(cells, captions, columns=2)).save(path)
     return path
 

@@ -139,11 +139,8 @@ def sampled(
 class Marks:
     """Pictures that recur at the most relevant places of samples: found once, whichever of several answers asks.
 
-    Args:
-        samples: The images, of one size.
-        maps: The relevance of each for its answer, `[tokens]`.
-        grid: Rows and columns of the patches.
-        answers: The answer to each image, or to each of several labels: images of one answer show one mark.
+    `maps` are the relevance of each image for its answer, `[tokens]`, and `answers` those to each, or to each of the
+    labels that it has: images of one answer show one mark.
     """
 
     def __init__(

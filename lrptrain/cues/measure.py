@@ -157,16 +157,8 @@ class Exchanged(NamedTuple):
 class Measure:
     """Measures the effects of cues on the same samples.
 
-    Args:
-        samples: The samples.
-        answers: What the model answers to each, as a class.
-        probabilities: Returns the class probabilities of a batch, without gradients.
-        device: Where the model is.
-        batch_size: Samples of a forward pass.
-        seed: The seed of the donors.
-        before: The class probabilities of the samples; None if the model has to be asked.
-        mine: The samples that this process measures; None for all.
-        gather: Returns the values of all processes.
+    `before` are the probabilities of the samples as they are, where they are known, and `mine` those that this process
+    measures.
 
     Attributes:
         passes: How many samples the model has been given so far, in this process.

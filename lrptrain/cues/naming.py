@@ -20,14 +20,6 @@ class Naming:
     A shortcut comes before what needs review, and a thing before a place. Of these it is the cue with the largest
     effect, or, of those that do as much, words before their family, and else the one that changes the least of the
     input. A further cue is named only if it still does something while the named ones stay.
-
-    Args:
-        measure: Measures what a cue does while others stay.
-        least: The least effect that matters.
-        level: The probability that an effect lies beyond either end of its interval.
-        rows: Returns the samples on which effects are compared.
-        completed: Returns a cue that is measured on these.
-        size: Returns which share of an input a cue changes, in [0, 1].
     """
 
     def __init__(

@@ -54,13 +54,8 @@ def of_images(
 ) -> list[Node]:
     """Return what is tested in images.
 
-    Args:
-        samples: The samples.
-        marks: The marks in them; None where none are looked for, as in images of several sizes.
-        answers: The answers.
-        seed: The seed of the halves.
-        regions: The names of the regions of masks; the first is the evidence.
-        candidates: So many marks each half of the samples proposes.
+    `marks` is None where none are looked for, as in images of several sizes; `regions` names those of masks, of which
+    the first is the evidence; each half of the samples proposes so many `candidates`.
     """
     everyone = np.arange(len(samples))
     marked = everyone[[_is_annotated(sample) for sample in samples]]

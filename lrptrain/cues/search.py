@@ -113,13 +113,8 @@ class Judged:
 class Search:
     """Tests cues on the samples of a measure.
 
-    Args:
-        measure: Measures effects.
-        min_effect: The least effect that matters, in (0, 1).
-        confidence: `1 - confidence` is the level of all tests together.
-        declared: Cues of which people have said what they are: a cue that is the same has their role.
-        on_failure: Takes a cue that cannot be measured, and why; the others go on. None passes the error on.
-        sizes: How large cues are in the samples, as far as another search has found out.
+    `declared` are cues of which people have said what they are: a cue that is the same has their role. Where
+    `on_failure` is None, an error in the test of one cue ends the others, too.
     """
 
     def __init__(

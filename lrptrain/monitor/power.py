@@ -93,7 +93,7 @@ def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
     """Return what each input does, what is not sure, not relied on, and not tested, a sentence each."""
     inputs = [f"{cue.name} {points(effect.mean)} points" for cue, effect in inputs_among(judged)]
     lines = [f"By input: {listed(inputs)}."] if inputs else []
-    # Two marks may have one name: each is said once, by the gravest verdict.
+    # Two marks may have one name: each is said once, by the most severe verdict.
     told = {visible(each.cue.name) for each in judged if each.verdict == "relies"}
     for verdict, words in (("not sure", "Not sure whether it relies on"), ("does not rely", ALONE)):
         # Lists of words are no things that a person knows: their words are said one by one. Of a whole that is relied
