@@ -63,10 +63,10 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
     Args:
         max_samples: The size of the sample, in all processes together. A verdict on a single class needs 8 of it.
         budget: The share of the time of training, in (0, 1), that the monitor takes at most: evaluations become rarer,
-            then smaller, of 32 samples at least. The weights that are kept (of the best checkpoint, where a value
-            chooses it) are always evaluated, with all samples; so is every validation where something decides by the
-            values (`fail_on`, early stopping, checkpoints), and the first one, unless the run is too short to pay for
-            two. A line says so where that takes more. None for an evaluation in full in each validation.
+            then smaller. A run that is too short for that has one evaluation, of the checkpoint that is kept, on as
+            many samples as take ten seconds (16 at least). Where something decides by the values (`fail_on`, early
+            stopping, checkpoints), every validation is evaluated, and the checkpoint that is kept on all samples,
+            whatever that takes. None for an evaluation in full in each validation.
         method: One of `lrptrain.methods()`. By default that of `lrptrain.attribute`: the sanity check, or else the
             first evaluation, decides what serves the model, and the run keeps to it, also when it is resumed.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own, or of the

@@ -15,8 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.cues.look import Images, Look, Pixels
-from lrptrain.cues.smoothing import gaussian
+from lrptrain.cues.look import Images, Look, Pixels, gaussian
 
 DETAIL = 1 / 48
 """The standard deviation at which gradients are taken, in shares of the shorter side: what is finer is mostly noise.

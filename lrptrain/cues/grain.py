@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.cues.look import Images, Look, Pixels, mean_of
-from lrptrain.cues.smoothing import smoothed
+from lrptrain.cues.look import Images, Look, Pixels, mean_of, smoothed
 
 SMOOTHING = 1.0
 """The standard deviation, in pixels, of the low-pass whose rest is grain: no more than neighbours differ by. Doubled,

@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.cues.look import Images, Look, Pixels, mean_of
-from lrptrain.cues.smoothing import smoothed
+from lrptrain.cues.look import Images, Look, Pixels, mean_of, smoothed
 
 WAVES = 4
 """So many cosines along either side, the constant one included: what is smaller than a third of it is no light, but a

@@ -72,7 +72,17 @@ class Mark(Part):
     def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:
         """Return the pixels that each covers, with half of its side around it; none of images without any."""
         _, images = image_of(batch)
-        inside = torch.stack([self._found(images, *picture) for picture in self.pictures]).any(0)
+        spread = torch.tensor(self.spread, device=images.device)[:, None, None]
+        inside = torch.zeros_like(images[:, 0], dtype=torch.bool)
+        for side in {side for side, _ in self.pictures}:
+            values = [picture for size, picture in self.pictures if size == side]
+            pictures = torch.tensor(values, device=images.device).flatten(1)
+            row = 0
+            for part in in_parts(images):
+                places = sampled(part.float() / spread, side)
+                hits = _are_alike(pictures, places.flatten(1, 2).flatten(2)).any(1).unflatten(1, places.shape[-2:])
+                inside[row : row + len(part)] |= _covered(hits, side, (images.shape[2], images.shape[3]))
+                row += len(part)
         return inside & pixels_of(self.where, batch)
 
     def changed(self, batch: Batch, donors: Batch) -> Bool[Tensor, "batch height width"]:
@@ -80,22 +90,24 @@ class Mark(Part):
         region = self.locate(batch) | self.locate(donors)
         return region & ~pixels_of("evidence", batch) if self.is_outside else region
 
-    def _found(
-        self, images: Tensor, side: int, values: tuple[tuple[float, ...], ...]
-    ) -> Bool[Tensor, "batch height width"]:
-        spread = torch.tensor(self.spread, device=images.device)
-        wanted = torch.tensor(values, device=images.device).flatten()
-        stride, around = stride_of(side), side // 2
-        inside = torch.zeros_like(images[:, 0], dtype=torch.bool)
-        row = 0
-        for part in in_parts(images):
-            points = sampled(part.float() / spread[:, None, None], side)
-            hits = (points.flatten(1, 2) - wanted[:, None, None]).square().mean(1) <= TOLERANCE**2
-            for number, *place in hits.nonzero().tolist():
-                spots = (slice(max(0, stride * at - around), stride * at + side + around) for at in place)
-                inside[row + number, *spots] = True
-            row += len(part)
-        return inside
+
+def _are_alike(
+    pictures: Float[Tensor, "n points"], places: Float[Tensor, "*batch points places"]
+) -> Bool[Tensor, "*batch n places"]:
+    """Return which places show which pictures."""
+    # The square of a difference as one product of matrices.
+    distance = places.square().sum(-2, keepdim=True) - 2 * (pictures @ places) + pictures.square().sum(1)[:, None]
+    return distance <= TOLERANCE**2 * pictures.shape[1]
+
+
+def _covered(hits: Bool[Tensor, "batch y x"], side: int, size: tuple[int, int]) -> Bool[Tensor, "batch height width"]:
+    """Return the pixels of pictures that begin at some places, with half of their side around each."""
+    stride, around = stride_of(side), side // 2
+    begins = torch.zeros(len(hits), 1, *size, device=hits.device)
+    begins[:, 0, : stride * hits.shape[1] : stride, : stride * hits.shape[2] : stride] = hits.float()
+    width = side + 2 * around
+    across = F.max_pool2d(F.pad(begins, (width - 1 - around, around, 0, 0)), (1, width), 1)
+    return F.max_pool2d(F.pad(across, (0, 0, width - 1 - around, around)), (width, 1), 1)[:, 0] > 0
 
 
 Counted = tuple[Mark, Int[np.ndarray, " batch"]]
@@ -127,11 +139,8 @@ def sampled(
 class Marks:
     """Pictures that recur at the most relevant places of samples: found once, whichever of several answers asks.
 
-    Args:
-        samples: The images, of one size.
-        maps: The relevance of each for its answer, `[tokens]`.
-        grid: Rows and columns of the patches.
-        answers: The answer to each image, or to each of several labels: images of one answer show one mark.
+    `maps` are the relevance of each image for its answer, `[tokens]`, and `answers` those to each, or to each of the
+    labels that it has: images of one answer show one mark.
     """
 
     def __init__(
@@ -272,7 +281,6 @@ def _counts(
 ) -> Int[np.ndarray, "n batch"]:
     """Return at how many places images show each picture, anywhere or at some patches of theirs."""
     flat = pictures.flatten(1)
-    lengths = flat.square().sum(1)
     found = np.zeros((len(flat), len(images)), int)
     for number, points in enumerate(points for part in in_parts(images) for points in sampled(part, side)):
         places = points.flatten(2).flatten(0, 1)
@@ -280,11 +288,8 @@ def _counts(
             touches = _begin_near(near[number], (images.shape[2], images.shape[3]), side)
             rows, columns = (min(one, other) for one, other in zip(touches.shape, points.shape[2:], strict=True))
             places = points[:, :, :rows, :columns].flatten(0, 1)[:, touches[:rows, :columns].to(points.device)]
-        squares = places.square().sum(0)
-        # The square of a difference, less the picture's own, as one product of matrices.
         if len(flat) and places.shape[1]:
-            distance = torch.addmm(squares, flat, places, alpha=-2) + lengths[:, None]
-            found[:, number] = (distance <= TOLERANCE**2 * flat.shape[1]).sum(1).cpu().numpy()
+            found[:, number] = _are_alike(flat, places).sum(1).cpu().numpy()
     return found
 
 

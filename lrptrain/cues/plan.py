@@ -33,6 +33,7 @@ from lrptrain.cues.rows import is_annotated as has_annotated_rows
 from lrptrain.cues.search import Node
 from lrptrain.cues.segment import AllWords, ends_of
 from lrptrain.cues.series import SeriesPart, SeriesSurroundings, parts_of_series
+from lrptrain.cues.spectrum import Spectrum
 from lrptrain.cues.surroundings import LOOKS, Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
 from lrptrain.cues.volumes import Planes, VolumeSurroundings, parts_of_volumes
@@ -53,13 +54,8 @@ def of_images(
 ) -> list[Node]:
     """Return what is tested in images.
 
-    Args:
-        samples: The samples.
-        marks: The marks in them; None where none are looked for, as in images of several sizes.
-        answers: The answers.
-        seed: The seed of the halves.
-        regions: The names of the regions of masks; the first is the evidence.
-        candidates: So many marks each half of the samples proposes.
+    `marks` is None where none are looked for, as in images of several sizes; `regions` names those of masks, of which
+    the first is the evidence; each half of the samples proposes so many `candidates`.
     """
     everyone = np.arange(len(samples))
     marked = everyone[[_is_annotated(sample) for sample in samples]]
@@ -86,7 +82,7 @@ def of_images(
     return [
         Node(Surroundings(), marked, (*named, *marked_by("outside", marked)), FAULTS_WEIGH),
         *(Node(look.of("image", "open"), everyone) for look in LOOKS),
-        *(Node(look.of("evidence", "open"), marked) for look in LOOKS),
+        *(Node(look.of("evidence", "open"), marked) for look in (Colour, Spectrum)),
         framing,
         Node(Placement.of("location"), marked),
         Node(Placement.of("size"), marked),

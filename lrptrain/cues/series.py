@@ -23,14 +23,7 @@ Places = Bool[Tensor, "batch channels time"]
 
 @dataclass(frozen=True)
 class SeriesPart(Part):
-    """Some channels in some part of the time, or what of that lies outside of the evidence.
-
-    Attributes:
-        first: The first channel, from 0 on.
-        stop: The first channel behind it.
-        quarter: The quarter of the time, from 0 on; None for all of it.
-        where: In which part of series.
-    """
+    """Some channels in some part of the time, or what of that lies outside of the evidence."""
 
     kind: ClassVar[str] = "series part"
     name: str

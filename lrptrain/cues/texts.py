@@ -295,13 +295,6 @@ def composed(
     What the model is given for each token, and its annotation, go along with it, but for token types, and for numbers
     that count places. Of a text, or a chunk of one, that becomes too long, tokens before its last one are cut: its own
     first, but for special ones and those that stay or that people marked, and then those that it was given.
-
-    Args:
-        batch: The samples.
-        donors: Their donors.
-        rows: The tokens of every sample; see `row_of`.
-        language: How texts are made up.
-        stays: Tokens of the samples' own that are not cut, beside those that people marked.
     """
     ids = batch["input_ids"]
     size = chunk_width(batch)

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-SMALLEST = 32
+SMALLEST = 16
 """No sample is made smaller, however short the time: a choice."""
+SHORT = 10.0
+"""So many seconds the checkpoint that is kept may always take, however short the run is: a choice."""
 FEW_DRAWN = 4
 """Samples drawn where time is short: a choice."""
 LONGEST_WAIT = 4.0
@@ -36,15 +38,16 @@ class Extent:
 class Budget:
     """Plans evaluations within a share of the time.
 
-    The kept weights are always evaluated, with all samples, whatever that costs. So is the first validation, with as
-    many as are paid for, unless the whole run is too short to pay for two of the smallest evaluations. Between them an
-    evaluation is due once the share of the time has paid for it and for that of the kept weights.
+    All evaluations together take no more than the share; a run that is too short for that has one, of the checkpoint
+    that is kept, on as many samples as take `SHORT` seconds, `SMALLEST` at least. The first validation is evaluated
+    where the run pays for two of the smallest evaluations, and another one once the share of the time has paid for it
+    and for that of the checkpoint that is kept, on all samples.
 
     Attributes:
         spent: Seconds of the monitor so far, in evaluations and beside them.
         seconds_per_sample: What is foreseen before there was an evaluation; None if nothing is known.
-        in_every_validation: Whether each validation is evaluated, since something decides by the values. Then only the
-            extent is a matter of the budget.
+        in_every_validation: Whether each validation is evaluated, since something decides by the values, and the
+            checkpoint that is kept on all samples. Then only the extent of the others is a matter of the budget.
         in_full: Whether each evaluation is a full one, since something decides by the score of a single class.
     """
 
@@ -72,7 +75,7 @@ class Budget:
         """
         self.validations += 1
         if share_done == 1 and keeps_last and not self.in_every_validation:
-            # These are the kept weights: what is logged now is among the values of a validation, later it is not.
+            # The checkpoint that is kept: what is logged now is among the values of a validation, later it is not.
             return self.plan_kept(elapsed)
         self.extent = self._chosen(elapsed)
         is_due = self.in_every_validation or (not self.evaluations and self._pays_for_two(elapsed, share_done))
@@ -80,12 +83,17 @@ class Budget:
         return self.extent if is_due or self._paid(self.cost_of(self.extent) + kept, elapsed) else None
 
     def plan_kept(self, elapsed: float) -> Extent:
-        """Return the extent of an evaluation of the kept weights: all samples, and as many pictures as are paid for."""
+        """Return the extent of the evaluation of the checkpoint that is kept: the largest that is paid for.
+
+        Where something decides by the values, it is of all samples.
+        """
         if self.in_full:
             return self.most
-        extents = self._with_all_samples()
-        paid = [extent for extent in extents if self._is_foreseen and self._paid(self.cost_of(extent), elapsed)]
-        return paid[0] if paid else extents[-1]
+        extents = self._with_all_samples() if self.in_every_validation else extents_within(self.most)
+        left = max(self.share * elapsed, SHORT) - self.spent
+        # What was only foreseen may be wrong by a few times: the smallest evaluation measures.
+        paid = (extent for extent in extents if self.costs and self.cost_of(extent) <= left)
+        return next(paid, extents[-1])
 
     def note(self, extent: Extent, seconds: float) -> None:
         """Note an evaluation that was made, and the seconds that it took."""

@@ -225,7 +225,7 @@ def _attended(sample: Sample) -> Bool[Tensor, " tokens"]:
 def caption(explained: ExplainedSample, class_names: Sequence[str]) -> str:
     """Return one line: id, label, prediction, and the share of relevance on the annotation."""
     predicted = f"{explained.answer_in(class_names)} ({explained.probability:.0%})"
-    parts = [f"#{explained.sample.sample_id}", f"{explained.label_in(class_names)} read as {predicted}"]
+    parts = [f"#{explained.sample.sample_id}", f"{explained.label_in(class_names)} predicted as {predicted}"]
     share = next((value for name, value in explained.values.items() if name.endswith(FOCUS)), float("nan"))
     if not np.isnan(share):
         parts.append(f"{share:.0%} on the annotation ({explained.chance:.0%} of the area)")

@@ -100,7 +100,7 @@ class Tests:
         evaluation = self.evaluation
         if len(np.unique(evaluation.answers)) < 2:
             return Judgement(
-                untested=["anything: the model gives one answer to all samples, so nothing can be exchanged"]
+                untested=["anything: the model gives one answer to all samples, so nothing can be swapped"]
             )
         answers, labels = torch.tensor(evaluation.answers), torch.tensor([each.label for each in self.samples])
         if are_beyond(answers, labels):
@@ -178,7 +178,7 @@ class Tests:
     def _failed(self, cue: Cue, error: MeasureError) -> None:
         self.failed.append(cue.name)
         if self._note([f"{cue.name}: {error}"]) and self.on_failure is not None:
-            self.on_failure(f"{cue.name} could not be exchanged: {error}")
+            self.on_failure(f"{cue.name} could not be swapped: {error}")
 
     def _note(self, lines: Sequence[str]) -> bool:
         """Note what is not tested, each line once; return whether any is new."""

@@ -146,22 +146,22 @@ class Judging(RunState):
         return self._forbidden(at_end)[0] is not None
 
     def raise_if_forbidden(self, at_end: bool = False) -> None:
-        """Raise an error for the gravest finding that ends training."""
+        """Raise an error for the most severe finding that ends training."""
         finding, required = self._forbidden(at_end)
         if finding is not None:
             times = f" in {required} evaluations in a row" if required > 1 else ""
             raise FindingError(f"stopped by fail_on={self._config.judge.fail_on!r}{times}: {finding}")
 
     def _forbidden(self, at_end: bool) -> tuple[Finding | None, int]:
-        """Return the gravest finding that ends training, and in how many evaluations in a row it stood."""
+        """Return the most severe finding that ends training, and in how many evaluations in a row it stood."""
         judge = self._config.judge
-        found = gravest_forbidden(self.findings, judge.fail_on, judge.fail_after)
+        found = most_severe_forbidden(self.findings, judge.fail_on, judge.fail_after)
         if found is not None:
             return found, judge.fail_after
         # Evaluations that could tell nothing are none without it.
         told = [replace(each, verdicts=tuple(self.told.get(_key(each), each.verdicts))) for each in self.findings]
         required = self._required(at_end)
-        return gravest_forbidden(told, judge.fail_on, required), required
+        return most_severe_forbidden(told, judge.fail_on, required), required
 
     def _required(self, at_end: bool) -> int:
         """Return in how many evaluations in a row a finding has to stand."""
@@ -181,7 +181,7 @@ class Judging(RunState):
         return power
 
 
-def gravest_forbidden(findings: Sequence[Finding], fail_on: str | None, required: int) -> Finding | None:
+def most_severe_forbidden(findings: Sequence[Finding], fail_on: str | None, required: int) -> Finding | None:
     """Return the most severe fault that `fail_on` forbade in the last `required` evaluations in a row, or None."""
 
     def lasts(fault: Finding) -> bool:

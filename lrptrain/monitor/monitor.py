@@ -255,22 +255,29 @@ class MonitorCore:
             extent = self.planner.plan(context)
             if extent is None:
                 return None
-            is_last = context.moment.share_done == 1
-            record = self._evaluate(context, extent, weights, EvaluationKey.new(moment), is_last)
+            record = self._evaluate(context, extent, weights, EvaluationKey.new(moment))
             # What follows is another evaluation, behind this one in the record.
             self.recorder.next_key = EvaluationKey.new((context.moment.epoch, context.moment.step + 1))
             return record
         return None
 
     def evaluate_kept(self, context: TrainingContext, are_kept: bool = True) -> EpochRecord | None:
-        """Evaluate the weights that training leaves, with all samples, unless the last evaluation was just that.
+        """Evaluate the weights that training leaves, unless the last evaluation was just that.
 
         All processes must call it at the same time, at the end of training, with these weights in the model.
         `are_kept` is False where those could not be had.
         """
+        record = self._evaluate_kept(context, are_kept)
+        if record is None:
+            return None
+        # Where nothing was measured before, that was of the smallest sample: now of as many as are paid for.
+        later = replace(context, moment=replace(context.moment, epoch=record.epoch, step=record.step + 1))
+        return self._evaluate_kept(later, are_kept) or record
+
+    def _evaluate_kept(self, context: TrainingContext, are_kept: bool) -> EpochRecord | None:
         if not self.reader.is_drawn or self.reader.is_wrong:
             return None
-        with self.guarded("evaluating the kept weights"):
+        with self.guarded("evaluating the checkpoint that is kept"):
             planner, next_key = self.planner, self.recorder.next_key
             planner.fit_to(self.reader.sample.size)
             weights = fingerprint(context.model)
@@ -282,15 +289,16 @@ class MonitorCore:
             validated = planner.validated or (context.moment.epoch, context.moment.step)
             moment = max(validated[0], context.moment.epoch), max(validated[1], context.moment.step)
             key = next_key if next_key is not None and moment == validated else EvaluationKey.new(moment)
-            last = replace(context, moment=replace(context.moment, epoch=key.moment[0], step=key.moment[1]))
+            epoch, step = key.moment
+            last = replace(context, moment=replace(context.moment, epoch=epoch, step=step, share_done=1.0))
             self.judging.telling = 0  # of other weights or of more samples: it is not one more in a row
             with preserved(context.module):
                 context.module.eval()  # training is over, but the module still trains
-                return self._evaluate(last, extent, weights, key, is_last=True)
+                return self._evaluate(last, extent, weights, key)
         return None
 
     def _evaluate(
-        self, context: TrainingContext, extent: Extent, weights: str, key: EvaluationKey, is_last: bool
+        self, context: TrainingContext, extent: Extent, weights: str, key: EvaluationKey
     ) -> EpochRecord | None:
         """Evaluate as much as is planned: explain, judge and record; every process takes part."""
         started = time.monotonic()
@@ -298,7 +306,7 @@ class MonitorCore:
         # What is written of this moment has the weights of a checkpoint that is saved meanwhile.
         self._before_evaluation = self._state()
         try:
-            with self.planner.evaluating(context, extent, weights, is_last), preserved(context.module):
+            with self.planner.evaluating(context, extent, weights), preserved(context.module):
                 explained = self.explainer.explain(context, self.reader.sample, extent, self.failures)
                 return None if explained is None else self._judge_and_record(context, started, *explained)
         finally:

@@ -9,7 +9,6 @@ from typing import Any
 from torch import nn
 
 from lrptrain.cues.followed import is_followed
-from lrptrain.findings.sentences import percent
 from lrptrain.loggers.timeline import Moment
 from lrptrain.monitor.budget import Budget, Extent
 from lrptrain.monitor.config import MonitorConfig
@@ -160,25 +159,17 @@ class Planner(RunState):
             return self.in_full
         if is_followed(context.module):
             self.evaluate_in_every_validation()
-        extent = gather(self.budget.plan(self.clock.elapsed, context.moment.share_done, context.moment.keeps_last))[0]
-        if extent is None and self.budget.validations == 1:
-            self._inform(
-                f"{self._config.title}: {self.budget.share:.0%} of this run's time would not pay for two "
-                "evaluations: only the kept weights are evaluated, at the end (budget=None evaluates each validation)"
-            )
-        return extent
+        return gather(self.budget.plan(self.clock.elapsed, context.moment.share_done, context.moment.keeps_last))[0]
 
     def plan_kept(self, weights: str) -> Extent | None:
-        """Return how much of the kept weights is evaluated; None if the last evaluation was just that."""
+        """Return how much of the checkpoint that is kept is evaluated; None if the last evaluation was just that."""
         extent = self.in_full if self.budget is None else gather(self.budget.plan_kept(self.clock.elapsed))[0]
         return None if all(gather(self.weights.is_decided(weights, extent.samples))) else extent
 
     @contextmanager
-    def evaluating(self, context: TrainingContext, extent: Extent, weights: str, is_last: bool) -> Iterator[None]:
+    def evaluating(self, context: TrainingContext, extent: Extent, weights: str) -> Iterator[None]:
         """Note an evaluation, and what it takes."""
         started = time.monotonic()
-        if not is_last:
-            self._mention_extent(context, extent)
         self.extent = extent
         # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
         self.evaluated_epoch = context.moment.epoch
@@ -188,44 +179,16 @@ class Planner(RunState):
         finally:
             if self.budget is not None and context.moment.is_training:
                 self.budget.note(extent, time.monotonic() - started)
-                if not is_last:  # the end of the run says so
-                    self._mention_cost(time.monotonic() - started)
-
-    def _mention_extent(self, context: TrainingContext, extent: Extent) -> None:
-        """Say how much is evaluated from now on, where it is not what it was."""
-        if extent == self.extent or self.budget is None:  # without a budget it never changes
-            return
-        most = self.in_full.samples
-        rest = f"; the kept weights get all {most}" if extent.samples < most else ""
-        self._inform(
-            f"{self._config.title}: from epoch {context.moment.epoch} on {extent.samples} samples, {extent.drawn} of "
-            f"them with pictures, and maps of {extent.class_maps or 'no further'} classes: as much as "
-            f"{percent(self.budget.share)} of the training time allows (budget=None for all){rest}"
-        )
-
-    def _mention_cost(self, seconds: float) -> None:
-        """Say so once where a single evaluation takes more than the budget."""
-        assert self.budget is not None
-        # The rest of this evaluation is added when it ends.
-        share = (self.budget.spent + seconds) / max(self.clock.elapsed, 1e-9)
-        if self.budget.evaluations == 1 and share > self.budget.share:
-            rest = (
-                "; each validation is evaluated, as something decides by the values"
-                if self.budget.in_every_validation
-                else "; the next ones wait until it is less"
-            )
-            self._inform(
-                f"{self._config.title}: the first evaluation took {share:.0%} of the time so far, more than the budget "
-                f"of {self.budget.share:.0%}{rest}"
-            )
 
     @property
     def cost(self) -> str:
-        """What the monitor took, where that is more than its budget; else ""."""
+        """What an evaluation takes, where all of them took more than their share of the time; else ""."""
         if self.budget is None or self.budget.share_of(self.clock.elapsed) <= self.budget.share:
             return ""
-        share = percent(self.budget.share_of(self.clock.elapsed))
-        return f"The monitor took {share} of the time, more than the budget of {percent(self.budget.share)}."
+        return (
+            f"One evaluation takes about {self.budget.cost_of(self.extent):.0f} s, and this run lasted "
+            f"{self.clock.elapsed:.0f} s: {self._config.kind}(max_samples=16) makes it smaller."
+        )
 
     @property
     def subject(self) -> str:
@@ -234,4 +197,6 @@ class Planner(RunState):
         epoch = "" if moment is None else f"epoch {moment[0]}"
         if not self.weights.evaluated_kept:
             return f"{epoch or 'weights'} that {'was' if epoch else 'were'} not kept"
-        return epoch if moment == self.validated and epoch else f"the kept weights{f' ({epoch})' if epoch else ''}"
+        if moment == self.validated and epoch:
+            return epoch
+        return f"the checkpoint that is kept{f' ({epoch})' if epoch else ''}"

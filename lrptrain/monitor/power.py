@@ -93,7 +93,7 @@ def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
     """Return what each input does, what is not sure, not relied on, and not tested, a sentence each."""
     inputs = [f"{cue.name} {points(effect.mean)} points" for cue, effect in inputs_among(judged)]
     lines = [f"By input: {listed(inputs)}."] if inputs else []
-    # Two marks may have one name: each is said once, by the gravest verdict.
+    # Two marks may have one name: each is said once, by the most severe verdict.
     told = {visible(each.cue.name) for each in judged if each.verdict == "relies"}
     for verdict, words in (("not sure", "Not sure whether it relies on"), ("does not rely", ALONE)):
         # Lists of words are no things that a person knows: their words are said one by one. Of a whole that is relied
@@ -139,18 +139,25 @@ def closing_words(
     `collapse` is what is said of a model that has collapsed, and `guided_by` names what guides its training.
     """
     faults = [each for each in findings if each.is_fault]
+    review = [each for each in findings if each.is_open and power.tells]
+    first = None if collapse else next(iter([*faults, *review]), None)
     found = headline(findings, power.can_fault)
     if collapse:
         message = f"{title}: {collapse} In {subject}."
     elif faults:
         failed = _not_removed(guided_by) if guided_by else ""
-        message = f"{title}: {sentences(faults[0]).verdict} In {subject}: {found}{failed} {sentences(faults[0]).doubt}"
+        text = sentences(faults[0])
+        message = f"{title}: {text.verdict} {text.effect} In {subject}: {found}{failed}"
+    elif first is not None:
+        message = f"{title}: {found} In {subject}."
     elif power.tells:
         message = f"{title}: {found} In {subject}. {power.short or power.text}"
     else:
         message = f"{title}: no verdict on {subject}. {power.text}"
-    lines = [fitted(f"{message} {cost}".rstrip())]
-    return "\n".join([*lines, *([f"  See: {look_at(run)}"] if run is not None else [])])
+    see = f"  See: {look_at(run)}" if run is not None else ""
+    # A command is never broken: it is there to be copied.
+    remedy = f"  {sentences(first).remedy}" if first is not None and first.fix else ""
+    return "\n".join(line for line in (fitted(f"{message} {cost}".rstrip()), see, remedy) if line)
 
 
 def _not_removed(guided_by: Sequence[str]) -> str:

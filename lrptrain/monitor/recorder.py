@@ -14,7 +14,8 @@ from lrptrain.cues.search import Judged
 from lrptrain.cues.text_form import text_form
 from lrptrain.cues.texts import Language
 from lrptrain.files import write_json
-from lrptrain.findings import Finding, announce, reliance
+from lrptrain.findings import Finding, reliance
+from lrptrain.findings.sentences import sentences
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
 from lrptrain.loggers.local import PROOFS, evaluation_name
 from lrptrain.loggers.metrics import key_names
@@ -247,10 +248,14 @@ class Recorder(RunState):
             self.mention(what_is_sent(each, record))
 
     def _announce(self, context: TrainingContext, record: EpochRecord, evaluation: Evaluation) -> None:
+        """Report what is new, a sentence each: the end of the run says where to look and what to do."""
         title = self._config.title
         findings, told_by_others = unannounced(context.module, evaluation, record.new_findings, title)
-        for line in announce(findings, self.folder):
-            self._inform(f"{title}: {line}" if self._config.run.name else line)
+        if context.moment.share_done == 1:  # the end of the run reports these
+            findings = []
+        for each in findings:
+            text = sentences(each)
+            self._inform(f"{title}: epoch {evaluation.epoch}: {text.verdict} {text.effect}")
         for line in told_by_others:
             self._inform(line)
 

@@ -41,8 +41,7 @@ def test_of_a_run_without_an_end_the_first_validation_and_the_final_weights_are_
         watching = monitor(budget=0.05, on_error="raise")
         fit(tmp_path, watching, StopAfter(3), max_epochs=-1)
     assert epochs(watching) == [0, 3]
-    assert len([line for line in lines if "the first evaluation took" in line and "budget of 5%" in line]) == 1
-    assert not [line for line in lines if "would not pay for two evaluations" in line]
+    assert len([line for line in lines if "this run lasted" in " ".join(line.split())]) == 1
 
 
 @pytest.mark.parametrize(
@@ -57,12 +56,8 @@ def test_of_a_run_too_short_for_two_the_final_weights_alone_are_evaluated(end, t
     assert (FOCUS in trained.trainer.callback_metrics) == (
         "max_time" not in end
     )  # of which nobody knew that it was the last
-    assert len([line for line in lines if "only the kept weights are evaluated" in line]) == 1
-    assert not [line for line in lines if "of them with pictures" in line or "evaluation took" in line]
     (end,) = (" ".join(line.split()) for line in lines if " ends: " in line)
-    assert re.search(
-        r"(?i)in epoch 3, on 8 samples.* The monitor took \d+ % of the time, more than the budget of 0 %", end
-    )
+    assert re.search(r"(?i)in epoch 3, on 8 samples.* One evaluation takes about \d+ s, and this run lasted \d+ s", end)
 
 
 @pytest.mark.parametrize("decides", [{"fail_on": "relies"}, {}])

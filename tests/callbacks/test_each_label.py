@@ -315,7 +315,7 @@ def test_a_run_is_monitored_for_all_labels_under_every_trainer(train, tmp_path):
         assert label == predicted == (", ".join(has) or "none")
     # The map of all answers, and of the most probable labels one each.
     picture = next(each for each in monitor.core.recorder.drawn if isinstance(each, Picture))
-    assert "read as" in picture.caption
+    assert "predicted as" in picture.caption
     assert {*read_class_maps(monitor.folder)["class"]} <= {*TITLES}
     assert not monitor.failures
 

@@ -317,7 +317,7 @@ def test_a_cue_that_fails_is_reported_once_by_its_name_and_the_record_is_kept(tm
         warnings.simplefilter("always")
         trainer(tmp_path, watching, max_epochs=2).fit(learner, loader(columns, 16), loader(columns, 16))
     (line,) = {str(each.message) for each in caught if "broken" in str(each.message)}
-    assert "the broken cue could not be exchanged: RuntimeError: no such column" in line
+    assert "the broken cue could not be swapped: RuntimeError: no such column" in line
     events = read_events(watching.folder)
     assert [event["epoch"] for event in events] == [0, 1]
     assert [event["scalars"]["relevance/failures"] for event in events] == [1.0, 2.0]

@@ -91,7 +91,7 @@ def test_the_best_checkpoint_is_evaluated(budget, alone, tmp_path):
     event = kept_in(watching)
     assert event["weights"] == {"epoch": 1, "step": 9}
     assert (event["epoch"], event["step"]) in ((2, 14), (2, 15))  # at the end, behind an evaluation that is there
-    assert [line for line in lines if "the kept weights (epoch 1), on 8 samples" in " ".join(line.split())]
+    assert [line for line in lines if "the checkpoint that is kept (epoch 1), on 8 samples" in " ".join(line.split())]
     for name, weight in alone.items():
         assert torch.equal(weight, trained.state_dict()[name]), name
 
@@ -175,7 +175,7 @@ def test_the_kept_weights_are_judged_by_themselves(tmp_path):
     watching = monitor(budget=1e-6, on_error="raise", max_samples=60, fail_on="relies", fail_after=2)
     with pytest.raises(FindingError, match="cannot pass after its last evaluation"):  # it has learned nothing
         trainer(tmp_path, watching, max_epochs=2).fit(module(), loader(), loader(data(60)))
-    assert [event["scalars"]["relevance/samples"] for event in read_events(watching.folder)] == [32, 32, 60]
+    assert [event["scalars"]["relevance/samples"] for event in read_events(watching.folder)] == [16, 16, 60]
     assert watching.core.judging._required(at_end=True) == 1
 
 

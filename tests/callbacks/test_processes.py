@@ -74,5 +74,5 @@ def test_a_failure_in_one_process_stops_neither(folders):
 def test_an_intervention_that_fails_in_one_process_is_counted_in_all(folders):
     first, second = (result(folders[1], "unproved", rank) for rank in (0, 1))
     assert first["failures"] == second["failures"] > 0
-    assert "could not be exchanged: RuntimeError: only here" in first["told"][0]
+    assert "could not be swapped: RuntimeError: only here" in first["told"][0]
     assert [event["epoch"] for event in read_events(folders[1] / "relevance" / "unproved")] == [0, 1]

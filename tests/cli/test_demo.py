@@ -1,12 +1,13 @@
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from examples import OPEN, finding, keep_wandb_offline
 from PIL import Image
 
 from lrptrain.cli.demo import demo
-from lrptrain.cli.demo_runs import VIT, Outcome, compare_outcomes
+from lrptrain.cli.demo_runs import VIT, Lines, Outcome, compare_outcomes
 from lrptrain.relevance.default import DEFAULT_METHODS
 
 pytestmark = [
@@ -46,6 +47,20 @@ def test_the_report_says_when_a_flag_was_taken_back():
     )
 
 
+def test_in_a_file_a_line_is_printed_after_an_epoch_once_so_many_seconds_went_by(monkeypatch, capsys):
+    seconds = iter([0.0, 3.9, 4.0, 5.0, 8.0])
+    monkeypatch.setattr("lrptrain.cli.demo_runs.time.monotonic", lambda: next(seconds))
+    lines = Lines(next(seconds))
+    for epoch in range(4):
+        metrics = {"val/accuracy": 0.5}
+        state = SimpleNamespace(current_epoch=epoch, max_epochs=7, callback_metrics=metrics, sanity_checking=False)
+        lines.on_validation_end(state, None)
+    assert capsys.readouterr().out.splitlines() == [
+        "  epoch 2 of 7: 50% correct with the tag, 4 s",
+        "  epoch 4 of 7: 50% correct with the tag, 8 s",
+    ]
+
+
 def test_a_small_demo_writes_all_it_promises(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
     keep_wandb_offline(monkeypatch, tmp_path)
     folder = tmp_path / "demo"
@@ -54,6 +69,8 @@ def test_a_small_demo_writes_all_it_promises(tmp_path: Path, monkeypatch, capsys
     said = capsys.readouterr().out
     assert "accuracy without the tag" in said
     assert "plain: the monitor flagged the model in epoch" in said
+    before, _ = said.split("accuracy with the tag")
+    assert len(before.splitlines()) <= 25
     with Image.open(folder / "overlays.png") as picture:
         assert picture.size[0] > 300
     for name in ("plain", "guided"):

@@ -62,12 +62,14 @@ def test_what_lies_outside_of_annotations_is_a_fault_and_weighs_as_ten_other_cue
     assert names[2:]
     assert all(name.startswith("a mark ") and " outside the annotation" in name for name in names[2:])
     assert {part.cue.role for part in (outside, *outside.parts)} == {"fault"}
-    assert [root.cue.kind for root in others[: 2 * COUNT + 3]] == [*LOOKS, *LOOKS, "framing", "placement", "placement"]
-    assert [root.cue.where for root in others[: 2 * COUNT]] == ["image"] * COUNT + ["evidence"] * COUNT
+    of_evidence = ["colour", "spectrum"]
+    kinds = [*LOOKS, *of_evidence, "framing", "placement", "placement"]
+    assert [root.cue.kind for root in others[: COUNT + 5]] == kinds
+    assert [root.cue.where for root in others[: COUNT + 2]] == ["image"] * COUNT + ["evidence"] * 2
     assert {root.cue.role for root in others} == {"open"}
-    annotated = [outside, *outside.parts[:2], *others[COUNT : 2 * COUNT], *others[2 * COUNT + 1 : 2 * COUNT + 3]]
+    annotated = [outside, *outside.parts[:2], *others[COUNT : COUNT + 2], *others[COUNT + 3 : COUNT + 5]]
     assert all(node.rows.tolist() == list(range(16)) for node in annotated)
-    assert all(root.rows.tolist() == list(range(24)) for root in (*others[:COUNT], others[2 * COUNT]))
+    assert all(root.rows.tolist() == list(range(24)) for root in (*others[:COUNT], others[COUNT + 2]))
 
 
 def test_masks_of_one_answer_alone_hide_nothing():
@@ -87,7 +89,7 @@ def test_masks_of_one_answer_alone_hide_nothing():
 
 def test_marks_on_what_people_marked_are_open():
     _, *others = planned(24, at=(4, 4))
-    marks = others[2 * COUNT + 3 :]
+    marks = others[COUNT + 5 :]
     assert marks
     assert all(root.cue.where == "evidence" and root.cue.role == "open" for root in marks)
 

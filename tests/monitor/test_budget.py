@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lrptrain.monitor.budget import SMALLEST, Budget, Extent, extents_within
+from lrptrain.monitor.budget import SHORT, SMALLEST, Budget, Extent, extents_within
 
 FULL = Extent(128, 16, 5)
-LARGE = Extent(64, 0, 0)
-SMALL = Extent(32, 0, 0)  # the smallest part of it that is planned with
-SMALL_WITH_PICTURES = Extent(32, 4, 0)  # the smallest part of the full one
+LARGE = Extent(32, 0, 0)
+SMALL = Extent(16, 0, 0)  # the smallest part of it that is planned with
+SMALL_WITH_PICTURES = Extent(16, 4, 0)  # the smallest part of the full one
 ALL_SAMPLES = Extent(128, 4, 0)  # the cheapest evaluation of all samples
 
 
@@ -56,8 +56,9 @@ def simulate(
         run.shares.append(run.budget.share_of(run.elapsed))
     if not run.evaluated or run.evaluated[-1][0] != epochs - 1 or run.evaluated[-1][1].samples < FULL.samples:
         last = run.budget.plan_kept(run.elapsed)
-        paid = run.budget.spent + run.budget.cost_of(last) <= run.budget.share * run.elapsed
-        assert paid or last == ALL_SAMPLES
+        allowed = max(run.budget.share * run.elapsed, SHORT)
+        paid = run.budget.spent + run.budget.cost_of(last) <= allowed
+        assert paid or last == (ALL_SAMPLES if run.budget.in_every_validation else SMALL_WITH_PICTURES)
         run.forced = 0.0 if paid else cost(last, epochs - 1)
         run.evaluate(epochs - 1, last, cost(last, epochs - 1))
     return run
@@ -97,32 +98,42 @@ def test_a_short_run_has_a_smaller_sample_and_few_pictures():
     extents = {extent for _, extent in run.evaluated[1:-1]}
     assert len(extents) <= 2
     assert all(SMALLEST <= extent.samples < 128 and extent.drawn == 4 for extent in extents)
-    assert run.evaluated[-1][1].samples == FULL.samples
     gaps = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(run.evaluated[1:-1])]
     assert max(gaps) <= 5
     assert run.budget.share_of(run.elapsed) > 0.025  # what is allowed is used
 
 
-def test_the_first_validation_has_a_first_look_and_the_kept_weights_all_samples_whatever_the_budget():
-    run = simulate(5, 1.0, steady(), Budget(0.001, FULL))
-    assert run.evaluated == [(0, SMALL_WITH_PICTURES), (4, ALL_SAMPLES)]
-
-
 @pytest.mark.parametrize("samples", [1, 20, 40, 120, 128])
 @pytest.mark.parametrize("seconds", [0.01, 1.0, 100.0, 10_000.0])
-def test_the_kept_weights_have_all_samples_in_short_runs_and_in_long_ones(samples, seconds):
-    for known in (None, 0.25):
-        budget = Budget(0.05, Extent(samples, 16, 5), seconds_per_sample=known)
-        budget.plan(seconds, 1 / 3)
-        last = budget.plan(3 * seconds, 1.0)
-        assert last is not None
-        assert last.samples == samples
-        assert budget.plan_kept(3 * seconds).samples == samples
+def test_the_checkpoint_that_is_kept_takes_the_share_or_ten_seconds_or_has_the_smallest_sample(samples, seconds):
+    budget = Budget(0.05, Extent(samples, 16, 5), costs={Extent(16, 4, 0): 4.0})
+    budget.plan(seconds, 1 / 3)
+    last = budget.plan(3 * seconds, 1.0)
+    assert last is not None
+    assert last == budget.plan_kept(3 * seconds)
+    allowed = max(0.05 * 3 * seconds, 10.0)
+    larger = [each for each in extents_within(budget.most) if each.work > last.work]
+    assert budget.cost_of(last) <= allowed or last.samples == min(samples, 16)
+    assert all(budget.cost_of(each) > allowed for each in larger)
+
+
+def test_what_was_spent_before_is_part_of_the_ten_seconds():
+    budget = Budget(0.05, FULL, costs={ALL_SAMPLES: 9.0, Extent(64, 4, 0): 6.0}, evaluations=1)
+    assert budget.plan_kept(1.0).samples == 128
+    budget.spent = 3.0
+    assert budget.plan_kept(1.0).samples == 64
+    assert Budget(0.05, FULL).plan_kept(1.0).samples == 16  # nothing is known of what it takes
+
+
+def test_where_something_decides_by_the_values_the_checkpoint_that_is_kept_has_all_samples():
+    assert Budget(0.05, FULL, costs={SMALL: 9.0}, in_every_validation=True).plan_kept(1.0) == ALL_SAMPLES
 
 
 def test_the_last_validation_is_one_of_many_where_other_weights_are_kept():
     kept, others = (Budget(0.05, FULL, seconds_per_sample=0.25) for _ in range(2))
-    assert kept.plan(10.0, 1.0, keeps_last=True) == ALL_SAMPLES
+    assert kept.plan(10.0, 1.0, keeps_last=True) == SMALL_WITH_PICTURES
+    kept.note(SMALL_WITH_PICTURES, 4.25)
+    assert kept.plan(10.0, 1.0, keeps_last=True) == Extent(32, 4, 0)
     assert others.plan(10.0, 1.0, keeps_last=False) is None
 
 
@@ -132,17 +143,16 @@ def test_a_run_with_a_known_end_keeps_the_share_with_its_ends_where_it_pays_for_
     budget = Budget(0.05, FULL, seconds_per_sample=0.25)
     run = simulate(10, seconds, cost, budget, has_known_end=True)
     assert run.evaluated[-1][0] == 9
-    assert run.evaluated[-1][1].samples == FULL.samples
     smallest = cost(SMALL_WITH_PICTURES, 0)
     if smallest + cost(ALL_SAMPLES, 9) <= 0.05 * run.elapsed:
         assert budget.share_of(run.elapsed) <= 0.05 * 1.1
-    # Two of the smallest evaluations take 17.5 seconds: as soon as the run pays for them, there is a first look.
+    # Two of the smallest evaluations take 9.5 seconds: as soon as the run pays for them, there is a first look.
     assert (run.evaluated[0][0] == 0) == (2 * smallest <= 0.05 * 10 * seconds)
 
 
 def test_the_kept_weights_have_as_many_pictures_as_the_run_pays_for():
     run = simulate(10, 32.8, steady(), Budget(0.05, FULL, seconds_per_sample=0.25), has_known_end=True)
-    assert run.evaluated == [(9, ALL_SAMPLES)]
+    assert run.evaluated[-1] == (9, SMALL_WITH_PICTURES)
     longer = simulate(10, 200.0, steady(), Budget(0.05, FULL, seconds_per_sample=0.25), has_known_end=True)
     assert longer.evaluated[-1] == (9, FULL)
     unknown = simulate(10, 32.8, steady(), has_known_end=True)
@@ -190,9 +200,10 @@ def test_pictures_are_saved_before_samples_and_samples_nested():
         Extent(128, 4, 0),
         Extent(64, 4, 0),
         Extent(32, 4, 0),
+        Extent(16, 4, 0),
     ]
-    assert extents_within(Extent(20, 0, 0)) == [Extent(20, 0, 0)]
-    assert extents_within(Extent(40, 2, 0)) == [Extent(40, 2, 0), Extent(32, 2, 0)]
+    assert extents_within(Extent(10, 0, 0)) == [Extent(10, 0, 0)]
+    assert extents_within(Extent(20, 2, 0)) == [Extent(20, 2, 0), Extent(16, 2, 0)]
 
 
 def test_a_resumed_run_plans_as_the_one_that_was_not_stopped():
@@ -238,7 +249,7 @@ def test_an_evaluation_is_due_once_it_and_one_more_are_paid_for(elapsed, spent, 
     assert budget.plan(elapsed) == (SMALL if is_due else None)
 
 
-@pytest.mark.parametrize(("elapsed", "expected"), [(100.0, FULL), (99.9, ALL_SAMPLES), (1.0, ALL_SAMPLES)])
+@pytest.mark.parametrize(("elapsed", "expected"), [(100.0, FULL), (99.9, ALL_SAMPLES), (1.0, Extent(16, 4, 0))])
 def test_the_pictures_of_the_kept_weights_are_a_matter_of_the_budget(elapsed, expected):
     budget = Budget(0.5, FULL, extent=SMALL, evaluations=1, costs={FULL: 50.0, Extent(128, 4, 5): 50.0})
     assert budget.plan_kept(elapsed) == expected

@@ -114,7 +114,7 @@ def test_a_picture_has_its_mask_at_its_own_size():
     np.testing.assert_array_equal(picture.image[top : top + 160, :120], to_picture(sample.tensors["image"]))
     assert top > 0  # the title
     assert picture.image.shape[0] > top + 160  # the scale
-    assert picture.caption == "#s, dog read as cat (75%), 25% on the annotation (50% of the area)"
+    assert picture.caption == "#s, dog predicted as cat (75%), 25% on the annotation (50% of the area)"
 
 
 def test_what_is_neither_an_image_nor_a_text_is_left_out():

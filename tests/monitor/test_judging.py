@@ -5,7 +5,7 @@ from examples import OPEN, finding
 
 import lrptrain
 from lrptrain.monitor.config import MonitorConfig
-from lrptrain.monitor.judging import FindingError, Judging, gravest_forbidden
+from lrptrain.monitor.judging import FindingError, Judging, most_severe_forbidden
 
 
 def with_verdicts(*verdicts):
@@ -38,4 +38,4 @@ def test_a_fault_is_forbidden_when_it_lasts(verdicts, fail_on, required, forbidd
 def test_the_gravest_is_named():
     graver = finding(name="a mark", effect=0.8, interval=(0.7, 0.9))
     for order in ([graver, finding()], [finding(), graver]):
-        assert gravest_forbidden(order, "relies", 1) == graver
+        assert most_severe_forbidden(order, "relies", 1) == graver

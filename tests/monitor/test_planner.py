@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 import lrptrain
-from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.planner import Clock, Planner
 from lrptrain.trainers.context import Moment, Output, TrainingContext
@@ -52,9 +51,9 @@ def test_the_subject_of_an_evaluation_names_its_weights():
     plans.weights.kept = first
     assert plans.subject == "epoch 3"
     plans.validated = (4, 12)
-    assert plans.subject == "the kept weights (epoch 3)"
+    assert plans.subject == "the checkpoint that is kept (epoch 3)"
     plans.weights.moments.clear()
-    assert plans.subject == "the kept weights"
+    assert plans.subject == "the checkpoint that is kept"
     plans.weights.kept = "others"
     assert plans.subject == "weights that were not kept"
 
@@ -68,19 +67,16 @@ def test_kept_weights_are_evaluated_unless_the_last_evaluation_was_of_them_with_
     assert plans.plan_kept("a") == plans.in_full
 
 
-def test_a_change_of_the_extent_and_a_dear_first_evaluation_are_reported_once():
-    said: list[str] = []
-    plans = planner(said, budget=0.05)
-    plans.clock.start()
-    small = Extent(32, 4, 0)
-    for epoch in range(2):
-        with plans.evaluating(context(epoch), small, "a", is_last=False):
-            plans.budget.spent += 1.0  # more than all of the time so far
-    changed, dear = said
-    assert "from epoch 0 on 32 samples, 4 of them with pictures, and maps of no further classes" in changed
-    assert "the kept weights get all 64" in changed
-    assert "the first evaluation took" in dear
-    assert plans.cost.startswith("The monitor took ")
+def test_what_an_evaluation_takes_is_reported_once_where_all_took_more_than_their_share():
+    plans = planner(budget=0.05)
+    plans.clock.resume(30.0)
+    plans.budget.note(plans.extent, 1.9)
+    plans.budget.spent = 1.4
+    assert plans.cost == ""
+    plans.budget.spent = 2.0
+    assert plans.cost == (
+        "One evaluation takes about 2 s, and this run lasted 30 s: RelevanceMonitor(max_samples=16) makes it smaller."
+    )
     assert planner().cost == ""
 
 
