@@ -275,9 +275,9 @@ class _Call:
             passed = forward_pass(self.model, inputs, self.explain, tape_type=NotingTape, **options)
             count = len(passed.tape.calls) if isinstance(passed.tape, NotingTape) else 0
             maps = self._from(passed)
-            with suppress(NeedsTape, UnsupportedModelError):
+            with suppress(Exception):  # whatever fails, there is no plan
                 plan = Plan.of(passed, count)
-        with suppress(Exception), preserved(self.model):  # whatever fails, there is no plan
+        with suppress(Exception), preserved(self.model):
             again = self._from(forward_pass(self.model, inputs, self.explain, plan=plan, **options)) if plan else []
             if maps and again and plan and agree(maps[0], again[0]):
                 known.use(plan)

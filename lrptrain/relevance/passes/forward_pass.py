@@ -119,7 +119,8 @@ class ForwardPass:
     def made_by(self) -> list[Node]:
         """The operations of the model that its logits come from, as they were recorded."""
         tape = self._own_tape()
-        value = tape.value_of(self._numbers(tape, Head()))
+        with torch.inference_mode(False), torch.enable_grad():
+            value = tape.value_of(self._numbers(tape, Head()))
         return [] if value is None else making(tape.nodes, [value])
 
     @property
