@@ -173,7 +173,9 @@ METRICS: list[SampleMetric] = [
         "What logits are multiplied by before effects are measured",
         FINDINGS,
         unit="number",
-        explanation="What logits are multiplied by before effects are measured, more than 1 if accuracy exceeds confidence.",
+        explanation=(
+            "What logits are multiplied by before effects are measured, more than 1 if accuracy exceeds confidence."
+        ),
         compute=_sharpness,
     ),
     SampleMetric(
