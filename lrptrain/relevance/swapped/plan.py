@@ -60,6 +60,8 @@ NATIVE = (
     | {"batch_norm", "hardshrink"}
 )
 """Operations whose rule is their gradient."""
+READING_NUMBERS = SUMS | AVERAGES | MAXIMA | ALONG | {"pow", "softmax", "log_softmax", "mean", "sum"}
+"""Operations that have a rule for some exponents or axes only: others are for the tape to judge."""
 Operands = tuple[int, ...]
 """Of each tensor that a call is given, the number of the call that made it; INPUT, or CONSTANT."""
 INPUT, CONSTANT = -1, -2
@@ -94,6 +96,14 @@ def operands_of(args: Sequence[Any], kwargs: dict[str, Any] | None) -> list[Tens
     return found
 
 
+def constants_of(args: Sequence[Any], kwargs: dict[str, Any] | None) -> str:
+    """What is no tensor among the arguments of a call."""
+    named = sorted(kwargs.items()) if kwargs else ()
+    return repr(
+        [None if isinstance(x, Tensor) else x for x in args] + [x for x in named if not isinstance(x[1], Tensor)]
+    )
+
+
 def note_made(made: dict[int, int], result: Any, number: int) -> None:
     """Note which call made a tensor, or several."""
     if isinstance(result, Tensor):
@@ -111,11 +121,13 @@ class NotingTape(Tape):
         calls: The functions, in the order in which the model called them.
         operands: What each is given.
         numbers: By the id of an operation, the number of the call that it is part of.
+        constants: What calls are given that is no tensor, where a rule depends on it.
     """
 
     calls: list[Callable[..., Any]] = field(default_factory=list)
     operands: list[Operands] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
+    constants: dict[int, str] = field(default_factory=dict)
     _made: dict[int, int] = field(default_factory=dict, init=False)
     _is_inside: bool = field(default=False, init=False)
 
@@ -130,6 +142,8 @@ class NotingTape(Tape):
         tensors = operands_of(args, kwargs)
         made = [self._made.get(id(x), INPUT) if self._depends(x) else CONSTANT for x in tensors]
         self.operands.append(tuple(made))
+        if canonical_name(func) in READING_NUMBERS:
+            self.constants[number] = constants_of(args, kwargs)
         # What is written out call by call is counted call by call.
         self._is_inside = not is_decomposed(func)
         try:
@@ -155,6 +169,7 @@ class Plan:
         sources: Calls that begin one: its number, and the place of what it is a function of.
         ends: Calls whose result is that of one, by its number.
         place: The call that makes what relevance is asked for; None for the input itself.
+        constants: What calls are given that is no tensor, where a rule depends on it.
     """
 
     calls: list[Callable[..., Any]]
@@ -165,6 +180,7 @@ class Plan:
     sources: dict[int, tuple[int, int]] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     place: int | None = None
+    constants: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, passed: "ForwardPass", count: int) -> "Plan":
@@ -184,6 +200,7 @@ class Plan:
         used = {tape.numbers[id(node)] for node in passed.made_by() if id(node) in tape.numbers}
         calls, operands = tape.calls[:count], tape.operands[:count]
         plan = cls(calls, [given if i in used else None for i, given in enumerate(operands)])
+        plan.constants = {number: given for number, given in tape.constants.items() if number in used}
         for node in recording.tape.nodes:
             plan._add(node, tape.numbers, recording)
         if recording.encoder_input is not recording.propagator.root:
@@ -230,6 +247,8 @@ class Plan:
         if len(node.inputs) != 2:
             return
         inverse = [is_inverse(recording.propagator, x) for x in node.args[:2]]
+        if len(inverse) < 2:
+            raise Mismatch("factors that are given by name")
         if inverse[0] != inverse[1]:
             self.cut[number] = frozenset({inverse.index(True)})
         else:
@@ -247,10 +266,11 @@ class Plan:
                 if places and member in region.linear:
                     self.cut[_number(member, numbers)] = places
             return
-        for member in region.nodes:  # made of numbers alone: the source is cut from the graph
-            number = _number(member, numbers)
-            if number < len(self.operands):
-                self.operands[number] = None
+        inside = {_number(member, numbers) for member in region.nodes}
+        for number in inside & set(range(len(self.operands))):
+            given = self.operands[number]
+            if given is not None:  # what is made inside is constant: the source is cut from the graph
+                self.operands[number] = tuple([CONSTANT if each in inside else each for each in given])
         for member in region.nodes:
             places = frozenset(i for i, x in enumerate(member.args) if x is region.source)
             if places:

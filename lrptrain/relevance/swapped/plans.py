@@ -90,9 +90,12 @@ class Asked:
 
 
 def _form(x: Any) -> Hashable:
-    """What tells the arguments of a model apart, but for their sizes and numbers."""
+    """What tells the arguments of a model apart, but for their sizes and numbers.
+
+    In a batch of one nothing shows whether a model mixes its samples: its plan says nothing of larger batches.
+    """
     if isinstance(x, Tensor):
-        return x.ndim, x.dtype, x.device
+        return x.ndim, x.shape[:1] == (1,), x.dtype, x.device
     if isinstance(x, Mapping):
         return tuple((name, _form(each)) for name, each in x.items())
     return tuple(map(_form, x)) if isinstance(x, (tuple, list)) else repr(x)

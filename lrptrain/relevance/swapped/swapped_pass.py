@@ -16,6 +16,7 @@ from lrptrain.relevance.swapped.plan import (
     INPUT,
     Mismatch,
     Plan,
+    constants_of,
     is_counted,
     is_decomposed,
     note_made,
@@ -65,6 +66,8 @@ class SwappedPass(PlainPass):
             given = [made.get(id(x), INPUT) if x.requires_grad else CONSTANT for x in operands_of(args, kwargs)]
             if asked != tuple(given):
                 raise Mismatch(number)
+        if number in plan.constants and plan.constants[number] != constants_of(args, kwargs):
+            raise Mismatch(number)
         if is_decomposed(func):
             with self:
                 result = enterable(func)(*args, **(kwargs or {}))

@@ -166,6 +166,92 @@ def test_another_way_through_the_model_is_noticed():
     assert state_of(model).is_refused, "a model that chooses its way each time is left to the tape"
 
 
+class Chosen(nn.Module):
+    """One operation, of which the data choose an operand, an axis or an exponent: the same calls, and another rule."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.table, self.head = nn.Embedding(200, 32), nn.Linear(32, 5)
+        self.one, self.two = nn.Linear(32, 32), nn.Linear(32, 32)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.table(input_ids)
+        is_first = float(x.detach()[0, 0, 0]) > 0
+        a, b = self.one(x), self.two(x)
+        chosen = a if is_first else b
+        if self.kind == "inside of SiLU":
+            y = a * torch.sigmoid(1.702 * chosen)
+        elif self.kind == "outside of SiLU":
+            y = chosen * torch.sigmoid(1.702 * a)
+        elif self.kind == "inside of GELU":
+            y = 0.5 * a * (1 + torch.erf(chosen / math.sqrt(2)))
+        elif self.kind == "deep inside of GELU":
+            y = 0.5 * a * (1 + torch.tanh(0.8 * (a + 0.044715 * chosen.pow(3))))
+        elif self.kind == "square":
+            y = a * chosen
+        elif self.kind == "exponent":
+            y = torch.pow(a.abs() + 1, 1 if is_first else -1)
+        else:
+            y = a.softmax(-1 if is_first else 0)
+        return self.head((x + y).mean(1))
+
+
+CHOSEN = ["inside of SiLU", "outside of SiLU", "inside of GELU", "deep inside of GELU", "square", "exponent", "axis"]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_what_the_data_choose_within_a_rule_is_noticed(kind: str, first: int):
+    torch.manual_seed(0)
+    model = Chosen(kind).double().eval()
+    signs = model.table.weight[:, 0] > 0
+    ways = [torch.arange(200)[chosen][:14].view(2, 7) for chosen in (signs, ~signs)]
+    for number in (first, 1 - first):
+        inputs = {"input_ids": ways[number]}
+        if kind in ("exponent", "axis") and number == 1:  # the tape has no rule for it
+            with pytest.raises(lrptrain.UnsupportedOperationError):
+                lrptrain.attribute(model, inputs, 0, "attnlrp")
+            continue
+        found = lrptrain.attribute(model, inputs, 0, "attnlrp")
+        torch.testing.assert_close(found.scores, by_tape(model, inputs).scores, rtol=1e-9, atol=1e-12)
+
+
+def test_a_plan_of_one_sample_does_not_hide_that_a_model_mixes_samples():
+    class Mixing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.one, self.head = nn.Embedding(200, 32), nn.Linear(32, 32), nn.Linear(32, 5)
+
+        def forward(self, input_ids: Tensor) -> Tensor:
+            x = self.table(input_ids)
+            return self.head((x * self.one(x).flip(0)).mean(1))
+
+    torch.manual_seed(0)
+    model = Mixing().double().eval()
+    lrptrain.attribute(model, {"input_ids": IDS[:1]}, 0, "attnlrp")
+    assert state_of(model).plan is not None
+    with pytest.raises(lrptrain.UnsupportedOperationError, match="sample"):
+        lrptrain.attribute(model, {"input_ids": IDS}, 0, "attnlrp")
+
+
+def test_factors_given_by_name_are_left_to_the_tape():
+    class Product(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.one, self.head = nn.Embedding(200, 32), nn.Linear(32, 32), nn.Linear(32, 5)
+
+        def forward(self, input_ids: Tensor) -> Tensor:
+            x = self.table(input_ids)
+            return self.head(torch.mul(input=x, other=self.one(x)).mean(1))
+
+    torch.manual_seed(0)
+    model = Product().double().eval()
+    found = lrptrain.attribute(model, {"input_ids": IDS}, 0, "attnlrp")
+    assert torch.equal(found.scores, by_tape(model, {"input_ids": IDS}).scores)
+    assert state_of(model).is_refused
+
+
 def test_a_plan_serves_texts_of_every_length_and_all_classes():
     model = text("fused")
     for length in (7, 3, 40):
