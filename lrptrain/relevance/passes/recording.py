@@ -33,7 +33,7 @@ from lrptrain.relevance.sharding.whole_weights import check_graph
 from lrptrain.relevance.shown.explained_batch import ExplainedBatch
 from lrptrain.relevance.shown.remarks import remark
 from lrptrain.relevance.swapped.plan import Plan
-from lrptrain.relevance.swapped.swapped_pass import SwappedPass, constant_weights
+from lrptrain.relevance.swapped.swapped_pass import SwappedPass
 from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.lookup import AnotherTable, Table
 from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
@@ -574,7 +574,7 @@ def run_swapped(model: nn.Module, inputs: Inputs, explain: str | None, plan: Pla
         copied = explained.clone()
         swapped = SwappedPass(copied if is_text else None, others=tuple(tensors_in(others)), plan=plan)
         given = copied if is_text else swapped.watch(copied)
-        with constant_weights(model), swapped.recording():
+        with swapped.recording():
             return swapped, forward(given)
 
     return _run_on_clones(model, inputs, explain, run)

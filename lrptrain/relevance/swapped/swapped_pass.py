@@ -1,14 +1,12 @@
 """A forward pass whose calls have the gradients of AttnLRP's rules, by a plan."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.fast.walk import weights_of
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.swapped.plan import (
@@ -27,6 +25,8 @@ from lrptrain.relevance.tape.functions import REORDERED, as_python, enterable
 
 if TYPE_CHECKING:
     from lrptrain.relevance.explanation import Explanation
+
+_MAY_HOLD_WEIGHTS = frozenset({nn.Parameter, tuple, list})
 
 
 @dataclass(eq=False)
@@ -48,6 +48,7 @@ class SwappedPass(PlainPass):
     _is_inside: bool = field(default=False, init=False)
     _sources: dict[int, Tensor] = field(default_factory=dict, init=False)
     _made: dict[int, int] = field(default_factory=dict, init=False)
+    _weights: dict[int, Tensor] = field(default_factory=dict, init=False)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -58,6 +59,7 @@ class SwappedPass(PlainPass):
         plan, number = self.plan, self._number
         assert plan is not None
         self._number += 1
+        args, kwargs = self._without_weights(args), kwargs and self._without_weights(kwargs)
         if number >= len(plan.calls) or plan.calls[number] != func:
             raise Mismatch(number)
         asked, made = plan.operands[number], self._made
@@ -84,6 +86,19 @@ class SwappedPass(PlainPass):
                 raise Mismatch(number)
             self.place, self._version = result, result._version
         return result
+
+    def _without_weights(self, given: Any) -> Any:
+        """Arguments with constants for weights, so that what requires a gradient is what depends on the input.
+
+        The weights themselves are left alone: another thread may train them meanwhile.
+        """
+        if isinstance(given, nn.Parameter):
+            return self._weights.setdefault(id(given), given.detach()) if given.requires_grad else given
+        if type(given) is dict:
+            return {name: self._without_weights(x) for name, x in given.items()}
+        if type(given) in (tuple, list) and not _MAY_HOLD_WEIGHTS.isdisjoint(map(type, given)):
+            return type(given)(map(self._without_weights, given))
+        return given
 
     def _result(
         self, number: int, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -130,16 +145,3 @@ class SwappedPass(PlainPass):
         except RuntimeError as error:  # such as a tensor that a later call has written into
             raise Mismatch from error
         return at_least_float32(gradient) * at_least_float32(place.detach())
-
-
-@contextmanager
-def constant_weights(model: nn.Module) -> Iterator[None]:
-    """Let what requires a gradient be what depends on the input, and no gradient of a weight be made."""
-    trained = [weight for weight in weights_of(model) if weight.requires_grad and weight.is_leaf]
-    for parameter in trained:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in trained:
-            parameter.requires_grad_(True)
