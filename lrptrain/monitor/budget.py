@@ -136,11 +136,6 @@ class Budget:
     def _with_all_samples(self) -> list[Extent]:
         return [extent for extent in extents_within(self.most) if extent.samples == self.most.samples]
 
-    @property
-    def _is_foreseen(self) -> bool:
-        """Whether anything is known of what an evaluation takes."""
-        return bool(self.costs) or self.seconds_per_sample is not None
-
     def _pays_for_two(self, elapsed: float, share_done: float | None) -> bool:
         """Return whether the whole run pays for two of the smallest evaluations; yes if nobody knows."""
         if self.in_full or not share_done:
@@ -155,8 +150,8 @@ class Budget:
         extents = extents_within(self.most)
         if self.in_full:
             return self.most
-        if not self._is_foreseen:
-            return extents[-1]  # nothing is known: the first evaluation measures
+        if not self.costs:
+            return extents[-1]  # what was foreseen may be wrong by a few times: the first evaluation measures
         wait = {extent: self._wait(extent, elapsed) for extent in extents}
         # The first evaluation is made without waiting: more than the time has paid for by then would be a debt.
         longest = 1.0 if self.in_every_validation or not self.evaluations else LONGEST_WAIT
