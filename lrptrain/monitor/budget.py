@@ -91,8 +91,10 @@ class Budget:
             return self.most
         extents = self._with_all_samples() if self.in_every_validation else extents_within(self.most)
         left = max(self.share * elapsed, SHORT) - self.spent
-        # What was only foreseen may be wrong by a few times: the smallest evaluation measures.
-        paid = (extent for extent in extents if self.costs and self.cost_of(extent) <= left)
+        # What was only foreseen may be wrong by a few times: the smallest evaluation measures. And what was measured of
+        # fewer samples was of a model that relied on less: twice as much is set aside.
+        most = max((known.samples for known in self.costs), default=0)
+        paid = (each for each in extents if most and self.cost_of(each) * (1 + (each.samples > most)) <= left)
         return next(paid, extents[-1])
 
     def note(self, extent: Extent, seconds: float) -> None:
