@@ -91,8 +91,10 @@ class Budget:
             return self.most
         extents = self._with_all_samples() if self.in_every_validation else extents_within(self.most)
         left = max(self.share * elapsed, SHORT) - self.spent
-        # What was only foreseen may be wrong by a few times: the smallest evaluation measures.
-        paid = (extent for extent in extents if self.costs and self.cost_of(extent) <= left)
+        # What was only foreseen may be wrong by a few times: the smallest evaluation measures. And what was measured of
+        # fewer samples was of a model that relied on less: twice as much is set aside.
+        most = max((known.samples for known in self.costs), default=0)
+        paid = (each for each in extents if most and self.cost_of(each) * (1 + (each.samples > most)) <= left)
         return next(paid, extents[-1])
 
     def note(self, extent: Extent, seconds: float) -> None:
@@ -136,11 +138,6 @@ class Budget:
     def _with_all_samples(self) -> list[Extent]:
         return [extent for extent in extents_within(self.most) if extent.samples == self.most.samples]
 
-    @property
-    def _is_foreseen(self) -> bool:
-        """Whether anything is known of what an evaluation takes."""
-        return bool(self.costs) or self.seconds_per_sample is not None
-
     def _pays_for_two(self, elapsed: float, share_done: float | None) -> bool:
         """Return whether the whole run pays for two of the smallest evaluations; yes if nobody knows."""
         if self.in_full or not share_done:
@@ -155,8 +152,8 @@ class Budget:
         extents = extents_within(self.most)
         if self.in_full:
             return self.most
-        if not self._is_foreseen:
-            return extents[-1]  # nothing is known: the first evaluation measures
+        if not self.costs:
+            return extents[-1]  # what was foreseen may be wrong by a few times: the first evaluation measures
         wait = {extent: self._wait(extent, elapsed) for extent in extents}
         # The first evaluation is made without waiting: more than the time has paid for by then would be a debt.
         longest = 1.0 if self.in_every_validation or not self.evaluations else LONGEST_WAIT

@@ -10,7 +10,7 @@ from torch import nn
 
 from lrptrain.cues.followed import is_followed
 from lrptrain.loggers.timeline import Moment
-from lrptrain.monitor.budget import Budget, Extent
+from lrptrain.monitor.budget import SMALLEST, Budget, Extent
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.state import RunState, state
 from lrptrain.monitor.weights import WeightsWatch, fingerprint
@@ -185,9 +185,10 @@ class Planner(RunState):
         """What an evaluation takes, where all of them took more than their share of the time; else ""."""
         if self.budget is None or self.budget.share_of(self.clock.elapsed) <= self.budget.share:
             return ""
+        smaller = f"max_samples={SMALLEST}" if self.extent.samples > SMALLEST else "cues=None"
         return (
             f"One evaluation takes about {self.budget.cost_of(self.extent):.0f} s, and this run lasted "
-            f"{self.clock.elapsed:.0f} s: {self._config.kind}(max_samples=16) makes it smaller."
+            f"{self.clock.elapsed:.0f} s: {self._config.kind}({smaller}) makes it smaller."
         )
 
     @property

@@ -113,8 +113,8 @@ def test_the_checkpoint_that_is_kept_takes_the_share_or_ten_seconds_or_has_the_s
     assert last == budget.plan_kept(3 * seconds)
     allowed = max(0.05 * 3 * seconds, 10.0)
     larger = [each for each in extents_within(budget.most) if each.work > last.work]
-    assert budget.cost_of(last) <= allowed or last.samples == min(samples, 16)
-    assert all(budget.cost_of(each) > allowed for each in larger)
+    assert 2 * budget.cost_of(last) <= allowed or last.samples == min(samples, 16)
+    assert all(2 * budget.cost_of(each) > allowed for each in larger if each.samples > 16)
 
 
 def test_what_was_spent_before_is_part_of_the_ten_seconds():
@@ -132,7 +132,7 @@ def test_where_something_decides_by_the_values_the_checkpoint_that_is_kept_has_a
 def test_the_last_validation_is_one_of_many_where_other_weights_are_kept():
     kept, others = (Budget(0.05, FULL, seconds_per_sample=0.25) for _ in range(2))
     assert kept.plan(10.0, 1.0, keeps_last=True) == SMALL_WITH_PICTURES
-    kept.note(SMALL_WITH_PICTURES, 4.25)
+    kept.note(SMALL_WITH_PICTURES, 2.0)  # so that 32 take 3.9 seconds, of which twice as much is set aside
     assert kept.plan(10.0, 1.0, keeps_last=True) == Extent(32, 4, 0)
     assert others.plan(10.0, 1.0, keeps_last=False) is None
 
@@ -171,7 +171,7 @@ def test_where_something_decides_by_the_values_each_validation_is_evaluated_by_a
     assert [epoch for epoch, _ in run.evaluated] == [*range(10), 9]
     assert {extent.samples for _, extent in run.evaluated[:-1]} == {SMALLEST}
     long = simulate(10, 5000.0, steady(), Budget(0.05, FULL, in_every_validation=True, seconds_per_sample=0.25))
-    assert {extent for _, extent in long.evaluated} == {FULL}
+    assert {extent for _, extent in long.evaluated[1:]} == {FULL}
 
 
 def test_a_size_that_is_nearly_right_is_not_changed():

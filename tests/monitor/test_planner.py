@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import lrptrain
+from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.planner import Clock, Planner
 from lrptrain.trainers.context import Moment, Output, TrainingContext
@@ -77,6 +78,8 @@ def test_what_an_evaluation_takes_is_reported_once_where_all_took_more_than_thei
     assert plans.cost == (
         "One evaluation takes about 2 s, and this run lasted 30 s: RelevanceMonitor(max_samples=16) makes it smaller."
     )
+    plans.extent = Extent(16, 4, 0)
+    assert "RelevanceMonitor(cues=None) makes it smaller" in plans.cost
     assert planner().cost == ""
 
 
