@@ -36,11 +36,6 @@ ENOUGH = 64
 """What is named is measured on so many samples: an effect that varies by 50 points is known to 12 then. Half as
 many need 13 % fewer forward passes, twice as many 26 % more; the cause is first in as many models
 (`python -m experiments.benchmark.moved`)."""
-DOUBT = 0.5
-"""A test of what is no shortcut for sure ends where its last look would find nothing, if the mean lay as far up as it
-does with this probability, less while few of the samples are measured: the first ones seldom show what few have. Of 343
-tests in 16 inspections, 10.0 of 11.8 forward passes of a sample are left, and 88 of 90 effects are found, with those
-that are named."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +234,7 @@ class Search:
         groups += [(answers == each, level / len(classes)) for each in classes if len(classes) > 2]
         for is_in, last in groups:
             so_far = values[measured[is_in[measured]]]
-            best = at_best(so_far, int(is_in[takers].sum()), last, DOUBT * len(measured) / len(takers))
+            best = at_best(so_far, int(is_in[takers].sum()), last, self._level)
             # As in `_of_one_answer`, an answer alone has to matter over all samples.
             if best.low > self._least and best.high * is_in.mean() > self._least:
                 return True
