@@ -150,17 +150,6 @@ def run_audit(
     each. The others run in the order of `lrptrain.auditing.registered_tests()`. A unit (a test of a method) is tried on
     two samples first; if it would not fit into what is left of the budget, it is left out, and the result says so.
     Units that fail say why.
-
-    Args:
-        model: As for `lrptrain.attribute`; audited in evaluation mode and left as it was, to the bit.
-        batches: Samples in the contract of `lrptrain.batch`, on the model's device; `label` where known.
-        methods: Names of methods.
-        budget: Seconds. When they are over, the unit that runs ends at its next pass of the model, without a result.
-        settings: Which tests are run, and how they measure.
-        folder: Folder that keeps what is measured, and from which an earlier audit is resumed; None for none.
-        task: What the model's output means.
-        progress: Called with the result of every unit when it is done, or left out.
-        started: When the budget began, by `time.monotonic()`; None for now.
     """
     selected = select_tests(settings.tests)
     clock = _Clock(budget) if started is None else _Clock(budget, started)

@@ -47,13 +47,6 @@ def reach_verdict(
 
     A decisive failure makes a "no", whatever was not measured. Else everything must have been measured: one failure
     or more makes "weakly", none makes "yes".
-
-    Args:
-        method: Name of the method.
-        tests: All tests; those without `decides_verdict` are not asked.
-        measured: One value per sample, by the name of the test.
-        missing: Why a test has no values, by its name.
-        obstacle: Why no verdict is possible on these data, whatever was measured; empty if it is.
     """
     deciding = [test for test in tests if test.decides_verdict]
     numbers = {test.name: summarize(measured[test.name]) for test in deciding if test.name in measured}

@@ -40,14 +40,7 @@ def special_tokens(
     padding: int = 0,
     seen: Sequence[Collection[int]] | None = None,
 ) -> Bool[Tensor, "batch tokens"]:
-    """Return True at special tokens: those that a tokenizer names, or else the ends that all texts have alike.
-
-    Args:
-        batch: Texts. What their entry `special_tokens_mask` says holds.
-        named: The ids that the tokenizer calls special; empty where nobody knows.
-        padding: What fills up texts, of which that of texts without an attention mask is special, too.
-        seen: The ends of all texts, as `ends_of_texts` returns them; None for those of this batch.
-    """
+    """Return True at special tokens: those that a tokenizer names, or else the ends that all texts have alike."""
     if SPECIAL in batch:
         return batch[SPECIAL] != 0
     ids = _ids(batch)

@@ -149,10 +149,6 @@ def overlooked_entries(batch: Any, label: str = "") -> str:
 
     Whoever calls the masks `segmentation` would else be told that nothing was annotated, and not why.
 
-    Args:
-        batch: A batch as `as_mapping` takes it.
-        label: The entry that is read as the label; "" for none but `label` and `labels`.
-
     Returns:
         Such as `'segmentation' (uint8 [8, 32, 32]) for 'mask'`. A label is one number per sample, of integers; a mask
         has a height and a width and no other values than masks have.

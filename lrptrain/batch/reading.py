@@ -333,13 +333,7 @@ def batched(samples: Sequence[Sample], batch_size: int, device: torch.device | s
 def token_annotations(
     batch: Mapping[str, Tensor], grid: tuple[int, ...] | None, region_names: Sequence[str] = ()
 ) -> tuple[TokenAnnotation | None, dict[str, TokenAnnotation]]:
-    """Return the evidence of a batch at the model's tokens, None without an annotation, and its named regions.
-
-    Args:
-        batch: A batch in the contract's form.
-        grid: Rows and columns of an image's tokens, of a volume its slices before them; None for texts and rows.
-        region_names: The names of the regions of a mask `[batch, regions, height, width]`; the first is the evidence.
-    """
+    """Return the evidence of a batch at the model's tokens, None without an annotation, and its named regions."""
     if grid is None:
         if "rationale" not in batch:
             return None, {}

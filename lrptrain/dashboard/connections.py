@@ -11,12 +11,7 @@ MOST = 200
 
 
 def protocol(seconds: float = SECONDS, most: int = MOST) -> type[Any]:
-    """Return uvicorn's HTTP protocol, with a time limit for the head of a request, which it has none for.
-
-    Args:
-        seconds: The time limit. An idle connection is closed after it, or after twice as long.
-        most: So many connections may be open; further ones are closed at once.
-    """
+    """Return uvicorn's HTTP protocol, with a time limit for the head of a request, which it has none for."""
     plain: type[Any] = require("uvicorn.protocols.http.h11_impl", "dashboard").H11Protocol
 
     class Limited(plain):

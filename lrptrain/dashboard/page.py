@@ -29,12 +29,7 @@ _making = threading.Lock()
 
 
 def page(data: str | None = None) -> str:
-    """The page as HTML.
-
-    Args:
-        data: JSON of all that a report shows, which then holds everything else, too; None for the served page, which
-            asks its server.
-    """
+    """The page as HTML."""
     embedded = {} if data is None else {"style": style(), "script": script(), "charts": charts()}
     jinja = require("jinja2", "dashboard")
     folder = jinja.PackageLoader("lrptrain.dashboard")

@@ -152,10 +152,6 @@ def _complete_lines(path: Path) -> list[bytes]:
 def read_new_events(folder: Path, since: int = 0) -> dict[str, Any]:
     """The evaluations in the complete lines from a byte on.
 
-    Args:
-        folder: Folder of the run.
-        since: Where to start; from the first byte if the file is shorter than that.
-
     Returns:
         `events`: in order, with `epoch`, `step`, `scalars` (numbers or None) and `findings`, which are complete in the
         last one and brief in all others; `offset`, from where to ask next; `anew`, whether they start from the first

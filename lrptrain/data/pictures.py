@@ -144,14 +144,7 @@ def write_image(path: Path, image: Float[Tensor, "3 height width"]) -> None:
 def read_mask(
     path: Path, size: tuple[int, int] | None = None, classes: int | None = None, resize: bool = False
 ) -> UInt8[Tensor, "height width"]:
-    """Read a mask: 0 background, 1 + class, 255 ignored.
-
-    Args:
-        path: A PNG with a palette (any) or in grey, whose values are the classes.
-        size: Height and width that the mask must have.
-        classes: The number of classes, without the background; None allows all values.
-        resize: Whether to bring it to `size` by the nearest neighbour instead of refusing another size.
-    """
+    """Read a mask: 0 background, 1 + class, 255 ignored."""
     picture = open_picture(path)
     shape = picture.size[::-1]
     if size is not None and not resize and shape != tuple(size):

@@ -81,11 +81,7 @@ class FollowedCues:
         self._saved = state
 
     def restore(self, language: Callable[[], Language]) -> None:
-        """Make the cues of a loaded state.
-
-        Args:
-            language: Returns how the texts of the run are made up, which no state holds.
-        """
+        """Make the cues of a loaded state."""
         if self._saved is None:
             return
         cues, dropped = (

@@ -112,12 +112,7 @@ class GuidedStep:
         self._forward = forwards[0] if forwards else None
 
     def guided(self, task_loss: Tensor, share: float = 1.0) -> Tensor:
-        """Return the loss of the task plus the guidance.
-
-        Args:
-            task_loss: The loss of the user's step, a mean over its samples.
-            share: What the trainer leaves to be multiplied to a loss of one batch among several that it accumulates.
-        """
+        """Return the loss of the task plus the guidance."""
         state, strength = self._state, self._state.strength
         note_guided(unwrap(self.model), state.objective.names)
         losses = self._losses()

@@ -37,16 +37,7 @@ def reduce_losses(
     processes: int,
     sum_over_processes: SumOverProcesses,
 ) -> ReducedLosses:
-    """Take every loss's mean over the samples of all processes, with one sum over processes.
-
-    Args:
-        losses: The losses of this process; one that is not finite is left out.
-        names: The names of all losses, the same in every process.
-        counts: Numbers to be summed over processes, too, the same names in every process.
-        task_loss: The loss of the task, for its device and precision.
-        processes: How many processes there are.
-        sum_over_processes: Sums a row of numbers over them.
-    """
+    """Take every loss's mean over the samples of all processes, with one sum over processes."""
     # A loss that is not finite would make every weight nan: it is left out, and counted. Its name stays in `names`, for
     # the row below must be equally long in all processes.
     finite = {name: loss for name, loss in losses.items() if bool(loss.total.isfinite())}

@@ -107,13 +107,7 @@ def gradient_norm(
     weights: Sequence[Tensor],
     mean_over_processes: Callable[[Tensor], Tensor] = lambda gradient: gradient,
 ) -> float:
-    """Return the norm of a loss's gradient at some weights, by a backward pass after which the graph is still there.
-
-    Args:
-        loss: The loss.
-        weights: The weights that are trained.
-        mean_over_processes: Takes the mean of a gradient over all processes, which all must call.
-    """
+    """Return the norm of a loss's gradient at some weights, by a backward pass after which the graph is still there."""
     gradient = flat_gradient(loss, weights)
     if gradient is None:
         gradient = torch.zeros(sum(weight.numel() for weight in weights), device=loss.device)

@@ -47,13 +47,7 @@ class SampleView:
 
 
 def views_html(views: Sequence[SampleView], note: str = "", width: int | None = None) -> str:
-    """Return the samples as a block of HTML that needs nothing else, the pictures in it.
-
-    Args:
-        views: The samples.
-        note: A line below them.
-        width: Of each sample, in pixels; None for the picture's own, and for texts that of the page.
-    """
+    """Return the samples as a block of HTML that needs nothing else, the pictures in it."""
     parts = [_view_html(view, width) for view in views]
     footing = f'<div style="{_STYLE};color:#5c5c5c;font-size:12px">{html.escape(note)}</div>' if note else ""
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(parts)}</div>{footing}'

@@ -99,11 +99,7 @@ class CrossValidation:
         return self._fits[key]
 
     def penalty(self, *without: int) -> float:
-        """Return the penalty with the least cross-entropy on rows that were held out.
-
-        Args:
-            without: Folds that have no say in it. Where they leave no two others, it is the middle one.
-        """
+        """Return the penalty with the least cross-entropy on rows that were held out."""
         others = [fold for fold in range(len(self.folds)) if fold not in without]
         if len(others) < 2:
             return PENALTIES[len(PENALTIES) // 2]

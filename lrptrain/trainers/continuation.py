@@ -61,12 +61,7 @@ class Continuation:
 
 
 def way_out(root: nn.Module, step: str = "") -> str:
-    """Return how to name what gives the logits of a step that calls several modules.
-
-    Args:
-        root: The module that holds them.
-        step: What the step is called: a monitor of a loop is given the model itself, and others its name.
-    """
+    """Return how to name what gives the logits of a step that calls several modules."""
     methods = methods_of(root)
     name = methods[0] if methods else "logits"
     call = f"model.{name} in place of the model" if step in LOOPS else f"model={name!r}"

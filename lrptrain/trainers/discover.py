@@ -21,11 +21,7 @@ _LOSSES: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
 
 
 class Method(nn.Module):
-    """A method of a module as a model of its own: whoever calls the method calls it.
-
-    Args:
-        method: The method. Its module has this model in its place until `release` is called.
-    """
+    """A method of a module as a model of its own: whoever calls the method calls it."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         super().__init__()

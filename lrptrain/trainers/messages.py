@@ -50,9 +50,6 @@ def spoken_by(logger: logging.Logger) -> Iterator[None]:
     Rich redraws its bars from where it thinks the cursor is, and takes what others write there with it, but for what is
     written through the streams that it has put in the place of the terminal's. A bar of tqdm leaves the cursor behind
     it, and further bars below: all of them are wiped, and drawn anew below what is said.
-
-    Args:
-        logger: The logger, of whose handlers those for a terminal are led around the bars.
     """
     moved: list[tuple[logging.StreamHandler[Any], Any]] = []
     for handler in _handlers(logger):

@@ -27,11 +27,7 @@ def name_sources(trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> Name
 
 
 def loader_sources(loaders: Any) -> list[Any]:
-    """Return the dataset of a dataloader, or of the first of several, those that it is a part of, and its collate_fn.
-
-    Args:
-        loaders: A dataloader, a list or a mapping of some, any other iterable, or None.
-    """
+    """Return the dataset of a dataloader, or of the first of several, those it is a part of, and its collate_fn."""
     if isinstance(loaders, Mapping):
         loaders = list(loaders.values())
     loader = loaders[0] if isinstance(loaders, list | tuple) and loaders else loaders
@@ -44,13 +40,7 @@ def loader_sources(loaders: Any) -> list[Any]:
 
 
 def find_class_names(given: Sequence[str] | None, sources: NameSources, classes: int) -> list[str] | None:
-    """Return the names of all classes, in the order of the logits; None where nobody names them.
-
-    Args:
-        given: As the user says.
-        sources: Who is asked. Names of another task do not count: there must be one for each logit, all different.
-        classes: The number of logits.
-    """
+    """Return the names of all classes, in the order of the logits; None where nobody names them."""
     if given is not None:
         if len(given) != classes:
             raise ValueError(
@@ -87,10 +77,6 @@ def find_tokenizer(given: Any, sources: NameSources) -> Any:
     Asked in this order: the user; an attribute `tokenizer` of a source; any other attribute that can name tokens; a
     saved argument that names a tokenizer, and the folder from which a Hugging Face model among the modules was loaded,
     both here or in the cache of the hub.
-
-    Args:
-        given: A tokenizer, its name or its folder, as the user says; None to find it.
-        sources: Who is asked.
     """
     if isinstance(given, str):
         return _loaded(given)

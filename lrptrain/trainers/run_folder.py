@@ -12,13 +12,7 @@ def run_parent(root: str | Path) -> Path:
 
 
 def new_run_folder(root: str | Path, name: str | None = None, suffix: str = "") -> Path:
-    """Make `<root>/relevance/<name>`, which no other run has.
-
-    Args:
-        root: The trainer's `default_root_dir`.
-        name: The name of the run, numbered if there is such a folder; None for the time.
-        suffix: Text behind the name.
-    """
+    """Make `<root>/relevance/<name>`, which no other run has."""
     parent = run_parent(root)
     base = parent / f"{name or datetime.now().strftime('%Y-%m-%d_%H-%M-%S')}{suffix}"
     parent.mkdir(parents=True, exist_ok=True)

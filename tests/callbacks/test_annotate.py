@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from guided_loops import LOOPS
 from inspected import images
-from own_trainers import N, Named, in_lightning, in_transformers
+from own_trainers import Named
 from setting import vit
-from test_inspection import Tokenizer, reads_the_footer, texts, trained
+from test_inspection import Tokenizer, reads_the_footer, texts
 
 import lrptrain
 from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
@@ -26,18 +26,6 @@ def without_masks(columns):
     return {name: x for name, x in columns.items() if name != "mask"}
 
 
-@pytest.fixture(scope="module")
-def reads_the_corner():
-    return trained(vit(num_classes=3), images("corner", 1, 256), ["image"], 60)
-
-
-def test_a_function_in_place_of_masks_tells_faults(reads_the_corner):
-    shown = without_masks(images("corner"))
-    assert not lrptrain.inspect(reads_the_corner, [shown]).faults
-    report = lrptrain.inspect(reads_the_corner, [shown], annotate=square)
-    assert report.faults[0].cue.name == "the top left corner"
-
-
 @pytest.mark.parametrize("annotate", [["good", "bad"], re.compile("good|bad"), lambda text: ["good", "bad"]])
 def test_words_in_place_of_rationales_tell_faults(annotate):
     net, columns = reads_the_footer(), {name: x for name, x in texts(True, count=48).items() if name != "rationale"}
@@ -45,21 +33,6 @@ def test_words_in_place_of_rationales_tell_faults(annotate):
     assert "the phrase 'sent from my phone'" in {each.name for each in report.faults}
     with pytest.raises(ValueError, match=r"annotate= failed .* nothing names their tokens: pass tokenizer="):
         lrptrain.inspect(net, [columns], annotate=annotate)
-
-
-@pytest.mark.parametrize("train", [in_lightning, in_transformers])
-def test_a_monitor_asks_once_for_each_sample_and_scores_by_the_answer(train, tmp_path):
-    columns = images("corner", 0, N)
-    asked = []
-
-    def annotate(image, label):
-        asked.append(image)
-        return square(image, label)
-
-    watching = train(tmp_path, Named(num_classes=3), {"image": columns["image"]}, {"annotate": annotate})
-    assert len(asked) == N
-    area = columns["mask"].float().mean()
-    assert watching.scalars["relevance/chance"] == pytest.approx(float(area), rel=0.01)
 
 
 def test_what_a_function_returns_is_checked_before_the_first_step(tmp_path):
@@ -77,30 +50,14 @@ def test_what_a_function_returns_is_checked_before_the_first_step(tmp_path):
             callback(annotate="good")
 
 
-def test_a_sample_that_cannot_be_annotated_later_is_left_out(tmp_path):
-    columns = without_masks(images("corner", 0, 24))
-    last = columns["image"][-1]
-
-    def annotate(image, label):
-        return torch.zeros(1, 2) if torch.equal(image, last) else square(image, label)
-
-    batches = [{name: x[rows] for name, x in columns.items()} for rows in (slice(0, 16), slice(16, 24))]
-    watching = lrptrain.Monitor(Named(num_classes=3), batches, tmp_path, annotate=annotate, max_samples=24)
-    with pytest.warns(UserWarning, match="23: annotate= failed for the sample 23: it must return a mask"):
-        watching.evaluate(0)
-    assert watching.scalars["relevance/samples"] == 23
-    assert watching.scalars["relevance/left_out"] == 1
-
-
-@pytest.mark.parametrize("loop", [name for name in LOOPS if name != "a line"])
-def test_guidance_by_a_function_is_guidance_by_its_masks(loop, tmp_path):
+def test_guidance_by_a_function_is_guidance_by_its_masks(tmp_path):
     columns = images("corner", 0, 6)
     weights = []
     for number, given in enumerate((columns, without_masks(columns))):
         torch.manual_seed(0)
         options = {"loss": "energy", "on_error": "raise", **({"annotate": square} if number else {})}
         made = {**columns, "mask": boxes_of(columns)} if not number else given
-        net, _ = LOOPS[loop](vit(num_classes=3).double(), to_double(made), options, 6, 1, tmp_path / str(number))
+        net, _ = LOOPS["a step"](vit(num_classes=3).double(), to_double(made), options, 6, 1, tmp_path / str(number))
         weights.append(net)
     for name, x in weights[0].items():
         assert torch.equal(x, weights[1][name])

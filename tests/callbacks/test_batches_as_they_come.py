@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hugging_face import quiet_arguments, small_sizes
-from setting import data, loader, messages, module, monitor, trainer, vit
+from setting import data, loader, messages, module, monitor, trainer
 from torch.utils.data import IterableDataset
 
 import lrptrain
@@ -45,30 +45,6 @@ def test_samples_of_a_shuffled_loader_have_no_indices(tmp_path):
     ids = [each.sample.sample_id for each in watching.scored]
     assert sorted(ids) == sorted(f"pass-{place}" for place in range(24))
     assert len([line for line in lines if "shuffled, and batches have no sample_id" in line]) == 1
-
-
-def test_ids_of_a_shuffled_loader_are_those_of_the_batches(tmp_path):
-    columns = {**data(), "sample_id": torch.arange(24)}
-    with messages() as lines:
-        watching = fitted(tmp_path, loader(columns, shuffle=True))
-    assert not [line for line in lines if "batches have no sample_id" in line]
-    assert {each.sample.sample_id: each.sample.label for each in watching.scored} == dict(
-        enumerate(columns["label"].tolist())
-    )
-
-
-def test_batches_whose_image_has_two_names(tmp_path):
-    batches = [
-        {("image", "pixel_values")[i % 2]: x["image"], "label": x["label"], "mask": x["mask"]}
-        for i, x in enumerate(loader())
-    ]
-    model = vit()
-    found = []
-    for samples in (batches, loader()):
-        watching = lrptrain.Monitor(model, samples, tmp_path, max_samples=24)
-        watching.evaluate(0)
-        found.append(scored(watching))
-    assert found[0] == found[1]
 
 
 class Stream(IterableDataset):

@@ -102,29 +102,3 @@ def test_the_final_weights_are_recorded_at_the_end_where_steps_followed_the_last
     fit(tmp_path, watching, **options)
     last = read_events(watching.folder)[-1]
     assert (last["epoch"], last["step"]) == moment
-
-
-class Interruption(Callback):
-    """Ends a fit by an error, once."""
-
-    def __init__(self, epoch):
-        self.epoch = epoch
-
-    def on_train_epoch_start(self, trainer, pl_module):
-        if trainer.current_epoch == self.epoch:
-            self.epoch = None
-            raise RuntimeError("no more memory")
-
-
-def test_a_fit_that_was_interrupted_goes_on_with_the_time_that_it_has_paid_with(tmp_path):
-    watching = monitor(budget=0.5, on_error="raise")
-    runner = trainer(tmp_path, watching, Interruption(2), max_epochs=4)
-    trained = module()
-    with pytest.raises(RuntimeError, match="no more memory"):
-        runner.fit(trained, loader(), loader())
-    core = watching.core
-    before = core.planner.clock.elapsed
-    assert core.planner.clock.elapsed == before > core.planner.budget.spent > 0  # it stands still meanwhile
-    runner.fit(trained, loader(), loader())
-    assert core.planner.clock.elapsed > before
-    assert core.planner.budget.spent < core.planner.clock.elapsed

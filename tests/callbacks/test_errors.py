@@ -52,15 +52,11 @@ def replaced(**columns):
     ("columns", "options", "message"),
     [
         ({"picture": data()["image"], "label": data()["label"]}, {}, "no input in a batch with .*batch_adapter"),
-        (replaced(mask=torch.full((24, 16, 16), 7)), {}, "mask must be 1 .evidence., 0 .not. or 255.*`mask == 7`"),
         (replaced(mask=torch.zeros(24, 2, 16, 16)), {"region_names": ["a"]}, "2 regions need as many"),
-        (replaced(label=torch.rand(24, 3)), {}, "of one-hot labels say task="),
         (replaced(label=torch.ones(24, 5)), {"task": OneLabel(4)}, "reads logits of more than 4 labels"),
         (replaced(label=torch.full((24,), 5)), {}, "target .* is out of range for 3 classes"),
-        (data(), {"class_names": ["a", "b"]}, "class_names has 2 names for 3 logits"),
         (data(), {"mean": [0.5] * 2, "std": [0.5] * 2}, "shape|broadcast|channels"),
         (data(), {"dataloader_idx": 1}, "dataloader_idx=1, but there are 1 validation dataloaders"),
-        (data(), {"batch_adapter": lambda batch: batch["image"]}, "a batch must be a mapping or a tuple"),
     ],
 )
 def test_a_batch_that_cannot_be_used_fails_in_the_sanity_check(columns, options, message, tmp_path):
@@ -86,22 +82,9 @@ PNG = 0 * data()["mask"]
 PNG[:, 4:12, 3:9] = 255
 
 
-def test_masks_of_0_and_255_fail_before_the_first_step(tmp_path):
-    """They would be read as "nothing is evidence, the rest is ignored", in silence."""
-    with pytest.raises(ValueError, match=r"'mask' of a batch holds 0 and 255 and never 1.*`mask > 0`"):
-        fit(tmp_path, monitor(region_names=["a"]), module(**UNTRAINED), replaced(mask=PNG))
-
-
 def test_masks_of_0_and_255_fail_in_a_validation_alone(tmp_path):
     with pytest.raises(ValueError, match="pass `mask > 0`"):
         trainer(tmp_path, monitor()).validate(module(), loader(replaced(mask=PNG)), verbose=False)
-
-
-def test_masks_of_0_and_255_are_a_failure_without_a_sanity_check(tmp_path):
-    watching = monitor()
-    with pytest.warns(UserWarning, match="failed while reading the masks: ValueError.*`mask > 0`"):
-        fit(tmp_path, watching, columns=replaced(mask=PNG), num_sanity_val_steps=0)
-    assert watching.failures == 1
 
 
 def test_entries_that_look_like_the_mask_or_the_label_are_told(tmp_path):

@@ -11,12 +11,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from setting import loader, messages, module, monitor, trainer, vit
+from setting import loader, module, monitor, trainer, vit
 
 import lrptrain
 from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.images import image_of
-from lrptrain.cues.places import Place
 from lrptrain.dashboard.report import write_html_report
 from lrptrain.dashboard.runs import proof_picture
 from lrptrain.findings import reliance
@@ -243,17 +242,6 @@ def test_a_validation_by_itself_ends(tmp_path):
     assert lrptrain.check(watching.folder, max_reliance=0.2).verdict == "failed"
 
 
-def test_a_model_that_predicts_one_class_says_why_nothing_is_tested(tmp_path):
-    watching = monitor(max_samples=48, max_pictures=0, on_error="raise")
-    columns = {**pictures("corner"), "label": torch.zeros(96, dtype=torch.long)}
-    with messages() as lines:
-        trainer(tmp_path, watching, max_epochs=3).fit(module(), loader(columns, 16), loader(columns, 16))
-    assert watching.findings == []
-    (event,) = read_events(watching.folder)[-1:]
-    assert event["power"]["tells"] is False
-    assert not any("not tested" in line for line in lines)  # a first epoch is often so: no news
-
-
 @dataclass(frozen=True)
 class LastPatch(Cue):
     """A kind of cue that the library does not have: the last patch of an image."""
@@ -341,11 +329,3 @@ def test_too_few_annotated_samples_are_said(tmp_path):
     report = lrptrain.inspect(net, loader(columns, 16), max_samples=48)
     assert not report.faults
     assert any("what lies outside of annotations: " in line for line in report.untested)
-
-
-def test_a_place_that_is_given_is_tested_once(tmp_path):
-    corner = Place(CORNER, "open", (0.75, 0.75, 1.0, 1.0))
-    watching, _ = watched(tmp_path, "corner", annotated=False, cues=[corner.declared("fault")])
-    (fault,) = watching.faults
-    assert fault.cue == corner.declared("fault")
-    assert [each.name for each in watching.findings].count(CORNER) == 1

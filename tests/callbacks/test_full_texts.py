@@ -92,19 +92,6 @@ def test_a_monitor_gives_the_mask_where_the_step_gives_none(train, reads_a_word,
     assert answers(watching) == own.tolist()
 
 
-def test_padded_texts_without_a_mask_stay_as_the_model_is_given_them(reads_a_word):
-    columns = full_texts()
-    columns["input_ids"][3, 8:] = 0
-    given = []
-    note = reads_a_word.register_forward_pre_hook(
-        lambda _, args, kwargs: given.append(kwargs.get("attention_mask")), with_kwargs=True
-    )
-    lrptrain.inspect(reads_a_word, [columns], tokenizer=Numbered())
-    note.remove()
-    assert given
-    assert all(x is None for x in given)
-
-
 def one_length():
     ids = torch.randint(5, len(TOKENIZER), (6, 8), generator=torch.Generator().manual_seed(0))
     return {"input_ids": ids, "rationale": (torch.arange(8) < 3).long().expand(6, 8), "label": torch.arange(6) % 2}
@@ -140,44 +127,3 @@ def test_a_model_that_takes_no_mask_is_guided_by_maps_without_a_failure():
     with guidance.step(net, batch) as step:
         step.guided(F.cross_entropy(net(batch["input_ids"]), batch["label"])).backward()
     assert guidance.values["guidance/failures"] == 0
-
-
-def test_a_word_that_is_all_of_its_family_is_named_and_not_the_family():
-    class Pieces(Numbered):
-        """Each word is a piece, but one that is written in two: rare, as far as a tokenizer knows."""
-
-        def convert_ids_to_tokens(self, ids):
-            return [
-                "##ness" if each == 4 else name
-                for each, name in zip(ids, super().convert_ids_to_tokens(ids), strict=True)
-            ]
-
-    class Reads(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embeddings = nn.Embedding(WORDS, 2)
-            with torch.no_grad():
-                self.embeddings.weight.zero_()
-                self.embeddings.weight[4] = torch.tensor([-8.0, 8.0])
-
-        def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-            return (self.embeddings(input_ids) * attention_mask[..., None]).sum(1) + torch.tensor([4.0, -4.0])
-
-    ids = torch.randint(10, WORDS, (N, TOKENS), generator=torch.Generator().manual_seed(0))
-    for row in range(1, N, 2):
-        ids[row, row % (TOKENS - 1) : row % (TOKENS - 1) + 2] = torch.tensor([9, 4])
-    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "label": torch.arange(N) % 2}
-    report = lrptrain.inspect(Reads(), [batch], tokenizer=Pieces())
-    assert [each.name for each in report.reads] == ["the word 'wajness'"]
-
-
-def test_a_monitor_refuses_texts_that_are_marked_where_no_words_are(reads_a_word, tmp_path):
-    columns = full_texts()
-    columns["attention_mask"] = torch.ones_like(columns["input_ids"])
-    columns["rationale"] = torch.zeros_like(columns["input_ids"])
-    columns["rationale"][:, -1] = 1  # [SEP]
-    columns["input_ids"][:, 0], columns["input_ids"][:, -1] = 2, 3
-    rows = [{name: x[i] for name, x in columns.items()} for i in range(N)]
-    loader = torch.utils.data.DataLoader(cast(Any, rows), 16)
-    with pytest.raises(ValueError, match="'rationale' of 16 of 16 texts marks padding or special tokens alone"):
-        lrptrain.Monitor(reads_a_word, loader, tmp_path)

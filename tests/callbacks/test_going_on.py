@@ -2,16 +2,13 @@
 
 import json
 import os
-import pickle
 import shutil
-from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
-from examples import Everything
 from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import ModelCheckpoint
-from setting import balanced, loader, messages, module, monitor, trainer
+from setting import loader, messages, module, monitor, trainer
 
 from lrptrain.dashboard.runs import read_new_events
 from lrptrain.dashboard.samples import evaluations
@@ -173,20 +170,3 @@ def test_a_full_disk_leads_to_one_folder(tmp_path, monkeypatch):
     assert [path.name for path in (tmp_path / "relevance").iterdir()] == ["run"]
     assert epochs(watching.folder) == [0, 1, 2]
     assert json.loads((watching.folder / "run.json").read_text())["ended"]
-
-
-def test_the_state_is_data(tmp_path):
-    fit(tmp_path, monitor(), max_epochs=1, folder=tmp_path)
-    state = torch.load(tmp_path / "0.ckpt", weights_only=True)
-    (own,) = [value for key, value in state["callbacks"].items() if key.startswith("RelevanceMonitor")]
-    assert own["run"]["name"] == "run"
-    assert (own["run"]["last"]["epoch"], own["run"]["last"]["step"]) == (0, 4)
-
-
-def test_what_a_spawned_process_found_is_seen_by_the_one_that_called_fit(tmp_path):
-    watching = monitor(cues=[Everything()], min_effect=1e-6, max_samples=24)
-    # As `strategy="ddp_spawn"` hands it on: a copy but for what lies in shared memory.
-    spawned = pickle.loads(ForkingPickler.dumps(watching))
-    fit(tmp_path, spawned, max_epochs=1, learner=module(net=balanced(), lr=1e-7))
-    assert watching.folder == spawned.folder == tmp_path / "relevance" / "run"
-    assert watching.findings == spawned.findings != []

@@ -212,24 +212,11 @@ def reads_the_footer():
 
 
 @pytest.mark.trained
-@pytest.mark.parametrize("annotated", [True, False])
-def test_a_footer_is_found_as_a_whole(annotated):
-    columns = batches(texts(True), () if annotated else ["rationale"])
-    report = lrptrain.inspect(reads_the_footer(), columns, tokenizer=Tokenizer())
+def test_a_footer_is_found_as_a_whole():
+    report = lrptrain.inspect(reads_the_footer(), batches(texts(True)), tokenizer=Tokenizer())
     assert report.accuracy == 1
-    named = report.faults if annotated else report.reads
-    assert "the phrase 'sent from my phone'" in {each.name for each in named}
-    assert named[0].interval[0] > 0.8
-    assert bool(report.faults) == annotated
-
-
-@pytest.mark.trained
-def test_a_clean_text_model_reads_the_words_that_answer():
-    net = trained(bert(), texts(False, 1, 256), ["input_ids", "attention_mask"], 100)
-    assert not lrptrain.inspect(net, batches(texts(False)), tokenizer=Tokenizer()).faults
-    report = lrptrain.inspect(net, batches(texts(False), ["rationale"]), tokenizer=Tokenizer())
-    assert report.accuracy > 0.9
-    assert {"'good'", "'bad'"} & set(report.reads[0].cue.name.replace(",", "").split())
+    assert "the phrase 'sent from my phone'" in {each.name for each in report.faults}
+    assert report.faults[0].interval[0] > 0.8
 
 
 def test_what_cannot_be_exchanged_place_by_place_is_said():
@@ -240,20 +227,6 @@ def test_what_cannot_be_exchanged_place_by_place_is_said():
     report = lrptrain.inspect(net, batches(columns))
     assert report.untested
     assert "Not tested: parts of an input that is no image, no text and no rows" in str(report)
-
-
-def test_a_model_that_is_sure_of_nothing_is_seen_to_rely_on_what_it_reads(reads_the_corner):
-    class Doubtful(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net = reads_the_corner
-
-        def forward(self, image):
-            return 0.02 * self.net(image)
-
-    report = lrptrain.inspect(Doubtful().eval(), batches(images("corner", count=48)))
-    assert report.faults[0].cue.name == "the top left corner"
-    assert report.faults[0].interval[0] > 0.5
 
 
 def test_without_a_tokenizer_no_family_of_words_is_told():
@@ -270,11 +243,3 @@ def test_a_sample_that_cannot_be_used_is_left_out_and_named(reads_the_corner):
     assert report.samples == 47
     assert "Not tested: the sample 40: 'image' holds NaN or infinity" in str(report)
     assert report.faults[0].cue.name == "the top left corner"
-
-
-def test_one_answer_to_all_leaves_nothing_to_exchange():
-    net = vit()
-    nn.init.zeros_(net.head.weight), nn.init.constant_(net.head.bias[:1], 3.0)
-    report = lrptrain.inspect(net, batches(images("corner")))
-    assert not report.judged
-    assert "Not tested: anything: the model gives one answer to all samples" in " ".join(str(report).split())

@@ -243,8 +243,7 @@ TRAINERS = {
 
 
 @pytest.mark.filterwarnings("ignore:.*takes away")  # what may be evidence
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("under", ["lightning", "transformers", "a loop"])
+@pytest.mark.parametrize(("name", "under"), [(name, list(TRAINERS)[i % 3]) for i, name in enumerate(KINDS)])
 def test_the_line_of_every_kind_of_cue_swaps_it(name, under, tmp_path):
     train, call = TRAINERS[under]
     data = DATA[KINDS[name][0]]
@@ -319,8 +318,7 @@ WATCHES = {
 
 
 @pytest.mark.filterwarnings("ignore:.*takes away")
-@pytest.mark.parametrize("under", WATCHES)
-@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize(("under", "masked"), [(under, i % 2 == 0) for i, under in enumerate(WATCHES)])
 def test_a_real_run_prints_a_line_that_works_under_its_trainer(reads_the_corner, under, masked, tmp_path):
     columns = images("corner", count=N)
     if not masked:

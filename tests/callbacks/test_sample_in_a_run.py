@@ -36,12 +36,6 @@ def test_it_is_fixed_stratified_and_does_not_depend_on_the_batch_size(tmp_path, 
     assert ids(tmp_path, options={"seed": 1})[0] != first
 
 
-def test_only_the_batches_that_are_validated_count(tmp_path):
-    (first,) = ids(tmp_path, limit_val_batches=2)
-    assert len(first) == 8
-    assert max(first) < 10
-
-
 class Stream(IterableDataset):
     def __iter__(self):
         columns = data()
@@ -103,18 +97,6 @@ def test_training_that_ends_before_the_first_validation(tmp_path):
     message = "evaluated nothing in this run, so that its gate cannot pass"
     with pytest.raises(FindingError, match=message), pytest.warns(UserWarning, match="evaluated nothing"):
         trainer(tmp_path, gated, max_steps=1).fit(module(), loader(), loader())
-
-
-def test_a_gate_does_not_pass_where_all_evaluations_failed(tmp_path):
-    watching = monitor(fail_on="relies")
-    watching.core.check_first_batch = lambda *arguments: None
-
-    def fails(*arguments):
-        raise RuntimeError("out of memory")
-
-    watching.core.explainer.evaluator = fails
-    with pytest.raises(FindingError, match="its gate cannot pass"), pytest.warns(UserWarning, match="out of memory"):
-        trainer(tmp_path, watching).fit(module(), loader(), loader())
 
 
 def test_values_that_are_computed_now_and_then_are_announced_to_what_watches_them(tmp_path):

@@ -13,6 +13,7 @@ from torch import nn
 
 from lrptrain.findings.announcement import look_at
 from lrptrain.loggers import read_events, read_findings, read_samples
+from lrptrain.metrics.localization import LOCALIZATION_METRICS
 from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance import RelevanceWarning
 
@@ -32,22 +33,12 @@ def test_every_key_starts_alike_and_is_a_float(tmp_path):
     runner = fit(tmp_path, monitor(on_error="raise"))
     keys = set(runner.callback_metrics)
     assert all(key.startswith("relevance/") for key in keys)
-    measures = ("energy_pointing_game", "pointing_game", "rank_accuracy", "auprc")
+    measures = [metric.key for metric in LOCALIZATION_METRICS]
     expected = {f"relevance/{target}/{name}" for target in ("label", "predicted") for name in measures}
     expected |= {
         f"relevance/{target}/{measures[0]}_per_class/{name}" for target in ("label", "predicted") for name in "abc"
     }
-    plain = (
-        "chance",
-        "accuracy",
-        "confidence",
-        "samples",
-        "findings",
-        "reliance",
-        "reads",
-        "failures",
-        "left_out",
-    )
+    plain = ["chance", "accuracy", "confidence", "samples", "findings", "reliance", "reads", "failures", "left_out"]
     assert keys == expected | COSTS | {f"relevance/{name}" for name in plain}
     assert runner.callback_metrics["relevance/chance"] == 0.25
     assert 0 < runner.callback_metrics["relevance/cost_share"] < 1
@@ -96,16 +87,6 @@ def test_checkpoints_and_early_stopping_follow_the_scalars(tmp_path):
     assert runner.current_epoch == 1 + 1  # nothing gets better by 1
     assert len(kept.best_k_models) == 2
     assert kept.best_model_score == max(e["scalars"][FOCUS] for e in read_events(watching.folder))
-
-
-def test_skipped_epochs_make_no_points(tmp_path):
-    logger = Points()
-    runner = fit(tmp_path, monitor(every_n_epochs=2), max_epochs=5, logger=logger, log_every_n_steps=1)
-    points = [step for step, row in logger.rows if FOCUS in row]
-    assert points == [4, 14, 24]  # epochs 0, 2, 4
-    assert FOCUS in runner.callback_metrics
-    steps = [event["step"] for event in read_events(runner.callbacks[0].folder)]
-    assert len(steps) == 3
 
 
 def test_the_folder_reads_back(tmp_path):

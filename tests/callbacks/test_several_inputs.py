@@ -309,30 +309,6 @@ def test_of_a_loop_without_a_step_explain_names_an_entry():
         lrptrain.inspect(model, loader)
 
 
-def test_what_a_forward_needs_and_no_entry_gives_is_named(tmp_path):
-    columns = {"image": numbers(1, 16, 16), "other": numbers(1, 16, 16)}
-    loader = DataLoader(rows(columns), 8)
-    model = TwoImages(vit(), vit())
-    with pytest.raises(ValueError, match=r"forward of TwoImages needs 'ct'.* Pass step=lambda model, batch"):
-        lrptrain.Monitor(model, loader, tmp_path)
-    watching = lrptrain.Monitor(
-        model, loader, tmp_path, step=lambda model, batch: model(batch["image"], batch["other"]), max_samples=N
-    )
-    watching.evaluate(0)
-    own = model.eval()(columns["image"], columns["other"]).logits.argmax(1)
-    assert answers(watching) == own.tolist()
-
-
-def test_which_of_two_images_is_asked_before_the_first_step(tmp_path):
-    case = CASES["two images"]
-    watching = RelevanceMonitor()
-    loader = DataLoader(rows(case.columns()), 8)
-    module = Module(case.model())
-    module.training_step = lambda *_: pytest.fail("training began")
-    with pytest.raises(ValueError, match=r"gives the model 'mri' and 'ct', .* explain='mri'"):
-        trainer(tmp_path, watching).fit(module, loader, loader)
-
-
 def test_a_tuple_of_two_images_and_a_label(tmp_path):
     case = CASES["two images"]
     columns, model = case.columns(), case.model()
@@ -350,33 +326,6 @@ def test_a_tuple_of_two_images_and_a_label(tmp_path):
     own = model.eval()(**columns).logits.argmax(1)
     assert answers(watching) == own.tolist()
     assert {each.sample.sample_id: each.sample.label for each in watching.scored} == {i: i % 3 for i in range(N)}
-
-
-def test_a_flag_of_each_call_is_given_again(tmp_path):
-    class Flagged(TextAndMaybeNumbers):
-        def forward(self, input_ids, attention_mask=None, numeric=None, labels=None, flipped=False):
-            found = super().forward(input_ids, attention_mask, numeric, labels)
-            return SequenceClassifierOutput(logits=found.logits.flip(1) if flipped else found.logits)
-
-    columns = CASES["text and numbers"].columns()
-    model = Flagged(bert(), width=4)
-    loader = DataLoader(rows(columns), 8)
-    named = lambda batch: {name: x for name, x in batch.items() if name != "label"}  # noqa: E731
-    watching = lrptrain.Monitor(
-        model, loader, tmp_path, max_samples=N, step=lambda model, batch: model(**named(batch), flipped=True)
-    )
-    watching.evaluate(0)
-    own = model.eval()(**columns, flipped=True).logits.argmax(1)
-    assert answers(watching) == own.tolist()
-    count = iter(range(100))
-    with pytest.raises(ValueError, match="another 'flipped' in each batch"):
-        lrptrain.Monitor(
-            model,
-            loader,
-            tmp_path,
-            step=lambda model, batch: model(**named(batch), flipped=next(count) > 0),
-            run=lrptrain.Run(on_error="raise"),
-        )
 
 
 def test_an_audit_gives_the_model_all_that_it_takes(tmp_path):

@@ -172,12 +172,6 @@ def fit_once(folder, batches):
     runner.fit(trained, loader(batches), loader(batches))
 
 
-def test_labels_that_are_no_class_of_one_logit_are_refused(tmp_path):
-    wrong = {**data(), "image": columns()["image"]}
-    with pytest.raises(ValueError, match="the label 2 is no class of the model"):
-        trainer(tmp_path, monitor()).fit(module(net=OneLogit(), **UNTRAINED), loader(columns()), loader(wrong))
-
-
 def step(net: nn.Module, folder: Any, target: str, loss: str, label: Tensor, **options: Any) -> Any:
     """The guidance's part of a step of gradient descent: the task's loss has no gradient."""
     before = copy.deepcopy(net)
@@ -222,12 +216,6 @@ def test_guidance_on_the_predicted_class_explains_minus_z_where_z_is_negative(tm
     scores = lrptrain.attribute(net, drawn["image"], method="input_x_gradient").scores * sign[:, None]
     expected = guidance_loss(scores, mask_to_tokens(drawn["mask"], (4, 4)))
     assert value == pytest.approx(float(expected), rel=1e-6)
-
-
-def test_guidance_says_how_one_logit_is_read(tmp_path):
-    with messages() as lines:
-        step(OneLogit(), tmp_path, "label", "energy", torch.tensor([0, 1, 1, 0, 0, 1]))
-    assert len([line for line in lines if "RelevanceGuidance: the model has one output z" in line]) == 1
 
 
 def test_a_model_that_says_it_is_a_regression_is_refused_with_a_way_out_that_works(tmp_path):

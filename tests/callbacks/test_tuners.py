@@ -27,14 +27,9 @@ def tuned(checkpointed=False):
     return pl_module
 
 
-def callbacks():
-    return [guidance("swap"), guidance("energy")]
-
-
-@pytest.mark.parametrize("number", range(2))
-@pytest.mark.parametrize("tune", ["lr_find", "scale_batch_size"])
-def test_a_tuner_trains(number, tune, tmp_path):
-    callback, data = callbacks()[number], Data()
+@pytest.mark.parametrize(("loss", "tune"), [("swap", "lr_find"), ("energy", "scale_batch_size")])
+def test_a_tuner_trains(loss, tune, tmp_path):
+    callback, data = guidance(loss), Data()
     runner = trainer(tmp_path, callback, max_epochs=1)
     options = (
         {"num_training": 5, "update_attr": False} if tune == "lr_find" else {"max_trials": 1, "steps_per_trial": 1}

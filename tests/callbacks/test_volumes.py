@@ -79,11 +79,6 @@ def test_without_masks_a_person_judges_what_is_read(place):
     assert named == (["the top right corner"] if place == CORNER else ["the middle half of the slices"])
 
 
-def test_a_model_of_the_lesion_has_no_fault():
-    report = lrptrain.inspect(Volumetric(*LESION), [scans()], max_samples=N)
-    assert not report.faults
-
-
 def test_a_mask_of_another_size_is_refused(tmp_path):
     columns: dict[str, Any] = scans()
     columns["mask"] = columns["mask"][:, :4]

@@ -1,9 +1,7 @@
 """The model and data of a verb: a function of the user, or a config of LightningCLI with a checkpoint."""
 
 import importlib
-import os
 import re
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -324,9 +322,9 @@ def inspected():
 """
 
 
-@pytest.mark.filterwarnings("ignore:Attribute 'net' is an instance of `nn.Module`")
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("ignored", [True, False])
-def test_a_module_of_a_network_and_a_partial_optimizer_is_explained(ignored, tmp_path, monkeypatch):
+def test_a_module_of_a_network_and_a_partial_optimizer_is_explained(ignored, tmp_path, monkeypatch, capsys):
     """As the Hydra template has it: the checkpoint holds both as objects, or not at all."""
     monkeypatch.syspath_prepend(tmp_path)
     name = f"template_{ignored}".lower()
@@ -338,15 +336,17 @@ def test_a_module_of_a_network_and_a_partial_optimizer_is_explained(ignored, tmp
     module = template.Lit(template.make(), partial(torch.optim.AdamW, lr=2e-3))
     own_vision.checkpoint(module, tmp_path / "model.ckpt")
     Image.new("RGB", (20, 20), "red").save(tmp_path / "photo.png")
-    done = run("attribute", f"{name}:trained", "photo.png", "--target", "1", "--output", "map.png", folder=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    main(["attribute", f"{name}:trained", "photo.png", "--target", "1", "--output", "map.png"])
+    done = capsys.readouterr().out
     with torch.no_grad():
         logit = float(module.eval()(torch.tensor([1.0, 0, 0]).view(1, 3, 1, 1).expand(1, 3, 16, 16))[0, 1])
     said = re.search(r"target class 1, logit (\S+) \(attnlrp\)", done)
     assert said is not None
     assert float(said[1]) == pytest.approx(logit, abs=0.0051)  # of two decimals
     assert (tmp_path / "map.png").stat().st_size > 500
-    done = run("inspect", f"{name}:inspected", "--max-samples", "16", folder=tmp_path)
-    assert done.startswith("16 samples, ")
+    main(["inspect", f"{name}:inspected", "--max-samples", "16"])
+    assert capsys.readouterr().out.startswith("16 samples, ")
 
 
 def test_the_functions_of_the_page_for_users_are_explained(tmp_path, monkeypatch, capsys):
@@ -367,12 +367,3 @@ def test_the_functions_of_the_page_for_users_are_explained(tmp_path, monkeypatch
         assert ("lovely" in said) == ("of_texts" in typed)
         assert Path("relevance.png").exists() == ("of_texts" not in typed)
         Path("relevance.png").unlink(missing_ok=True)
-
-
-def run(*arguments: str, folder: Path) -> str:
-    """What a command prints that ends well, as a user types it."""
-    command = [sys.executable, "-W", "ignore", "-m", "lrptrain", *arguments]
-    there = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=there)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
