@@ -14,8 +14,8 @@ INK, MUTED, PAPER = (17, 17, 17), (96, 96, 96), (255, 255, 255)
 """Of what is written, of what is beside it, and of the ground: in pictures as on the page."""
 OPACITY = 0.75
 """Opacity of the strongest relevance: a word stays legible below it, and a picture's edges are still seen."""
-# The greys below the colours of a map: the scale goes from blue through white to red, and a photograph is drawn lightly on
-# that white. On black the first half of the scale would not be seen; its own colours would hide red on what is red.
+# The greys below the colours of a map: the scale goes from blue through white to red, and a photograph is drawn lightly
+# on that white. On black the first half of the scale would not be seen; its own colours would hide red on what is red.
 _DARKEST, _LIGHTEST = 185, 255
 
 
