@@ -83,7 +83,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             `re.compile(...)`. It is asked once for each sample.
         tokenizer: The tokenizer that names tokens, its name or its folder; None for that of the datamodule or module.
         cues: Cues to be tested beside those that the samples propose (places, marks, colours, words ...), or of which
-            you say what they are: `cues=[finding.cue.declared("evidence")]`, or `"fault"`. None tests none.
+            you say what they are: `cues=[finding.cue.declared("annotation")]`, or `"shortcut"`. None tests none.
         show: What maps are of, and how pictures name and draw things: `lrptrain.Show(class_names=..., mean=...)`.
         judge: How strictly it judges, and what ends training: `lrptrain.Judge(fail_on="relies")`.
         run: When it evaluates, under which names it writes, and what a failure does: `lrptrain.Run(run_name="a")`.
@@ -331,7 +331,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             trainer.should_stop = True
 
     def on_train_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
-        """Evaluate the kept weights as soon as every callback has left its own in the model, such as averages."""
+        """Evaluate the kept checkpoint as soon as every callback has left its own in the model, such as averages."""
         if not trainer.enable_validation or self._model is None:
             return
 

@@ -95,5 +95,5 @@ def named(findings: Iterable[Finding]) -> list[Record]:
             "is_fault": each.is_fault,
         }
         for each in findings
-        if each.is_fault or each.is_open
+        if each.is_fault or each.needs_review
     ]

@@ -33,7 +33,7 @@ class Everything(Cue):
 
     kind = "everything"
     name: str = "everything"
-    role: Role = "fault"
+    role: Role = "shortcut"
 
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """See `Cue`."""
@@ -46,7 +46,7 @@ def finding(**changes: Any) -> Finding:
     base = Finding(
         name="the top left corner",
         kind="place",
-        role="fault",
+        role="shortcut",
         verdict="relies",
         effect=0.4,
         interval=(0.3, 0.5),
@@ -68,14 +68,16 @@ def finding(**changes: Any) -> Finding:
 
 
 OPEN = finding(
-    name="the colours of the image", kind="colour", role="open", within="", share=None, relevance=None,
+    name="the colours of the image", kind="colour", role="unreviewed", within="", share=None, relevance=None,
     fix='RelevanceGuidance("swap", swap=monitor["the colours of the image"])',
 )  # fmt: skip
-EVIDENCE = finding(name="the annotated object", kind="surroundings", role="evidence")
-NOT_SURE = finding(name="the border", verdict="not sure", effect=0.1, interval=(0.0, 0.2), verdicts=("not sure",))
+EVIDENCE = finding(name="the annotated object", kind="surroundings", role="annotation")
+NOT_SURE = finding(
+    name="the border", verdict="inconclusive", effect=0.1, interval=(0.0, 0.2), verdicts=("inconclusive",)
+)
 ENDED = finding(
     name="the light of the image", kind="light", verdict="does not rely", effect=0.0, interval=(-0.01, 0.01), epoch=3,
-    history=(0.4, 0.3, 0.1, 0.0), verdicts=("relies", "relies", "not sure", "does not rely"), epochs=(0, 1, 2, 3),
+    history=(0.4, 0.3, 0.1, 0.0), verdicts=("relies", "relies", "inconclusive", "does not rely"), epochs=(0, 1, 2, 3),
 )  # fmt: skip
 RECORDED = finding(worst_samples=(17, "a/b"), epoch=3, step=31, first_epoch=2)
 

@@ -57,7 +57,7 @@ def asked(net: nn.Module, head: nn.Module, columns: Columns, case: Case, data: D
         row[name] = {"named": named(report.findings), "accuracy": report.accuracy, "seconds": seconds}
         if arm != CLEAN and case.task not in PRETRAINED:
             row[f"{name}, {RANDOM}"] = {"named": named(ask(name, method="random").findings)}
-        first = next((each.cue for each in report.findings if each.is_fault or each.is_open), None)
+        first = next((each.cue for each in report.findings if each.is_fault or each.needs_review), None)
         if first is not None and arm == READS:
             # With the mark gone, is what was named first gone, too?
             bare_report = inspected(net, data.bare, case, data.look, name, cues=[first])
@@ -67,7 +67,7 @@ def asked(net: nn.Module, head: nn.Module, columns: Columns, case: Case, data: D
 
 def effect_of(report: Any, cue: Cue) -> float:
     """The effect of a cue in a report; 0 where no sample has it."""
-    same = (each for each in report.judged if each.cue.declared("open") == cue.declared("open"))
+    same = (each for each in report.judged if each.cue.declared("unreviewed") == cue.declared("unreviewed"))
     return max((float(each.effect.mean) for each in same), default=0.0)
 
 

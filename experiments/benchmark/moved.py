@@ -102,7 +102,7 @@ def inspect_all(key: str, of: str) -> dict[str, Any]:
         net, look = made["nets"][READS], made["look"]
         shown, unbiased = right(net, made["shown"]), right(net, made["unbiased"])
         report = inspected(net, made["shown"], case, look, BARE)
-        first = next((each for each in report.findings if each.is_fault or each.is_open), None)
+        first = next((each for each in report.findings if each.is_fault or each.needs_review), None)
         effect = 0.0 if first is None else float(first.effect)
         is_cause = first is not None and (
             effect_of(inspected(net, made["bare"], case, look, BARE, cues=[first.cue]), first.cue) <= effect / 2
@@ -114,7 +114,7 @@ def inspect_all(key: str, of: str) -> dict[str, Any]:
             "first": "" if first is None else first.name,
             "effect": effect,
             "is_cause": is_cause,
-            "clean": [each.name for each in clean.findings if each.is_fault or each.is_open],
+            "clean": [each.name for each in clean.findings if each.is_fault or each.needs_review],
             "passes": report.passes,
             "seconds": time.monotonic() - started,
         }

@@ -81,7 +81,7 @@ def judged(two: Two) -> Row:
         row["of any class"][mark] = {"accuracy": other.mean(), **counts}
     for name in (ANNOTATED, BARE):
         report = inspected(net, held_out, two.case, look, name)
-        first = [*report.faults, *report.reads][:SHOWN]
+        first = [*report.faults, *report.to_review][:SHOWN]
         said = [{"cue": each.name, "effect": each.effect, "is_fault": each.is_fault} for each in first]
         for mark in two.marks if first else ():
             columns = samples(two, "test", HELD_OUT, without=mark)

@@ -64,7 +64,7 @@ def arms(case: Case, data: Data, names: Sequence[str]) -> Iterator[tuple[str, nn
         DRO: lambda: (group_dro(case, train), []),
         OUTSIDE: lambda: (trained(case, train, guided(case, "swap"))[0], []),
         ADVICE: lambda: advised(case, train, plain, inspected(plain, data.shown, case, data.look, ANNOTATED).faults),
-        FIRST: lambda: advised(case, bare, plain, inspected(plain, data.shown, case, data.look, BARE).reads[:1]),
+        FIRST: lambda: advised(case, bare, plain, inspected(plain, data.shown, case, data.look, BARE).to_review[:1]),
         LINE: lambda: followed(case, train, plain, inspected(plain, data.shown, case, data.look, ANNOTATED)),
         BARE_LINE: lambda: followed(case, bare, plain, inspected(plain, data.shown, case, data.look, BARE)),
         JTT: lambda: (train_twice(case, train, plain), []),
@@ -102,7 +102,7 @@ def advised(case: Case, train: Columns, plain: nn.Module, found: list[Finding]) 
 
 def followed(case: Case, train: Columns, plain: nn.Module, report: Any) -> Arm:
     """Return the model that is trained by the first line of a report, as it is printed."""
-    first = next(iter((*report.faults, *report.reads)), None)
+    first = next(iter((*report.faults, *report.to_review)), None)
     if first is None:
         return plain, []
     line = {"Guidance": lambda loss, optimizer=None, **options: (loss, options)}

@@ -69,7 +69,7 @@ def run(place: str, arm: str, seed: int, folder: Path, size: int = SIZE, epochs:
 
 def judged(findings: Sequence[Finding]) -> list[Cue]:
     """The cues that a person swaps who has seen that marks were drawn on: of faults, and of marks that are open."""
-    return [each.cue for each in findings if each.is_fault or (each.is_open and each.kind == Mark.kind)]
+    return [each.cue for each in findings if each.is_fault or (each.needs_review and each.kind == Mark.kind)]
 
 
 def tested(model: nn.Module, test: Pets, place: str) -> dict[str, list[int]]:

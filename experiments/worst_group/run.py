@@ -69,7 +69,7 @@ def run(data: Published, arm: str, seed: int, options: argparse.Namespace) -> di
         return tested(model, loader, data)
     show = lrptrain.Show(class_names=list(data.classes), **({"mean": MEAN, "std": STD} if data.images else {}))
     found = lrptrain.inspect(model, loader(held_out[:INSPECTED]), tokenizer=tokenizer, show=show).findings
-    swapped = [each for each in found if each.is_open][:1]
+    swapped = [each for each in found if each.needs_review][:1]
     if swapped:  # else nobody would train anew
         model = trained([RelevanceGuidance("swap", swap=swapped, tokenizer=tokenizer)])
     return {**tested(model, loader, data), "named": named(found)}

@@ -55,6 +55,14 @@ def audit(
     judged. The model is run in evaluation mode on the device it is on, and left as it was; the predicted class is
     explained.
 
+    Example:
+        >>> import torch, lrptrain
+        >>> loader = [(torch.rand(8, 3, 16, 16), torch.arange(8) % 2)]
+        >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 8, 8), torch.nn.Flatten(), torch.nn.Linear(16, 2))
+        >>> result = lrptrain.audit(model, loader, ["attnlrp", "random"], max_samples=8)
+        >>> [verdict.method for verdict in result.verdicts]
+        ['attnlrp', 'random']
+
     Args:
         model: A LightningModule, or any module of which the forward returns logits `[batch, classes]` or an object
             with `.logits`.

@@ -12,7 +12,7 @@ UNREADABLE = 4
 def check_run(run: str, max_reliance: float = 0.0, fail_after: int = 2) -> None:
     """Exit with 0 if a run passes, 1 if it relies on a fault, 3 if nobody can say, 4 if it is unreadable.
 
-    0 passed: the last evaluation is of the kept weights, could tell, and found no fault greater than allowed.
+    0 passed: the last evaluation is of the kept checkpoint, could tell, and found no fault greater than allowed.
     1 failed: it does.
     2 wrong use: an option or the run's folder is not what it should be.
     3 not sure: the run has not ended or its last evaluation failed, too few samples, no test, a model at chance, or it

@@ -151,8 +151,8 @@ def _verdict(name: str, outcome: Outcome) -> str:
     if not last:
         back = next(event["epoch"] for event in outcome.events if event["epoch"] > since[-1])
         return f"{text}, and took the flag back in epoch {back}."
-    gravest = max(last, key=lambda finding: reliance([finding]))
-    return f"{text}. The flag as it stands:\n\n{announce([gravest], outcome.folder.parent.parent)[0]}"
+    worst = max(last, key=lambda finding: reliance([finding]))
+    return f"{text}. The flag as it stands:\n\n{announce([worst], outcome.folder.parent.parent)[0]}"
 
 
 def _faults(event: dict[str, Any]) -> list[Finding]:

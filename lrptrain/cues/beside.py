@@ -25,7 +25,7 @@ class Beside(Cue):
 
     kind: ClassVar[str] = "beside"
     name: str = "what lies next to the annotated object"
-    role: Role = "fault"
+    role: Role = "shortcut"
     where: ClassVar[Where] = "outside"
 
     def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from jaxtyping import Bool
 from torch import Tensor
@@ -25,8 +25,14 @@ of 8 models; doubled, in as many (`python -m experiments.benchmark.moved`)."""
 FEWEST = 3
 """What fewer samples show is no mark, and no phrase, of theirs: two may be alike by chance. Doubled, the cause is first
 in 5 instead of 7 of 8 models; with 2 in as many (`python -m experiments.benchmark.moved`)."""
-Role = Literal["evidence", "fault", "open"]
+Role = Literal["annotation", "shortcut", "unreviewed"]
 """What a cue is: what people marked or declared, what lies outside of that, or what nobody has spoken of."""
+
+
+def check_role(role: str) -> None:
+    """Reject what is no role, such as those of earlier versions."""
+    if role not in get_args(Role):
+        raise ValueError(f"a role is one of {', '.join(map(repr, get_args(Role)))}, not {role!r}")
 
 
 class Cue(ABC):
@@ -85,7 +91,12 @@ class Cue(ABC):
         return ()
 
     def declared(self, role: Role) -> Self:
-        """Return the same cue as what people say it is."""
+        """Return the same cue as what people say it is.
+
+        Raises:
+            ValueError: If the role is none of the three.
+        """
+        check_role(role)
         return replace(self, role=role)  # type: ignore[type-var]
 
     def to_dict(self) -> dict[str, Any]:

@@ -213,7 +213,7 @@ def _marks(
     size = (images.shape[2], images.shape[3])
     patch = min(size[0] // grid[0], size[1] // grid[1])
     spread = images.float().std((0, 2, 3), correction=0).clamp(min=1e-6)
-    role: Role = "fault" if where == "outside" else "open"
+    role: Role = "shortcut" if where == "outside" else "unreviewed"
     inside = pixels_of(where, batch)
     found = []
     scaled = images.float() / spread[:, None, None]

@@ -51,7 +51,7 @@ class Naming:
             replace(
                 _shared(self._judged[i], self._judged, self._measure),
                 named=True,
-                told_by=tuple(x for x in names if x != name),
+                also_relies_on=tuple(x for x in names if x != name),
             )
             for i, name in ((i, self._judged[i].cue.name) for i in order)
         ]
@@ -137,7 +137,7 @@ def opened(
             for i, each in enumerate(found):
                 may_open = each.cue.needs_annotation and (each.cue.is_rest or each.cue.is_position)
                 if may_open and each.is_fault and each.cue not in declared:
-                    found[i] = replace(each, cue=each.cue.declared("open"))
+                    found[i] = replace(each, cue=each.cue.declared("unreviewed"))
     return found
 
 

@@ -93,7 +93,7 @@ class Placement(Cue):
     what: Literal["location", "size"]
 
     @classmethod
-    def of(cls, what: Literal["location", "size"], role: Role = "open") -> "Placement":
+    def of(cls, what: Literal["location", "size"], role: Role = "unreviewed") -> "Placement":
         """Return the cue."""
         return cls(_NAMES[what], role, what)
 

@@ -87,7 +87,7 @@ def place_of(located: Bool[Tensor, "batch height width"]) -> str:
     No edge is more than a quarter of an image, so that pixels all over it lie in none.
     """
     size = (located.shape[1], located.shape[2])
-    edges = [each for each in places("open") if each.hole is None]
+    edges = [each for each in places("unreviewed") if each.hole is None]
     parts = [each for edge in edges for each in edge.children() if isinstance(each, Place)]
     for place in (*parts, *edges):
         if (located & _inside(place.box, size).to(located.device)).sum() > MOST * located.sum():

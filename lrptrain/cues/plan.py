@@ -71,18 +71,18 @@ def of_images(
         return _merged(found)
 
     channels = image_of(collate(samples[:1]))[1].shape[1]
-    framing = Node(Framing.of("image", "open"), everyone)
+    framing = Node(Framing.of("image", "unreviewed"), everyone)
     if not _are_told_apart(marked, answers):
-        parts = tuple(Node(part, everyone) for part in (*places("open"), *bands("open", channels)))
-        whole = Node(Place("the image", "open", WHOLE), everyone, parts, is_whole=True)
-        looks = (Node(look.of("image", "open"), everyone) for look in LOOKS)
+        parts = tuple(Node(part, everyone) for part in (*places("unreviewed"), *bands("unreviewed", channels)))
+        whole = Node(Place("the image", "unreviewed", WHOLE), everyone, parts, is_whole=True)
+        looks = (Node(look.of("image", "unreviewed"), everyone) for look in LOOKS)
         return [*looks, framing, whole, *marked_by("image", everyone)]
-    named = tuple(Node(Region(name, "fault", i), marked) for i, name in enumerate(regions) if i)
-    named += tuple(Node(band, marked) for band in bands("fault", channels, "outside"))
+    named = tuple(Node(Region(name, "shortcut", i), marked) for i, name in enumerate(regions) if i)
+    named += tuple(Node(band, marked) for band in bands("shortcut", channels, "outside"))
     return [
         Node(Surroundings(), marked, (*named, *marked_by("outside", marked)), FAULTS_WEIGH),
-        *(Node(look.of("image", "open"), everyone) for look in LOOKS),
-        *(Node(look.of("evidence", "open"), marked) for look in (Colour, Spectrum)),
+        *(Node(look.of("image", "unreviewed"), everyone) for look in LOOKS),
+        *(Node(look.of("evidence", "unreviewed"), marked) for look in (Colour, Spectrum)),
         framing,
         Node(Placement.of("location"), marked),
         Node(Placement.of("size"), marked),
@@ -114,21 +114,21 @@ def of_texts(
         return [Node(each, rows) for each in ends_of(role, language, where, of)]
 
     others = [
-        Node(Length("the length of the text", "open", language), everyone),
-        Node(Order("the order of the words", "open", language), everyone),
+        Node(Length("the length of the text", "unreviewed", language), everyone),
+        Node(Order("the order of the words", "unreviewed", language), everyone),
     ]
     if 2 * len(pairs) > len(everyone):
         names = ("the first text", "the second text")
-        others += [Node(OneOfPair(name, "open", language, i), pairs) for i, name in enumerate(names)]
-        others.append(Node(Overlap("how many words both texts share", "open", language), pairs))
-    all_words = AllWords("the words", "open", language)
+        others += [Node(OneOfPair(name, "unreviewed", language, i), pairs) for i, name in enumerate(names)]
+        others.append(Node(Overlap("how many words both texts share", "unreviewed", language), pairs))
+    all_words = AllWords("the words", "unreviewed", language)
     if not _are_told_apart(marked, answers):
-        whole = Node(all_words, everyone, tuple(ends_as("open", "text", everyone)), is_whole=True)
-        return [*others, *parts_as("open", "text", everyone), whole]
+        whole = Node(all_words, everyone, tuple(ends_as("unreviewed", "text", everyone)), is_whole=True)
+        return [*others, *parts_as("unreviewed", "text", everyone), whole]
     # Rationales suffice, and are seldom all of the evidence (DeYoung et al. 2020, "ERASER", section 4): that other
     # words tell anything is no fault, but that they tell most of it, or that certain ones do.
-    beside = AllWords("everything outside the annotation", "fault", language, "outside")
-    faults = Node(beside, marked, (*parts_as("fault", "outside", marked), *ends_as("fault", "outside", marked)))
+    beside = AllWords("everything outside the annotation", "shortcut", language, "outside")
+    faults = Node(beside, marked, (*parts_as("shortcut", "outside", marked), *ends_as("shortcut", "outside", marked)))
     return [Node(all_words, marked, (faults,), FAULTS_WEIGH, is_whole=True), *others]
 
 
@@ -137,11 +137,11 @@ def of_volumes(samples: Sequence[Sample], answers: Rows) -> list[Node]:
     everyone = np.arange(len(samples))
     planes: Planes = "frames" if are_videos(collate(samples[:1])) else "slices"
     marked = everyone[[_is_annotated(sample) for sample in samples]]
-    brightness = Node(Colour.of("image", "open"), everyone)
+    brightness = Node(Colour.of("image", "unreviewed"), everyone)
     if not _are_told_apart(marked, answers):
-        parts = tuple(Node(each, everyone) for each in parts_of_volumes("open", planes))
-        return [brightness, Node(Place(f"all {planes}", "open", WHOLE), everyone, parts, is_whole=True)]
-    inside = Node(Colour.of("evidence", "open"), marked)
+        parts = tuple(Node(each, everyone) for each in parts_of_volumes("unreviewed", planes))
+        return [brightness, Node(Place(f"all {planes}", "unreviewed", WHOLE), everyone, parts, is_whole=True)]
+    inside = Node(Colour.of("evidence", "unreviewed"), marked)
     return [Node(VolumeSurroundings(planes=planes), marked, (), FAULTS_WEIGH), brightness, inside]
 
 
@@ -151,10 +151,10 @@ def of_series(samples: Sequence[Sample], answers: Rows) -> list[Node]:
     channels = image_of(collate(samples[:1]))[1].shape[1]
     marked = everyone[[_is_annotated(sample) for sample in samples]]
     if _are_told_apart(marked, answers):
-        level = Colour("the level of the channels in the annotated part", "open", "evidence")
+        level = Colour("the level of the channels in the annotated part", "unreviewed", "evidence")
         return [Node(SeriesSurroundings(channels=channels), marked, (), FAULTS_WEIGH), Node(level, marked)]
-    parts = tuple(Node(each, everyone) for each in parts_of_series("open", channels))
-    return [Node(SeriesPart("the series", "open", 0, channels), everyone, parts, is_whole=True)]
+    parts = tuple(Node(each, everyone) for each in parts_of_series("unreviewed", channels))
+    return [Node(SeriesPart("the series", "unreviewed", 0, channels), everyone, parts, is_whole=True)]
 
 
 def of_rows(
@@ -182,8 +182,8 @@ def of_rows(
     # Of patches of a grid the number is that of its rows and columns, an input of its own.
     counts = [] if all(grid_sizes(each) is not None for each in alone) else [Node(RowCount(), everyone)]
     if not _are_told_apart(marked, answers):
-        return [*counts, Node(AllRows("the rows", "open"), everyone, is_whole=True), *marks("rows", everyone)]
-    beside = AllRows("everything outside the annotation", "fault", "outside")
+        return [*counts, Node(AllRows("the rows", "unreviewed"), everyone, is_whole=True), *marks("rows", everyone)]
+    beside = AllRows("everything outside the annotation", "shortcut", "outside")
     return [Node(beside, marked, marks("outside", marked), FAULTS_WEIGH), *counts, *marks("evidence", marked)]
 
 
@@ -198,8 +198,10 @@ def of_inputs(samples: Sequence[Sample]) -> list[Node]:
 
 def with_further(roots: Sequence[Node], further: Sequence[tuple[Cue, Rows | None]], count: int) -> list[Node]:
     """Return roots with cues that are tested whatever the samples propose, unless they are roots themselves."""
-    planned = {root.cue.declared("open") for root in roots}
-    added = {cue.declared("open"): (cue, rows) for cue, rows in further if cue.declared("open") not in planned}
+    planned = {root.cue.declared("unreviewed") for root in roots}
+    added = {
+        cue.declared("unreviewed"): (cue, rows) for cue, rows in further if cue.declared("unreviewed") not in planned
+    }
     return [*roots, *(Node(cue, np.arange(count) if rows is None else rows) for cue, rows in added.values())]
 
 

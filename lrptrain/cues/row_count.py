@@ -19,7 +19,7 @@ class RowCount(Cue):
 
     kind: ClassVar[str] = "row count"
     name: str = "the number of rows"
-    role: Role = "open"
+    role: Role = "unreviewed"
 
     def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
         """See `Cue`."""

@@ -106,7 +106,7 @@ def propose_row_marks(
         return
     at_peaks = torch.stack([(rows[sample, place] - mean) * scale for sample, place in peaks])
     of_peaks = answers[[sample for sample, _ in peaks]]
-    role: Role = "fault" if where == "outside" else "open"
+    role: Role = "shortcut" if where == "outside" else "unreviewed"
     sizes = grid_sizes(batch)
     found: list[tuple[float, RowMark, Bool[np.ndarray, " batch"]]] = []
     for number, answer in enumerate(of_peaks):

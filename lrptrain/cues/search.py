@@ -31,7 +31,7 @@ from lrptrain.cues.measure import (
 )
 from lrptrain.cues.naming import Naming, opened
 
-Verdict = Literal["relies", "not sure", "does not rely"]
+Verdict = Literal["relies", "inconclusive", "does not rely"]
 ENOUGH = 64
 """What is named is measured on so many samples: an effect that varies by 50 points is known to 12 then. Half as
 many need 13 % fewer forward passes, twice as many 26 % more; the cause is first in as many models
@@ -75,7 +75,7 @@ class Judged:
         share: Of what is named, which share of that cue's effect it carries, in [0, 1]; None for none.
         named: Whether it is what a report names; see `lrptrain.cues.naming`.
         answer: The answer that alone is told by it, as a class; None for all of them together.
-        told_by: The names of other named cues: what is mended of this one, they still tell.
+        also_relies_on: The names of other named cues: what is mended of this one, they still tell.
         label: Of a model of several labels, the number of that which it tells; None of any other.
         is_whole: Whether it is all of an input.
     """
@@ -89,14 +89,14 @@ class Judged:
     share: float | None = None
     named: bool = False
     answer: int | None = None
-    told_by: tuple[str, ...] = ()
+    also_relies_on: tuple[str, ...] = ()
     label: int | None = None
     is_whole: bool = False
 
     @property
     def is_fault(self) -> bool:
         """Whether the model relies on what is a fault."""
-        return self.verdict == "relies" and self.cue.role == "fault"
+        return self.verdict == "relies" and self.cue.role == "shortcut"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; null for nan."""
@@ -144,7 +144,7 @@ class Search:
         return Naming(*options, self._completed, self._size).run(opened_ones)
 
     def _may_be_outside(self, judged: Judged, rests: Sequence[Judged]) -> bool:
-        """Return whether a cue is no shortcut outside of the annotation, or not surely more than all that lies there.
+        """Return whether a cue is no shortcut outside of the annotation, or not more than all that lies there.
 
         An image statistic may break what a swap of all that lies there leaves as it is.
         """
@@ -163,7 +163,7 @@ class Search:
             self._on_failure(node.cue, error)
             return
         # What no sample has, as texts without numbers, is no cue of theirs; of a fault that is a doubt.
-        if not judged.effect.samples and len(node.rows) >= FEWEST_SAMPLES and judged.cue.role != "fault":
+        if not judged.effect.samples and len(node.rows) >= FEWEST_SAMPLES and judged.cue.role != "shortcut":
             return
         self._judged.append(judged)
         nodes = node.divided() if judged.verdict == "relies" else []
@@ -184,8 +184,8 @@ class Search:
         values, drops = (np.full(len(answers), np.nan) for _ in range(2))
         # Of a fault it is told, too, that a model surely does not rely on it; of all that may be one, by all samples:
         # the first ones seldom have what few of them show.
-        is_told = node.cue.role == "fault" and (parent is None or node.cue.is_rest)
-        verdict: Verdict = "not sure"
+        is_told = node.cue.role == "shortcut" and (parent is None or node.cue.is_rest)
+        verdict: Verdict = "inconclusive"
         known = values
         for number, part in enumerate(parts):
             measured = np.concatenate(parts[: number + 1])
@@ -227,7 +227,7 @@ class Search:
     ) -> bool:
         """Return whether the last look may still say "relies", of all answers or of one alone.
 
-        A test that ends for want of hope says "not sure", and makes no false "relies".
+        A test that ends for want of hope says "inconclusive", and makes no false "relies".
         """
         answers = self._measure.answers
         groups = [(np.ones(len(answers), bool), level / 2)]
@@ -249,7 +249,7 @@ class Search:
     def _of_one_answer(
         self, values: Float[np.ndarray, " samples"], classes: Sequence[int], level: float
     ) -> tuple[int, Effect] | None:
-        """Return the answer that is surely told, if one is, and the effect on its samples.
+        """Return the answer that is told, if one is, and the effect on its samples.
 
         What matters is the same as of all answers: the effect has to be large enough in the mean over all samples.
         """
@@ -267,7 +267,7 @@ class Search:
         rows = self._first(judged)
         judged.values[rows] = self._measure.effects(judged.cue, rows, judged.rows)
         effect = effect_of(judged.values, self._level / 2)
-        return replace(judged, effect=effect, verdict="relies" if effect.low > self._least else "not sure")
+        return replace(judged, effect=effect, verdict="relies" if effect.low > self._least else "inconclusive")
 
     def _first(self, judged: Judged) -> Rows:
         """Return the first `ENOUGH` samples that judge a cue."""

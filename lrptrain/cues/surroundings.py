@@ -27,7 +27,7 @@ class Surroundings(Part):
     kind: ClassVar[str] = "surroundings"
     is_rest: ClassVar[bool] = True
     name: str = "everything outside the annotation"
-    role: Role = "fault"
+    role: Role = "shortcut"
     where: ClassVar[Where] = "outside"
 
     def locate(self, batch: Batch) -> Bool[Tensor, "batch height width"]:

@@ -26,7 +26,7 @@ class WholeInput(Cue):
     entries: tuple[str, ...]
 
     @classmethod
-    def of(cls, *arguments: str, role: Role = "open") -> "WholeInput":
+    def of(cls, *arguments: str, role: Role = "unreviewed") -> "WholeInput":
         """Return the cue of an input that is not the explained one."""
         entries = tuple(f"{ARGUMENT}{each}" for each in arguments)
         return cls(called(arguments[0]), role, arguments[0], entries)
@@ -49,5 +49,5 @@ def whole_inputs(batch: Batch, explained: str) -> list[WholeInput]:
         beside = beside_rows(batch)
         others = {name: entries for name, entries in inputs.items() if not set(entries) <= set(beside)}
         inputs, names[explained] = {explained: (*beside, ROWS), **others}, "the rows"
-    found = [WholeInput(names[name], "open", name, entries) for name, entries in inputs.items()]
+    found = [WholeInput(names[name], "unreviewed", name, entries) for name, entries in inputs.items()]
     return found if len(found) > 1 else []

@@ -29,7 +29,7 @@ def announce(findings: Iterable["Finding"], run: Path | None = None) -> list[str
     for each in findings:
         text = sentences(each)
         history = f"{text.effect} {text.history}".rstrip()
-        evidence = (history, text.share, text.told_by, text.relevance, text.excerpt, _example(each.proof))
+        evidence = (history, text.share, text.also_relies_on, text.relevance, text.excerpt, _example(each.proof))
         told = [text.verdict, *(f"  {line}" for line in (*evidence, *({text.doubt} - said)) if line)]
         # A command is never broken: it is there to be copied.
         commands = [f"  {line}" for line in (*_where_next(each, run), *({text.remedy} - said)) if line]

@@ -10,13 +10,13 @@ from lrptrain.findings.markup import finding_html
 from lrptrain.findings.proof import Proof, views
 from lrptrain.findings.sentences import sentences
 
-Verdict = Literal["relies", "not sure", "does not rely"]
+Verdict = Literal["relies", "inconclusive", "does not rely"]
 """What a test says: the interval of the effect lies above what matters, on both sides, or below."""
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-"""The gravest first."""
-Role = Literal["evidence", "fault", "open"]
-STANDINGS = ("fault", "open", "not sure", "evidence", "does not rely")
-"""The gravest first."""
+"""The most severe first."""
+Role = Literal["annotation", "shortcut", "unreviewed"]
+STANDINGS = ("shortcut", "unreviewed", "inconclusive", "annotation", "does not rely")
+"""The most severe first."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,8 +26,8 @@ class Finding:
     Attributes:
         name: What a person calls the cue, such as `the top left corner`.
         kind: The cue's kind; see `lrptrain.cues`.
-        role: What the cue is: `"evidence"` (people have said so), a `"fault"` (it lies outside of what they marked, or
-            they have said so), or `"open"`: it needs review.
+        role: What the cue is: `"annotation"` (declared to be what should decide), a `"shortcut"` (it lies outside the
+            annotation, or was declared one), or `"unreviewed"`: it needs review.
         verdict: Whether the model relies on it: by whether the interval of the effect lies above the least effect that
             matters, below it, or on both sides.
         effect: The mean over samples of `p(answer | cue of a donor with that answer) - p(answer | cue of a donor with
@@ -46,7 +46,7 @@ class Finding:
         by_class: The effect on the samples of each answer, by its name; empty where there are two.
         relevance: The share of the positive relevance that lies on it, in [0, 1]; None for a cue that lies everywhere.
         area: The share of pixels or tokens that it covers, in [0, 1]; None likewise.
-        told_by: The names of what else the model relies on, so that fixing this one is not enough.
+        also_relies_on: The names of what else the model relies on, so that fixing this one is not enough.
         label: Of a model of several labels, the number of that which it tells; None of any other.
         input: The parameter of the model whose argument it lies in, where the step was heard; "" elsewhere.
         worst_samples: The ids of up to six samples with the largest effects, of those that have it where these show it.
@@ -77,7 +77,7 @@ class Finding:
     by_class: Mapping[str, float] = field(default_factory=dict)
     relevance: float | None = None
     area: float | None = None
-    told_by: tuple[str, ...] = ()
+    also_relies_on: tuple[str, ...] = ()
     label: int | None = None
     input: str = ""
     worst_samples: tuple[int | str, ...] = ()
@@ -96,18 +96,18 @@ class Finding:
 
     @property
     def relies(self) -> bool:
-        """Whether the model surely relies on it."""
+        """Whether the model relies on it."""
         return self.verdict == "relies"
 
     @property
     def is_fault(self) -> bool:
-        """Whether the model surely relies on what is a fault."""
-        return self.relies and self.role == "fault"
+        """Whether the model relies on what is a fault."""
+        return self.relies and self.role == "shortcut"
 
     @property
-    def is_open(self) -> bool:
-        """Whether the model surely relies on what nobody has spoken of: it needs review, whether it is evidence."""
-        return self.relies and self.role == "open"
+    def needs_review(self) -> bool:
+        """Whether the model relies on what nobody has spoken of: it needs review, whether it is evidence."""
+        return self.relies and self.role == "unreviewed"
 
     @property
     def whole(self) -> float | None:
@@ -168,7 +168,7 @@ class Finding:
         low, high = values["interval"]
         known["interval"] = (_number(low), _number(high))
         known["history"] = tuple(map(_number, values.get("history", ())))
-        for name in ("verdicts", "epochs", "told_by", "worst_samples", "excerpts"):
+        for name in ("verdicts", "epochs", "also_relies_on", "worst_samples", "excerpts"):
             known[name] = tuple(values.get(name, ()))
         known["proof"] = Proof.from_dict(values["proof"]) if values.get("proof") else None
         if not {known["verdict"], *known["verdicts"]} <= {*VERDICTS}:
@@ -178,6 +178,10 @@ class Finding:
         if known["role"] not in get_args(Role):
             raise ValueError(f"the role {known['role']!r} is none of {get_args(Role)}")
         return cls(**known)
+
+    def __getattr__(self, name: str) -> Any:
+        """Name what replaces a name of earlier versions."""
+        raise AttributeError(_replaced(self, name))
 
     def __repr__(self) -> str:
         return f"Finding({sentences(self).verdict!r})"
@@ -194,6 +198,10 @@ class HasFindings:
 
     findings: Sequence[Finding]
 
+    def __getattr__(self, name: str) -> Any:
+        """Name what replaces a name of earlier versions."""
+        raise AttributeError(_replaced(self, name))
+
     def __getitem__(self, name: str) -> Finding:
         """Return a finding by its printed name, such as `report["the border"]`: the most severe of that name."""
         found = next((each for each in self.findings if each.name == name), None)
@@ -204,13 +212,18 @@ class HasFindings:
 
     @property
     def faults(self) -> list[Finding]:
-        """The faults that the model surely relies on."""
+        """The faults that the model relies on."""
         return [each for each in self.findings if each.is_fault]
 
     @property
-    def reads(self) -> list[Finding]:
-        """What else the model surely relies on: it needs review, whether it is evidence."""
-        return [each for each in self.findings if each.is_open]
+    def to_review(self) -> list[Finding]:
+        """What else the model relies on: it needs review, whether it is evidence."""
+        return [each for each in self.findings if each.needs_review]
+
+
+def _replaced(value: object, name: str) -> str:
+    now = {"reads": "to_review", "is_open": "needs_review", "told_by": "also_relies_on"}.get(name)
+    return f"{type(value).__name__} has no {name}" + (f"; it is {now} now" if now else "")
 
 
 def reliance(findings: Iterable[Finding]) -> float:

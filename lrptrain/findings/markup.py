@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lrptrain.findings.finding import Finding
 
 # On white, of a contrast of at least 4.5 (WCAG 2.2, AA).
-_COLORS = {"fault": "#b3382c", "open": "#1f5f8b", "evidence": "#5c5c5c"}
+_COLORS = {"shortcut": "#b3382c", "unreviewed": "#1f5f8b", "annotation": "#5c5c5c"}
 _QUIET = "#5c5c5c"
 
 

@@ -11,13 +11,13 @@ MOST_NAMES = 6
 """So many of what is listed are named: a choice, of how long a line is."""
 DOUBT = "Or the annotations are incomplete or shifted (lrptrain.preview shows them)."
 _VERDICTS = {
-    ("relies", "fault"): "SHORTCUT: the model relies on {name}.",
-    ("relies", "open"): "NEEDS REVIEW: the model relies on {name}.",
-    ("relies", "evidence"): "The model relies on {name}, which is evidence.",
-    ("not sure", ""): "Not sure whether the model relies on {name}.",
+    ("relies", "shortcut"): "SHORTCUT: the model relies on {name}.",
+    ("relies", "unreviewed"): "NEEDS REVIEW: the model relies on {name}.",
+    ("relies", "annotation"): "The model relies on {name}, as you declared that it should.",
+    ("inconclusive", ""): "Inconclusive: the model may rely on {name}.",
     ("does not rely", ""): "The model does not rely on {name} alone.",
 }
-_REMEDIES = {"fault": "Fix: ", "open": "If the model should not use it: "}
+_REMEDIES = {"shortcut": "Fix: ", "unreviewed": "If the model should not use it: "}
 
 
 class Sentences(NamedTuple):
@@ -27,7 +27,7 @@ class Sentences(NamedTuple):
         verdict: Whether the model relies on the cue.
         effect: How large the effect is, and how sure.
         share: How much of what a larger cue does it does.
-        told_by: What else the model relies on.
+        also_relies_on: What else the model relies on.
         relevance: How much of the relevance lies on it.
         history: Since when, or until when.
         excerpt: Of texts, the words of a sample that shows it.
@@ -38,7 +38,7 @@ class Sentences(NamedTuple):
     verdict: str
     effect: str
     share: str
-    told_by: str
+    also_relies_on: str
     relevance: str
     history: str
     excerpt: str
@@ -53,11 +53,11 @@ def sentences(finding: "Finding") -> Sentences:
         verdict=_VERDICTS[finding.verdict, role].format(name=finding.name),
         effect=_effect(finding),
         share=_share(finding),
-        told_by=f"The model also relies on {listed(finding.told_by)}." if finding.told_by else "",
+        also_relies_on=f"The model also relies on {listed(finding.also_relies_on)}." if finding.also_relies_on else "",
         relevance=_relevance(finding),
         history=_history(finding),
         excerpt=f"Such as {finding.excerpts[0]}" if finding.excerpts else "",
-        doubt=DOUBT if role == "fault" and finding.is_outside else "",
+        doubt=DOUBT if role == "shortcut" and finding.is_outside else "",
         remedy=f"{_REMEDIES[role]}{finding.fix}" if role in _REMEDIES and finding.fix else "",
     )
 
@@ -70,9 +70,9 @@ def beside_guessing(accuracy: float, guessing: float) -> list[str]:
 
 def headline(findings: Sequence["Finding"], can_fault: bool = True) -> str:
     """Return how many shortcuts there are, if any `can_fault`, what needs review, and how much effect has no name."""
-    faults, names = sum(each.is_fault for each in findings), [each.name for each in findings if each.is_open]
-    doubts = sum(each.role == "fault" and each.verdict == "not sure" for each in findings)
-    shortcuts = counted(faults, "shortcut") + (f", not sure of {doubts}" if doubts else "")
+    faults, names = sum(each.is_fault for each in findings), [each.name for each in findings if each.needs_review]
+    doubts = sum(each.role == "shortcut" and each.verdict == "inconclusive" for each in findings)
+    shortcuts = counted(faults, "shortcut") + (f", {doubts} inconclusive" if doubts else "")
     none = "No annotations, so that nothing can be flagged as a shortcut"
     review = [f"{len(names)} need{'s' if len(names) == 1 else ''} review: {listed(names, 3)}"] if names else []
     return f"{'; '.join([shortcuts if faults or can_fault else none, *review])}. {_unfound(findings)}".rstrip()

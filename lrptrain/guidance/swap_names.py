@@ -25,17 +25,17 @@ FINDINGS = "findings"
 """What users call the faults that the monitor of the same run finds."""
 OF_IMAGES: Mapping[str, Callable[[], Cue]] = {
     OUTSIDE: Surroundings,
-    **{look.kind: partial(look.of, "image", "open") for look in (*LOOKS, Framing)},
-    "border": lambda: places("open")[0],
+    **{look.kind: partial(look.of, "image", "unreviewed") for look in (*LOOKS, Framing)},
+    "border": lambda: places("unreviewed")[0],
 }
 OF_TEXTS: Mapping[str, Callable[[Language], Cue]] = {
-    OUTSIDE: lambda language: AllWords("everything outside the annotation", "fault", language, "outside"),
-    "length": lambda language: Length("the length of the text", "open", language),
-    "order": lambda language: Order("the order of the words", "open", language),
-    **{each: partial(Family.of, each, "open") for each in FAMILIES},
+    OUTSIDE: lambda language: AllWords("everything outside the annotation", "shortcut", language, "outside"),
+    "length": lambda language: Length("the length of the text", "unreviewed", language),
+    "order": lambda language: Order("the order of the words", "unreviewed", language),
+    **{each: partial(Family.of, each, "unreviewed") for each in FAMILIES},
 }
 OF_ROWS: Mapping[str, Callable[[], Cue]] = {
-    OUTSIDE: lambda: AllRows("everything outside the annotation", "fault", "outside"),
+    OUTSIDE: lambda: AllRows("everything outside the annotation", "shortcut", "outside"),
 }
 Medium = Literal["images", "texts", "rows"]
 NAMES = tuple(dict.fromkeys((*OF_IMAGES, *OF_TEXTS, *OF_ROWS, FINDINGS)))

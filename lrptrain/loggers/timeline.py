@@ -3,7 +3,7 @@
 A line is an evaluation, and has the number of its format. The first one of a run that goes on from an earlier
 checkpoint says so in the same line,
 
-    {"epoch": 3, "step": 80, "format": 1, ..., "id": "5a2f09c1d7e3", "continued_after": {"epoch": 2, "step": 60}}
+    {"epoch": 3, "step": 80, "format": 2, ..., "id": "5a2f09c1d7e3", "continued_after": {"epoch": 2, "step": 60}}
 
 and what was evaluated after that moment before stands no longer: it belongs to a past that the model has left. Where
 nothing had been evaluated at the checkpoint, the value is null. One line, so that a kill never leaves half of both.
@@ -24,7 +24,7 @@ from lrptrain.findings import Finding
 from lrptrain.findings.recorded import unreadable_part
 
 EVENTS = "events.jsonl"
-FORMAT = 1
+FORMAT = 2
 """The number of the form in which runs are written, and the only one that is read."""
 _CONTINUED = "continued_after"
 LARGEST_COUNT = 2**53

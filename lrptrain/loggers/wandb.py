@@ -143,7 +143,7 @@ def _table(wandb: Any, columns: dict[str, list[Any]]) -> Any:
 
 def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
     title = sentences(finding).verdict
-    level = {"fault": "ERROR", "open": "WARN", "not sure": "WARN"}.get(finding.standing, "INFO")
+    level = {"shortcut": "ERROR", "unreviewed": "WARN", "inconclusive": "WARN"}.get(finding.standing, "INFO")
     # W&B drops an alert of the same title within the wait: a finding that comes back is told again.
     title = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 3]}..."
     experiment.alert(title, text=str(finding), level=wandb.AlertLevel[level], wait_duration=1)

@@ -19,7 +19,7 @@ from lrptrain.loggers.timeline import (
 from lrptrain.monitor.run import SETTINGS, is_numbered, read_settings
 from lrptrain.trainers.checks import check_counts
 
-Verdict = Literal["passed", "failed", "not sure"]
+Verdict = Literal["passed", "failed", "inconclusive"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class CheckResult:
     """What a check says of a run; true where the run passes.
 
     Attributes:
-        verdict: `"failed"` if the model relies on a fault by more than allowed; `"not sure"` if the last evaluation
+        verdict: `"failed"` if the model relies on a fault by more than allowed; `"inconclusive"` if the last evaluation
             cannot tell, or found something that a person has to judge; else `"passed"`.
         reason: Why it is not sure, in a sentence; "" else.
         reliance: The largest effect that is sure among faults, 0..1.
@@ -69,8 +69,8 @@ def check(run: Path | str, max_reliance: float = 0.0, fail_after: int = 2) -> Ch
     at its end of weights that it keeps is judged by itself.
 
     A run passes only if its last evaluation is of the weights that training left, could tell, and found nothing. It is
-    "not sure" where training has not ended, where nothing was tested or a test failed, where the model does not tell
-    classes apart, where a test of a fault could not decide, and where the model relies on something that a person has
+    "inconclusive" where training has not ended, where nothing was tested or a test failed, where the model is no better
+    than guessing, where a test of a fault could not decide, and where the model relies on something that a person has
     to judge. What lies on the annotation is nothing to judge.
 
     Args:
@@ -95,7 +95,7 @@ def check(run: Path | str, max_reliance: float = 0.0, fail_after: int = 2) -> Ch
         raise UnreadableRunError(f"the history of {judged.cut[0]!r} is not in the lines before")
     most = reliance([each for each in judged.findings if judged.times_relied(each) >= required])
     reason = "" if most > max_reliance else _doubt(judged, max_reliance) or _unkept(folder, judged)
-    verdict: Verdict = "failed" if most > max_reliance else "not sure" if reason else "passed"
+    verdict: Verdict = "failed" if most > max_reliance else "inconclusive" if reason else "passed"
     return CheckResult(folder, verdict, reason, most, max_reliance, required, judged.last["epoch"], judged.findings)
 
 
@@ -184,11 +184,11 @@ def _doubt(judged: Judged, max_reliance: float) -> str:
         return str(power["text"])
     if power.get("doubt"):
         return str(power["doubt"])
-    doubts = [each.name for each in judged.findings if each.role == "fault" and each.verdict == "not sure"]
+    doubts = [each.name for each in judged.findings if each.role == "shortcut" and each.verdict == "inconclusive"]
     if doubts:
         return f"More samples decide whether the model relies on {listed(doubts)} (max_samples=128)."
     for finding in _strongest_first(judged.findings):
-        if finding.is_open and not finding.is_annotated and finding.interval[0] > max_reliance:
+        if finding.needs_review and not finding.is_annotated and finding.interval[0] > max_reliance:
             return f"{sentences(finding).verdict.rstrip('.')}, by {points(finding.effect)} points."
     if not power and not any(each.is_fault for each in judged.findings):
         return "Nothing was tested: the record does not say by what."

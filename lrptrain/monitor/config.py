@@ -8,7 +8,7 @@ from lrptrain.batch import BatchAdapter
 from lrptrain.batch.matters import LEAST_EFFECT
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.cues.annotator import Annotate, Annotator
-from lrptrain.cues.cue import Cue
+from lrptrain.cues.cue import Cue, check_role
 from lrptrain.findings.sentences import listed
 from lrptrain.monitor.budget import Budget, Extent
 from lrptrain.relevance.default import check_method
@@ -24,7 +24,7 @@ from lrptrain.trainers.checks import (
 TARGETS = ("label", "predicted")
 FORBIDDEN: dict[str | None, tuple[str, ...]] = {
     None: (),
-    "not sure": ("not sure", "relies"),
+    "inconclusive": ("inconclusive", "relies"),
     "relies": ("relies",),
 }
 """What `fail_on` forbids: verdicts on faults."""
@@ -86,9 +86,9 @@ class Judge:
         min_effect: The least effect that matters, in (0, 1): by how much the answer's probability is higher with the
             cue of a sample of that answer than with that of another.
         confidence: `1 - confidence` is the level of all tests of an evaluation together, in (0, 1).
-        fail_on: "relies": end training, with an error, after an epoch in which the model surely relies on a fault; "not
+        fail_on: "relies": end training, with an error, after an epoch in which the model relies on a fault; "not
             sure": also where it may; None for none. At the end it is an error, too, if the last evaluation was not of
-            the kept weights, failed or could not tell.
+            the kept checkpoint, failed or could not tell.
         fail_after: The evaluations in a row in which that has to be so: a single one is wrong now and then. A run that
             ends with fewer is judged by those that it has.
         seed: The seed of the sample and of the donors.
@@ -99,14 +99,14 @@ class Judge:
 
     min_effect: float = LEAST_EFFECT
     confidence: float = 0.95
-    fail_on: Literal["relies", "not sure"] | None = None
+    fail_on: Literal["relies", "inconclusive"] | None = None
     fail_after: int = 2
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_shares(min_effect=self.min_effect, confidence=self.confidence)
         if self.fail_on not in FORBIDDEN:
-            raise ValueError(f"fail_on must be 'relies', 'not sure' or None, not {self.fail_on!r}")
+            raise ValueError(f"fail_on must be 'relies', 'inconclusive' or None, not {self.fail_on!r}")
         check_counts(fail_after=self.fail_after)
         check_counts(0, seed=self.seed)
 
@@ -183,8 +183,10 @@ class MonitorConfig:
             isinstance(each, Cue) and isinstance(each, Hashable) for each in self.cues
         ):
             raise ValueError(
-                "cues must be frozen dataclasses, as finding.cue.declared('evidence') is, or None for none"
+                "cues must be frozen dataclasses, as finding.cue.declared('annotation') is, or None for none"
             )
+        for cue in self.cues or ():
+            check_role(cue.role)
         if self.judge.fail_on is not None and self.cues is None:
             raise ValueError(f"fail_on={self.judge.fail_on!r} needs tests, and cues=None makes none")
         self.meaning  # noqa: B018  refuses what is no task

@@ -63,11 +63,11 @@ class Inspection(HasFindings):
     passes: float = 0.0
 
     def __str__(self) -> str:
-        found = announce([*self.faults, *self.reads])
+        found = announce([*self.faults, *self.to_review])
         return "\n".join([fitted(self._head()), *found, *map(fitted, self._others())])
 
     def _repr_html_(self) -> str:
-        blocks = [each._repr_html_() for each in (*self.faults, *self.reads)]
+        blocks = [each._repr_html_() for each in (*self.faults, *self.to_review)]
         rest = "".join(f"<p>{html.escape(line)}</p>" for line in self._others())
         style = "font:14px/1.5 system-ui,sans-serif;color:#111;background:#fff;max-width:60em"
         return f'<div style="{style}"><p>{html.escape(self._head())}</p>{"".join(blocks)}{rest}</div>'
@@ -124,6 +124,19 @@ def inspect(
     A cue (a place, a mark, colours, words, a phrase, the length) is exchanged between samples. Its effect is by how
     much the answer's probability is higher with the cue of a sample of the same answer than with that of another. What
     lies outside of annotations is a shortcut; all else needs review, whether it is evidence.
+
+    Example:
+        >>> import torch, lrptrain
+        >>> labels = torch.arange(64) % 2
+        >>> images = 0.1 * torch.randn(64, 1, 8, 8)
+        >>> images[:, :, :2, :2] += labels[:, None, None, None]  # the top left corner gives the class away
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
+        >>> _ = torch.nn.init.zeros_(model[1].weight), torch.nn.init.zeros_(model[1].bias)
+        >>> model[1].weight.data.view(2, 8, 8)[:, :2, :2] = torch.tensor([-2.0, 2.0])[:, None, None]
+        >>> model[1].bias.data = torch.tensor([4.0, -4.0])
+        >>> report = lrptrain.inspect(model, [(images, labels)])
+        >>> report.to_review[0].name
+        'the top left corner'
 
     Args:
         model: The model, as for `lrptrain.Monitor`; it stays as it is.

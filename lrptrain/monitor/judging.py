@@ -188,5 +188,5 @@ def most_severe_forbidden(findings: Sequence[Finding], fail_on: str | None, requ
         latest = fault.verdicts[-required:]
         return len(latest) == required and all(verdict in FORBIDDEN[fail_on] for verdict in latest)
 
-    forbidden = [each for each in findings if each.role == "fault" and lasts(each)]
+    forbidden = [each for each in findings if each.role == "shortcut" and lasts(each)]
     return max(forbidden, key=lambda finding: reliance([finding]), default=None)

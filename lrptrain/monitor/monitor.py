@@ -394,7 +394,7 @@ class MonitorCore:
         power = self.judging.power(scored) if scored else {}
         # Without a label, nobody knows whether a model guesses: a gate that forbids no doubt does not ask.
         has_labels = any(each.labels is not None for each in scored)
-        asks = gate == "not sure" or has_labels or bool(self.judging.judgement.failed)
+        asks = gate == "inconclusive" or has_labels or bool(self.judging.judgement.failed)
         untested = power.get("doubt", "") if asks else ""
         if not power.get("tells"):
             untested = power.get("text", "It was of an earlier process.")

@@ -58,7 +58,7 @@ def shown_by(
         return Power(False, "That says nothing yet: its answers are no better than chance.")
     # What lies outside of annotations is not tested where the whole input is not relied on, nor where these are few.
     annotated = sum(each.annotated is not None for each in scored)
-    can_fault = annotated >= FEWEST_SAMPLES or any(each.cue.role == "fault" for each in judged)
+    can_fault = annotated >= FEWEST_SAMPLES or any(each.cue.role == "shortcut" for each in judged)
     missing = Evaluation(scored).num_labels - len({each.label for each in judged} - {None})
     doubt = f"{missing} of the labels could not be tested." if missing > 0 else ""
     if not Evaluation(scored).num_labels and all(each.sample.label < 0 for each in scored):
@@ -71,7 +71,7 @@ def shown_by(
 def _in_numbers(judged: Sequence[Judged], untested: Sequence[str]) -> str:
     """Return how many cues are not sure, and not relied on, and what was not tested."""
     verdicts = [verdict for _, verdict in {(each.cue.name, each.verdict) for each in judged}]
-    doubtful, others = verdicts.count("not sure"), verdicts.count("does not rely")
+    doubtful, others = verdicts.count("inconclusive"), verdicts.count("does not rely")
     lines = [f"Not sure of {counted(doubtful, 'cue')}."] if doubtful else []
     lines += [f"It does not rely on {counted(others, 'cue')} alone."] if others else []
     return " ".join([*lines, *_could_be_missed(judged), *(f"Not tested: {line}." for line in untested)])
@@ -81,7 +81,7 @@ def _could_be_missed(judged: Sequence[Judged]) -> list[str]:
     """Return what may decide few samples all the same: effects are means, and the first samples seldom show it."""
     shares: dict[str, float] = {}
     for each in judged:
-        is_fault = each.cue.role == "fault"
+        is_fault = each.cue.role == "shortcut"
         if each.verdict == "does not rely" and (is_fault or not (each.cue.is_several or each.cue.is_proposed)):
             kind = "shortcuts" if is_fault else "cues"
             shares[kind] = max(shares.get(kind, 0.0), most_flipped(each.values))
@@ -95,16 +95,16 @@ def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
     lines = [f"By input: {listed(inputs)}."] if inputs else []
     # Two marks may have one name: each is said once, by the most severe verdict.
     told = {visible(each.cue.name) for each in judged if each.verdict == "relies"}
-    for verdict, words in (("not sure", "Not sure whether it relies on"), ("does not rely", ALONE)):
+    for verdict, words in (("inconclusive", "Not sure whether it relies on"), ("does not rely", ALONE)):
         # Lists of words are no things that a person knows: their words are said one by one. Of a whole that is relied
         # on it is no doubt that a part of it may not be.
         single = (
             each
             # What matters most comes first.
-            for each in sorted(judged, key=lambda each: (each.cue.role != "fault", each.cue.kind != WholeInput.kind))
+            for each in sorted(judged, key=lambda each: (each.cue.role != "shortcut", each.cue.kind != WholeInput.kind))
             if each.verdict == verdict
-            and not (each.cue.is_several or (each.cue.is_proposed and each.cue.role != "fault"))
-            and not (verdict == "not sure" and each.within)
+            and not (each.cue.is_several or (each.cue.is_proposed and each.cue.role != "shortcut"))
+            and not (verdict == "inconclusive" and each.within)
         )
         names = [*dict.fromkeys(visible(each.cue.name) for each in single)]
         names = [name for name in names if name not in told]
@@ -139,7 +139,7 @@ def closing_words(
     `collapse` is what is said of a model that has collapsed, and `guided_by` names what guides its training.
     """
     faults = [each for each in findings if each.is_fault]
-    review = [each for each in findings if each.is_open and power.tells]
+    review = [each for each in findings if each.needs_review and power.tells]
     first = None if collapse else next(iter([*faults, *review]), None)
     found = headline(findings, power.can_fault)
     if collapse:

@@ -109,7 +109,7 @@ class Recorder(RunState):
         root, name = context.output.root_dir, self._config.run.run_name
         if self.run is not None and self.run.is_taken():
             point = RunPoint(self.run.folder.name, self.run.run_id, self.written)
-            self.run = branch_run(root, point, None, f"another process goes on with {point.name!r}")
+            self.run = branch_run(root, point, None, f"another process resumes {point.name!r}")
         elif self.run is not None:
             return self.run
         elif not context.moment.is_training:
@@ -314,13 +314,13 @@ def _fingerprint(evaluation: Evaluation) -> Hashable:
 
 def _reliances(judged: Sequence[Judged], findings: Sequence[Finding]) -> dict[str, float]:
     """Return the scalars of what the model relies on; nan where nothing was tested."""
-    faults = [each for each in judged if each.cue.role == "fault"]
+    faults = [each for each in judged if each.cue.role == "shortcut"]
     named = [each.effect.low for each in judged if each.named]
     inputs = inputs_among(judged)
     keys = key_names([cue.argument for cue, _ in inputs])
     return {
         **{f"relevance/input/{key}": effect.mean for key, (_, effect) in zip(keys, inputs, strict=True)},
         "relevance/reliance": reliance(findings) if faults else math.nan,
-        "relevance/reads": max([0.0, *named]) if judged else math.nan,
+        "relevance/any_reliance": max([0.0, *named]) if judged else math.nan,
         "relevance/findings": float(sum(each.is_fault for each in findings)) if faults else math.nan,
     }

@@ -47,7 +47,7 @@ def findings_of(
     reported: dict[tuple[str, str, str], Finding] = {}
     shared: set[tuple[str, int | None]] = set()
     for each in judged:
-        doubt = each.cue.role == "fault" and each.verdict == "not sure" and (not each.within or each.cue.is_rest)
+        doubt = each.cue.role == "shortcut" and each.verdict == "inconclusive" and (not each.within or each.cue.is_rest)
         ended = each.verdict != "relies" and _identity(each, class_names) in before
         if each.named or doubt or ended:
             finding = _finding(each, evaluation.of(each.label), class_names, name_tokens)
@@ -70,7 +70,7 @@ def _fix(finding: Finding, findings: Sequence[Finding], guidance: str) -> str:
     All that lies outside of annotations is swapped together: experiments/mending measured that this repairs more. Sides
     of one frame say the same, and are swapped together. Words may be evidence, and each of them needs its own review.
     """
-    if not (finding.is_fault or finding.is_open):
+    if not (finding.is_fault or finding.needs_review):
         return ""
     if finding.is_fault and finding.is_outside and finding.medium in ("image", "text"):
         return _FAULTS.sub("", guidance)
@@ -171,7 +171,7 @@ def _finding(
         by_class=classes if len(classes) > 2 else {},
         relevance=relevance,
         area=area,
-        told_by=tuple(map(visible, judged.told_by)),
+        also_relies_on=tuple(map(visible, judged.also_relies_on)),
         label=judged.label,
         input="" if isinstance(judged.cue, WholeInput) else _explained(evaluation),
         worst_samples=tuple(evaluation.samples[row].sample.sample_id for row in rows),
@@ -188,7 +188,7 @@ def _note(judged: Judged) -> str:
     if judged.verdict == "does not rely" and judged.effect.samples:
         return f"It may decide up to {percent(most_flipped(judged.values))} of samples."
     count = flipped(judged.values)
-    return f"It decides {count} of them." if judged.verdict == "not sure" and count >= FEWEST_FLIPPED else ""
+    return f"It decides {count} of them." if judged.verdict == "inconclusive" and count >= FEWEST_FLIPPED else ""
 
 
 def _excerpt(cue: Cue, evaluation: Evaluation, row: int, name_tokens: Callable[[list[int]], list[str]]) -> str:
@@ -286,4 +286,4 @@ def news_among(previous: Sequence[Finding], current: Sequence[Finding]) -> list[
     """Return what the model newly relies on, and new verdicts on faults; that it left an open cue is no alarm."""
     told = {(each.identity, each.verdict) for each in previous}
     new = [each for each in current if (each.identity, each.verdict) not in told]
-    return [each for each in new if each.relies or each.role == "fault"]
+    return [each for each in new if each.relies or each.role == "shortcut"]

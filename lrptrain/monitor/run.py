@@ -154,15 +154,15 @@ def continue_run(root: str | Path, point: RunPoint, name: str | None = None) -> 
     timeline = read_timeline(folder)
     last = _last_shared(point, folder)
     if last is not None and timeline.ids.get(last.moment) != last.id:
-        return branch_run(root, point, name, f"the run {point.name!r} went on from before the checkpoint")
+        return branch_run(root, point, name, f"the run {point.name!r} has evaluations after the checkpoint")
     later = [moment for moment in timeline.ids if last is None or moment > last.moment]
     if later and identity.get("ended"):
-        return branch_run(root, point, name, f"the run {point.name!r} went on from the checkpoint to its end")
+        return branch_run(root, point, name, f"the run {point.name!r} ran from the checkpoint to its end")
     run = MonitoredRun(folder, point.run_id, identity.get("name"), identity.get("parent"))
     if later:
         moment = None if last is None else last.moment
         run._marks = continued_after(moment)
-        run.notice = f"{point.name!r} goes on {_after(moment)}; {len(later)} later evaluations are dropped"
+        run.notice = f"{point.name!r} resumes {_after(moment)}; {len(later)} later evaluations are dropped"
     return run
 
 
@@ -173,7 +173,7 @@ def branch_run(root: str | Path, point: RunPoint, name: str | None, reason: str)
     is_there = read_settings(origin).get("id") == point.run_id
     last = _last_shared(point, origin) if is_there else point.last
     run.parent = {"run": point.name, "id": point.run_id, "evaluation": None if last is None else asdict(last)}
-    run.notice = f"{reason}: this run goes on in {run.folder.name!r}"
+    run.notice = f"{reason}: this run continues in {run.folder.name!r}"
     if is_there and last is not None:
         run._origin = (origin, last)
     return run

@@ -233,7 +233,7 @@ METRICS: list[SampleMetric] = [
 FINDING_METRICS = (
     LoggedMetric(
         ("reliance",),
-        "Reliance on faults",
+        "Reliance on shortcuts",
         FINDINGS,
         higher_is_better=False,
         bounds=(0, 1),
@@ -243,7 +243,7 @@ FINDING_METRICS = (
         ),
     ),
     LoggedMetric(
-        ("reads",),
+        ("any_reliance",),
         "Reliance on any cue",
         FINDINGS,
         bounds=(0, 1),

@@ -39,7 +39,7 @@ class Failures:
             frames = "".join(traceback.format_tb(error.__traceback__)[-3:])
             give_warning(
                 f"{self.callback} failed while {activity}: {describe_error(error)}\n{frames}"
-                "Training goes on; this is said once, and the logged value `failures` counts.",
+                "Training continues; this is logged once, and the value `failures` counts.",
             )
 
 

@@ -62,7 +62,7 @@ def report():
 
 
 def of_label(report, label):
-    return {each.name.partition(", for the label")[0] for each in report.reads if f"'label {label}'" in each.name}
+    return {each.name.partition(", for the label")[0] for each in report.to_review if f"'label {label}'" in each.name}
 
 
 def test_findings_say_of_which_label_and_are_those_of_one_label_alone(report):
@@ -72,10 +72,10 @@ def test_findings_say_of_which_label_and_are_those_of_one_label_alone(report):
         one = lrptrain.inspect(Patches(), [images()], task=lrptrain.OneLabel(label))
         passes.append(one.passes)
         # One label alone proposes marks, too, which may be named in place of a place.
-        named = {each.name for each in one.reads if each.cue.kind != "mark"}
+        named = {each.name for each in one.to_review if each.cue.kind != "mark"}
         if label in PLACES:
             assert of_label(report, label) == named == {PLACES[label]}
-        assert of_label(report, label) <= named or any(each.cue.kind == "mark" for each in one.reads)
+        assert of_label(report, label) <= named or any(each.cue.kind == "mark" for each in one.to_review)
     # 3.1 times: of 10 labels that read patches of their own, few share what they ask.
     assert report.passes + 1 + MAP <= 3.2 * (sum(passes) / len(passes) + MAP)
 
@@ -123,7 +123,7 @@ def test_marks_are_proposed_to_each_label_and_looked_for_once():
     columns = with_pictures()
     report = lrptrain.inspect(Pictures(), [columns], task=lrptrain.EachLabel(("a", "b", "c")))
     # Pictures that are all grain may be called that, too.
-    marks = [each for each in report.reads if each.cue.kind != "grain"]
+    marks = [each for each in report.to_review if each.cue.kind != "grain"]
     assert {(each.cue.kind, each.name[-3:]) for each in marks} == {("mark", f"'{each}'") for each in "abc"}
     for each, picture in ((each, pictures()["abc".index(each.name[-2])]) for each in marks):
         plain = torch.zeros(1, 3, SIDE, SIDE)
@@ -214,7 +214,7 @@ def test_of_texts_each_label_has_its_words():
         ids[:, 1 + 2 * number] = torch.where(label[:, number] == 1, 5 + number, ids[:, 1 + 2 * number])
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "label": label}
     report = lrptrain.inspect(Words(), [batch], task=lrptrain.EachLabel(("a", "b", "c")), tokenizer=Numbered())
-    named = {each.name for each in report.reads}
+    named = {each.name for each in report.to_review}
     for number, title in enumerate("abc"):
         assert f"the word 'wa{chr(97 + 5 + number)}', for the label {title!r}" in named
 
@@ -287,7 +287,7 @@ def test_a_run_is_monitored_for_all_labels(tmp_path):
     named = {each.name for each in monitor.findings if each.relies}
     assert named >= {f"{place}, for the label 'finding {label}'" for label, place in PLACES.items()}
     assert monitor.scalars["relevance/accuracy"] == 1
-    assert 0.9 < monitor.scalars["relevance/reads"] <= 1
+    assert 0.9 < monitor.scalars["relevance/any_reliance"] <= 1
     of_places = {each.label: each.name for each in monitor.findings if each.name in named}
     assert all(f"'finding {label}'" in name for label, name in of_places.items())
     proven = [each for each in monitor.findings if each.proof is not None]
@@ -332,7 +332,7 @@ def test_a_model_that_guesses_every_label_is_told_nothing_of(tmp_path):
     monitor = lrptrain.Monitor(Patches(), [columns], tmp_path, max_samples=N, task=lrptrain.EachLabel())
     monitor.evaluate(0)
     assert monitor.core.judging.power(monitor.scored)["tells"] is False
-    for gate in ("not sure", "relies"):
+    for gate in ("inconclusive", "relies"):
         monitor.core.config = replace(monitor.core.config, judge=lrptrain.Judge(fail_on=gate))
         with pytest.raises(FindingError, match="no better than chance"):
             monitor.close()

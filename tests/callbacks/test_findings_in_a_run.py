@@ -92,12 +92,12 @@ def clean(tmp_path_factory):
 def test_a_corner_is_named_in_the_run(corner):
     watching, runner = corner
     (fault,) = watching.faults
-    assert (fault.name, fault.verdict, fault.role) == (CORNER, "relies", "fault")
+    assert (fault.name, fault.verdict, fault.role) == (CORNER, "relies", "shortcut")
     assert fault.effect > 0.5
     assert 0.3 < fault.interval[0] < fault.effect < fault.interval[1] <= 1
     assert runner.callback_metrics["relevance/reliance"] == pytest.approx(reliance(watching.findings))
     assert runner.callback_metrics["relevance/reliance"] == pytest.approx(fault.interval[0])
-    assert runner.callback_metrics["relevance/reads"] >= fault.interval[0]
+    assert runner.callback_metrics["relevance/any_reliance"] >= fault.interval[0]
     assert runner.callback_metrics["relevance/findings"] == 1
     # Its patch is a sixteenth of the image, and holds most of the relevance.
     assert fault.area == pytest.approx(1 / 16)
@@ -148,23 +148,26 @@ def test_a_model_that_reads_the_object_is_not_blamed(clean):
     watching, runner = clean
     assert not watching.faults
     # The object is its colour: that the model reads it is true, and for a person to judge.
-    assert {each.name for each in watching.reads} <= {"the colours of the annotated object", "the colours of the image"}
-    assert watching.reads
+    assert {each.name for each in watching.to_review} <= {
+        "the colours of the annotated object",
+        "the colours of the image",
+    }
+    assert watching.to_review
     assert runner.callback_metrics["relevance/findings"] == 0
     assert runner.callback_metrics["relevance/reliance"] == 0
-    assert runner.callback_metrics["relevance/reads"] > 0.3
+    assert runner.callback_metrics["relevance/any_reliance"] > 0.3
     (event,) = read_events(watching.folder)[-1:]
     assert event["power"]["tells"]
     assert "It does not rely on these alone: everything outside the annotation" in event["power"]["text"]
 
 
 def test_what_people_say_is_evidence_or_a_fault_is_so(clean, tmp_path):
-    (seen,) = clean[0].reads
-    evidence, _ = watched(tmp_path / "evidence", "object", epochs=1, cues=[seen.cue.declared("evidence")])
-    assert not evidence.reads
+    (seen,) = clean[0].to_review
+    evidence, _ = watched(tmp_path / "evidence", "object", epochs=1, cues=[seen.cue.declared("annotation")])
+    assert not evidence.to_review
     (known,) = (each for each in evidence.findings if each.name == seen.name)
     assert (known.role, known.verdict) == ("evidence", "relies")
-    fault, runner = watched(tmp_path / "fault", "object", epochs=1, cues=[seen.cue.declared("fault")])
+    fault, runner = watched(tmp_path / "fault", "object", epochs=1, cues=[seen.cue.declared("shortcut")])
     assert [each.name for each in fault.faults] == [seen.name]
     assert runner.callback_metrics["relevance/reliance"] > 0.3
 
@@ -227,7 +230,7 @@ def test_no_gate_passes_where_the_last_evaluation_failed(tmp_path, monkeypatch):
         watching.evaluate(1)
     with pytest.raises(FindingError, match="not of the weights that training left"):
         watching.close()
-    assert lrptrain.check(watching.folder).verdict == "not sure"
+    assert lrptrain.check(watching.folder).verdict == "inconclusive"
     assert json.loads((watching.folder / "run.json").read_text())["kept"] is None
 
 
@@ -248,7 +251,7 @@ class LastPatch(Cue):
 
     kind = "last_patch"
     name: str = "the last patch"
-    role: Role = "open"
+    role: Role = "unreviewed"
 
     def exchange(self, batch, donors):
         name, images = image_of(batch)
@@ -259,7 +262,7 @@ class LastPatch(Cue):
 
 def test_a_new_kind_of_cue_is_one_object(tmp_path, clean):
     """Given, it is tested like any other, in the record, printed, and on the page by its own name."""
-    watching, _ = watched(tmp_path, "corner", annotated=False, cues=[LastPatch().declared("fault")])
+    watching, _ = watched(tmp_path, "corner", annotated=False, cues=[LastPatch().declared("shortcut")])
     (finding,) = (each for each in watching.findings if each.kind == "last_patch")
     assert finding.verdict == "relies"
     assert len(finding.history) == EPOCHS

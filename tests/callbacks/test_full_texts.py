@@ -50,7 +50,7 @@ def reads_a_word():
 
 
 def told(report):
-    return [(each.name, round(each.effect, 3), round(each.area or 0, 3)) for each in report.reads]
+    return [(each.name, round(each.effect, 3), round(each.area or 0, 3)) for each in report.to_review]
 
 
 def test_an_inspection_is_that_of_texts_with_a_mask_of_ones(reads_a_word):

@@ -36,10 +36,10 @@ from lrptrain.cues.whole_input import WholeInput
 from lrptrain.guidance.swap import Swap
 from lrptrain.guidance.swap_names import NAMES, OF_IMAGES, OF_TEXTS, Medium
 
-BORDER = places("open")[0]
-COLOURS = Colour.of("image", "open")
-LIGHT = Light.of("image", "open")
-SPECTRUM = Spectrum.of("image", "open")
+BORDER = places("unreviewed")[0]
+COLOURS = Colour.of("image", "unreviewed")
+LIGHT = Light.of("image", "unreviewed")
+SPECTRUM = Spectrum.of("image", "unreviewed")
 
 
 def judged(cue, verdict="relies"):
@@ -65,11 +65,11 @@ class Finding:
     name: str
     cue: Cue | None
     verdict: str = "relies"
-    role: str = "fault"
+    role: str = "shortcut"
 
     @property
     def is_fault(self) -> bool:
-        return self.role == "fault"
+        return self.role == "shortcut"
 
 
 FAULT = Surroundings()
@@ -78,8 +78,8 @@ SWAPS: dict[str, tuple[Any, list[Cue]]] = {
     "a name": ("border", [BORDER]),
     "outside by default": ("outside", [FAULT]),
     "an inspection's fault": (judged(FAULT), [FAULT]),
-    "its faults": ([judged(FAULT), judged(BORDER), judged(COLOURS, "not sure")], [FAULT]),
-    "a monitor's finding": ([Finding("all outside", FAULT), Finding("colour", COLOURS, role="open")], [FAULT]),
+    "its faults": ([judged(FAULT), judged(BORDER), judged(COLOURS, "inconclusive")], [FAULT]),
+    "a monitor's finding": ([Finding("all outside", FAULT), Finding("colour", COLOURS, role="unreviewed")], [FAULT]),
     "a person's judgement": (Finding("the border", BORDER), [BORDER]),
     "two": ([COLOURS, "border"], [COLOURS, BORDER]),
     "beside a fault": (["outside", "spectrum", Finding("light", LIGHT)], [SPECTRUM, LIGHT, FAULT]),
@@ -115,7 +115,7 @@ def test_what_is_swapped_is_said_once():
 
 
 def test_a_step_on_texts_is_that_of_those_rewritten_by_several_cues(tmp_path):
-    cues = [*ends_of("open", LANGUAGE), Family.of("links, mentions, tags and dates", "open", LANGUAGE)]
+    cues = [*ends_of("unreviewed", LANGUAGE), Family.of("links, mentions, tags and dates", "unreviewed", LANGUAGE)]
     net = bert()
     TEXT_LOOPS["a step"](net, {"loss": "swap", "swap": cues, "on_error": "raise"}, tmp_path)
     batch, generator = texts(), torch.Generator().manual_seed(SEED)
@@ -171,7 +171,7 @@ REFUSED: list[tuple[Any, str]] = [
     (3, "swap takes names .*, cues and findings such as report.faults, not int"),
     ([BORDER, "numbers"], "of images and of texts"),
     ([judged(COLOURS), judged(BORDER)], "none of these 2 findings is a fault: pass one"),
-    ([judged(FAULT, "not sure")], r"relies on none of these 1 findings: .* swap=findings\[0\].cue"),
+    ([judged(FAULT, "inconclusive")], r"relies on none of these 1 findings: .* swap=findings\[0\].cue"),
     ([Finding("all outside", None)], "hold no cue: take them from an inspection"),
 ]
 
@@ -210,7 +210,9 @@ def test_what_counts_the_tokens_of_texts_is_refused(name, values):
 
 
 @pytest.mark.parametrize(
-    "by_annotation", [Surroundings(), Placement.of("location"), Colour.of("evidence", "open")], ids=lambda cue: cue.name
+    "by_annotation",
+    [Surroundings(), Placement.of("location"), Colour.of("evidence", "unreviewed")],
+    ids=lambda cue: cue.name,
 )
 def test_what_goes_by_annotations_needs_them_and_what_is_open_none(by_annotation):
     fault, is_open = (lrptrain.Guidance("swap", swap=cue, on_error="raise") for cue in (by_annotation, BORDER))
@@ -229,7 +231,10 @@ def test_numbers_beside_texts_are_swapped_alone_and_together_with_the_texts():
     annotation = torch.where(batch["attention_mask"] == 1, 0, 255)
     alone, both = (
         Swap(cues)(batch["input_ids"], annotation, torch.Generator().manual_seed(0), arguments)
-        for cues in ([WholeInput.of("numbers")], [WholeInput.of("numbers"), Length("the length", "open", LANGUAGE)])
+        for cues in (
+            [WholeInput.of("numbers")],
+            [WholeInput.of("numbers"), Length("the length", "unreviewed", LANGUAGE)],
+        )
     )
     for swapped in (alone, both):
         assert sorted(swapped.arguments["numbers"].flatten().tolist()) == [*range(6)]

@@ -156,7 +156,7 @@ def test_what_was_found_in_one_image_is_not_swapped_in_the_other():
     batch = {"front": front, "side": side, "label": label}
     model, step = OfOneCorner(), lambda model, batch: model(batch["front"], batch["side"])
     report = lrptrain.inspect(model, [batch], step=step, explain="side", max_samples=32)
-    (found,) = (each for each in report.reads if each.name == "the top left corner")
+    (found,) = (each for each in report.to_review if each.name == "the top left corner")
     refused = "lies in the input 'side', and 'front' is swapped: pass explain='side'"
     note_known(model, Known((found.cue,), 1, inputs=frozenset([found.input])))
     for loss in ("swap", "consistency"):

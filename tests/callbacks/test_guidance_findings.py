@@ -20,7 +20,7 @@ from lrptrain.cues.followed import Known, note_known
 from lrptrain.cues.places import places
 from lrptrain.cues.surroundings import Surroundings
 
-BORDER = places("fault", "outside")[0]
+BORDER = places("shortcut", "outside")[0]
 FINDINGS: dict[str, Any] = {"loss": "swap", "swap": "findings", "on_error": "raise"}
 STEPPED = [name for name in LOOPS if name != "a line"]
 
@@ -128,6 +128,6 @@ def test_a_loss_may_wait_for_the_first_finding(tmp_path):
 
 
 def test_a_batch_of_another_kind_than_the_findings_is_refused_before_the_first_step(tmp_path):
-    cue = Family.of("numbers", "open", LANGUAGE)
+    cue = Family.of("numbers", "unreviewed", LANGUAGE)
     with pytest.raises(ValueError, match="the numbers is one of texts, and the batch has"):
         fit(tmp_path, sgd_module(), unannotated(), RelevanceGuidance("swap", swap=cue))

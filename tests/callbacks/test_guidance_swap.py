@@ -19,7 +19,7 @@ from lrptrain.cues.surroundings import Surroundings
 
 SEED = hash((0, 0, 0, 1)) % 2**63
 SEED_OF_LOSSES = hash((0, 0, 0)) % 2**63
-COLOURS = Colour.of("image", "open")
+COLOURS = Colour.of("image", "unreviewed")
 
 
 def swapped_images(columns: dict[str, Tensor], rows: Tensor | None = None, share: float = 1.0) -> dict[str, Tensor]:

@@ -120,12 +120,12 @@ LOOPS = {"Lightning": by_lightning, "a step": by_step, "transformers": by_transf
 
 
 LANGUAGE = Language(TOKENIZER.convert_ids_to_tokens, text_form(TOKENIZER, bert()))
-LENGTH = Length("the length", "open", LANGUAGE)
+LENGTH = Length("the length", "unreviewed", LANGUAGE)
 
 
 def rewritten(kind: str, batch: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
     """Texts that have something of each other."""
-    cue = LENGTH if kind == "length" else Family.of(kind, "open", LANGUAGE)
+    cue = LENGTH if kind == "length" else Family.of(kind, "unreviewed", LANGUAGE)
     donors = random_donors(torch.ones(6, dtype=torch.bool), generator)
     return cue.exchange(batch, {name: x[donors] for name, x in batch.items()})
 
@@ -193,7 +193,7 @@ class Wrapped(torch.nn.Module):
         return self.net(tokens, attention_mask).logits
 
 
-WORD = Phrase("the word 'x'", "open", LANGUAGE, phrases=(((ids_of("x")[1],),),))
+WORD = Phrase("the word 'x'", "unreviewed", LANGUAGE, phrases=(((ids_of("x")[1],),),))
 
 
 @pytest.mark.parametrize("swap", ["length", [LENGTH, WORD]], ids=["a length", "words, too"])

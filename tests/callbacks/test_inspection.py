@@ -115,12 +115,12 @@ def test_a_lightning_module_without_a_forward_is_inspected_by_the_network_that_i
 def test_without_annotation_it_is_what_the_model_reads(reads_the_corner):
     report = lrptrain.inspect(reads_the_corner, batches(images("corner"), drop=["mask"]))
     assert not report.faults
-    assert report.reads[0].cue.name == "the top left corner"
+    assert report.to_review[0].cue.name == "the top left corner"
     assert "SHORTCUT" not in str(report)
     assert "NEEDS REVIEW: the model relies on the top left corner" in str(report)
     head = " ".join(str(report).split())
     assert "No annotations, so that nothing can be flagged as a shortcut; 1 needs review: the top left corner." in head
-    assert report["the top left corner"] is report.reads[0]
+    assert report["the top left corner"] is report.to_review[0]
 
 
 @pytest.mark.trained
@@ -129,7 +129,7 @@ def test_a_clean_model_has_no_fault(reads_the_object):
     assert report.accuracy > 0.9
     assert not report.faults
     # What else of the object or the image it uses beside the colours differs between processors.
-    assert any("the colours of the" in each.cue.name for each in report.reads)
+    assert any("the colours of the" in each.cue.name for each in report.to_review)
     surroundings = next(each for each in report.judged if each.cue.kind == "surroundings")
     assert surroundings.verdict != "relies"
     assert abs(surroundings.effect.mean) < 0.05
@@ -233,7 +233,7 @@ def test_without_a_tokenizer_no_family_of_words_is_told():
     report = lrptrain.inspect(reads_the_footer(), batches(texts(True), ["rationale"]))
     assert not [each for each in report.judged if each.cue.kind == "family"]
     assert "pass tokenizer=" in str(report)
-    assert "phrase" in {each.kind for each in report.reads}
+    assert "phrase" in {each.kind for each in report.to_review}
 
 
 def test_a_sample_that_cannot_be_used_is_left_out_and_named(reads_the_corner):

@@ -40,7 +40,7 @@ def events(watching):
 
 
 def kept_in(watching):
-    """The evaluation of the kept weights, which is the last one, as the record has it."""
+    """The evaluation of the kept checkpoint, which is the last one, as the record has it."""
     last = read_events(watching.folder)[-1]
     kept = json.loads((watching.folder / "run.json").read_text())["kept"]
     assert (kept["epoch"], kept["step"]) == (last["epoch"], last["step"])

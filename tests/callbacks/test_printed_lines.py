@@ -262,7 +262,7 @@ def test_the_line_of_every_kind_of_cue_swaps_it(name, under, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*takes away")
-@pytest.mark.parametrize("role", ["fault", "open"])
+@pytest.mark.parametrize("role", ["shortcut", "unreviewed"])
 def test_the_line_of_sides_of_a_frame_swaps_all_of_them(role, tmp_path):
     _, top, bottom, *_ = places(role)
     columns = {name: x[:24] for name, x in DATA["images"].columns.items()}
@@ -327,7 +327,7 @@ def test_a_real_run_prints_a_line_that_works_under_its_trainer(reads_the_corner,
     net.load_state_dict(reads_the_corner.state_dict())
     held = WATCHES[under](net, columns, tmp_path / "watched")
     finding = held["the top left corner"]
-    assert finding.role == ("fault" if masked else "open")
+    assert finding.role == ("shortcut" if masked else "unreviewed")
     assert ('["the top left corner"]' in finding.fix) != masked
     holder = "report" if under == "inspect" else "monitor"
     net.seen.clear()

@@ -410,7 +410,7 @@ def test_images_of_several_sizes_are_all_tested():
         batches.append({"image": image, "label": torch.tensor([i // 3 % 2])})
     report = lrptrain.inspect(Corner(), batches, max_samples=N)
     assert report.samples == N
-    assert report.reads[0].name == "the top left corner"
+    assert report.to_review[0].name == "the top left corner"
     assert report.untested == ["marks, which need images of one size"]
 
 
@@ -518,7 +518,7 @@ def test_what_is_said_of_a_model_of_one_bag_can_be_pasted(form, has_axis):
         lrptrain.inspect(Alone(has_axis), given, **options)
     step = eval(str(refused.value).partition("step=")[2])
     report = lrptrain.inspect(Alone(has_axis), given, step=step, **options)
-    assert [each.cue.kind for each in report.reads] == ["row mark"]
+    assert [each.cue.kind for each in report.to_review] == ["row mark"]
 
 
 def test_the_map_of_a_bag_without_a_batch_axis_is_that_of_its_rows():

@@ -58,7 +58,7 @@ def test_a_model_of_the_signal_has_no_fault():
     assert not report.faults
     del columns["mask"]
     report = lrptrain.inspect(Patched(SIGNAL), [columns], explain="signal")
-    assert [each.name for each in report.reads] == ["channel 0 in the third quarter of the series"]
+    assert [each.name for each in report.to_review] == ["channel 0 in the third quarter of the series"]
 
 
 def test_what_is_read_in_a_whole_channel_is_the_channel():
@@ -68,8 +68,8 @@ def test_what_is_read_in_a_whole_channel_is_the_channel():
     net.head.bias.data = torch.tensor([24.0, -24.0])  # half of it: no quarter decides alone
     columns["signal"][:, 2] += columns["label"][:, None]
     report = lrptrain.inspect(net, [(columns["signal"], columns["label"])])
-    assert [each.name for each in report.reads] == ["channel 2"]
-    assert report.reads[0].relevance is None, "a map has no number for a channel"
+    assert [each.name for each in report.to_review] == ["channel 2"]
+    assert report.to_review[0].relevance is None, "a map has no number for a channel"
 
 
 def test_series_of_several_lengths_are_explained_and_a_line_says_what_is_not_tested():

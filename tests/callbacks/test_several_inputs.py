@@ -279,8 +279,8 @@ def test_what_is_not_explained_is_a_cue_of_its_own(name, train, tmp_path):
     model, columns = trained_on(title, tells)
     watching = train(tmp_path, model, columns, CASES[title].options)
     assert watching.scalars["relevance/accuracy"] == 1
-    (found,) = [each for each in watching.reads if each.kind == "input"]
-    assert (found.name, found.role) == (name, "open")
+    (found,) = [each for each in watching.to_review if each.kind == "input"]
+    assert (found.name, found.role) == (name, "unreviewed")
     shares = {key: x for key, x in watching.scalars.items() if key.startswith("relevance/input/")}
     assert len(shares) == 2
     assert max(shares, key=shares.__getitem__) == f"relevance/input/{found.cue.argument}"
@@ -301,8 +301,8 @@ def test_of_a_loop_without_a_step_explain_names_an_entry():
     loader = DataLoader(rows(columns), 8)
     report = lrptrain.inspect(model, loader, explain="mri")
     assert report.accuracy == 1
-    assert "the input 'ct'" not in {each.name for each in report.reads}
-    assert report.reads, "the image that tells is the one that is explained"
+    assert "the input 'ct'" not in {each.name for each in report.to_review}
+    assert report.to_review, "the image that tells is the one that is explained"
     with pytest.raises(ValueError, match=r"explain='pet' is no entry .* TwoImages has .*: these are \['ct', 'mri'\]"):
         lrptrain.inspect(model, loader, explain="pet")
     with pytest.raises(ValueError, match="to monitors and guidance explain= with the name"):

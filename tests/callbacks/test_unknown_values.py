@@ -18,7 +18,7 @@ from lrptrain.callbacks import RelevanceMonitorCallback
 from lrptrain.loggers import read_events
 
 RELIANCE = "relevance/reliance"
-UNKNOWN = (RELIANCE, "relevance/findings", "relevance/reads")
+UNKNOWN = (RELIANCE, "relevance/findings", "relevance/any_reliance")
 
 
 def planted(samples=48, seed=0):

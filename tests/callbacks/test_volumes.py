@@ -75,7 +75,7 @@ def test_without_masks_a_person_judges_what_is_read(place):
     batches = [{name: columns[name][i : i + 8] for name in ("image", "label")} for i in range(0, N, 8)]
     report = lrptrain.inspect(Volumetric(*place), batches, max_samples=N)
     assert not report.faults
-    named = [each.name for each in report.reads]
+    named = [each.name for each in report.to_review]
     assert named == (["the top right corner"] if place == CORNER else ["the middle half of the slices"])
 
 
@@ -117,4 +117,4 @@ def test_of_a_video_the_frames_and_places_are_named():
     assert [each.name for each in masked.faults] == ["the top right corner"]
     del columns["mask"]
     report = lrptrain.inspect(OfFrames(*LESION), [columns], max_samples=N)
-    assert [each.name for each in report.reads] == ["the middle half of the frames"]
+    assert [each.name for each in report.to_review] == ["the middle half of the frames"]

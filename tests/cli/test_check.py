@@ -56,11 +56,11 @@ def test_a_fault_as_grave_as_allowed_passes(tmp_path):
 
 @pytest.mark.parametrize(("verdicts", "options", "passes"), [
     (["relies"], {}, False),  # all that there is
-    (["not sure", "relies"], {}, True),
+    (["inconclusive", "relies"], {}, True),
     (["relies", "relies"], {}, False),
     (["relies", "does not rely", "relies"], {}, True),
-    (["not sure", "relies"], {"fail_after": 1}, False),
-    (["not sure", "relies", "relies"], {"fail_after": 3}, True),
+    (["inconclusive", "relies"], {"fail_after": 1}, False),
+    (["inconclusive", "relies", "relies"], {"fail_after": 3}, True),
 ])  # fmt: skip
 def test_a_fault_of_two_evaluations_in_a_row_fails(verdicts, options, passes, tmp_path):
     latest = finding(verdicts=tuple(verdicts), epochs=tuple(range(len(verdicts))))
@@ -87,7 +87,7 @@ def test_the_folder_may_lie_below(tmp_path, capsys):
     ("--fail-after=0", "fail_after must be at least 1, not 0"),
     ("--max-reliance=much", "much"),
     ("--max-severity=0.2", "is now --max_reliance"),
-    ("--gravest=1", "gravest"),
+    ("--most severe=1", "most severe"),
 ])  # fmt: skip
 def test_wrong_use_has_a_status_of_its_own(option, says, tmp_path, capsys):
     code, line = status(capsys, evaluate(tmp_path), option)
@@ -112,13 +112,13 @@ def test_what_nobody_can_say_is_not_sure(findings, power, says, tmp_path, capsys
 def test_what_a_person_has_to_judge_may_be_as_large_as_a_fault(tmp_path):
     evaluate(tmp_path, OPEN)
     assert check(tmp_path, max_reliance=0.3).verdict == "passed"
-    assert check(tmp_path, max_reliance=0.29).verdict == "not sure"
+    assert check(tmp_path, max_reliance=0.29).verdict == "inconclusive"
 
 
 def test_a_run_of_another_format_is_refused_in_one_line(tmp_path, capsys):
     evaluate(tmp_path)
     path = tmp_path / "events.jsonl"
-    path.write_text(path.read_text(encoding="utf-8").replace('"format": 1', '"format": 0'), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace('"format": 2', '"format": 0'), encoding="utf-8")
     with pytest.raises(SystemExit) as ended:
         main(["check", str(tmp_path)])
     assert ended.value.code == UNREADABLE
@@ -149,7 +149,7 @@ def with_value(**values):
 @pytest.mark.parametrize(("change", "says"), [
     (with_value(verdict="RELIES"), "a finding that cannot be read"),
     (with_value(is_fault=False), "a finding that contradicts its verdict and role"),
-    (with_value(role="open"), "a finding that contradicts its verdict and role"),
+    (with_value(role="unreviewed"), "a finding that contradicts its verdict and role"),
     (with_value(effect=None), "a finding that the model relies on, without its effect"),
     (without("interval"), "a finding without interval"),
     (without("verdict"), "a finding without verdict"),
@@ -161,7 +161,7 @@ def test_a_finding_that_cannot_be_read_does_not_pass(change, says, tmp_path, cap
     assert says in line
 
 
-EMPTY = '{"epoch": 1, "step": 3, "format": 1, "scalars": {}, "findings": []'
+EMPTY = '{"epoch": 1, "step": 3, "format": 2, "scalars": {}, "findings": []'
 
 
 @pytest.mark.parametrize("change", [
@@ -184,11 +184,11 @@ def test_a_fault_of_another_version_fails_all_the_same(change, tmp_path, capsys)
     ('{"epoch": true, "step": 3, "scalars": {}, "findings": []}', "no evaluation"),
     ('{"epoch": 1.5, "step": 3, "scalars": {}, "findings": []}', "no evaluation"),
     ('{"step": 3, "scalars": {}, "findings": []}', "no evaluation"),
-    ('{"epoch": 1, "step": 3, "format": 1, "findings": []}', "an evaluation without its scalars"),
+    ('{"epoch": 1, "step": 3, "format": 2, "findings": []}', "an evaluation without its scalars"),
     (EMPTY.replace("{}", '{"a": "b"}') + "}", "an evaluation without its scalars"),
-    ('{"epoch": 1, "step": 3, "format": 1, "scalars": {}}', "an evaluation without its findings"),
-    ('{"epoch": 1, "step": 3, "format": 1, "scalars": {}, "findings": {"a": 1}}', "an evaluation without its findings"),
-    ('{"epoch": 1, "step": 3, "format": 1, "scalars": {}, "findings": [3]}', "a finding that is none"),
+    ('{"epoch": 1, "step": 3, "format": 2, "scalars": {}}', "an evaluation without its findings"),
+    ('{"epoch": 1, "step": 3, "format": 2, "scalars": {}, "findings": {"a": 1}}', "an evaluation without its findings"),
+    ('{"epoch": 1, "step": 3, "format": 2, "scalars": {}, "findings": [3]}', "a finding that is none"),
     (f'{EMPTY}, "power": {{"tells": 1}}}}', "power of an unknown form"),
     (f'{EMPTY}, "continued_after": "a"}}', "an unknown continued_after"),
 ])  # fmt: skip

@@ -10,15 +10,15 @@ from lrptrain.cues.family import Family
 from lrptrain.cues.places import Place
 from lrptrain.cues.texts import as_wide_as
 
-TOP = Place("the top", "open", (0.0, 0.0, 0.5, 1.0))
-LEFT = Place("the left", "fault", (0.0, 0.0, 1.0, 0.5))
+TOP = Place("the top", "unreviewed", (0.0, 0.0, 0.5, 1.0))
+LEFT = Place("the left", "shortcut", (0.0, 0.0, 1.0, 0.5))
 OWN, THEIRS = {"image": torch.zeros(1, 1, 4, 4)}, {"image": torch.ones(1, 1, 4, 4)}
 
 
 def test_what_is_put_back_is_as_it_was():
     apart = Apart.of(TOP, LEFT)
     assert apart.exchange(OWN, THEIRS)["image"][0, 0].tolist() == [[0, 0, 1, 1], [0, 0, 1, 1], [0] * 4, [0] * 4]
-    assert (apart.name, apart.role) == ("the top without the left", "open")
+    assert (apart.name, apart.role) == ("the top without the left", "unreviewed")
     assert torch.equal(Apart.of(TOP, TOP).exchange(OWN, THEIRS)["image"], OWN["image"])
 
 
@@ -26,7 +26,7 @@ def test_of_texts_that_become_longer_something_is_put_back_too():
     writer = bert()
     writer.language = replace(writer.language, form=replace(writer.language.form, most=20))
     batch = writer.batch("a b c d !", "1 2 3 4 e")
-    numbers, marks = (Family.of(name, "open", writer.language) for name in ("numbers", "punctuation"))
+    numbers, marks = (Family.of(name, "unreviewed", writer.language) for name in ("numbers", "punctuation"))
     changed = Apart.of(numbers, marks).exchange(batch, {name: rows.flip(0) for name, rows in batch.items()})
     assert writer.read(changed) == ["[CLS] 1 2 3 4 a b c d ! [SEP]", "[CLS] e [SEP]"]
 

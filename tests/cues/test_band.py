@@ -24,7 +24,7 @@ def of_two(channels=13):
 @pytest.mark.parametrize(("where", "changed"), [("image", 16), ("outside", 12)])
 def test_one_channel_is_taken_and_all_else_stays(where, changed):
     own, given = of_two()
-    band = bands("open", 13, where)[7]
+    band = bands("unreviewed", 13, where)[7]
     image = band.exchange(own, given)["image"]
     different = image != own["image"]
     assert different[:, 7].sum() == different.sum() == changed
@@ -33,7 +33,7 @@ def test_one_channel_is_taken_and_all_else_stays(where, changed):
 
 @pytest.mark.parametrize(("channels", "count"), [(1, 0), (3, 0), (2, 2), (4, 4), (13, 13)])
 def test_channels_of_pictures_are_no_things_by_themselves(channels, count):
-    assert len(bands("open", channels)) == count
+    assert len(bands("unreviewed", channels)) == count
 
 
 @pytest.mark.parametrize("is_marked", [False, True])
@@ -54,6 +54,6 @@ def test_the_band_that_decides_is_named(is_marked):
     answers = before.argmax(1)
     found = Search(Measure(samples, answers, probabilities, before=before)).run(plan.of_images(samples, None, answers))
     named = [(each.cue.name, each.cue.role) for each in found if each.named]
-    outside = ("channel 5 outside the annotation", "fault")
-    assert named[0] == (outside if is_marked else ("channel 5", "open"))
+    outside = ("channel 5 outside the annotation", "shortcut")
+    assert named[0] == (outside if is_marked else ("channel 5", "unreviewed"))
     assert not np.isnan(found[0].effect.mean)

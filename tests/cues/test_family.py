@@ -20,7 +20,7 @@ FOUND = {
 def test_a_family_is_found_among_word_pieces(family):
     writer = bert()
     batch = writer.batch(TEXT)
-    inside = Family.of(family, "open", writer.language).locate(batch)[0]
+    inside = Family.of(family, "unreviewed", writer.language).locate(batch)[0]
     assert writer.read({"input_ids": batch["input_ids"][0][inside][None]}) == [FOUND[family]]
 
 
@@ -38,7 +38,7 @@ def test_a_family_is_found_among_word_pieces(family):
 def test_a_family_is_found_among_bytes(family, found):
     writer = roberta()
     batch = writer.batch("so Ġso Ġtrue ! Ġ20 19 Ġ7 ĠâĢĵ ĠI Ġthe re Ġno Ġno Ġ! !")
-    inside = Family.of(family, "open", writer.language).locate(batch)[0]
+    inside = Family.of(family, "unreviewed", writer.language).locate(batch)[0]
     assert writer.read({"input_ids": batch["input_ids"][0][inside][None]}) == [found]
 
 
@@ -46,7 +46,7 @@ def test_a_family_is_found_among_bytes(family, found):
 def test_a_text_takes_the_family_of_its_donor(family):
     writer = bert()
     batch = writer.batch("a b c", TEXT)
-    cue = Family.of(family, "open", writer.language)
+    cue = Family.of(family, "unreviewed", writer.language)
     given, left = writer.read(cue.exchange(batch, {name: rows.flip(0) for name, rows in batch.items()}))
     assert sorted(given.split()) == sorted(f"[CLS] a b c [SEP] {FOUND[family]}".split())
     assert sorted(f"{left} {FOUND[family]}".split()) == sorted(f"[CLS] {TEXT} [SEP]".split())
@@ -54,23 +54,23 @@ def test_a_text_takes_the_family_of_its_donor(family):
 
 def test_a_family_says_what_it_is():
     language = bert().language
-    cue = Family.of("numbers", "fault", language)
+    cue = Family.of("numbers", "shortcut", language)
     assert cue.to_dict() == {
         "kind": "family",
         "name": "the numbers",
-        "role": "fault",
+        "role": "shortcut",
         "where": "text",
         "family": "numbers",
     }
-    assert cue == Family.of("numbers", "fault", roberta().language)
-    assert cue != Family.of("numbers", "open", language)
+    assert cue == Family.of("numbers", "shortcut", roberta().language)
+    assert cue != Family.of("numbers", "unreviewed", language)
 
 
 def test_dates_are_a_part_of_numbers_with_their_months_and_stand_in_their_order():
     writer = bert()
     batch = writer.batch("5 of 12 march in 30")
-    numbers = Family.of("numbers", "fault", writer.language, "outside")
-    assert numbers.children() == [Family.of("dates and years", "fault", writer.language, "outside")]
+    numbers = Family.of("numbers", "shortcut", writer.language, "outside")
+    assert numbers.children() == [Family.of("dates and years", "shortcut", writer.language, "outside")]
     assert numbers.children()[0].children() == []
     (parts,) = parts_of(batch, writer.language)
     assert numbers.spans(parts[0].words) == [(1, 2), (3, 5), (6, 7)]

@@ -5,7 +5,7 @@ from torch import nn
 from lrptrain.cues.followed import Known, follow_known, is_followed, note_known
 from lrptrain.cues.places import places
 
-BORDER, TOP = places("fault")[:2]
+BORDER, TOP = places("shortcut")[:2]
 
 
 def test_what_is_noted_of_a_part_reaches_the_training_of_the_whole():

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from lrptrain.cues.framing import Framing, _frame
 
 SIZES = [(48, 48), (56, 40)]
-FRAMING = Framing.of("image", "open")
+FRAMING = Framing.of("image", "unreviewed")
 
 
 def streets(count=6, size=(48, 48), seed=0, extra=24):

@@ -45,10 +45,10 @@ def test_of_images_that_nobody_annotated_all_is_open_and_of_the_whole_image_only
     assert {"colour", "spectrum", "light", "grain"} <= {*LOOKS}
     whole, marks = roots[COUNT + 1], roots[COUNT + 2 :]
     assert whole.is_whole
-    assert [part.cue for part in whole.parts] == places("open")
+    assert [part.cue for part in whole.parts] == places("unreviewed")
     assert marks
     assert {root.cue.kind for root in marks} == {"mark"}
-    assert {part.cue.role for root in roots for part in (root, *root.parts)} == {"open"}
+    assert {part.cue.role for root in roots for part in (root, *root.parts)} == {"unreviewed"}
     assert {root.weight for root in roots} == {1.0}
     assert {len(part.rows) for root in roots[: COUNT + 2] for part in (root, *root.parts)} == {24}
 
@@ -61,12 +61,12 @@ def test_what_lies_outside_of_annotations_is_a_fault_and_weighs_as_ten_other_cue
     assert names[:2] == ["tag", "logo"], "the first region is the evidence"
     assert names[2:]
     assert all(name.startswith("a mark ") and " outside the annotation" in name for name in names[2:])
-    assert {part.cue.role for part in (outside, *outside.parts)} == {"fault"}
+    assert {part.cue.role for part in (outside, *outside.parts)} == {"shortcut"}
     of_evidence = ["colour", "spectrum"]
     kinds = [*LOOKS, *of_evidence, "framing", "placement", "placement"]
     assert [root.cue.kind for root in others[: COUNT + 5]] == kinds
     assert [root.cue.where for root in others[: COUNT + 2]] == ["image"] * COUNT + ["evidence"] * 2
-    assert {root.cue.role for root in others} == {"open"}
+    assert {root.cue.role for root in others} == {"unreviewed"}
     annotated = [outside, *outside.parts[:2], *others[COUNT : COUNT + 2], *others[COUNT + 3 : COUNT + 5]]
     assert all(node.rows.tolist() == list(range(16)) for node in annotated)
     assert all(root.rows.tolist() == list(range(24)) for root in (*others[:COUNT], others[COUNT + 2]))
@@ -79,7 +79,7 @@ def test_masks_of_one_answer_alone_hide_nothing():
         sample.tensors["mask"][:8] = 1
     answers = np.arange(24) % 2
     roots = plan.of_images(samples, None, answers)
-    assert {root.cue.role for root in roots} == {"open"}
+    assert {root.cue.role for root in roots} == {"unreviewed"}
     assert {len(root.rows) for root in roots} == {24}
     assert plan.untold(samples, answers) == ["what lies outside of masks, as samples of one answer alone have any"]
     samples[1].tensors["mask"][:8] = 1
@@ -91,7 +91,7 @@ def test_marks_on_what_people_marked_are_open():
     _, *others = planned(24, at=(4, 4))
     marks = others[COUNT + 5 :]
     assert marks
-    assert all(root.cue.where == "evidence" and root.cue.role == "open" for root in marks)
+    assert all(root.cue.where == "evidence" and root.cue.role == "unreviewed" for root in marks)
 
 
 def test_one_mark_alone_is_tested_where_the_model_relies_on_the_marks_of_all_answers():

@@ -26,23 +26,23 @@ from tests.plain_texts import bert
 
 LANGUAGE = bert().language
 CUES = [
-    *places("fault", "outside"),
+    *places("shortcut", "outside"),
     Surroundings(),
-    Colour.of("evidence", "open"),
-    Framing.of("image", "open"),
+    Colour.of("evidence", "unreviewed"),
+    Framing.of("image", "unreviewed"),
     Beside(),
-    *bands("fault", 2, "outside"),
+    *bands("shortcut", 2, "outside"),
     Placement.of("size"),
-    Mark("a mark", "fault", "outside", ((4, ((0.1, 0.2), (0.3, 0.4))),), (1.0, 2.0), (16, 16)),
+    Mark("a mark", "shortcut", "outside", ((4, ((0.1, 0.2), (0.3, 0.4))),), (1.0, 2.0), (16, 16)),
     Family.of("numbers", "evidence", LANGUAGE, "outside"),
-    Phrase("the phrase", "open", LANGUAGE, phrases=(((1, 2), (3,)),)),
-    Length("the length", "open", LANGUAGE),
-    Order("the order", "open", LANGUAGE),
-    *ends_of("open", LANGUAGE),
-    AllRows("the rows", "open"),
-    *AllRows("everything outside the annotation", "fault", "outside").children(),
+    Phrase("the phrase", "unreviewed", LANGUAGE, phrases=(((1, 2), (3,)),)),
+    Length("the length", "unreviewed", LANGUAGE),
+    Order("the order", "unreviewed", LANGUAGE),
+    *ends_of("unreviewed", LANGUAGE),
+    AllRows("the rows", "unreviewed"),
+    *AllRows("everything outside the annotation", "shortcut", "outside").children(),
     RowCount(),
-    RowMark("rows like row 3 of sample 7", "fault", "outside", (0.5, -1.25), 2.0),
+    RowMark("rows like row 3 of sample 7", "shortcut", "outside", (0.5, -1.25), 2.0),
 ]
 
 
@@ -51,9 +51,14 @@ def test_after_json_it_is_the_same(cue):
     again = restored(json.loads(json.dumps(cue.to_dict())), lambda: LANGUAGE)
     assert again == cue
     assert hash(again) == hash(cue)
-    assert again.declared("fault") == replace(cue, role="fault")
+    assert again.declared("shortcut") == replace(cue, role="shortcut")
+
+
+def test_a_role_of_an_earlier_version_is_refused():
+    with pytest.raises(ValueError, match="a role is one of 'annotation', 'shortcut', 'unreviewed', not 'fault'"):
+        CUES[0].declared("fault")  # type: ignore[arg-type]
 
 
 def test_an_unknown_kind_is_named():
     with pytest.raises(ValueError, match="no kind of cues is called 'shade' here"):
-        restored({"kind": "shade", "name": "", "role": "open"}, lambda: LANGUAGE)
+        restored({"kind": "shade", "name": "", "role": "unreviewed"}, lambda: LANGUAGE)

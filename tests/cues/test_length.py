@@ -8,7 +8,7 @@ from lrptrain.cues.length import Length
 def resized(own, donor):
     writer = bert()
     batch = writer.batch(own, donor)
-    cue = Length("the length", "open", writer.language)
+    cue = Length("the length", "unreviewed", writer.language)
     return writer.read(cue.exchange(batch, {name: rows.flip(0) for name, rows in batch.items()}))[0]
 
 
@@ -40,7 +40,7 @@ def test_what_goes_along_with_a_token_is_said_again_with_it():
     batch = writer.batch(("a b", "c"), ("x y z", "u v w"), left=True)
     batch["argument:bbox"] = batch["input_ids"][..., None].expand(-1, -1, 4)
     donors = {name: rows.flip(0) for name, rows in batch.items()}
-    result = Length("", "open", writer.language).exchange(batch, donors)
+    result = Length("", "unreviewed", writer.language).exchange(batch, donors)
     assert writer.read(result)[0] == "[CLS] a b b [SEP] c c c [SEP]"
     assert torch.equal(result["argument:bbox"][..., 3], result["input_ids"])
     assert result["token_type_ids"][0].tolist() == [0] * 5 + [1] * 4

@@ -34,7 +34,7 @@ def masks(size=(16, 16), count=4):
 
 def transplanted(look, own, donors, inside=None, theirs=None):
     everything = torch.ones_like(own[:, 0], dtype=torch.bool)
-    return look.of("image", "open").transplant(
+    return look.of("image", "unreviewed").transplant(
         own, everything if inside is None else inside, donors, everything if theirs is None else theirs
     )
 
@@ -119,7 +119,7 @@ def test_the_texture_of_a_larger_part_is_no_stronger():
     masks = torch.zeros(2, 32, 32, dtype=torch.uint8)
     masks[0, 4:14, 4:14], masks[1, 2:30, 2:30] = 1, 1
     own, donor = ({"image": noise[i : i + 1], "mask": masks[i : i + 1]} for i in (0, 1))
-    changed = Spectrum.of("evidence", "open").exchange(own, donor)["image"][0, 0, 4:14, 4:14]
+    changed = Spectrum.of("evidence", "unreviewed").exchange(own, donor)["image"][0, 0, 4:14, 4:14]
     assert 0.7 < changed.std() / noise[1].std() < 1.3
 
 
@@ -133,7 +133,7 @@ def test_a_wave_as_long_as_an_image_is_light_and_a_shorter_one_is_not(length, le
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_only_of_a_part_people_have_to_say_where_it_is(look):
-    parts = [look.of(where, "open") for where in ("image", "outside", "evidence")]
+    parts = [look.of(where, "unreviewed") for where in ("image", "outside", "evidence")]
     assert [part.needs_annotation for part in parts] == [False, True, True]
 
 
@@ -151,7 +151,7 @@ def test_what_lies_beside_a_part_has_no_say_in_its_look(look):
 def test_a_donor_without_the_part_gives_nothing(look):
     own, donors = {"image": images(0), "mask": masks()}, {"image": images(1), "mask": masks()}
     donors["mask"][1] = 0
-    changed = look.of("evidence", "open").exchange(own, donors)["image"]
+    changed = look.of("evidence", "unreviewed").exchange(own, donors)["image"]
     assert [torch.equal(*pair) for pair in zip(changed, own["image"], strict=True)] == [False, True, False, False]
 
 
@@ -224,7 +224,7 @@ def test_the_scale_of_the_pixels_does_not_matter(look):
 def test_a_part_takes_the_look_of_a_part_and_the_rest_stays(look, where):
     batch = {"image": images(0), "mask": masks()}
     donors = {"image": images(1), "mask": masks().flip(2)}
-    cue = look.of(where, "open")
+    cue = look.of(where, "unreviewed")
     changed = cue.exchange(batch, donors)["image"]
     inside = cue.locate(batch)
     kept = ~inside[:, None].expand_as(changed)
@@ -242,7 +242,7 @@ def test_a_part_takes_the_look_of_a_part_and_the_rest_stays(look, where):
 @pytest.mark.parametrize("look", LOOKS)
 def test_values_stay_between_those_of_both_images(look):
     batch, donors = {"image": images(0)}, {"image": images(1)}
-    changed = look.of("image", "open").exchange(batch, donors)["image"]
+    changed = look.of("image", "unreviewed").exchange(batch, donors)["image"]
     both = torch.stack([batch["image"], donors["image"]])
     assert (changed <= both.amax((0, 3, 4))[..., None, None]).all()
     assert (changed >= both.amin((0, 3, 4))[..., None, None]).all()
@@ -251,7 +251,7 @@ def test_values_stay_between_those_of_both_images(look):
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_batch_is_changed_as_its_samples_are_and_dtypes_stay(look):
     own, donors = images(0).float(), images(1).float()
-    cue = look.of("image", "open")
+    cue = look.of("image", "unreviewed")
     together = cue.exchange({"image": own}, {"image": donors})["image"]
     for row in range(len(own)):
         alone = cue.exchange({"image": own[row : row + 1]}, {"image": donors[row : row + 1]})["image"]

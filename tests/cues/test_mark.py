@@ -153,7 +153,7 @@ def test_as_a_fault_it_lies_outside_of_the_evidence():
     mask[:, :16] = 1
     marks = found("outside", mask)
     assert marks
-    assert all(mark.role == "fault" and mark.where == "outside" for mark in marks)
+    assert all(mark.role == "shortcut" and mark.where == "outside" for mark in marks)
     images, *_ = planted(seed=1)
     batch = {"image": images, "mask": mask}
     assert not (marks[0].locate(batch) & (mask == 1)).any()
@@ -167,7 +167,7 @@ def test_as_a_fault_it_lies_outside_of_the_evidence():
     assert marks[0].exchange(own, donor)["image"].max() < 50, "a donor gives none of its evidence"
     on_it = found("evidence", mask)
     assert on_it
-    assert all(mark.role == "open" for mark in on_it)
+    assert all(mark.role == "unreviewed" for mark in on_it)
     assert not (on_it[0].locate(batch) & (mask == 0)).any()
 
 

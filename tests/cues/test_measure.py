@@ -63,7 +63,7 @@ def measured(batch_size=7):
 
 
 def corner(name="the top left corner"):
-    edge = next(each for each in places("open") if each.name == "the top edge")
+    edge = next(each for each in places("unreviewed") if each.name == "the top edge")
     return next(each for each in edge.children() if each.name == name)
 
 
@@ -152,7 +152,7 @@ def test_what_the_model_has_answered_already_takes_no_pass():
     alone = Measure(samples, answers, probabilities)
     np.testing.assert_allclose(alone.effects(corner(), everyone, everyone), values, atol=1e-6)
     assert alone.passes == known.passes + differ.sum(), "each sample that is needed is asked once"
-    whole = known.effects(Place("the image", "open", WHOLE), everyone, everyone)
+    whole = known.effects(Place("the image", "unreviewed", WHOLE), everyone, everyone)
     assert known.passes == sum(new), "every image is its donor then"
     p = corner_reader(images)
     np.testing.assert_allclose(whole, p[like, answers] - p[unlike, answers], atol=1e-6)

@@ -25,7 +25,7 @@ class Columns(Cue):
     kind: ClassVar[str] = "columns"
     name: str
     columns: tuple[int, ...]
-    role: Role = "open"
+    role: Role = "unreviewed"
     is_everywhere: bool = False
 
     def exchange(self, batch, donors) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def test_what_surely_does_more_is_named_alone_and_its_parts_do_nothing_beside_it
 
 def test_a_further_cue_is_named_if_it_still_does_something():
     found = searched([4, 2.5, 0, 0, 0, 0], OTHER, ONE)
-    assert [(each.cue.name, each.named, each.told_by) for each in found] == [
+    assert [(each.cue.name, each.named, each.also_relies_on) for each in found] == [
         ("one", True, ("other",)),
         ("other", True, ("one",)),
     ]
@@ -118,9 +118,9 @@ def test_no_more_than_so_many_are_named():
 
 
 def test_a_shortcut_comes_first_and_is_never_left_out_for_what_nobody_has_spoken_of():
-    fault = OTHER.declared("fault")
+    fault = OTHER.declared("shortcut")
     assert named([4, 3, 0, 0, 0, 0], ONE, fault) == ["other", "one"]
-    assert named([4, 0, 0, 0, 0, 0], ONE, BOTH.declared("fault")) == ["both"]
+    assert named([4, 0, 0, 0, 0, 0], ONE, BOTH.declared("shortcut")) == ["both"]
 
 
 def test_a_thing_comes_before_a_place_which_is_named_for_what_else_it_does():
@@ -139,8 +139,8 @@ def test_the_whole_is_never_named_and_all_outside_only_where_nothing_else_is():
     (first, second, rest) = searched([4, 3, 0, 0, 0, 4], whole)
     assert [each.cue.name for each in (first, second) if each.named] == ["one", "other"]
     assert (rest.cue.name, rest.named, rest.verdict) == ("all", False, "relies")
-    outside = Rest("outside", (0, 1, 2), "fault")
-    assert named([3, 3, 0, 0, 0, 0], Node(outside, EVERYONE, (Node(ONE.declared("fault"), EVERYONE),))) == ["one"]
+    outside = Rest("outside", (0, 1, 2), "shortcut")
+    assert named([3, 3, 0, 0, 0, 0], Node(outside, EVERYONE, (Node(ONE.declared("shortcut"), EVERYONE),))) == ["one"]
     assert named([3, 3, 0, 0, 0, 0], Node(outside, EVERYONE)) == ["outside"]
 
 
@@ -160,10 +160,10 @@ def test_a_share_is_of_the_whole_and_no_more_than_it():
     assert (found.cue.name, found.within) == ("one", "all")
 
 
-@pytest.mark.parametrize(("weights", "role"), [([4, 0, 0, 0, 0, 2], "fault"), ([3, 0, 0, 0, 0, 5], "open")])
+@pytest.mark.parametrize(("weights", "role"), [([4, 0, 0, 0, 0, 2], "shortcut"), ([3, 0, 0, 0, 0, 5], "unreviewed")])
 def test_all_outside_of_rationales_is_a_shortcut_if_it_does_more_than_the_whole_without_it(weights, role):
-    place = Anywhere("place", (0, 1), "fault")
-    outside = Node(Rest("outside", (0, 1, 2), "fault"), EVERYONE, (Node(place, EVERYONE),))
+    place = Anywhere("place", (0, 1), "shortcut")
+    outside = Node(Rest("outside", (0, 1, 2), "shortcut"), EVERYONE, (Node(place, EVERYONE),))
     whole = Node(Columns("all", tuple(range(6))), EVERYONE, (outside,), is_whole=True)
     found = {each.cue.name: each for each in searched(weights, whole)}
     assert {found[name].cue.role for name in ("outside", "place")} == {role}

@@ -8,7 +8,7 @@ from lrptrain.cues.order import Order
 def ordered(own, donor):
     writer = bert()
     batch = writer.batch(own, donor)
-    cue = Order("the order of the words", "open", writer.language)
+    cue = Order("the order of the words", "unreviewed", writer.language)
     return writer.read(cue.exchange(batch, {name: rows.flip(0) for name, rows in batch.items()}))[0]
 
 
@@ -36,5 +36,7 @@ def test_what_goes_along_with_a_token_moves_with_it():
     writer = bert()
     batch = writer.batch("a b c", "c b a")
     batch["argument:bbox"] = batch["input_ids"][..., None].expand(-1, -1, 4)
-    result = Order("", "open", writer.language).exchange(batch, {name: rows.flip(0) for name, rows in batch.items()})
+    result = Order("", "unreviewed", writer.language).exchange(
+        batch, {name: rows.flip(0) for name, rows in batch.items()}
+    )
     assert torch.equal(result["argument:bbox"][..., 0], result["input_ids"])

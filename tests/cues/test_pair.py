@@ -8,7 +8,7 @@ from lrptrain.cues.pair import OneOfPair, Overlap
 def exchanged(kind, own, donor, writer=None, **options):
     writer = writer or bert()
     batch = writer.batch(own, donor)
-    cue = kind("", "open", writer.language, **options)
+    cue = kind("", "unreviewed", writer.language, **options)
     result = cue.exchange(batch, {name: rows.flip(0) for name, rows in batch.items()})
     return {"read": writer.read(result)[0], **result}
 

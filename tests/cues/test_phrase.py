@@ -44,17 +44,17 @@ def test_texts_exchange_phrases():
     writer = bert()
     batch = writer.batch("dear sir a b", "c d hello")
     donors = {name: rows.flip(0) for name, rows in batch.items()}
-    cue = Phrase("", "open", writer.language, phrases=words(writer, "dear sir", "hello"))
+    cue = Phrase("", "unreviewed", writer.language, phrases=words(writer, "dear sir", "hello"))
     assert writer.read(cue.exchange(batch, donors)) == ["[CLS] a b hello [SEP]", "[CLS] dear sir c d [SEP]"]
 
 
-def proposed(texts, answers, writer=None, role="open", count=3):
+def proposed(texts, answers, writer=None, role="unreviewed", count=3):
     writer = writer or bert()
     batch = writer.batch(*texts)
     return [
         cue
         for _, cue in propose_phrases(
-            batch, np.array(answers), writer.language, role, "outside" if role == "fault" else "text", count
+            batch, np.array(answers), writer.language, role, "outside" if role == "shortcut" else "text", count
         )
     ]
 
@@ -76,7 +76,7 @@ def test_what_nobody_judged_is_proposed_for_no_fault():
     found = []
     for rationale in (batch["rationale"], batch["rationale"].masked_fill(batch["rationale"] == 0, 255)):
         given = {**batch, "rationale": rationale}
-        phrases = propose_phrases(given, np.array(answers), writer.language, "fault", "outside", 1)
+        phrases = propose_phrases(given, np.array(answers), writer.language, "shortcut", "outside", 1)
         found.append([cue.name for _, cue in phrases])
     assert (found[0][0], found[1]) == ("the word 'zip'", [])
 
@@ -163,7 +163,7 @@ def test_so_many_are_proposed_as_are_asked_for_and_the_best_come_first():
         f"{text} {'yes' if answer or number % 8 else 'no'}"
         for number, (text, answer) in enumerate(zip(texts, answers, strict=True))
     ]
-    scored = list(propose_phrases(writer.batch(*texts), np.array(answers), writer.language, "open", "text", 2))
+    scored = list(propose_phrases(writer.batch(*texts), np.array(answers), writer.language, "unreviewed", "text", 2))
     single = [(score, cue) for score, cue in scored if len(cue.phrases) == 1]
     assert len(single) == 2
     assert single[0][0] > single[1][0] > 0
@@ -174,12 +174,12 @@ def test_a_fault_is_looked_for_beside_what_people_marked_and_does_not_reach_over
     writer = bert()
     texts = ["good* zip a", "good* zip b", "c good* zip", "bad* a", "bad* b", "c bad*"]
     answers = [1, 1, 1, 0, 0, 0]
-    assert [cue.name for cue in proposed(texts, answers, writer, "fault")] == ["the word 'zip'"]
+    assert [cue.name for cue in proposed(texts, answers, writer, "shortcut")] == ["the word 'zip'"]
     assert {cue.name for cue in proposed(texts, answers, writer)[:2]} == {"the phrase 'good zip'", "the word 'bad'"}
     texts = ["zip good* zap a", "zip good* zap b", "c zip good* zap", "a", "b", "c"]
-    cues = proposed(texts, answers, writer, "fault")
+    cues = proposed(texts, answers, writer, "shortcut")
     assert {cue.phrases for cue in cues} <= {words(writer, "zip"), words(writer, "zap")}
-    assert {cue.role for cue in cues} == {"fault"}
+    assert {cue.role for cue in cues} == {"shortcut"}
 
 
 def test_a_phrase_does_not_reach_from_one_text_of_a_pair_into_the_other():
@@ -196,15 +196,15 @@ def test_texts_without_words_propose_nothing():
 
 def test_a_phrase_is_plain_data():
     writer = bert()
-    cue = Phrase("the word 'a'", "open", writer.language, phrases=words(writer, "a"))
+    cue = Phrase("the word 'a'", "unreviewed", writer.language, phrases=words(writer, "a"))
     assert cue.to_dict() == {
         "kind": "phrase",
         "name": "the word 'a'",
-        "role": "open",
+        "role": "unreviewed",
         "where": "text",
         "phrases": (((4,),),),
     }
-    assert cue == Phrase("the word 'a'", "open", roberta().language, phrases=cue.phrases)
+    assert cue == Phrase("the word 'a'", "unreviewed", roberta().language, phrases=cue.phrases)
 
 
 def test_a_phrase_with_a_quote_is_readable():

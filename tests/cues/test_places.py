@@ -25,7 +25,7 @@ def thing(top=4, left=4, side=6):
 
 def by_name(where="image"):
     found: dict[str, Cue] = {}
-    for place in places("open", where):
+    for place in places("unreviewed", where):
         found |= {place.name: place} | {each.name: each for each in place.children()}
     return found
 
@@ -63,11 +63,11 @@ def test_an_edge_is_its_corners_and_what_lies_between_them(side):
 def test_every_place_but_the_whole_is_less_than_half_of_an_image():
     for place in by_name().values():
         assert place.locate(batch()).float().mean() < 0.5, place.name
-    assert Place("the image", "open", WHOLE).locate(batch()).all()
+    assert Place("the image", "unreviewed", WHOLE).locate(batch()).all()
 
 
 @pytest.mark.parametrize(
-    "place", [*places("open"), *places("fault", "outside")], ids=lambda place: f"{place.name}, {place.role}"
+    "place", [*places("unreviewed"), *places("shortcut", "outside")], ids=lambda place: f"{place.name}, {place.role}"
 )
 def test_a_place_is_the_donors_and_the_rest_stays(place):
     own, donors = batch(0, mask=thing()), batch(1, mask=thing(0, 0))
@@ -75,14 +75,14 @@ def test_a_place_is_the_donors_and_the_rest_stays(place):
     inside = place.locate(own)[:, None].expand_as(changed)
     assert torch.equal(changed[~inside], own["image"][~inside])
     given = donors["image"]
-    if place.role == "fault":
+    if place.role == "shortcut":
         assert not (place.locate(own) & (own["mask"] == 1)).any(), "evidence stays"
         given = torch.where(donors["mask"][:, None] == 1, torch.nan, given)  # and is not given
     beside = inside & ~given.isnan()
     far = torch.zeros(SIZE, SIZE, dtype=torch.bool)
     far[9:, :], far[:, 9:] = True, True  # painted over is a little around the evidence, too
     assert torch.equal(changed[beside & far], given[beside & far])
-    if place.role == "fault" and inside[..., :6, :6].any():
+    if place.role == "shortcut" and inside[..., :6, :6].any():
         taken = inside & (donors["mask"][:, None] == 1)
         assert not torch.isin(changed[taken], donors["image"][taken]).any()
 
@@ -101,11 +101,13 @@ def test_surroundings_are_all_but_evidence_and_what_is_ignored():
     assert not torch.isin(changed[0][:, taken], donors["image"][0]).any(), "a donor gives none of its evidence"
     parts = Surroundings().children()
     assert [each.kind for each in parts] == ["beside", *["place"] * 6, *(look.kind for look in LOOKS)]
-    assert {each.role for each in parts} == {"fault"}
+    assert {each.role for each in parts} == {"shortcut"}
 
 
 @pytest.mark.parametrize(
-    "cue", [Surroundings(), *places("open"), *places("fault", "outside")], ids=lambda cue: f"{cue.name}, {cue.role}"
+    "cue",
+    [Surroundings(), *places("unreviewed"), *places("shortcut", "outside")],
+    ids=lambda cue: f"{cue.name}, {cue.role}",
 )
 def test_what_a_sample_takes_of_itself_is_no_change_beside_its_own_evidence(cue):
     own = batch(0, mask=thing())
@@ -114,7 +116,7 @@ def test_what_a_sample_takes_of_itself_is_no_change_beside_its_own_evidence(cue)
     far[2:12, 2:12] = False  # around the evidence, donors are painted over
     assert torch.equal(changed[..., far], own["image"][..., far])
     bare = batch(0)
-    if cue.role == "open":
+    if cue.role == "unreviewed":
         assert torch.equal(cue.exchange(bare, bare)["image"], bare["image"])
 
 
@@ -142,12 +144,12 @@ def test_a_cue_is_plain_data():
     assert Surroundings().to_dict() == {
         "kind": "surroundings",
         "name": "everything outside the annotation",
-        "role": "fault",
+        "role": "shortcut",
         "where": "outside",
     }
-    place = places("open")[0]
+    place = places("unreviewed")[0]
     assert place.to_dict()["box"] == WHOLE
-    assert len({*places("open"), *places("open")}) == 5, "equal cues are one"
+    assert len({*places("unreviewed"), *places("unreviewed")}) == 5, "equal cues are one"
 
 
 @pytest.mark.parametrize(

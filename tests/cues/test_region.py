@@ -19,7 +19,7 @@ def batch(value, seal):
     return {"image": torch.full((1, 1, 4, 4), float(value)), "mask": mask}
 
 
-SEAL = Region("seal", "fault", 1)
+SEAL = Region("seal", "shortcut", 1)
 
 
 def test_it_is_what_lies_outside_of_the_evidence():

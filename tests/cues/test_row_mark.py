@@ -59,7 +59,7 @@ def test_padding_and_what_is_not_meant_proposes_nothing():
     assert all(mark.name.startswith("rows like row 0 ") for mark in proposed)
 
 
-MARK = RowMark("rows like row 0 of sample 0", "open", "rows", (1.0, 0.0), 0.5)
+MARK = RowMark("rows like row 0 of sample 0", "unreviewed", "rows", (1.0, 0.0), 0.5)
 
 
 def rows(*kinds: int) -> torch.Tensor:
@@ -88,7 +88,7 @@ def test_donors_of_another_length_give_every_row_of_the_kind():
 
 
 def test_outside_of_the_annotation_marked_rows_stay():
-    mark = RowMark(MARK.name, "fault", "outside", MARK.direction, MARK.bound)
+    mark = RowMark(MARK.name, "shortcut", "outside", MARK.direction, MARK.bound)
     own = {"image": rows(1, 1), "rationale": torch.tensor([[1, 0]])}
     donor = {"image": rows(0, 0), "rationale": torch.tensor([[0, 0]])}
     assert mark.exchange(own, donor)["image"][0, :, 0].tolist() == [1, 0]

@@ -7,7 +7,7 @@ from lrptrain.cues.cue import Cue
 from lrptrain.cues.row_segment import AllRows, RowSegment, one_row
 from lrptrain.cues.rows import is_annotated, with_rows
 
-OUTSIDE = AllRows("everything outside the annotation", "fault", "outside")
+OUTSIDE = AllRows("everything outside the annotation", "shortcut", "outside")
 
 
 def rows(*values: float) -> torch.Tensor:
@@ -25,7 +25,7 @@ def taken(cue, own: dict, given: dict) -> list[float]:
 
 
 def test_all_rows_come_from_the_same_share_of_the_way_through_the_donor():
-    cue = AllRows("the rows", "open")
+    cue = AllRows("the rows", "unreviewed")
     own = {"image": rows(1, 2, 3, 4), ROWS: torch.tensor([[True] * 4])}
     given = {"image": rows(10, 20, 0, 0), ROWS: torch.tensor([[True, True, False, False]])}
     assert taken(cue, own, given) == [10, 10, 20, 20]
@@ -50,19 +50,19 @@ def test_a_bag_in_which_nothing_is_marked_lies_outside_as_a_whole():
 
 def test_thirds_and_the_rows_at_both_ends():
     batch = {"image": rows(*range(7))}
-    thirds = AllRows("the rows", "open").children()
+    thirds = AllRows("the rows", "unreviewed").children()
     located = [places(each, batch) for each in thirds]
     assert [each.sum().item() for each in located] == [2, 2, 3]
     assert torch.stack(located).sum(0).tolist() == [[1] * 7]
     ends = [child for each in thirds for child in each.children()]
-    assert ends == [one_row("first", "open"), one_row("last", "open")]
+    assert ends == [one_row("first", "unreviewed"), one_row("last", "unreviewed")]
     assert [places(each, batch).nonzero()[:, 1].tolist() for each in ends] == [[0], [6]]
-    assert taken(one_row("last", "open"), batch, {"image": rows(*range(10, 17))})[-2:] == [5, 16]
+    assert taken(one_row("last", "unreviewed"), batch, {"image": rows(*range(10, 17))})[-2:] == [5, 16]
 
 
 def test_of_one_row_there_are_no_more():
     batch = {"image": rows(1)}
-    assert [RowSegment("", "open", "rows", third).locate(batch).sum().item() for third in range(3)] == [0, 0, 1]
+    assert [RowSegment("", "unreviewed", "rows", third).locate(batch).sum().item() for third in range(3)] == [0, 0, 1]
 
 
 def test_what_the_model_is_given_for_a_row_comes_along_but_for_masks_and_places():

@@ -23,7 +23,7 @@ class Columns(Cue):
     kind: ClassVar[str] = "columns"
     name: str
     columns: tuple[int, ...]
-    role: Role = "open"
+    role: Role = "unreviewed"
     parts: tuple["Columns", ...] = ()
 
     def exchange(self, batch, donors) -> dict[str, Any]:
@@ -72,7 +72,11 @@ def run(weights, *roots, **options):
 def test_verdicts_are_by_the_interval_and_the_least_effect():
     cues = [Node(Columns(name, (i,)), EVERYONE) for i, name in enumerate(("much", "little", "nothing"))]
     found = run([4.0, 1.0, 0.0, 0.0, 0.0, 0.0], *cues)
-    assert [found[name].verdict for name in ("much", "little", "nothing")] == ["relies", "not sure", "does not rely"]
+    assert [found[name].verdict for name in ("much", "little", "nothing")] == [
+        "relies",
+        "inconclusive",
+        "does not rely",
+    ]
     assert found["much"].effect.low > 0.05
     assert found["nothing"].effect.high < 0.05
     assert found["little"].effect.low <= 0.05 <= found["little"].effect.high
@@ -80,30 +84,30 @@ def test_verdicts_are_by_the_interval_and_the_least_effect():
     assert next(iter(found)) == "much", "what is named comes first"
 
 
-@pytest.mark.parametrize("role", ["fault", "open"])
-@pytest.mark.parametrize(("count", "verdict"), [(0, "does not rely"), (4, "not sure"), (9, "not sure")])
+@pytest.mark.parametrize("role", ["shortcut", "unreviewed"])
+@pytest.mark.parametrize(("count", "verdict"), [(0, "does not rely"), (4, "inconclusive"), (9, "inconclusive")])
 def test_of_what_decides_few_samples_it_is_not_said_that_a_model_does_not_rely_on_it(count, verdict, role):
     """The first twelve samples seldom have it, and a mean over 128 hides it."""
     values = np.zeros(128)
     values[np.random.default_rng(1).permutation(128)[:count]] = 1.0
     whole = Columns("all", (0,), role)
-    object.__setattr__(whole, "is_rest", role == "fault")
+    object.__setattr__(whole, "is_rest", role == "shortcut")
     (found,) = Search(Given(all=values)).run([Node(whole, np.arange(128))])
-    assert found.effect.samples == (128 if role == "fault" else 12)
-    assert found.verdict == (verdict if role == "fault" else "does not rely")
+    assert found.effect.samples == (128 if role == "shortcut" else 12)
+    assert found.verdict == (verdict if role == "shortcut" else "does not rely")
 
 
-@pytest.mark.parametrize(("others", "verdict"), [(0, "not sure"), (2, "does not rely")])
+@pytest.mark.parametrize(("others", "verdict"), [(0, "inconclusive"), (2, "does not rely")])
 def test_samples_that_flip_either_way_are_chance(others, verdict):
     values = np.r_[np.ones(4), -np.ones(others), np.zeros(188 - others)]
-    (found,) = Search(Given(all=values)).run([Node(Columns("all", (0,), "fault"), np.arange(192))])
+    (found,) = Search(Given(all=values)).run([Node(Columns("all", (0,), "shortcut"), np.arange(192))])
     assert found.effect.high < 0.05
     assert found.verdict == verdict
 
 
 def test_of_what_lies_outside_no_part_is_a_shortcut_unless_the_whole_is_relied_on():
     """What was named before is a root; an image statistic may break what a swap of all that lies outside leaves."""
-    whole, part = Outside("all", (0, 1), "fault"), Outside("colours", (0,), "fault")
+    whole, part = Outside("all", (0, 1), "shortcut"), Outside("colours", (0,), "shortcut")
     object.__setattr__(whole, "is_rest", True)
     for effect, verdict in ((0.0, "does not rely"), (0.7, "relies")):
         found = Search(Given(all=[effect], colours=[0.8])).run([Node(cue, np.arange(192)) for cue in (whole, part)])
@@ -111,16 +115,16 @@ def test_of_what_lies_outside_no_part_is_a_shortcut_unless_the_whole_is_relied_o
         assert not any(each.cue is part for each in found), "it does more than the whole"
     # What is declared to be evidence is no shortcut.
     found = Search(Given(all=[0.0], colours=[0.8])).run(
-        [Node(cue, np.arange(192)) for cue in (whole, part.declared("evidence"))]
+        [Node(cue, np.arange(192)) for cue in (whole, part.declared("annotation"))]
     )
     assert [each.verdict for each in found] == ["relies", "does not rely"]
 
 
 @pytest.mark.parametrize(("effect", "named"), [(0.8, "all"), (0.42, "the colours outside the annotation")])
 def test_a_part_outside_that_does_more_than_the_whole_is_no_part_of_it(effect, named):
-    colours = Colour.of("outside", "fault")
+    colours = Colour.of("outside", "shortcut")
     measured = Given(all=[0.4], **{colours.name.replace(" ", "_"): [effect]})
-    whole = Outside("all", (0,), "fault")
+    whole = Outside("all", (0,), "shortcut")
     object.__setattr__(whole, "is_rest", True)
     found = Search(measured).run([Node(whole, np.arange(192), (Node(colours, np.arange(192)),))])
     assert [each.cue.name for each in found if each.named] == [named]
@@ -140,13 +144,13 @@ def test_what_cannot_become_sure_ends_its_test_and_a_fault_goes_on():
     """An effect of 0.06 that varies by 0.3 is never sure of 192 samples, and a half of them shows that."""
     values = np.resize([0.36, -0.24], 192)
     passes = {}
-    for role in ("open", "fault"):
+    for role in ("unreviewed", "shortcut"):
         asked = Given(one=values)
         (found,) = Search(asked).run([Node(Columns("one", (0,), role), np.arange(192))])
-        assert (found.verdict, found.named) == ("not sure", False)
+        assert (found.verdict, found.named) == ("inconclusive", False)
         passes[role] = asked.rows
-    assert passes["open"] <= 96
-    assert passes["fault"] == 192
+    assert passes["unreviewed"] <= 96
+    assert passes["shortcut"] == 192
 
 
 class Drawn(Measure):
@@ -190,7 +194,7 @@ def test_the_passes_of_a_search_are_bounded():
     assert one.passes <= 8 * FIRST_LOOK + 2 * ENOUGH
 
 
-def tree(role="open"):
+def tree(role="unreviewed"):
     ones = [Columns(f"column {i}", (i,), role) for i in range(3)]
     left = Columns("left", (0, 1, 2), role, tuple(ones))
     return Columns("all", tuple(range(6)), role, (left, Columns("right", (3, 4, 5), role)))
@@ -391,7 +395,7 @@ def test_what_further_samples_do_not_show_is_not_named():
     lucky[order[:FIRST_LOOK]] = 0.9
     (found,) = Search(Given(one=lucky)).run([Node(Columns("one", (0,)), np.arange(192))])
     assert found.effect.samples == ENOUGH
-    assert (found.verdict, found.named) == ("not sure", False)
+    assert (found.verdict, found.named) == ("inconclusive", False)
 
 
 def test_what_is_named_comes_in_the_order_of_what_is_sure_of_it():
@@ -417,17 +421,17 @@ def test_what_cannot_be_exchanged_is_told_and_the_others_go_on():
 def test_a_cue_that_people_have_spoken_of_has_the_role_that_they_say():
     column = Columns("column", (0,))
     found = run(
-        [4.0, 0, 0, 0, 0, 0], Node(tree(), EVERYONE), Node(column, EVERYONE), declared=[column.declared("fault")]
+        [4.0, 0, 0, 0, 0, 0], Node(tree(), EVERYONE), Node(column, EVERYONE), declared=[column.declared("shortcut")]
     )
     assert found["column"].is_fault
-    assert {each.cue.role for name, each in found.items() if name != "column"} == {"open"}
+    assert {each.cue.role for name, each in found.items() if name != "column"} == {"unreviewed"}
 
 
 def test_what_no_sample_has_is_no_cue_of_theirs_and_of_a_fault_a_doubt():
     nothing = Columns("nothing", ())
     assert run([4.0, 0, 0, 0, 0, 0], Node(nothing, EVERYONE)) == {}
-    found = run([4.0, 0, 0, 0, 0, 0], Node(nothing.declared("fault"), EVERYONE))
-    assert found["nothing"].verdict == "not sure"
+    found = run([4.0, 0, 0, 0, 0, 0], Node(nothing.declared("shortcut"), EVERYONE))
+    assert found["nothing"].verdict == "inconclusive"
 
 
 def test_a_cue_in_two_branches_is_measured_once():

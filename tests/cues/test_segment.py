@@ -27,7 +27,7 @@ def chosen(cue, writer, text):
 )
 def test_beginning_and_end_are_a_quarter_of_the_words(text, first, last):
     writer = bert()
-    beginning, end = ends_of("open", writer.language)
+    beginning, end = ends_of("unreviewed", writer.language)
     assert (beginning.name, end.name) == ("the beginning of the text", "the end of the text")
     assert chosen(beginning, writer, text) == first
     assert chosen(end, writer, text) == last
@@ -47,7 +47,7 @@ def test_beginning_and_end_are_a_quarter_of_the_words(text, first, last):
 )
 def test_they_divide_into_a_sentence_if_there_are_several_and_a_word_which_do_not_divide(text, first, last):
     writer = bert()
-    ends = ends_of("open", writer.language)
+    ends = ends_of("unreviewed", writer.language)
     parts = [each.children() for each in ends]
     names = [["the first sentence", "the first word"], ["the last sentence", "the last word"]]
     assert [[each.name for each in one] for one in parts] == names
@@ -56,14 +56,14 @@ def test_they_divide_into_a_sentence_if_there_are_several_and_a_word_which_do_no
     assert [chosen(word, writer, text) for _, word in parts] == [words[:1], words[-1:]]
     for end, sentence in zip(ends, (first, last), strict=True):
         assert len(chosen(end, writer, text)) == max(-(-len(words) // 4), len(sentence.split()))
-    assert {each.role for one in parts for each in one} == {"open"}
+    assert {each.role for one in parts for each in one} == {"unreviewed"}
     assert not [part for one in parts for each in one for part in each.children()]
 
 
 def test_an_end_is_exchanged_for_that_of_the_donor_however_long():
     writer = bert()
     batch = writer.batch("a b c d e f g h", "i j k l")
-    beginning, end = ends_of("open", writer.language)
+    beginning, end = ends_of("unreviewed", writer.language)
     assert writer.read(beginning.exchange(batch, flipped(batch))) == [
         "[CLS] i c d e f g h [SEP]",
         "[CLS] a b j k l [SEP]",
@@ -74,7 +74,7 @@ def test_an_end_is_exchanged_for_that_of_the_donor_however_long():
 def test_of_an_end_that_is_a_fault_what_people_marked_stays():
     writer = bert()
     batch = writer.batch("a b* c d e f g h", "i* j k l")
-    beginning = Segment("", "fault", writer.language, "outside")
+    beginning = Segment("", "shortcut", writer.language, "outside")
     assert writer.read(beginning.exchange(batch, flipped(batch))) == [
         "[CLS] b c d e f g h [SEP]",
         "[CLS] a i j k l [SEP]",
@@ -84,22 +84,22 @@ def test_of_an_end_that_is_a_fault_what_people_marked_stays():
 def test_all_words_are_those_of_the_donor_and_as_a_fault_those_beside_the_evidence():
     writer = bert()
     batch = writer.batch("a b* c", "d ##e f g*")
-    assert writer.read(AllWords("", "open", writer.language).exchange(batch, flipped(batch))) == [
+    assert writer.read(AllWords("", "unreviewed", writer.language).exchange(batch, flipped(batch))) == [
         "[CLS] d ##e f g [SEP]",
         "[CLS] a b c [SEP]",
     ]
-    beside = AllWords("", "fault", writer.language, "outside")
+    beside = AllWords("", "shortcut", writer.language, "outside")
     assert writer.read(beside.exchange(batch, flipped(batch))) == ["[CLS] d ##e f b [SEP]", "[CLS] a g c [SEP]"]
 
 
 def test_a_record_tells_which_end_and_how_much():
-    beginning, end = ends_of("open", bert().language)
+    beginning, end = ends_of("unreviewed", bert().language)
     assert beginning.to_dict() == {
-        "kind": "segment", "name": "the beginning of the text", "role": "open", "where": "text", "at_end": False,
+        "kind": "segment", "name": "the beginning of the text", "role": "unreviewed", "where": "text", "at_end": False,
         "unit": "part",
     }  # fmt: skip
     assert end.to_dict()["at_end"]
-    assert AllWords("the words", "open", bert().language).to_dict()["kind"] == "words"
+    assert AllWords("the words", "unreviewed", bert().language).to_dict()["kind"] == "words"
 
 
 def test_what_nobody_judged_is_not_outside_and_a_word_is_judged_by_its_first_piece():
@@ -109,5 +109,5 @@ def test_what_nobody_judged_is_not_outside_and_a_word_is_judged_by_its_first_pie
     batch["rationale"][:, 1] = 1  # a, e
     batch["rationale"][0, [2, 4]] = 0  # un, b; the rest of "unseen" has no label, nor have c and d
     batch["rationale"][1, [2, 4]] = 0
-    changed = AllWords("x", "fault", writer.language, "outside").exchange(batch, flipped(batch))
+    changed = AllWords("x", "shortcut", writer.language, "outside").exchange(batch, flipped(batch))
     assert writer.read(changed) == ["[CLS] a f ##g h [SEP] c d [SEP]", "[CLS] e un ##seen b [SEP] i j [SEP]"]

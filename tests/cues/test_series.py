@@ -13,7 +13,7 @@ from lrptrain.cues.series import SeriesPart, SeriesSurroundings, parts_of_series
 from lrptrain.cues.texts import Language
 
 CHANNELS, TIME = 5, 16
-PART = SeriesPart("channel 1 in the second quarter", "open", 1, 2, 1)
+PART = SeriesPart("channel 1 in the second quarter", "unreviewed", 1, 2, 1)
 
 
 def series(value, time_first=False):
@@ -52,7 +52,7 @@ def test_the_surroundings_come_from_the_donor_and_what_is_annotated_stays(time_f
 
 def test_parts_divide_down_to_one_channel_in_one_quarter():
     found: set[Any] = set()
-    waiting: list[Any] = parts_of_series("open", CHANNELS)[1:]
+    waiting: list[Any] = parts_of_series("unreviewed", CHANNELS)[1:]
     while waiting:
         part = waiting.pop()
         found.add(part)
@@ -68,7 +68,7 @@ def test_parts_divide_down_to_one_channel_in_one_quarter():
     assert smallest == {(channel, quarter) for channel in range(CHANNELS) for quarter in range(4)}
     assert "channel 1 in the second quarter of the series" in {each.name for each in found}
     assert "the channels 2 to 4" in {each.name for each in found}
-    assert len(parts_of_series("open", 1)) == 5, "one channel is no part of itself"
+    assert len(parts_of_series("unreviewed", 1)) == 5, "one channel is no part of itself"
 
 
 def test_with_annotations_the_surroundings_are_the_first_root():
@@ -76,13 +76,13 @@ def test_with_annotations_the_surroundings_are_the_first_root():
     answers = np.arange(16) % 2
     surroundings, level = of_series(samples, answers)
     assert surroundings.cue == SeriesSurroundings(channels=CHANNELS)
-    assert {each.role for each in surroundings.cue.children()} == {"fault"}
-    assert (getattr(level.cue, "where", ""), level.cue.role) == ("evidence", "open")
+    assert {each.role for each in surroundings.cue.children()} == {"shortcut"}
+    assert (getattr(level.cue, "where", ""), level.cue.role) == ("evidence", "unreviewed")
     for sample in samples:
         sample.tensors["mask"].zero_()
     (whole,) = of_series(samples, answers)
     assert whole.is_whole
-    assert {part.cue.role for part in whole.parts} == {"open"}
+    assert {part.cue.role for part in whole.parts} == {"unreviewed"}
 
 
 def test_it_is_plain_data():

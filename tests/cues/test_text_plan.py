@@ -226,7 +226,7 @@ def marked(texts, words):
 
 def faults(writer, texts, probabilities):
     found = judged(writer, texts, probabilities)
-    assert {each.cue.role for each in found if each.within} <= {"fault"}
+    assert {each.cue.role for each in found if each.within} <= {"shortcut"}
     return [each.cue.name for each in found if each.named and each.is_fault]
 
 
@@ -252,7 +252,7 @@ def test_without_two_annotated_texts_all_is_open(count):
     samples = writer.samples(texts)
     roots = plan.of_texts(samples, np.arange(4) % 2, writer.language)
     nodes = [*roots, *(part for root in roots for part in root.parts)]
-    assert {node.cue.role for node in nodes} == {"open"}
+    assert {node.cue.role for node in nodes} == {"unreviewed"}
 
 
 def test_what_is_tested_is_no_more_than_this():
@@ -263,7 +263,7 @@ def test_what_is_tested_is_no_more_than_this():
     assert (open_.cue.name, open_.is_whole, open_.weight) == ("the words", True, 10 * others[0].weight)
     assert [each.cue.name for each in others] == ["the length of the text", "the order of the words"]
     (beside,) = open_.parts
-    assert beside.cue == AllWords("everything outside the annotation", "fault", writer.language, "outside")
+    assert beside.cue == AllWords("everything outside the annotation", "shortcut", writer.language, "outside")
     assert not beside.is_whole
     names = [node.cue.name for node in beside.parts]
     assert names[:6] == [f"the {family}" for family in plan.LARGEST]
@@ -287,24 +287,24 @@ def test_each_half_proposes_four_phrases_that_the_other_one_judges():
     for node in halves:
         rows = np.setdiff1d(np.arange(120), node.rows)
         batch = collate([samples[row] for row in rows])
-        proposed = propose_phrases(batch, answers[rows], writer.language, "open", "text", 4)
+        proposed = propose_phrases(batch, answers[rows], writer.language, "unreviewed", "text", 4)
         assert node.cue in {phrase for _, phrase in proposed}
 
 
 def test_what_is_given_further_is_tested_once_and_by_its_own_samples():
     writer = bert()
     roots = plan.of_texts(writer.samples(["a b", "c"] * 8), np.arange(16) % 2, writer.language)
-    length, ends = roots[0].cue, ends_of("open", writer.language)
+    length, ends = roots[0].cue, ends_of("unreviewed", writer.language)
     further = [
-        (length.declared("fault"), None),
+        (length.declared("shortcut"), None),
         (ends[0], None),
-        (ends[0].declared("fault"), None),
+        (ends[0].declared("shortcut"), None),
         (ends[1], HALF[:3]),
     ]
     added = plan.with_further(roots, further, 16)
     assert added[: len(roots)] == roots
     assert [(node.cue, len(node.rows)) for node in added[len(roots) :]] == [
-        (ends[0].declared("fault"), 16),
+        (ends[0].declared("shortcut"), 16),
         (ends[1], 3),
     ]
 
@@ -331,7 +331,7 @@ def test_few_and_empty_texts_are_planned_and_judged(texts):
     answers = np.arange(len(texts)) % 2
     measure = Measure(samples, answers, bag(writer, 0, {"a": 1}))
     found = Search(measure).run(plan.of_texts(samples, answers, writer.language))
-    assert {each.verdict for each in found} == {"not sure"}
+    assert {each.verdict for each in found} == {"inconclusive"}
 
 
 def test_texts_with_boxes_are_measured_though_one_donor_makes_them_longer():
@@ -342,7 +342,7 @@ def test_texts_with_boxes_are_measured_though_one_donor_makes_them_longer():
         sample.tensors["argument:bbox"] = sample.tensors["input_ids"][:, None].expand(-1, 4)
     probabilities = bag(writer, -12, {}, of_any=1)
     measure = Measure(samples, np.arange(20) % 2, probabilities, batch_size=3)
-    cue = AllWords("", "open", writer.language)
+    cue = AllWords("", "unreviewed", writer.language)
     values = measure.effects(cue, np.arange(20), np.arange(20))
     assert np.isfinite(values).all()
     assert Measure(samples, np.arange(20) % 2, probabilities).effects(

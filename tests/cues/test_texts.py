@@ -28,11 +28,11 @@ class Loud(Spans):
         return [word.span for word in words if word.text.startswith("x")]
 
 
-def loud(writer, role="open"):
-    return Loud("the loud words", role, writer.language, "outside" if role == "fault" else "text")
+def loud(writer, role="unreviewed"):
+    return Loud("the loud words", role, writer.language, "outside" if role == "shortcut" else "text")
 
 
-def exchanged(own, donor, writer=None, role="open", cue=None, **options):
+def exchanged(own, donor, writer=None, role="unreviewed", cue=None, **options):
     """What a text says once it has its donor's loud words."""
     writer = writer or bert()
     batch = writer.batch(own, donor, **options)
@@ -132,13 +132,13 @@ def test_each_text_of_a_pair_takes_the_words_of_its_counterpart():
 
 
 def test_what_a_fault_does_not_touch_is_evidence_which_is_not_given_either():
-    assert exchanged("x1* a x2", "b x3 x4*", role="fault") == "[CLS] x1 x3 a [SEP]"
+    assert exchanged("x1* a x2", "b x3 x4*", role="shortcut") == "[CLS] x1 x3 a [SEP]"
     assert exchanged("x1* a x2", "b x3 x4*") == "[CLS] a x3 x4 [SEP]"
-    assert exchanged("x1* a x2", "b x3", role="fault") == "[CLS] x1 a [SEP]"
-    assert exchanged("x1 a x2", "b x3*", role="fault") == "[CLS] x1 a x2 [SEP]"
+    assert exchanged("x1* a x2", "b x3", role="shortcut") == "[CLS] x1 a [SEP]"
+    assert exchanged("x1 a x2", "b x3*", role="shortcut") == "[CLS] x1 a x2 [SEP]"
     writer = bert()
     batch = writer.batch("x1* a x2", "b x3 x4*")
-    assert loud(writer, "fault").locate(batch).tolist() == [
+    assert loud(writer, "shortcut").locate(batch).tolist() == [
         [False] * 3 + [True, False],
         [False] * 2 + [True] + [False] * 2,
     ]
@@ -184,7 +184,7 @@ def test_padding_is_that_of_the_batch_or_of_the_language(left):
     )
     assert (result["attention_mask"] == (result["input_ids"] != writer.pad)).all()
     form = TextForm(padding=Padding(1, left), ends=writer.language.form.ends)
-    full = Loud("", "open", Language(writer.language.name_tokens, form))
+    full = Loud("", "unreviewed", Language(writer.language.name_tokens, form))
     batch, donors = writer.batch("x1 a"), writer.batch("b c")
     expected = "<pad> <s> a </s>" if left else "<s> a </s> <pad>"
     assert full.exchange(batch, donors)["input_ids"].tolist() == [writer.ids(expected)]
@@ -302,20 +302,20 @@ def cues(language):
     )
     return [
         *(
-            Family.of(name, role, language, "outside" if role == "fault" else "text")
+            Family.of(name, role, language, "outside" if role == "shortcut" else "text")
             for name in FAMILIES
-            for role in ("open", "fault")
+            for role in ("unreviewed", "shortcut")
         ),
-        *ends_of("open", language),
-        *ends_of("fault", language, "outside"),
-        AllWords("", "open", language),
-        AllWords("", "fault", language, "outside"),
-        Phrase("", "open", language, phrases=(dear,)),
-        Length("", "open", language),
-        Order("", "open", language),
-        OneOfPair("", "open", language, 0),
-        OneOfPair("", "open", language, 1),
-        Overlap("", "open", language),
+        *ends_of("unreviewed", language),
+        *ends_of("shortcut", language, "outside"),
+        AllWords("", "unreviewed", language),
+        AllWords("", "shortcut", language, "outside"),
+        Phrase("", "unreviewed", language, phrases=(dear,)),
+        Length("", "unreviewed", language),
+        Order("", "unreviewed", language),
+        OneOfPair("", "unreviewed", language, 0),
+        OneOfPair("", "unreviewed", language, 1),
+        Overlap("", "unreviewed", language),
     ]
 
 
@@ -377,7 +377,7 @@ def test_tokens_are_those_of_the_text_without_the_cue_and_of_the_cue_of_the_dono
             lost, lent = (attended({**x, "cue": cue.locate(x)}, "cue", row) for x in (batch, donors))
             rest = Counter(token for token, out in zip(own, lost, strict=True) if not out)
             assert Counter(after) == rest + Counter(token for token, out in zip(given, lent, strict=True) if out), cue
-            if cue.role == "fault":
+            if cue.role == "shortcut":
                 marks = attended(batch, "rationale", row)
                 kept = [token for token, mark in zip(own, marks, strict=True) if mark == 1]
                 assert [
@@ -394,7 +394,7 @@ def test_a_real_tokenizer_names_the_words_of_each_family(tokenized):
         "punctuation": [",", "."],
     }
     for name, expected in text.items():
-        inside = Family.of(name, "open", language).locate(batch)[0]
+        inside = Family.of(name, "unreviewed", language).locate(batch)[0]
         assert language.name_tokens(batch["input_ids"][0][inside].tolist()) == expected
 
 
@@ -414,7 +414,7 @@ def test_no_marked_word_is_cut_where_a_donor_brings_too_many(shift, chunked):
     if not chunked:
         batch.pop(CHUNK)
     donors = {name: x.roll(shift, 0) for name, x in batch.items()}
-    cue = AllWords("outside", "fault", Language(form=TextForm(ends=frozenset({2, 3}), most=12)), "outside")
+    cue = AllWords("outside", "shortcut", Language(form=TextForm(ends=frozenset({2, 3}), most=12)), "outside")
     result = cue.exchange(batch, donors)
     for row in range(4):
         marked = batch["input_ids"][row][batch["rationale"][row] == 1]
@@ -431,7 +431,7 @@ def test_choices_take_from_the_same_choice_also_where_one_is_empty():
     ids = torch.tensor([[[2, 11, 3, 0], [2, 12, 13, 3]], [[2, 3, 0, 0], [2, 14, 15, 3]]])
     batch = flattened({"input_ids": ids, "attention_mask": (ids > 0).long()})
     donors = {name: x.flip(0) for name, x in batch.items()}
-    cue = AllWords("the words", "open", Language(form=TextForm(ends=frozenset({2, 3}))), "text")
+    cue = AllWords("the words", "unreviewed", Language(form=TextForm(ends=frozenset({2, 3}))), "text")
     first = cue.exchange(batch, donors)["input_ids"][0].tolist()
     assert first == [2, 3, 0, 0, 2, 14, 15, 3]
 

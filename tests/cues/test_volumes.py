@@ -29,7 +29,7 @@ def test_the_surroundings_come_from_the_donor_and_the_lesion_stays():
 
 def test_parts_of_volumes_are_slices_and_places_in_all_of_them():
     batch = volumes(0.0)
-    parts = {each.name: each.locate(batch) for each in parts_of_volumes("open")}
+    parts = {each.name: each.locate(batch) for each in parts_of_volumes("unreviewed")}
     slices = [inside for name, inside in parts.items() if name.endswith("slices") and inside is not None]
     assert torch.stack(slices).sum(0).eq(1).all()
     first = parts["the first quarter of the slices"]
@@ -43,7 +43,7 @@ def test_parts_of_volumes_are_slices_and_places_in_all_of_them():
 
 
 def test_outside_of_the_annotation_a_part_leaves_the_lesion():
-    middle = Slices("the middle", "fault", 0.25, 0.75, "outside")
+    middle = Slices("the middle", "shortcut", 0.25, 0.75, "outside")
     batch = volumes(0.0)
     inside = middle.locate(batch)
     assert (inside.sum() == 2 * (4 * 12 * 16 - 2 * 4 * 4)).item()
@@ -65,5 +65,5 @@ def test_with_annotations_the_surroundings_are_the_first_root():
     assert of_volumes(annotated, answers)[0].cue == VolumeSurroundings()
     whole = of_volumes(bare, answers)[-1]
     assert whole.is_whole
-    assert [each.cue for each in whole.parts] == parts_of_volumes("open")
+    assert [each.cue for each in whole.parts] == parts_of_volumes("unreviewed")
     assert np.array_equal(whole.rows, np.arange(9))

@@ -90,11 +90,11 @@ def test_a_text_is_taken_from_the_donor_with_its_mask_and_all_else_stays():
 def test_all_inputs_are_tested_and_only_others_are_named_as_wholes():
     roots = plan.of_inputs([*samples(12)])
     assert [(root.cue.name, root.is_whole) for root in roots] == [("the input 'pixels'", True), ("the text", False)]
-    assert {root.cue.role for root in roots} == {"open"}
+    assert {root.cue.role for root in roots} == {"unreviewed"}
     assert all(np.array_equal(root.rows, np.arange(12)) for root in roots)
 
 
 def test_an_input_is_read_from_a_record():
-    cue = WholeInput.of("age", role="fault")
+    cue = WholeInput.of("age", role="shortcut")
     values = {**cue.to_dict(), "entries": [*cue.entries]}
     assert restored(values, lambda: Language(lambda ids: [])) == cue

@@ -122,12 +122,12 @@ def test_findings_are_chosen_by_verdict_and_role(visit, recorded):
     page = visit.view("findings", IMAGES, "article.finding")
     cards = page.locator("article.finding")
     expect(cards).to_have_count(len(findings))
-    page.select_option("#finding-role", "fault")
-    expect(cards).to_have_count(sum(each.role == "fault" for each in findings))
+    page.select_option("#finding-role", "shortcut")
+    expect(cards).to_have_count(sum(each.role == "shortcut" for each in findings))
     page.select_option("#finding-verdict", "relies")
     expect(cards).to_have_count(sum(each.is_fault for each in findings))
-    assert fields(page) == {"view": "findings", "run": IMAGES, "role": "fault", "verdict": "relies"}
-    visit.view("findings", IMAGES, ".empty:has-text('No finding is left')", verdict="relies", role="evidence")
+    assert fields(page) == {"view": "findings", "run": IMAGES, "role": "shortcut", "verdict": "relies"}
+    visit.view("findings", IMAGES, ".empty:has-text('No finding is left')", verdict="relies", role="annotation")
     page.click("text=Clear the filters")
     expect(cards).to_have_count(len(findings))
     assert visit.complaints == []

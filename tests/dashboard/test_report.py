@@ -64,7 +64,7 @@ def test_without_a_run_there_is_no_report(tmp_path):
 
 def test_a_run_of_another_format_is_in_it_only_beside_others(runs, tmp_path):
     path = runs / "run" / "events.jsonl"
-    path.write_text(path.read_text(encoding="utf-8").replace('"format": 1, ', ""), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace('"format": 2, ', ""), encoding="utf-8")
     assert write_html_report(runs, tmp_path / "report.html") == ["run", "texts"]
     assert "another version of lrptrain" in (tmp_path / "report.html").read_text(encoding="utf-8")
     with pytest.raises(UnreadableRunError, match="another version of lrptrain"):

@@ -132,11 +132,11 @@ FOREIGN = [
 def test_foreign_lines_are_passed_over_with_a_note(runs):
     path = runs / "run" / "events.jsonl"
     scalars = {"a": "text", "b": 1.5, "c": float("nan")}
-    odd = {"epoch": 9, "step": 9, "format": 1, "scalars": scalars, "findings": ["x", {"kind": 3}]}
+    odd = {"epoch": 9, "step": 9, "format": 2, "scalars": scalars, "findings": ["x", {"kind": 3}]}
     path.write_bytes(path.read_bytes() + b"\n".join([*FOREIGN, json.dumps(odd).encode()]) + b"\n")
     news = read_new_events(runs / "run")
     assert [event["epoch"] for event in news["events"]] == [0, 1, 2, 9]
-    assert news["events"][-1] == {"epoch": 9, "step": 9, "format": 1, "scalars": {"b": 1.5, "c": None}, "findings": []}
+    assert news["events"][-1] == {"epoch": 9, "step": 9, "format": 2, "scalars": {"b": 1.5, "c": None}, "findings": []}
     assert news["notes"] == ["5 of 9 lines of events.jsonl are no evaluations and were passed over."]
 
 
@@ -158,7 +158,7 @@ def test_a_run_without_an_evaluation_is_a_run(tmp_path):
 
 def test_a_run_of_another_format_says_so_and_hides_no_other(runs):
     path = runs / "run" / "events.jsonl"
-    path.write_text(path.read_text(encoding="utf-8").replace('"format": 1, ', ""), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace('"format": 2, ', ""), encoding="utf-8")
     assert list(find_runs(runs)) == ["run", "texts"]
     (note,) = about_run(runs / "run")["notes"]
     assert "is a run in an older format without a number, written by another version of lrptrain" in note

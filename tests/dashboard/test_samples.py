@@ -70,7 +70,7 @@ def test_damaged_and_foreign_tables_are_passed_over_with_a_note(runs):
     good = read_sample_table(folder)
     names = [f"epoch_000{number}_step_00000{number}" for number in range(5, 9)]
     with (folder / "events.jsonl").open("a") as events:  # the table of an evaluation without a line does not count
-        events.writelines(json.dumps({"epoch": number, "step": number, "format": 1}) + "\n" for number in range(5, 9))
+        events.writelines(json.dumps({"epoch": number, "step": number, "format": 2}) + "\n" for number in range(5, 9))
     (folder / "samples" / f"{names[0]}.parquet").write_bytes(b"PAR1 not really PAR1")
     (folder / "samples" / f"{names[1]}.parquet").write_bytes(b"")
     pq.write_table(pa.table({"something": [1]}), folder / "samples" / f"{names[2]}.parquet")

@@ -21,9 +21,9 @@ COLLAPSED = {"tells": False, "collapsed": True, "text": "COLLAPSED: one answer."
 CHANCE = {"tells": False, "text": "That says nothing yet."}
 TESTED = {"tells": True, "text": "It does not rely on these alone: much."}
 MILDER = finding(name="a mark", effect=0.2, interval=(0.1, 0.3))
-DOUBTS = [finding(name=name, verdict="not sure", interval=(0.0, 0.2)) for name in ("a", "b", "c", "d", "e")]
+DOUBTS = [finding(name=name, verdict="inconclusive", interval=(0.0, 0.2)) for name in ("a", "b", "c", "d", "e")]
 READS = "0 shortcuts; 1 needs review: the colours of the image."
-NONE = "No fault found up to epoch 0."
+NONE = "No shortcut found up to epoch 0."
 # By name: the word, findings, what was tested, and the banner.
 RUNS: dict[str, tuple[str, list[Finding], dict[str, Any], str]] = {
     "a fault": ("shortcut", [OPEN, NOT_SURE, finding()], TESTED, "SHORTCUT: the model relies on the top left corner."),
@@ -32,28 +32,37 @@ RUNS: dict[str, tuple[str, list[Finding], dict[str, Any], str]] = {
         "SHORTCUT: the model relies on the top left corner. 2 shortcuts.",
     ),
     "a doubt": (
-        "not sure", [OPEN, NOT_SURE], TESTED,
-        f"Not sure whether the model relies on the border, up to epoch 0. {TESTED['text']}",
+        "inconclusive", [OPEN, NOT_SURE], TESTED,
+        f"Inconclusive: the model may rely on the border, up to epoch 0. {TESTED['text']}",
     ),
     "doubts": (
-        "not sure", DOUBTS, {}, "Not sure whether the model relies on a, b, c and 2 more, up to epoch 0.",
+        "inconclusive", DOUBTS, {}, "Inconclusive: the model may rely on a, b, c and 2 more, up to epoch 0.",
     ),
-    "open": ("needs review", [ENDED, EVIDENCE, OPEN], TESTED | {"headline": READS}, f"{READS} {NONE} {TESTED['text']}"),
-    "evidence": ("no fault found", [EVIDENCE], TESTED, f"{NONE} {TESTED['text']}"),
-    "clean": ("no fault found", [], TESTED, f"{NONE} {TESTED['text']}"),
-    "ended": ("no fault found", [ENDED], TESTED, f"{NONE} {TESTED['text']}"),
+    "unreviewed": (
+        "needs review",
+        [ENDED, EVIDENCE, OPEN],
+        TESTED | {"headline": READS},
+        f"{READS} {NONE} {TESTED['text']}",
+    ),
+    "evidence": ("no shortcut found", [EVIDENCE], TESTED, f"{NONE} {TESTED['text']}"),
+    "clean": ("no shortcut found", [], TESTED, f"{NONE} {TESTED['text']}"),
+    "ended": ("no shortcut found", [ENDED], TESTED, f"{NONE} {TESTED['text']}"),
     "chance": ("no verdict", [OPEN, NOT_SURE], CHANCE, f"No verdict up to epoch 0. {CHANCE['text']}"),
     "collapsed": ("collapsed", [finding()], COLLAPSED, "COLLAPSED: one answer."),
 }  # fmt: skip
 # By whose weights the evaluation at epoch 4 and step 20 is of.
-KEPT_RUNS = {"up to epoch 4": (4, 20), "in the kept weights (epoch 1)": (1, 5), "in the kept weights": (None, None)}
+KEPT_RUNS = {
+    "up to epoch 4": (4, 20),
+    "in the kept checkpoint (epoch 1)": (1, 5),
+    "in the kept checkpoint": (None, None),
+}
 SHOWN = finding(
     name="<b>mark</b>",
     by_class={"cat": 0.75, "dog": -0.01, "owl": 0.5},
-    told_by=("the border",),
+    also_relies_on=("the border",),
     note="A note.",
     history=(0.1, math.nan, 0.4),
-    verdicts=("not sure", "not sure", "relies"),
+    verdicts=("inconclusive", "inconclusive", "relies"),
     epochs=(0, 1, 2),
     first_epoch=0,
     epoch=2,
@@ -87,7 +96,7 @@ def badges(visit, read):
 
 
 def test_each_run_has_its_word(visit):
-    expected = {name: word for name, (word, *_) in RUNS.items()} | dict.fromkeys(KEPT_RUNS, "no fault found")
+    expected = {name: word for name, (word, *_) in RUNS.items()} | dict.fromkeys(KEPT_RUNS, "no shortcut found")
     assert badges(visit, lambda badge: badge.inner_text()) == expected | {"shown": "shortcut"}
 
 
@@ -95,7 +104,7 @@ def test_only_a_fault_and_a_collapse_are_red(visit):
     colours = badges(visit, lambda badge: badge.evaluate("badge => getComputedStyle(badge).borderColor"))
     red = {name for name, colour in colours.items() if colour == colours["a fault"]}
     assert red == {"a fault", "two faults", "collapsed", "shown"}
-    assert len({colours[name] for name in ("a fault", "a doubt", "open", "clean", "chance")}) == 5
+    assert len({colours[name] for name in ("a fault", "a doubt", "unreviewed", "clean", "chance")}) == 5
 
 
 def test_a_badge_is_filled_as_far_as_the_effect_goes(visit):
@@ -105,7 +114,7 @@ def test_a_badge_is_filled_as_far_as_the_effect_goes(visit):
 
 def test_the_gravest_run_stands_first(visit):
     order = list(badges(visit, lambda badge: badge.inner_text()).values())
-    words = ["shortcut", "collapsed", "not sure", "needs review", "no fault found", "no verdict"]
+    words = ["shortcut", "collapsed", "inconclusive", "needs review", "no shortcut found", "no verdict"]
     assert order == sorted(order, key=words.index)
 
 
@@ -118,14 +127,14 @@ def test_the_banner_says_the_gravest(visit, run):
 @pytest.mark.parametrize("run", KEPT_RUNS)
 def test_a_verdict_says_on_which_weights_and_how_many_samples_it_rests(visit, run):
     text = findings_of(visit, run, "#verdict.none").inner_text("#verdict")
-    assert text == f"No fault found {run}, on 32 samples. {TESTED['text']}"
+    assert text == f"No shortcut found {run}, on 32 samples. {TESTED['text']}"
 
 
 def test_the_gravest_finding_stands_first(visit):
     page = findings_of(visit, "a fault", "article.finding")
     words = page.locator("article .badge").all_inner_texts()
-    assert words == ["shortcut", "needs review", "not sure"]
-    page = findings_of(visit, "open", "article.finding")
+    assert words == ["shortcut", "needs review", "inconclusive"]
+    page = findings_of(visit, "unreviewed", "article.finding")
     assert page.locator("article .badge").all_inner_texts() == ["needs review", "evidence", "does not rely"]
 
 
@@ -133,7 +142,7 @@ def test_the_verdict_is_said_once(visit):
     for run, name in (
         ("a fault", "the top left corner"),
         ("a doubt", "the border"),
-        ("open", "the colours of the image"),
+        ("unreviewed", "the colours of the image"),
     ):
         said = findings_of(visit, run, "article.finding").locator("#view").inner_text()
         assert len(re.findall(rf"model relies on {name}", said)) == 1, run
@@ -181,7 +190,7 @@ def test_the_code_that_fixes_it_runs_with_a_model_and_its_data(browser, tmp_path
     kinds: list[tuple[str, dict[str, Any]]] = [
         ("outside", {}),
         ("a fault", {"fix": fix}),
-        ("open", {"role": "open", "fix": f"{fix[:-1]}, optimizer=optimizer)"}),
+        ("unreviewed", {"role": "unreviewed", "fix": f"{fix[:-1]}, optimizer=optimizer)"}),
         ("two", {"fix": fix.replace("swap=", "swap=[").replace("])", "]])")}),
     ]
     for kind, changes in kinds:

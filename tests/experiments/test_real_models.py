@@ -84,8 +84,12 @@ def test_a_person_swaps_faults_and_open_marks():
     def found(kind, role, verdict="relies"):
         return Finding(f"the {kind}", kind, role, verdict, 0.4, (0.3, 0.5), 64, cue=cues[kind])
 
-    handed_on = [found("mark", "open"), found("place", "fault")]
-    left_out = [found("mark", "open", "not sure"), found("place", "open"), found("place", "fault", "does not rely")]
+    handed_on = [found("mark", "unreviewed"), found("place", "shortcut")]
+    left_out = [
+        found("mark", "unreviewed", "inconclusive"),
+        found("place", "unreviewed"),
+        found("place", "shortcut", "does not rely"),
+    ]
     assert cell.judged([*left_out, *handed_on]) == [cues["mark"], cues["place"]]
 
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_what_is_wrong_comes_first_then_the_evidence_then_what_to_do():
-    (text,) = announce([finding(told_by=("the border",))], Path("runs/demo"))
+    (text,) = announce([finding(also_relies_on=("the border",))], Path("runs/demo"))
     assert text.splitlines() == [
         "SHORTCUT: the model relies on the top left corner.",
         "  Effect 40 points (30 to 50), of 24 images.",
@@ -55,8 +55,8 @@ def test_words_of_a_text_are_shown_beside_its_number():
 
 
 def test_a_paragraph_fits_a_terminal_and_commands_are_not_broken(tmp_path, monkeypatch):
-    far = finding(name="the corner, " * 9, worst_samples=tuple("x" * 30 + str(i) for i in range(5)), role="open")
-    texts = announce([far, replace(far, verdict="not sure", note="because " * 20)], Path("runs"))
+    far = finding(name="the corner, " * 9, worst_samples=tuple("x" * 30 + str(i) for i in range(5)), role="unreviewed")
+    texts = announce([far, replace(far, verdict="inconclusive", note="because " * 20)], Path("runs"))
     for text in texts:
         assert max(len(line) for line in text.splitlines() if not line.startswith("  If the model should")) <= WIDTH
     assert "  See: lrptrain dashboard runs" in texts[0].splitlines()

@@ -12,8 +12,8 @@ ALL = [finding(), OPEN, EVIDENCE, NOT_SURE, ENDED]
 
 def test_only_a_fault_that_the_model_relies_on_is_one():
     assert [each.is_fault for each in ALL] == [True, False, False, False, False]
-    assert [each.is_open for each in ALL] == [False, True, False, False, False]
-    assert [each.standing for each in ALL] == ["fault", "open", "evidence", "not sure", "does not rely"]
+    assert [each.needs_review for each in ALL] == [False, True, False, False, False]
+    assert [each.standing for each in ALL] == ["shortcut", "unreviewed", "annotation", "inconclusive", "does not rely"]
 
 
 class Report(HasFindings):
@@ -39,8 +39,8 @@ def test_reliance_is_what_is_sure_of_the_largest_fault():
 
 @pytest.mark.parametrize(("verdicts", "epochs", "until"), [
     (("relies", "does not rely"), (2, 3), 2),
-    (("relies", "not sure", "relies", "not sure"), (0, 1, 2, 5), 2),
-    (("not sure", "does not rely"), (0, 1), None),
+    (("relies", "inconclusive", "relies", "inconclusive"), (0, 1, 2, 5), 2),
+    (("inconclusive", "does not rely"), (0, 1), None),
     (("does not rely", "relies"), (0, 1), None),
     (("relies", "does not rely"), (), None),
 ])  # fmt: skip
@@ -50,7 +50,12 @@ def test_until_when_the_model_relied_on_it(verdicts, epochs, until):
 
 CHANGES = [
     {},
-    {"by_class": {"cat": 0.5, "dog": -0.1, "owl": 0.0}, "told_by": ("the border",), "excerpts": ("so",), "note": "so"},
+    {
+        "by_class": {"cat": 0.5, "dog": -0.1, "owl": 0.0},
+        "also_relies_on": ("the border",),
+        "excerpts": ("so",),
+        "note": "so",
+    },
     {"share": None, "relevance": None, "area": None, "within": "", "worst_samples": (3, "a/b")},
     {"proof": Proof("That of another", "that of the same", (), path="p.png"), "plain": {"kind": "place", "box": [1]}},
 ]
@@ -77,7 +82,7 @@ def test_an_effect_that_is_not_known_is_null():
 @pytest.mark.parametrize(("changes", "says"), [
     ({"verdict": "confirmed"}, "the verdict 'confirmed' is none of"),
     ({"verdicts": ["relies", "maybe"], "epochs": [0, 1]}, "the verdict 'relies' is none of"),
-    ({"role": "shortcut"}, "the role 'shortcut' is none of"),
+    ({"role": "fault"}, "the role 'fault' is none of"),
     ({"epochs": [0, 1]}, "1 verdicts are of 2 epochs"),
     ({"interval": [0.1]}, "not enough values"),
 ])  # fmt: skip
@@ -88,3 +93,12 @@ def test_what_is_no_finding_is_refused(changes, says):
 
 def test_the_cue_and_the_proof_are_not_compared():
     assert finding(cue=object(), proof=Proof("a", "b", ())) == finding()
+
+
+def test_names_of_earlier_versions_say_what_they_are_now():
+    with pytest.raises(AttributeError, match="it is to_review now"):
+        _ = Report().reads
+    with pytest.raises(AttributeError, match="it is needs_review now"):
+        _ = finding().is_open
+    with pytest.raises(AttributeError, match="has no nothing$"):
+        _ = finding().nothing

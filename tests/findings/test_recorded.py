@@ -42,13 +42,13 @@ def test_what_is_missing_is_said(name):
     (recorded(interval=3), "cannot be read"),
     (recorded(relevance="half"), "cannot be read"),
     (recorded(by_class=["a"]), "cannot be read"),
-    (recorded(told_by=[3, 4]), "cannot be read"),
+    (recorded(also_relies_on=[3, 4]), "cannot be read"),
     (recorded(first_epoch="0"), "cannot be read"),
     (recorded(worst_samples=3), "cannot be read"),
     (recorded(proof={"samples": 3}), "cannot be read"),
     (recorded(is_fault=False), "contradicts its verdict and role"),
-    (recorded(role="open"), "contradicts its verdict and role"),
-    (recorded(verdict="not sure", is_fault=True), "contradicts its verdict and role"),
+    (recorded(role="unreviewed"), "contradicts its verdict and role"),
+    (recorded(verdict="inconclusive", is_fault=True), "contradicts its verdict and role"),
 ])  # fmt: skip
 def test_what_cannot_be_read_is_said(values, says):
     assert says in unreadable_part(values)

@@ -10,8 +10,8 @@ from lrptrain.findings.sentences import beside_guessing, headline, listed, perce
 @pytest.mark.parametrize(("one", "verdict"), [
     (finding(), "SHORTCUT: the model relies on the top left corner."),
     (OPEN, "NEEDS REVIEW: the model relies on the colours of the image."),
-    (EVIDENCE, "The model relies on the annotated object, which is evidence."),
-    (NOT_SURE, "Not sure whether the model relies on the border."),
+    (EVIDENCE, "The model relies on the annotated object, as you declared that it should."),
+    (NOT_SURE, "Inconclusive: the model may rely on the border."),
     (ENDED, "The model does not rely on the light of the image alone."),
 ])  # fmt: skip
 def test_a_shortcut_is_said_of_a_fault_alone(one, verdict):
@@ -33,17 +33,19 @@ def test_what_lies_outside_of_annotations_may_be_evidence_that_nobody_marked(one
 
 
 def test_the_evidence_is_in_sentences_of_its_own():
-    said = sentences(finding(told_by=("the border", "the light"), first_epoch=2, epoch=5, excerpts=("sample 17: so",)))
+    said = sentences(
+        finding(also_relies_on=("the border", "the light"), first_epoch=2, epoch=5, excerpts=("sample 17: so",))
+    )
     assert said.effect == "Effect 40 points (30 to 50), of 24 images."
     assert said.share == "That is 40 of the 50 points of everything outside the annotation."
-    assert said.told_by == "The model also relies on the border and the light."
+    assert said.also_relies_on == "The model also relies on the border and the light."
     assert said.relevance == "50 % of the relevance is there, on 6 % of the image."
     assert said.history == "Since epoch 2."
     assert said.excerpt == "Such as sample 17: so"
     assert sentences(ENDED).history == "The model relied on it until epoch 1."
     assert sentences(finding(share=1.57)).share == "That is all of the effect of everything outside the annotation."
     nothing = sentences(finding(share=None, relevance=None))
-    assert (nothing.share, nothing.told_by, nothing.relevance, nothing.history, nothing.excerpt) == ("",) * 5
+    assert (nothing.share, nothing.also_relies_on, nothing.relevance, nothing.history, nothing.excerpt) == ("",) * 5
 
 
 def test_the_answer_that_a_cue_tells_most_is_named():
@@ -78,7 +80,7 @@ def test_the_headline_counts_shortcuts_and_names_what_needs_review():
     assert headline([finding(), OPEN, replace(OPEN, name="b")]) == (
         "1 shortcut; 2 need review: the colours of the image and b."
     )
-    assert headline([NOT_SURE]) == "0 shortcuts, not sure of 1."
+    assert headline([NOT_SURE]) == "0 shortcuts, 1 inconclusive."
     assert headline([OPEN], can_fault=False).startswith(
         "No annotations, so that nothing can be flagged as a shortcut; 1 needs review: "
     )
@@ -93,7 +95,7 @@ def test_the_headline_counts_shortcuts_and_names_what_needs_review():
 ])  # fmt: skip
 def test_where_most_of_it_is_in_nothing_that_is_named_the_headline_says_so(effects, said):
     first, *further = [
-        finding(name=str(i), role="open", effect=x, within="the image", share=None) for i, x in enumerate(effects)
+        finding(name=str(i), role="unreviewed", effect=x, within="the image", share=None) for i, x in enumerate(effects)
     ]
     found = [replace(first, share=first.effect / 0.9), *further, ENDED]
     assert headline(found).partition(". ")[2] == said

@@ -11,9 +11,9 @@ from lrptrain.cues.surroundings import Surroundings
 from lrptrain.cues.texts import Language
 from lrptrain.guidance.followed_cues import FollowedCues
 
-TOP, BOTTOM = places("fault", "outside")[1:3]
-MARK = Mark("a dot", "fault", "outside", ((5, ((0.5, -1.0),)),), (0.25,), (32, 32))
-PHRASE = Phrase("the word", "fault", Language(lambda ids: []), phrases=(((7,), (8, 9)),))
+TOP, BOTTOM = places("shortcut", "outside")[1:3]
+MARK = Mark("a dot", "shortcut", "outside", ((5, ((0.5, -1.0),)),), (0.25,), (32, 32))
+PHRASE = Phrase("the word", "shortcut", Language(lambda ids: []), phrases=(((7,), (8, 9)),))
 
 
 def no_texts():

@@ -18,7 +18,7 @@ EVALUATIONS = 3 * MOST_ENTRIES
 def found(epochs: int, name: str = "the corner", first: int = 0) -> Finding:
     verdicts: Any = ("relies",) * epochs
     return Finding(
-        name, "place", "open", "relies", 0.5, (0.4, 0.6), 16,
+        name, "place", "unreviewed", "relies", 0.5, (0.4, 0.6), 16,
         epoch=first + epochs - 1, first_epoch=first,
         history=tuple(0.5 + i / 1000 for i in range(epochs)), verdicts=verdicts,
         epochs=tuple(range(first, first + epochs)),

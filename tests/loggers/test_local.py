@@ -36,7 +36,7 @@ def test_everything_reads_back(tmp_path):
     assert event == {
         "epoch": 3,
         "step": 31,
-        "format": 1,
+        "format": 2,
         "scalars": {"relevance/epg": 0.25, "relevance/rank": None},
         "findings": [FINDING.to_dict()],
         "weights": {"epoch": 1, "step": 11},

@@ -22,7 +22,7 @@ def test_a_row_has_the_verdict_and_the_evidence():
     assert {len(column) for column in table.values()} == {3}
     assert (table["verdict"][0], table["role"], table["kind"]) == (
         "relies",
-        ["fault", "open", "fault"],
+        ["shortcut", "unreviewed", "shortcut"],
         ["place", "colour", "place"],
     )
     assert [table[name][0] for name in ("effect", "low", "high", "samples")] == [0.4, 0.3, 0.5, 24]

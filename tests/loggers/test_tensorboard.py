@@ -58,7 +58,7 @@ def test_the_findings_that_stand_are_a_table_in_each_epoch(written):
     assert (first, second, again) == (7, 14, table)
     heading, line, row = table.splitlines()
     assert len(heading.split("|")) == len(line.split("|")) == len(row.split("|"))
-    assert "| relies | fault | place | the top left corner | 0.4 | 0.3 | 0.5 | 24 |" in row
+    assert "| relies | shortcut | place | the top left corner | 0.4 | 0.3 | 0.5 | 24 |" in row
 
 
 def test_scalars_are_left_to_lightning(written):

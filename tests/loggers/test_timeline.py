@@ -140,7 +140,9 @@ def test_whose_weights_an_evaluation_is_of_is_read_if_it_is_a_moment(written, re
     assert ("weights" in event) == read
 
 
-@pytest.mark.parametrize(("number", "says"), [(None, "an older format without a number"), (FORMAT + 1, "in format 2")])
+@pytest.mark.parametrize(
+    ("number", "says"), [(None, "an older format without a number"), (FORMAT + 1, f"in format {FORMAT + 1}")]
+)
 def test_a_run_of_another_format_is_refused(number, says, tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_bytes(line(0, format=number) + b"\n" + line(1) + b"\n")

@@ -147,7 +147,7 @@ def test_the_findings_are_a_table_in_each_epoch(written):
     assert rows[0]["name"] == FINDING.name
     assert {key: rows[1][key] for key in ("verdict", "role", "kind", "samples", "worst_samples")} == {
         "verdict": "relies",
-        "role": "fault",
+        "role": "shortcut",
         "kind": "place",
         "samples": 24,
         "worst_samples": "17, 4",

@@ -36,7 +36,7 @@ def test_it_has_what_the_monitor_logs(read_back):
     shown = keys(read_back)
     assert all(key.startswith(("relevance/lrp/", "guidance/")) for key in shown)
     ends = {key.removeprefix("relevance/lrp/") for key in shown}
-    assert ends >= {"label/energy_pointing_game", "chance", "reliance", "reads", "findings"}
+    assert ends >= {"label/energy_pointing_game", "chance", "reliance", "any_reliance", "findings"}
     assert ends >= {"overlays", "highlights", "cost_share", "label/energy_pointing_game_per_class/.+"}
 
 

@@ -35,7 +35,7 @@ class Run:
         self.first = self.first or seconds
 
     def share_but_for_the_ends(self) -> float:
-        """Without the first evaluation, and without that of the kept weights where its time was not there."""
+        """Without the first evaluation, and without that of the kept checkpoint where its time was not there."""
         others = self.first + self.forced
         return (self.budget.spent - others) / (self.elapsed - others)
 

@@ -1,4 +1,4 @@
-"""Records of runs, and whether the gate lets them pass: only by the last evaluation of the kept weights of this run."""
+"""Records of runs, and whether the gate lets them pass: by the last evaluation of the kept checkpoint of this run."""
 
 import json
 import os
@@ -22,7 +22,7 @@ UNLABELLED = {**TESTED, "doubt": "No sample has a label."}
 FAULT = finding(effect=0.998, interval=(0.99, 1.0))
 MILD = finding(effect=0.1, interval=(0.05, 0.15))
 ON_OBJECT = finding(
-    name="a mark of 4 x 4 pixels on the annotated object", kind="mark", role="open", plain={"where": "evidence"}
+    name="a mark of 4 x 4 pixels on the annotated object", kind="mark", role="unreviewed", plain={"where": "evidence"}
 )
 
 
@@ -42,7 +42,7 @@ KEPT: Any = "the last"
 
 
 def write(folder: Path, evaluations: Any, kept: Any = KEPT, **settings: Any) -> Path:
-    """Write the record of a run that has ended: an evaluation an epoch, the last of which is of the kept weights."""
+    """Write the record of a run that has ended: an evaluation an epoch, the last of which is of the kept checkpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     for epoch, given in enumerate(evaluations):
         write_record(folder, EpochRecord(epoch, 10 * epoch, **given), marks={"id": f"evaluation-{epoch}"})
@@ -65,7 +65,7 @@ def status(capsys: Any, *arguments: Any) -> tuple[int, str]:
 
 
 RECORDS: dict[str, tuple[Any, dict[str, Any], int, str]] = {
-    # What passes: the last evaluation is of the kept weights, could tell, and found nothing that is forbidden.
+    # What passes: the last evaluation is of the kept checkpoint, could tell, and found nothing that is forbidden.
     "clean": ([CLEAN], {}, PASSED, ""),
     "clean again": ([CLEAN, CLEAN], {}, PASSED, ""),
     "clean after chance": ([AT_CHANCE, CLEAN], {}, PASSED, ""),
@@ -77,7 +77,7 @@ RECORDS: dict[str, tuple[Any, dict[str, Any], int, str]] = {
     "once in three evaluations that could tell": (
         [CLEAN, CLEAN, evaluation(after(FAULT, "relies", first=2))], {}, PASSED, "",
     ),
-    "kept weights of an earlier validation": (
+    "kept checkpoint of an earlier validation": (
         [CLEAN, CLEAN, evaluation(weights=(0, 0))], {}, PASSED, "",
     ),
     # A fault.
@@ -92,7 +92,7 @@ RECORDS: dict[str, tuple[Any, dict[str, Any], int, str]] = {
         [RELIES, AT_CHANCE, evaluation(after(FAULT, "relies", first=2))], {}, FAILED, "in 2 evaluations in a row",
     ),
     "a fault of a model at chance": ([CLEAN, evaluation(FAULT, power=MUTE)], {}, FAILED, ""),
-    "a fault of the kept weights, the last ones were clean": (
+    "a fault of the kept checkpoint, the last ones were clean": (
         [RELIES, CLEAN, evaluation(after(FAULT, "relies", first=2), weights=(0, 0))], {}, FAILED, "",
     ),
     "a fault, and what follows failed": ([RELIES, RELIES_TWICE], {"kept": None}, FAILED, ""),
@@ -110,7 +110,7 @@ RECORDS: dict[str, tuple[Any, dict[str, Any], int, str]] = {
     "a doubt": ([evaluation(NOT_SURE)], {}, UNSURE, "More samples decide whether"),
     "for review": ([evaluation(OPEN)], {}, UNSURE, "NEEDS REVIEW"),
     "for review, beside what lies on the annotation": ([evaluation(ON_OBJECT, OPEN)], {}, UNSURE, "the colours"),
-    # It is not of the kept weights of this run.
+    # It is not of the kept checkpoint of this run.
     "later ones failed": ([CLEAN], {"kept": None}, UNSURE, "not of the weights that training left"),
     "not ended": ([CLEAN], {"kept": None, "ended": False}, UNSURE, "has not come to its end"),
     "resumed, and not ended": ([CLEAN, CLEAN], {"ended": False}, UNSURE, "has not come to its end"),
@@ -179,4 +179,4 @@ def test_a_name_with_a_number_may_be_one_that_was_asked_for(tmp_path, capsys):
 
 def test_in_python_too(tmp_path):
     assert lrptrain.check(write(tmp_path / "run", [CLEAN])).verdict == "passed"
-    assert lrptrain.check(write(tmp_path / "none", [CLEAN], kept=None)).verdict == "not sure"
+    assert lrptrain.check(write(tmp_path / "none", [CLEAN], kept=None)).verdict == "inconclusive"

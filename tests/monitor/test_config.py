@@ -84,7 +84,7 @@ def test_each_option_has_one_place():
 def test_an_option_arrives_where_it_is_used():
     monitor = RelevanceMonitor(
         show=lrptrain.Show(targets=["predicted"], mixing_ratios=True),
-        judge=lrptrain.Judge(fail_on="not sure", fail_after=3),
+        judge=lrptrain.Judge(fail_on="inconclusive", fail_after=3),
         run=lrptrain.Run(name="a", batch_size=3, dataloader_idx=1),
     )
     assert monitor.config.targets == ["predicted"]
@@ -108,7 +108,7 @@ def test_the_stages_of_a_monitor_share_no_key():
         (lambda: lrptrain.Show(max_pictures=-1), "max_pictures must be at least 0"),
         (lambda: lrptrain.Judge(min_effect=0), "min_effect must lie between 0 and 1"),
         (lambda: lrptrain.Judge(confidence=1), "confidence must lie between 0 and 1"),
-        (lambda: lrptrain.Judge(fail_on=cast(Any, "open")), "fail_on must be 'relies'"),
+        (lambda: lrptrain.Judge(fail_on=cast(Any, "unreviewed")), "fail_on must be 'relies'"),
         (lambda: lrptrain.Judge(fail_after=0), "fail_after must be at least 1"),
         (lambda: lrptrain.Run(every_n_epochs=0), "every_n_epochs must be at least 1"),
         (lambda: lrptrain.Run(on_error=cast(Any, "ignore")), "on_error must be 'warn' or 'raise'"),

@@ -16,10 +16,10 @@ def with_verdicts(*verdicts):
     (("relies",), "relies", 2, False),
     (("relies",), "relies", 1, True),
     (("relies", "relies"), "relies", 2, True),
-    (("not sure", "relies"), "relies", 2, False),
-    (("not sure", "relies"), "not sure", 2, True),
-    (("relies", "does not rely"), "not sure", 2, False),
-    (("relies", "not sure", "relies"), "relies", 2, False),
+    (("inconclusive", "relies"), "relies", 2, False),
+    (("inconclusive", "relies"), "inconclusive", 2, True),
+    (("relies", "does not rely"), "inconclusive", 2, False),
+    (("relies", "inconclusive", "relies"), "relies", 2, False),
     (("relies", "relies"), None, 1, False),
 ])  # fmt: skip
 def test_a_fault_is_forbidden_when_it_lasts(verdicts, fail_on, required, forbidden):

@@ -16,7 +16,7 @@ from lrptrain.cues.search import Judged
 from lrptrain.monitor.power import Power, closing_words, lines_of, shown_by
 from tests.plain_texts import bert
 
-BORDER, TOP, *_ = places("open")
+BORDER, TOP, *_ = places("unreviewed")
 MISSED = "Could be missed: cues that decide under 17 % of samples."
 """Of 16 samples none flips: 1 - 0.05^(1/16)."""
 
@@ -39,7 +39,7 @@ def test_without_a_label_nobody_knows_whether_a_model_guesses():
 
 
 def test_it_says_what_was_tested_and_what_was_not():
-    power = shown_by(scored(), [judged(BORDER, "not sure"), judged(TOP, "does not rely")], ["the rest: why"], 0.95)
+    power = shown_by(scored(), [judged(BORDER, "inconclusive"), judged(TOP, "does not rely")], ["the rest: why"], 0.95)
     assert power.tells
     assert power.text == (
         "Not sure whether it relies on: the border. It does not rely on these alone: the top edge. "
@@ -47,12 +47,12 @@ def test_it_says_what_was_tested_and_what_was_not():
     )
     assert power.short == f"Not sure of 1 cue. It does not rely on 1 cue alone. {MISSED} Not tested: the rest: why."
     assert not power.can_fault
-    assert shown_by(scored(), [judged(BORDER.declared("fault"), "not sure")], [], 0.95).can_fault
+    assert shown_by(scored(), [judged(BORDER.declared("shortcut"), "inconclusive")], [], 0.95).can_fault
 
 
 def test_what_few_samples_would_show_is_said_of_shortcuts_and_of_other_cues():
     """Of 128 samples that all stay, 2.3 % may flip; of 12, 22 %."""
-    many = replace(judged(BORDER.declared("fault"), "does not rely"), values=np.zeros(128))
+    many = replace(judged(BORDER.declared("shortcut"), "does not rely"), values=np.zeros(128))
     few = replace(judged(TOP, "does not rely"), values=np.zeros(12))
     shortcuts, others = "shortcuts that decide under 2 % of samples", "cues that decide under 22 % of samples"
     assert lines_of([many, few], [])[-1] == f"Could be missed: {shortcuts} and {others}."
@@ -88,24 +88,24 @@ def test_nothing_tested_tells_nothing():
 
 def test_of_two_cues_of_one_name_the_gravest_is_said():
     other = replace(TOP, name=BORDER.name)
-    assert lines_of([judged(BORDER, "relies"), judged(other, "not sure")], []) == []
-    both = lines_of([judged(BORDER, "does not rely"), judged(other, "not sure")], [])
+    assert lines_of([judged(BORDER, "relies"), judged(other, "inconclusive")], []) == []
+    both = lines_of([judged(BORDER, "does not rely"), judged(other, "inconclusive")], [])
     assert both == ["Not sure whether it relies on: the border.", MISSED]
 
 
 def test_lists_of_words_are_not_said_beside_their_words():
     language = bert().language
-    one, several = (Phrase(f"the words {n}", "open", language, phrases=(((1,),), ((2,),))[:n]) for n in (1, 2))
-    assert lines_of([judged(one, "not sure"), judged(several, "not sure")], []) == [
+    one, several = (Phrase(f"the words {n}", "unreviewed", language, phrases=(((1,),), ((2,),))[:n]) for n in (1, 2))
+    assert lines_of([judged(one, "inconclusive"), judged(several, "inconclusive")], []) == [
         "Not sure whether it relies on: the words 1."
     ]
 
 
 def test_what_samples_propose_is_no_news_unless_it_may_be_a_fault():
-    mark = RowMark("rows like row 3 of sample 7", "open", "rows", (0.0, 1.0), 0.5)
-    for verdict in ("not sure", "does not rely"):
+    mark = RowMark("rows like row 3 of sample 7", "unreviewed", "rows", (0.0, 1.0), 0.5)
+    for verdict in ("inconclusive", "does not rely"):
         assert lines_of([judged(mark, verdict)], []) == []
-    doubt = judged(mark.declared("fault"), "not sure")
+    doubt = judged(mark.declared("shortcut"), "inconclusive")
     assert lines_of([doubt], []) == [f"Not sure whether it relies on: {mark.name}."]
 
 
@@ -126,7 +126,7 @@ def test_a_run_ends_with_its_first_fault_the_gravest(others):
     shortcut = "SHORTCUT: the model relies on the top left corner."
     effect = "Effect 40 points (30 to 50), of 24 images."
     fix = 'Fix: RelevanceGuidance("swap")'
-    rest = ", not sure of 1; 1 needs review: the colours of the image" if others else ""
+    rest = ", 1 inconclusive; 1 needs review: the colours of the image" if others else ""
     words = f"Monitor ends: {shortcut} {effect} In epoch 3, on 20 samples:"
     assert said(*others, finding()) == f"{words} 1 shortcut{rest}. | {fix}"
     assert said(finding(), milder, *others).startswith(f"{words} 2 shortc")
@@ -140,7 +140,7 @@ def test_without_a_fault_it_says_what_was_tested():
         "Monitor ends: 0 shortcuts; 1 needs review: the colours of the image. In epoch 3, on 20 samples. | If the "
         'model should not use it: RelevanceGuidance("swap", swap=monitor["the colours of the image"])'
     )
-    assert said(NOT_SURE, OPEN).startswith("Monitor ends: 0 shortcuts, not sure of 1; 1 needs review: the colours")
+    assert said(NOT_SURE, OPEN).startswith("Monitor ends: 0 shortcuts, 1 inconclusive; 1 needs review: the colours")
 
 
 def test_of_many_cues_there_are_numbers_in_two_lines():

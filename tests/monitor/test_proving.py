@@ -24,10 +24,10 @@ def proven(words=220, at=100, named=1):
     measure = Measure(samples, np.arange(16) % 2, BagOfWords(writer, {"zip": 3, "zap": -3}).probabilities)
     everyone, found = np.arange(16), []
     for number in range(named):
-        cue = Phrase(f"words {number}", "open", writer.language, phrases=zip_and_zap)
+        cue = Phrase(f"words {number}", "unreviewed", writer.language, phrases=zip_and_zap)
         values = measure.effects(cue, everyone, everyone)
         found.append(Judged(cue, "relies", Effect(0.9, 0.8, 1.0, 16), values, everyone, named=True))
-    findings = [Finding(each.cue.name, "phrase", "open", "relies", 0.9, (0.8, 1.0), 16) for each in found]
+    findings = [Finding(each.cue.name, "phrase", "unreviewed", "relies", 0.9, (0.8, 1.0), 16) for each in found]
     options = DisplayOptions(["no", "yes"], writer.language.name_tokens)
     judgement = Judgement(found, measures={None: measure})
     shown = with_proofs(findings, judgement, examples_of(judgement), options, "proofs/0")

@@ -39,7 +39,7 @@ def test_what_differs_is_announced():
     module = nn.Linear(1, 1)
     unannounced(module, evaluation(), [finding()], "first")
     for another in (
-        unannounced(module, evaluation(), [finding(verdict="not sure")], "second"),
+        unannounced(module, evaluation(), [finding(verdict="inconclusive")], "second"),
         unannounced(module, evaluation(0.902), [finding()], "second"),  # other data with the same ids
         unannounced(nn.Linear(1, 1), evaluation(), [finding()], "second"),
         unannounced(module, evaluation(step=8), [finding()], "second"),

@@ -21,7 +21,7 @@ from lrptrain.cues.surroundings import Surroundings
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.reporting import findings_of, news_among, relevance_on, shown_rows
 
-CORNER = Place("the corner", "fault", (0.0, 0.0, 0.5, 0.5))
+CORNER = Place("the corner", "shortcut", (0.0, 0.0, 0.5, 0.5))
 NAMES = ["a", "b", "c"]
 
 
@@ -42,13 +42,13 @@ def reported(judgements, previous=(), epoch=0):
 
 
 def test_a_finding_has_the_effect_its_classes_its_samples_and_the_relevance():
-    (found,) = reported([judged(told_by=("the border",), within="the top", share=0.9)])
-    assert (found.name, found.kind, found.role, found.verdict) == ("the corner", "place", "fault", "relies")
+    (found,) = reported([judged(also_relies_on=("the border",), within="the top", share=0.9)])
+    assert (found.name, found.kind, found.role, found.verdict) == ("the corner", "place", "shortcut", "relies")
     assert (found.effect, found.interval, found.samples) == (0.4, (0.2, 0.6), 9)
     assert found.by_class == pytest.approx({"a": 0.3, "b": 0.4, "c": 0.5})
     assert found.worst_samples == (8, 7, 6, 5, 4, 3)
     assert (found.relevance, found.area) == (pytest.approx(0.75), pytest.approx(0.25))
-    assert (found.within, found.share, found.told_by) == ("the top", 0.9, ("the border",))
+    assert (found.within, found.share, found.also_relies_on) == ("the top", 0.9, ("the border",))
     assert found.cue is CORNER
     assert found.plain == CORNER.to_dict()
 
@@ -65,18 +65,18 @@ def test_of_several_cues_within_one_the_first_alone_has_a_share():
 def test_samples_that_only_take_a_cue_do_not_show_it():
     writer = bert()
     samples = writer.samples([f"a b {'zip' if i % 3 == 0 else 'c'} d" for i in range(9)])
-    cue = Phrase("the word 'zip'", "open", writer.language, phrases=((tuple(writer.ids("zip")),),))
+    cue = Phrase("the word 'zip'", "unreviewed", writer.language, phrases=((tuple(writer.ids("zip")),),))
     assert shown_rows(judged(cue), samples, 2) == [6, 3]
     assert shown_rows(judged(cue), samples, 6) == [6, 3]
     assert shown_rows(judged(cue, values=np.where(np.arange(9) == 6, np.nan, 0.5)), samples, 6) == [0, 3]
-    assert shown_rows(judged(Length("the length", "open", writer.language)), samples, 3) == [8, 7, 6]
+    assert shown_rows(judged(Length("the length", "unreviewed", writer.language)), samples, 3) == [8, 7, 6]
 
 
 def test_where_samples_that_have_a_cue_show_no_effect_those_that_take_it_do():
     """A name in a text of praise changes nothing; put into one of blame, it turns the answer."""
     writer = bert()
     samples = writer.samples([f"a b {'zip' if i < 5 else 'c'} d" for i in range(9)])
-    cue = Phrase("the word 'zip'", "open", writer.language, phrases=((tuple(writer.ids("zip")),),))
+    cue = Phrase("the word 'zip'", "unreviewed", writer.language, phrases=((tuple(writer.ids("zip")),),))
     some = judged(cue, values=np.array([0.01] * 5 + [0.9] * 4))
     assert shown_rows(some, samples, 2) == [5, 6]
     assert shown_rows(judged(cue, values=np.array([0.21, *[0.01] * 4, *[0.9] * 4])), samples, 2) == [0]
@@ -91,8 +91,8 @@ def test_a_text_is_quoted_where_the_cue_stands():
         explained(x, np.eye(3)[i % 3], maps={"label": relevance["label"][: len(ids)]}, grid=None, content_ids=ids)
         for i, (x, ids) in enumerate(zip(samples, content, strict=True))
     ]
-    cue = Phrase("the word 'zip'", "open", writer.language, phrases=((tuple(writer.ids("zip")),),))
-    two = [judged(cue), judged(Length("the length", "open", writer.language))]
+    cue = Phrase("the word 'zip'", "unreviewed", writer.language, phrases=((tuple(writer.ids("zip")),),))
+    two = [judged(cue), judged(Length("the length", "unreviewed", writer.language))]
     zipped, length = findings_of(two, Evaluation(texts, samples), NAMES, writer.language.name_tokens)
     assert zipped.excerpts == tuple(f'sample {i}: "... x x x x x zip y y y y y ..."' for i in (8, 7, 6))
     assert length.excerpts[0] == 'sample 8: "... y y y y y y"'  # it lies everywhere: the most relevant token
@@ -111,25 +111,27 @@ def test_what_is_named_has_a_line_that_swaps_it(call):
     holder = "report" if "report" in call else "monitor"
     named = f"{holder}.faults"
     # Of what lies outside of annotations, all is swapped.
-    assert fixes(Surroundings(), places("fault", "outside")[0]) == [call.replace(f", swap={named}", "")] * 2
+    assert fixes(Surroundings(), places("shortcut", "outside")[0]) == [call.replace(f", swap={named}", "")] * 2
     # What somebody declared a fault may lie anywhere.
-    for cue in (CORNER, Colour.of("evidence", "fault"), Placement.of("size").declared("fault")):
+    for cue in (CORNER, Colour.of("evidence", "shortcut"), Placement.of("size").declared("shortcut")):
         assert fixes(cue) == [call.replace(named, f'{holder}["{cue.name}"]')]
-    assert fixes(Colour.of("image", "open")) == [call.replace(named, f'{holder}["the colours of the image"]')]
+    assert fixes(Colour.of("image", "unreviewed")) == [call.replace(named, f'{holder}["the colours of the image"]')]
     # What may be evidence is swapped by name, also outside.
-    assert fixes(places("open", "outside")[0]) == [call.replace(named, f'{holder}["{places("open")[0].name}"]')]
-    assert fixes(CORNER, verdict="not sure") == fixes(CORNER.declared("evidence")) == [""]
+    assert fixes(places("unreviewed", "outside")[0]) == [
+        call.replace(named, f'{holder}["{places("unreviewed")[0].name}"]')
+    ]
+    assert fixes(CORNER, verdict="inconclusive") == fixes(CORNER.declared("annotation")) == [""]
     # Sides of one frame are swapped together.
     two = [replace(CORNER, name=f'"{i}"', box=(0.0, 0.0, 1.0, 0.2 * i)) for i in (1, 2)]
     one, other = (f'{holder}["\\"{i}\\""]' for i in (1, 2))
     assert fixes(*two) == [call.replace(named, f"[{one}, {other}]"), call.replace(named, f"[{other}, {one}]")]
-    assert fixes(*(each.declared("open") for each in two))[0] == call.replace(named, f"[{one}.cue, {other}.cue]")
-    assert fixes(two[0], two[1].declared("open"))[0] == call.replace(named, one)
+    assert fixes(*(each.declared("unreviewed") for each in two))[0] == call.replace(named, f"[{one}.cue, {other}.cue]")
+    assert fixes(two[0], two[1].declared("unreviewed"))[0] == call.replace(named, one)
 
 
 def test_what_nobody_would_see_is_named_by_its_code_point():
-    (found,) = reported([judged(replace(CORNER, name="the word 'a\u200bb'"), told_by=("the word '\u200b'",))])
-    assert (found.name, found.told_by) == ("the word 'aU+200Bb'", ("the word 'U+200B'",))
+    (found,) = reported([judged(replace(CORNER, name="the word 'a\u200bb'"), also_relies_on=("the word '\u200b'",))])
+    assert (found.name, found.also_relies_on) == ("the word 'aU+200Bb'", ("the word 'U+200B'",))
     assert found.fix.endswith("swap=monitor[\"the word 'aU+200Bb'\"])")
 
 
@@ -141,7 +143,7 @@ def test_of_two_answers_each_has_no_effect_of_its_own():
 
 
 def test_a_fault_comes_before_what_a_person_judges_and_else_what_is_named_first():
-    border, corner = places("open")[0], replace(CORNER, name="another corner")
+    border, corner = places("unreviewed")[0], replace(CORNER, name="another corner")
     found = reported([judged(border, low=0.5), judged(low=0.1), judged(corner, low=0.2)])
     assert [each.name for each in found] == ["the corner", "another corner", border.name]
 
@@ -157,13 +159,13 @@ def test_an_answer_that_alone_is_told_is_in_the_name():
 
 
 def test_what_is_not_named_is_left_out_but_for_doubts_about_faults():
-    border = places("open")[0]
+    border = places("unreviewed")[0]
     kept = reported(
         [
             judged(named=False),
-            judged(replace(CORNER, name="doubt"), "not sure", False),
-            judged(replace(CORNER, name="part"), "not sure", False, within="the top"),
-            judged(border, "not sure", False),
+            judged(replace(CORNER, name="doubt"), "inconclusive", False),
+            judged(replace(CORNER, name="part"), "inconclusive", False, within="the top"),
+            judged(border, "inconclusive", False),
             judged(replace(CORNER, name="none"), "does not rely", False),
         ]
     )
@@ -178,8 +180,8 @@ class Rest(Place):
 
 
 def test_a_doubt_about_all_that_is_no_evidence_is_reported_within_a_whole_too():
-    rest = Rest("the rest", "fault", CORNER.box)
-    assert [each.name for each in reported([judged(rest, "not sure", False, within="the words")])] == ["the rest"]
+    rest = Rest("the rest", "shortcut", CORNER.box)
+    assert [each.name for each in reported([judged(rest, "inconclusive", False, within="the words")])] == ["the rest"]
 
 
 def test_history_goes_on_and_an_end_is_kept():
@@ -195,7 +197,7 @@ def test_history_goes_on_and_an_end_is_kept():
 
 
 def test_what_people_have_since_called_a_fault_is_another_finding():
-    before = reported([judged(CORNER.declared("open"))])
+    before = reported([judged(CORNER.declared("unreviewed"))])
     (found,) = reported([judged()], before, 1)
     assert (found.first_epoch, found.verdicts) == (1, ("relies",))
     assert news_among(before, [found]) == [found]
@@ -209,11 +211,11 @@ def test_only_the_last_ended_ones_are_kept():
 
 
 def test_news_are_what_it_newly_relies_on_and_any_verdict_on_faults():
-    border = places("open")[0]
+    border = places("unreviewed")[0]
     first = reported([judged(), judged(border)])
     assert news_among((), first) == first
     assert news_among(first, reported([judged(), judged(border)], first, 1)) == []
-    ended = reported([judged(verdict="not sure", named=False), judged(border, "not sure", False)], first, 1)
+    ended = reported([judged(verdict="inconclusive", named=False), judged(border, "inconclusive", False)], first, 1)
     assert [each.name for each in news_among(first, ended)] == ["the corner"]
 
 
@@ -223,11 +225,13 @@ def test_of_a_text_the_area_is_a_share_of_its_content():
     content = np.array([-1, *writer.ids("a b 1"), -1])
     relevance = {"label": torch.tensor([0.0, 1.0, 0.0, 3.0, 0.0])}
     one = explained(sample, maps=relevance, grid=None, content_ids=content)
-    shares = relevance_on(Family.of("numbers", "open", writer.language), Evaluation([one], [sample]), np.arange(1))
+    shares = relevance_on(
+        Family.of("numbers", "unreviewed", writer.language), Evaluation([one], [sample]), np.arange(1)
+    )
     assert shares == pytest.approx((3 / 4, 1 / 3))
 
 
 def test_what_lies_everywhere_has_no_share_of_the_relevance():
-    assert relevance_on(Colour.of("image", "open"), evaluation(), np.arange(9)) == (None, None)
-    nowhere = Place("nowhere", "open", (0.0, 0.0, 0.0, 0.0))
+    assert relevance_on(Colour.of("image", "unreviewed"), evaluation(), np.arange(9)) == (None, None)
+    nowhere = Place("nowhere", "unreviewed", (0.0, 0.0, 0.0, 0.0))
     assert relevance_on(nowhere, evaluation(), np.arange(9)) == (None, None)

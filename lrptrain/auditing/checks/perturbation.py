@@ -171,4 +171,4 @@ def plot_gains(path: Path, scores: Mapping[str, Score]) -> None:
         errors = [values - low, high - values]
         axes.errorbar(values, range(len(names)), xerr=errors, fmt="none", ecolor="black", capsize=3)
         axes.axvline(0, color="black", linewidth=0.8)
-        axes.set_xlabel("gain over random orders (95 % interval); blue: surely above 0")
+        axes.set_xlabel("gain over random orders (95 % interval); blue: the interval lies above 0")

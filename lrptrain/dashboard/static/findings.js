@@ -1,4 +1,4 @@
-// What was found, with its evidence: gravest first; what the model has ceased to rely on stays listed.
+// What was found, with its evidence: most severe first; what the model has ceased to rely on stays listed.
 
 const MOST_FINDINGS = 200;
 const MOST_CLASSES = 6; // whose effects are drawn, the largest ones
@@ -40,8 +40,8 @@ function noFinding(run, all, epoch) {
 function findingCard(run, finding) {
   const standing = standingOf(finding);
   const style = BADGES[standing] ?? "";
-  const { share, told_by: toldBy, remedy } = finding.sentences || {};
-  const head = h("header", {}, weighed(h("span", { className: `badge ${style}` }, term({ fault: "shortcut", open: "needs review" }[standing] ?? standing)), finding), h("strong", {}, verdictText(finding).replace(/^(?:SHORTCUT|NEEDS REVIEW): (.)/, (_, first) => first.toUpperCase())));
+  const { share, also_relies_on: alsoReliesOn, remedy } = finding.sentences || {};
+  const head = h("header", {}, weighed(h("span", { className: `badge ${style}` }, term({ unreviewed: "needs review" }[standing] ?? standing)), finding), h("strong", {}, verdictText(finding).replace(/^(?:SHORTCUT|NEEDS REVIEW): (.)/, (_, first) => first.toUpperCase())));
   const ids = (finding.worst_samples || []).map(String);
   // The slots are filled when the samples have arrived; see showWorst.
   const slots = ids.map((id) => h("div", { className: "slot", "data-sample": id }, `#${id}`));
@@ -49,7 +49,7 @@ function findingCard(run, finding) {
   const key = findingKey(finding);
   return h("article", { key, className: `finding ${style}${key === address.finding ? " chosen" : ""}` }, head,
     h("div", { className: "evidence" }, effectFact(finding), relevanceFact(finding), classFact(finding), historyFact(finding)),
-    [share, toldBy, finding.note].filter(Boolean).map((line) => h("p", { className: "told" }, line)),
+    [share, alsoReliesOn, finding.note].filter(Boolean).map((line) => h("p", { className: "told" }, line)),
     remedy ? fixing(finding, remedy) : "",
     h("div", { className: "shown" }, proofBlock(run, finding), worst));
 }

@@ -9,9 +9,9 @@ const COLUMNS = [
   { key: "focus", title: "on annotation", value: (run) => scalarValue("label/energy_pointing_game")(run) ?? scalarValue("predicted/energy_pointing_game")(run), text: percent },
   { key: "chance", title: "its area", value: scalarValue("chance"), text: percent },
   { key: "reliance", title: "reliance", value: scalarValue("reliance"), text: percent },
-  { key: "reads", title: "reads", value: scalarValue("reads"), text: percent },
-  { key: "shortcuts", title: "shortcuts", value: findingsThat((finding) => standingOf(finding) === "fault") },
-  { key: "doubts", title: "not sure", value: findingsThat((finding) => standingOf(finding) === "not sure" && finding.role === "fault") },
+  { key: "any_reliance", title: "any reliance", value: scalarValue("any_reliance"), text: percent },
+  { key: "shortcuts", title: "shortcuts", value: findingsThat((finding) => standingOf(finding) === "shortcut") },
+  { key: "doubts", title: "inconclusive", value: findingsThat((finding) => standingOf(finding) === "inconclusive" && finding.role === "shortcut") },
   { key: "method", title: "explained by", value: (run) => words(String(run.about.settings.method ?? "")) },
   { key: "written", title: "written", value: (run) => run.about.written ?? undefined, text: writtenText },
 ];

@@ -1,7 +1,7 @@
-// The verdict on a run in a sentence: the gravest of what was found, linked to it.
+// The verdict on a run in a sentence: the most severe of what was found, linked to it.
 
-const STANDINGS = ["fault", "open", "not sure", "evidence", "does not rely"]; // as in findings/finding.py
-const BADGES = { fault: "shortcut", open: "reads", "not sure": "doubt", "does not rely": "quiet" }; // their styles
+const STANDINGS = ["shortcut", "unreviewed", "inconclusive", "annotation", "does not rely"]; // as in findings/finding.py
+const BADGES = { shortcut: "shortcut", unreviewed: "review", "inconclusive": "doubt", "does not rely": "quiet" }; // their styles
 const MOST_NAMES = 3;
 
 // The role of what the model relies on, else the verdict.
@@ -31,12 +31,12 @@ function judgedOf(event) {
   const { epoch, step } = event.weights ?? event;
   const isOwn = epoch === event.epoch && step === event.step;
   const samples = scalarOf(event, "samples");
-  const which = isOwn ? `up to epoch ${epoch}` : epoch === null ? "in the kept weights" : `in the kept weights (epoch ${epoch})`;
+  const which = isOwn ? `up to epoch ${epoch}` : epoch === null ? "in the kept checkpoint" : `in the kept checkpoint (epoch ${epoch})`;
   return samples ? `${which}, on ${plural(samples, "sample")}` : which;
 }
 
-// state: "shortcut", "doubt", "reads", "none" where no fault was found, "collapsed", or "unknown"; text; finding: the
-// gravest, if there is any; power: where there is no fault, what was tested.
+// state: "shortcut", "doubt", "review", "none" where no shortcut was found, "collapsed", or "unknown"; text; finding: the
+// most severe, if there is any; power: where there is no shortcut, what was tested.
 function verdictOf(run) {
   const last = lastOf(run);
   if (last === undefined) return { state: "unknown", text: "Not evaluated yet" };
@@ -44,19 +44,19 @@ function verdictOf(run) {
   // What a model relies on matters no more once it gives one answer to everything.
   if (collapsed === true) return { state: "collapsed", text: power };
   const standing = (name) => rankedFindings(run).filter((finding) => standingOf(finding) === name);
-  const [fault] = standing("fault");
+  const [fault] = standing("shortcut");
   if (fault !== undefined) {
     return { state: "shortcut", text: [verdictText(fault), headline].filter(Boolean).join(" "), finding: fault };
   }
   if (!tells) return { state: "unknown", text: `No verdict ${judgedOf(last)}.`, power };
-  const doubts = standing("not sure").filter(({ role }) => role === "fault");
+  const doubts = standing("inconclusive").filter(({ role }) => role === "shortcut");
   if (doubts.length) {
-    return { state: "doubt", text: `Not sure whether the model relies on ${namesOf(doubts)}, ${judgedOf(last)}. ${headline ?? ""}`.trim(), finding: doubts[0], power };
+    return { state: "doubt", text: `Inconclusive: the model may rely on ${namesOf(doubts)}, ${judgedOf(last)}. ${headline ?? ""}`.trim(), finding: doubts[0], power };
   }
-  const none = can_fault === false ? `Nothing is annotated ${judgedOf(last)}.` : `No fault found ${judgedOf(last)}.`;
-  const reads = standing("open");
-  if (!reads.length) return { state: "none", text: none, power };
-  return { state: "reads", text: headline ?? `Needs review: ${namesOf(reads)}.`, finding: reads[0], power: `${none} ${power}`.trim() };
+  const none = can_fault === false ? `Nothing is annotated ${judgedOf(last)}.` : `No shortcut found ${judgedOf(last)}.`;
+  const open = standing("unreviewed");
+  if (!open.length) return { state: "none", text: none, power };
+  return { state: "review", text: headline ?? `Needs review: ${namesOf(open)}.`, finding: open[0], power: `${none} ${power}`.trim() };
 }
 
 // What names a finding from one evaluation to the next.
@@ -69,10 +69,10 @@ function verdictAddress(run) {
   return addressOf({ view: "findings", run: [run], finding: finding === undefined ? "" : findingKey(finding), verdict: "", role: "" });
 }
 
-// The gravest first.
-const SHORT_VERDICTS = { shortcut: "shortcut", collapsed: "collapsed", doubt: "not sure", reads: "needs review", none: "no fault found", unknown: "no verdict" };
+// The most severe first.
+const SHORT_VERDICTS = { shortcut: "shortcut", collapsed: "collapsed", doubt: "inconclusive", review: "needs review", none: "no shortcut found", unknown: "no verdict" };
 
-// For the order of runs, the gravest first: by the word, then by how large an effect is sure.
+// For the order of runs, the most severe first: by the word, then by how large an effect is sure.
 function gravityOf(run) {
   const { state, finding } = verdictOf(run);
   return 2 * Object.keys(SHORT_VERDICTS).indexOf(state) - (finding?.interval?.[0] ?? 0);

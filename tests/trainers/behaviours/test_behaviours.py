@@ -170,7 +170,7 @@ def test_a_bad_sample_is_left_out(disturbed):
     assert len(done.monitor.scored) == 10
 
 
-def test_a_run_goes_on_from_a_checkpoint_and_branches_from_one_that_it_has_passed(train, tmp_path):
+def test_a_run_resumes_from_a_checkpoint_and_branches_from_one_that_it_has_passed(train, tmp_path):
     first = train(Training(tmp_path, {}, epochs=1))
     saved = tmp_path.with_name(f"{tmp_path.name}-saved")
     shutil.copytree(tmp_path, saved, ignore=shutil.ignore_patterns("relevance"))
@@ -313,8 +313,8 @@ def test_a_compiled_model_is_trained_as_ever(train, tmp_path):
 def test_a_gate_ends_training(train, tmp_path):
     net = bert()
     torch.nn.init.normal_(net.classifier.weight, std=5.0)  # so that it gives several answers
-    options = {"fail_on": "not sure", "cues": [Everything()]}
-    with pytest.raises(FindingError, match="stopped by fail_on='not sure' in 2 evaluations in a row"):
+    options = {"fail_on": "inconclusive", "cues": [Everything()]}
+    with pytest.raises(FindingError, match="stopped by fail_on='inconclusive' in 2 evaluations in a row"):
         train(Training(tmp_path, options, net=net, epochs=6, texts=Headless))
     (events,) = tmp_path.rglob("events.jsonl")
     assert 2 <= len(events.read_text().splitlines()) < 6
