@@ -10,7 +10,9 @@ EXAMPLES = ["attribute", "record", "inspect", "audit"]
 """What a newcomer calls first has one."""
 
 
-@pytest.mark.parametrize("name", [name for name in lrptrain.__all__ if ">>>" in (getattr(lrptrain, name).__doc__ or "")])
+@pytest.mark.parametrize(
+    "name", [name for name in lrptrain.__all__ if ">>>" in (getattr(lrptrain, name).__doc__ or "")]
+)
 def test_an_example_prints_what_it_shows(name: str):
     value = getattr(lrptrain, name)
     (found,) = doctest.DocTestFinder(recurse=False).find(value, name, globs={})

@@ -73,7 +73,7 @@ def test_a_killed_run_goes_on_from_an_earlier_checkpoint_in_one_timeline(killed,
     with messages() as lines:
         fit(tmp_path / "root", second, max_epochs=2, ckpt=tmp_path / "0.ckpt")
     assert second.folder == killed
-    assert any("'run' goes on after epoch 0, step 4; 2 later evaluations are dropped" in line for line in lines)
+    assert any("'run' resumes after epoch 0, step 4; 2 later evaluations are dropped" in line for line in lines)
     assert focus(killed) == focus(whole.folder)
     # Epoch 2 of the run that was killed stands no longer, though its files are there.
     assert len(list(killed.glob("samples/*.parquet"))) == 3

@@ -251,7 +251,9 @@ def test_a_step_that_pools_by_the_mask_as_it_was_is_refused():
         hidden = net.bert(batch["input_ids"], mask).last_hidden_state
         pooled = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
         loss = F.cross_entropy(net.classifier(pooled), batch["labels"])
-        with pytest.raises(ValueError, match="BertModel gives back no logits of classes, and the step goes on by the"):
+        with pytest.raises(
+            ValueError, match="BertModel gives back no logits of classes, and the step continues by the"
+        ):
             step.guided(loss)
 
 

@@ -91,7 +91,7 @@ def test_nothing_is_made_before_it_is_asked_for():
     assert pixels.shape == (8, 6, 3)
     with pytest.raises(
         ValueError,
-        match=r"an image has the shape .*, not \(2, 8, 6\): show=lrptrain.Show\(max_pictures=0\) goes on without",
+        match=r"an image has the shape .*, not \(2, 8, 6\): show=lrptrain.Show\(max_pictures=0\) continues without",
     ):
         stored["broken"]()
 

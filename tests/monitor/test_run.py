@@ -58,7 +58,7 @@ def test_a_run_continues_in_its_folder_without_what_was_later_than_the_checkpoin
     again = continue_run(tmp_path, points[2])
     assert (again.folder, again.run_id, again.notice) == (run.folder, run.run_id, "")
     earlier = continue_run(tmp_path, points[0])
-    assert earlier.notice == "'run' goes on after epoch 0, step 0; 2 later evaluations are dropped"
+    assert earlier.notice == "'run' resumes after epoch 0, step 0; 2 later evaluations are dropped"
     evaluate(earlier, 1)
     assert epochs(earlier) == [0, 1]
 
@@ -68,7 +68,7 @@ def test_a_run_that_ended_later_is_branched_and_one_that_ended_there_goes_on(kil
     change(run.folder, ended=True)
     assert continue_run(tmp_path, points[2]).folder == run.folder
     branch = branched(tmp_path, run, points[0])
-    assert "went on from the checkpoint to its end: this run goes on in 'run-2'" in branch.notice
+    assert "ran from the checkpoint to its end: this run continues in 'run-2'" in branch.notice
     assert epochs(branch) == [0, 3]
     parent = json.loads((branch.folder / "run.json").read_text())["parent"]
     assert parent == {"run": "run", "id": run.run_id, "evaluation": asdict(points[0].last)}
@@ -80,7 +80,7 @@ def test_a_checkpoint_of_a_timeline_that_was_left_is_branched(killed, tmp_path):
     evaluate(continue_run(tmp_path, points[0]), 1)
     change(run.folder, writer={"host": "elsewhere"})
     branch = branched(tmp_path, run, points[2])
-    assert "'run' went on from before the checkpoint" in branch.notice
+    assert "'run' has evaluations after the checkpoint" in branch.notice
     assert epochs(branch) == [0, 1, 2, 3]
 
 
