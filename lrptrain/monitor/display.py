@@ -118,8 +118,8 @@ def _image(sample: Sample, options: DisplayOptions) -> Float[Tensor, "channels h
     if not can_be_drawn(image):
         raise ValueError(
             f"an image has the shape [3, height, width] or [1, height, width] to be drawn, not {tuple(image.shape)}: "
-            "show=lrptrain.Show(max_pictures=0) continues without pictures, with the same maps and tests, and of images "
-            "with more channels Show(channels=(3, 2, 1)) draws three"
+            "show=lrptrain.Show(max_pictures=0) continues without pictures, with the same maps and tests, and of "
+            "images with more channels Show(channels=(3, 2, 1)) draws three"
         )
     return image.float()
 

@@ -100,5 +100,5 @@ def test_names_of_earlier_versions_say_what_they_are_now():
         _ = Report().reads
     with pytest.raises(AttributeError, match="it is needs_review now"):
         _ = finding().is_open
-    with pytest.raises(AttributeError, match="has no nothing$"):
+    with pytest.raises(AttributeError, match=r"has no nothing$"):
         _ = finding().nothing
