@@ -95,7 +95,8 @@ class FirstStep:
         except Exception as error:
             raise ValueError(
                 f"{type(self._model).__name__} gives back no logits of classes, and the step continues by the "
-                f"attention mask of the texts as they were: say which module does all of it, {choice_of_parts(self._model)}"
+                "attention mask of the texts as they were: say which module does all of it, "
+                f"{choice_of_parts(self._model)}"
             ) from error
         del logits
 
