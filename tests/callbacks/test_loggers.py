@@ -67,7 +67,7 @@ def test_mlflows_file_store_gives_every_scalar_back(runs):
     # The name of a class has a character that MLflow refuses: its keys are known by their values alone.
     plain = {key.removeprefix("run1-"): points for key, points in stored.items() if "\u732b" not in key}
     events = read_events(watching.folder)
-    assert {f"relevance/{key}" for key in ("findings", "reliance", "reads")} <= events[1]["scalars"].keys()
+    assert {f"relevance/{key}" for key in ("findings", "reliance", "any_reliance")} <= events[1]["scalars"].keys()
     # What is not known is null in the record, and makes no point.
     written = [{key: value for key, value in event["scalars"].items() if value is not None} for event in events]
     for step, scalars in zip((4, 14), written, strict=True):
