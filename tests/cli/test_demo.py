@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from examples import OPEN, finding, keep_wandb_offline
@@ -53,8 +54,8 @@ def test_in_a_file_a_line_is_printed_after_an_epoch_once_so_many_seconds_went_by
     lines = Lines(next(seconds))
     for epoch in range(4):
         metrics = {"val/accuracy": 0.5}
-        state = SimpleNamespace(current_epoch=epoch, max_epochs=7, callback_metrics=metrics, sanity_checking=False)
-        lines.on_validation_end(state, None)
+        state: Any = SimpleNamespace(current_epoch=epoch, max_epochs=7, callback_metrics=metrics, sanity_checking=False)
+        lines.on_validation_end(state, cast(Any, None))
     assert capsys.readouterr().out.splitlines() == [
         "  epoch 2 of 7: 50% correct with the tag, 4 s",
         "  epoch 4 of 7: 50% correct with the tag, 8 s",

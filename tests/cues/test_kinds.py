@@ -34,7 +34,7 @@ CUES = [
     *bands("shortcut", 2, "outside"),
     Placement.of("size"),
     Mark("a mark", "shortcut", "outside", ((4, ((0.1, 0.2), (0.3, 0.4))),), (1.0, 2.0), (16, 16)),
-    Family.of("numbers", "evidence", LANGUAGE, "outside"),
+    Family.of("numbers", "annotation", LANGUAGE, "outside"),
     Phrase("the phrase", "unreviewed", LANGUAGE, phrases=(((1, 2), (3,)),)),
     Length("the length", "unreviewed", LANGUAGE),
     Order("the order", "unreviewed", LANGUAGE),

@@ -393,7 +393,7 @@ def test_a_thread_that_trains_the_model_meanwhile_gets_all_of_its_gradients():
 
     def train() -> None:
         while not finished.is_set():
-            found = torch.autograd.grad(model(IDS).sum(), [model.up.weight, model.head.weight], allow_unused=True)
+            found = torch.autograd.grad(model(IDS).sum(), [model.up.weight, model.down.weight], allow_unused=True)
             steps.append(all(each is not None for each in found))
 
     thread = threading.Thread(target=train)
