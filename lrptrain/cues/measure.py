@@ -1,6 +1,5 @@
 """The effect of a cue: how far answers move when samples take it from another sample."""
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -24,15 +23,12 @@ special = require("scipy.special", "monitor")
 Rows = Int[np.ndarray, " n"]
 Probabilities = Callable[[Batch], Float[np.ndarray, "batch classes"]]
 FIRST_LOOK = 12
-"""So many samples are measured first, then `GROWTH` times as many, and so on, until the verdict is sure.
+"""So many samples are measured first, then as many again, and so on, until the verdict is sure.
 
 Of twelve that do not move at all the interval reaches to 2 points (`effect_of`), of eight to more than 5, which matter.
 Half or twice as many change no first name, and cost 5 or 6 % more forward passes
 (`python -m experiments.benchmark.moved`).
 """
-GROWTH = 1.5
-"""Each look has so many times the samples of the one before: of 343 tests in 16 inspections, twice as many found the
-same, and needed 12.9 instead of 11.8 forward passes of a sample."""
 FLIP = MOST
 """An effect on one sample that is larger decides its answer."""
 FEWEST_FLIPPED = 4
@@ -114,12 +110,6 @@ def at_best(values: Float[np.ndarray, " n"], total: int, level: float, doubt: fl
     return Effect(mean, mean - reach, min(mean + reach, 1.0), expected)
 
 
-def looks(count: int) -> list[int]:
-    """Return after how many of some samples a test looks at what they show, the last time left out."""
-    ends = itertools.takewhile(lambda end: end < count, (round(FIRST_LOOK * GROWTH**i) for i in itertools.count()))
-    return [*ends]
-
-
 def donors_for(answers: Rows, among: Rows, same: bool, seed: int) -> Rows:
     """Return for each sample a random other one that has the same answer, or another one; -1 where there is none.
 
@@ -157,8 +147,16 @@ class Exchanged(NamedTuple):
 class Measure:
     """Measures the effects of cues on the same samples.
 
-    `before` are the probabilities of the samples as they are, where they are known, and `mine` those that this process
-    measures.
+    Args:
+        samples: The samples.
+        answers: What the model answers to each, as a class.
+        probabilities: Returns the class probabilities of a batch, without gradients.
+        device: Where the model is.
+        batch_size: Samples of a forward pass.
+        seed: The seed of the donors.
+        before: The class probabilities of the samples; None if the model has to be asked.
+        mine: The samples that this process measures; None for all.
+        gather: Returns the values of all processes.
 
     Attributes:
         passes: How many samples the model has been given so far, in this process.

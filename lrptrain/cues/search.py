@@ -19,6 +19,7 @@ from lrptrain.batch.matters import FEWEST_SAMPLES, LEAST_EFFECT
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.measure import (
     FEWEST_FLIPPED,
+    FIRST_LOOK,
     FLIP,
     Effect,
     Measure,
@@ -27,9 +28,8 @@ from lrptrain.cues.measure import (
     at_best,
     effect_of,
     flipped,
-    looks,
 )
-from lrptrain.cues.naming import Naming, opened
+from lrptrain.cues.naming import named, opened
 
 Verdict = Literal["relies", "inconclusive", "does not rely"]
 ENOUGH = 64
@@ -108,8 +108,13 @@ class Judged:
 class Search:
     """Tests cues on the samples of a measure.
 
-    `declared` are cues of which people have said what they are: a cue that is the same has their role. Where
-    `on_failure` is None, an error in the test of one cue ends the others, too.
+    Args:
+        measure: Measures effects.
+        min_effect: The least effect that matters, in (0, 1).
+        confidence: `1 - confidence` is the level of all tests together.
+        declared: Cues of which people have said what they are: a cue that is the same has their role.
+        on_failure: Takes a cue that cannot be measured, and why; the others go on. None passes the error on.
+        sizes: How large cues are in the samples, as far as another search has found out.
     """
 
     def __init__(
@@ -135,13 +140,12 @@ class Search:
         total = sum(root.weight for root in roots)
         for root in roots:
             self._test(root, self._level * root.weight / total, None)
-        judged = [self._completed(each) if each.cue.is_rest and not each.is_whole else each for each in self._judged]
+        judged = [self._completed(each) for each in self._judged]
         if any(node.cue.is_outside and node.cue.is_rest for root in roots for node in (root, *root.parts)):
             rests = [each for each in judged if each.cue.is_outside and each.cue.is_rest and each.verdict == "relies"]
             judged = [each for each in judged if self._may_be_outside(each, rests)]
         options = self._measure, self._least, self._level / 2, self._first
-        opened_ones = opened(judged, *options, self._declared)
-        return Naming(*options, self._completed, self._size).run(opened_ones)
+        return named(opened(judged, *options, self._declared), *options, self._size)
 
     def _may_be_outside(self, judged: Judged, rests: Sequence[Judged]) -> bool:
         """Return whether a cue is no shortcut outside of the annotation, or not more than all that lies there.
@@ -184,6 +188,7 @@ class Search:
         values, drops = (np.full(len(answers), np.nan) for _ in range(2))
         # Of a fault it is told, too, that a model surely does not rely on it; of all that may be one, by all samples:
         # the first ones seldom have what few of them show.
+        is_asked = parent is None and node.cue.role == "shortcut"
         is_told = node.cue.role == "shortcut" and (parent is None or node.cue.is_rest)
         verdict: Verdict = "inconclusive"
         known = values
@@ -192,7 +197,7 @@ class Search:
             known = drops
             known[part] = self._measure.drops(node.cue, part, node.rows)
             is_idle = self._is_idle(known)
-            if not is_idle and (is_told or self._may_rely(known, measured, takers, share, classes)):
+            if not is_idle and (is_asked or self._may_rely(known, measured, takers, share, classes)):
                 known = values
                 missing = measured[np.isnan(known[measured])]  # also of earlier looks that needed no control
                 known[missing] = self._measure.effects(node.cue, missing, node.rows)
@@ -203,8 +208,8 @@ class Search:
                     break
                 is_idle = self._is_idle(known)
             # Ending early for want of an effect makes none.
-            hopes = not is_idle and self._may_rely(known, measured, takers, share, classes)
-            if not (is_told or hopes):
+            goes_on = is_told if is_idle else is_asked or self._may_rely(known, measured, takers, share, classes)
+            if not goes_on:
                 break
         effect = effect_of(known, share / 2 ** (len(parts) - number))
         if verdict != "relies" and self._is_idle(known):
@@ -244,7 +249,8 @@ class Search:
         """Return samples in the order in which they are measured, in parts; of every cue the same ones come first."""
         everyone = np.random.default_rng(len(self._measure.answers)).permutation(len(self._measure.answers))
         order = everyone[np.isin(everyone, takers)]
-        return np.split(order, looks(len(order)))
+        ends = [FIRST_LOOK * 2**i for i in range(len(order).bit_length()) if FIRST_LOOK * 2**i < len(order)]
+        return np.split(order, ends)
 
     def _of_one_answer(
         self, values: Float[np.ndarray, " samples"], classes: Sequence[int], level: float
@@ -262,7 +268,7 @@ class Search:
 
     def _completed(self, judged: Judged) -> Judged:
         """Return a cue that is relied on, measured on the same `ENOUGH` samples as all others that may be named."""
-        if judged.verdict != "relies":
+        if judged.verdict != "relies" or judged.is_whole:
             return judged
         rows = self._first(judged)
         judged.values[rows] = self._measure.effects(judged.cue, rows, judged.rows)

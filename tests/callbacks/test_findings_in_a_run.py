@@ -166,7 +166,7 @@ def test_what_people_say_is_evidence_or_a_fault_is_so(clean, tmp_path):
     evidence, _ = watched(tmp_path / "evidence", "object", epochs=1, cues=[seen.cue.declared("annotation")])
     assert not evidence.to_review
     (known,) = (each for each in evidence.findings if each.name == seen.name)
-    assert (known.role, known.verdict) == ("evidence", "relies")
+    assert (known.role, known.verdict) == ("annotation", "relies")
     fault, runner = watched(tmp_path / "fault", "object", epochs=1, cues=[seen.cue.declared("shortcut")])
     assert [each.name for each in fault.faults] == [seen.name]
     assert runner.callback_metrics["relevance/reliance"] > 0.3

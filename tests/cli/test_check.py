@@ -104,7 +104,7 @@ def test_wrong_use_has_a_status_of_its_own(option, says, tmp_path, capsys):
 def test_what_nobody_can_say_is_not_sure(findings, power, says, tmp_path, capsys):
     code, line = status(capsys, evaluate(tmp_path, *findings, power=power))
     assert code == UNSURE
-    assert line.startswith("not sure: ")
+    assert line.startswith("inconclusive: ")
     assert says in line
     assert not check(tmp_path)
 

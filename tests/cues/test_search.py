@@ -399,7 +399,7 @@ def test_what_further_samples_do_not_show_is_not_named():
 
 
 def test_what_is_named_comes_in_the_order_of_what_is_sure_of_it():
-    found = run([3.0, 4.0, 0, 0, 0, 0], *(Node(Columns(str(i), (i,)), EVERYONE) for i in range(2)))
+    found = run([2.0, 4.0, 0, 0, 0, 0], *(Node(Columns(str(i), (i,)), EVERYONE) for i in range(2)))
     assert [name for name, each in found.items() if each.named] == ["1", "0"]
 
 

@@ -106,7 +106,7 @@ def test_the_verdict_leads_to_its_finding_and_that_to_its_samples(visit, recorde
     page.wait_for_selector("article.finding.chosen")
     first = page.locator("article.finding").first
     assert first.get_attribute("class") == "finding shortcut chosen"
-    assert fields(page)["finding"] == f"place/fault/{fault.name}"
+    assert fields(page)["finding"] == f"place/shortcut/{fault.name}"
     # An answer leads to the samples that the model gives it to.
     link = first.locator(".by-class a").first
     name = link.inner_text()

@@ -52,7 +52,7 @@ def test_the_first_curves_are_explained(visit):
     for title, key, direction in (
         ("Accuracy on the sample", "accuracy", "Higher"),
         ("Relevance on the annotation", "label/energy_pointing_game", "Higher"),
-        ("Reliance on faults", "reliance", "Lower"),
+        ("Reliance on shortcuts", "reliance", "Lower"),
     ):
         assert panel(page, title).locator(".meaning").inner_text() == f"{EXPLANATIONS[key]} {direction} is better."
 
