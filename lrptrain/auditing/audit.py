@@ -55,7 +55,7 @@ def audit(
     judged. The model is run in evaluation mode on the device it is on, and left as it was; the predicted class is
     explained.
 
-    Example:
+    Examples:
         >>> import torch, lrptrain
         >>> loader = [(torch.rand(8, 3, 16, 16), torch.arange(8) % 2)]
         >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 8, 8), torch.nn.Flatten(), torch.nn.Linear(16, 2))

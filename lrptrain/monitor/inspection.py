@@ -125,7 +125,7 @@ def inspect(
     much the answer's probability is higher with the cue of a sample of the same answer than with that of another. What
     lies outside of annotations is a shortcut; all else needs review, whether it is evidence.
 
-    Example:
+    Examples:
         >>> import torch, lrptrain
         >>> labels = torch.arange(64) % 2
         >>> images = 0.1 * torch.randn(64, 1, 8, 8)

@@ -48,7 +48,7 @@ def record(
     Arguments and errors are those of `lrptrain.attribute`, but `explain` is one argument: a forward pass is recorded
     for one. Where the model returns no logits, the maps need a target that says what is read.
 
-    Example:
+    Examples:
         >>> import torch, lrptrain
         >>> recording = lrptrain.record(torch.nn.Linear(2, 3), torch.randn(4, 2))
         >>> [recording.attribute(target, "attnlrp").scores.shape[0] for target in (0, 2)]
@@ -134,7 +134,7 @@ def attribute(
     Parameters that are DTensors (FSDP2, tensor parallel) are gathered where an operation reads them: all processes that
     hold a part of the model must call this at the same time, with samples of their own.
 
-    Example:
+    Examples:
         >>> import torch, lrptrain
         >>> model = torch.nn.Linear(2, 3, bias=False)
         >>> relevance = lrptrain.attribute(model, torch.tensor([[1.0, 2.0]]), target=1)

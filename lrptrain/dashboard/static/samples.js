@@ -37,11 +37,12 @@ async function samplesView(run) {
   if (table.evaluation === null) {
     return h("div", {}, noteList(table.notes) || "", h("p", { className: "empty" }, "No table of samples was written yet: the first one is there after the first evaluation."));
   }
-  Object.assign(gallery, { run, table, place: h("div", { id: "found" }) });
+  const place = h("div", { id: "found" }); // its own: the view may be asked for again meanwhile, with another
+  Object.assign(gallery, { run, table, place });
   const { samples, views, notes } = await askOnce(run, "notes");
   gallery.notes = samples;
   await drawGallery();
-  return h("div", {}, noteList([...table.notes, ...notes]) || "", viewLinks(run, views), filters(run, table), h("div", { className: "explored" }, plotsOf(run, table), gallery.place));
+  return h("div", {}, noteList([...table.notes, ...notes]) || "", viewLinks(run, views), filters(run, table), h("div", { className: "explored" }, plotsOf(run, table), place));
 }
 
 watch([...FILTERS, "sort", "page", "target"], (changed) => gallery.place !== null &&

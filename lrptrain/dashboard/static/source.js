@@ -59,7 +59,8 @@ refresh.stamp = "0";
 async function open(name) {
   const own = runs.get(name);
   if (own === undefined || own.opened) return;
-  await readEvents(own);
+  own.opening ??= readEvents(own).finally(() => { own.opening = undefined; });
+  await own.opening;
   own.opened = true;
 }
 
