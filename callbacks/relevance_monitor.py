@@ -213,8 +213,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         self.core.planner.clock.start(restart=True)
 
     def on_sanity_check_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
-        """Reject masks that are surely misread: no batch of the sanity check had one that says otherwise."""
-        # Each process has seen batches of its own, and none may go on without the others.
+        """Reject masks that are certainly misread: no batch of the sanity check had one that says otherwise."""
+        # Each process has seen batches of its own, and none may continue without the others.
         problem = next((each for each in gather(self.core.reader.png_masks.problem) if each), "")
         if problem:
             raise ValueError(problem)
@@ -245,7 +245,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             self._listener = InputListener(self._model, batch, is_first, pl_module if is_first else None)
 
     def on_exception(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException) -> None:
-        """Listen no longer, and stop the clock: the same trainer may go on with what it has paid for by now."""
+        """Listen no longer, and stop the clock: the same trainer may continue with what it has paid for by now."""
         self._heard()
         self._waits = False
         self.core.planner.clock.stop()

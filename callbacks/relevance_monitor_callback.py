@@ -47,7 +47,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
     Comet where `report_to` names them. One that `metric_for_best_model` names, such as
     `relevance/label/energy_pointing_game`, is among the metrics of each evaluation, so that `load_best_model_at_end`
     and early stopping go by it. At the end the weights that the Trainer keeps are evaluated, the best ones with
-    `load_best_model_at_end`. A resumed training goes on with the run of its checkpoint.
+    `load_best_model_at_end`. A resumed training continues with the run of its checkpoint.
 
     Args:
         eval_name: Of several evaluation sets, the name of the one to draw from; None for the first.
@@ -109,7 +109,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: nn.Module, processing_class: Any = None, **kwargs: Any
     ) -> None:
-        """Reject what cannot work, draw the sample, and go on with the run of a checkpoint."""
+        """Reject what cannot work, draw the sample, and continue with the run of a checkpoint."""
         trainer = calling_trainer(transformers.Trainer)
         if trainer is None:
             raise ValueError(f"{self.config.title} works with transformers.Trainer and what derives from it")
@@ -259,7 +259,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         watched = args.metric_for_best_model or ""
         key = watched.removeprefix("eval_").removeprefix(f"{prefix.removeprefix('eval_')}_")
         if key.startswith(f"{self.config.prefix}/"):
-            # What is not known is no best value: of a model at chance, or where the evaluation has failed.
+            # What is not known is no best value: of a model that guesses, or where the evaluation has failed.
             metrics[f"eval_{watched.removeprefix('eval_')}"] = self.core.recorder.scalars.get(key, float("nan"))
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

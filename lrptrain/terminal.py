@@ -42,7 +42,7 @@ def harmless(message: str) -> Iterator[None]:
 
 
 def give_warning(message: str) -> None:
-    """Warn the user amid a training, which goes on whatever the program does with warnings."""
+    """Warn the user amid a training, which continues whatever the program does with warnings."""
     with harmless(message):
         warnings.warn(message, WrappedWarning, stacklevel=5)
 

@@ -35,10 +35,10 @@ class Everything(Cue):
     name: str = "everything"
     role: Role = "shortcut"
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+    def exchange(self, batch: Batch, sources: Batch) -> dict[str, Any]:
         """See `Cue`."""
         given = {"image", "input_ids", "attention_mask"} & {*batch}
-        return {**batch, **{name: donors[name] for name in given}}
+        return {**batch, **{name: sources[name] for name in given}}
 
 
 def finding(**changes: Any) -> Finding:
@@ -72,7 +72,7 @@ OPEN = finding(
     fix='RelevanceGuidance("swap", swap=monitor["the colours of the image"])',
 )  # fmt: skip
 EVIDENCE = finding(name="the annotated object", kind="surroundings", role="annotation")
-NOT_SURE = finding(
+INCONCLUSIVE = finding(
     name="the border", verdict="inconclusive", effect=0.1, interval=(0.0, 0.2), verdicts=("inconclusive",)
 )
 ENDED = finding(

@@ -71,8 +71,8 @@ def test_what_the_readme_says_was_found_is_what_the_benchmark_has(found: str, al
 
 
 def test_what_the_readme_says_of_fixes_is_what_was_measured():
-    from experiments.mending.arms import OUTSIDE, PLAIN
-    from experiments.mending.run import RESULTS
+    from experiments.fixes.arms import OUTSIDE, PLAIN
+    from experiments.fixes.run import RESULTS
     from experiments.parallel import load
 
     runs = [x for x in load(RESULTS).values() if "seed 0" in x["key"]]

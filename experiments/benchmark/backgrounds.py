@@ -16,7 +16,7 @@ from experiments.benchmark.asked import ANNOTATED, Row, inspected
 from experiments.benchmark.cases import NO_MARK, Case
 from experiments.benchmark.report import found, listed
 from experiments.benchmark.training import plain_step, right, trained
-from experiments.mending.arms import guided
+from experiments.fixes.arms import guided
 from experiments.real_models.samples import Pets
 from experiments.records import named
 from experiments.table import markdown, mean_interval

@@ -135,9 +135,9 @@ def of_birds() -> Exhibit:
     plain, fixed = models.bird_kinds(False), models.bird_kinds(True)
     test = photos.birds(2)
     crossed = [each for each in test if each.label != each.place]
-    photo, donor, alike = (test[row] for row in BIRD)
+    photo, source, alike = (test[row] for row in BIRD)
     finding = models.findings("birds")[0]
-    other, same = (photos.with_surroundings(photo, each) for each in (donor, alike))
+    other, same = (photos.with_surroundings(photo, each) for each in (source, alike))
     return Exhibit(
         "bird",
         "Birds that learnt their background",

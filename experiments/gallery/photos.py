@@ -102,11 +102,11 @@ def stamped(photo: Photo, kind: int) -> Photo:
     return replace(photo, pixels=pixels, mask=mask)
 
 
-def with_surroundings(photo: Photo, donor: Photo) -> Photo:
+def with_surroundings(photo: Photo, source: Photo) -> Photo:
     """The photograph with all that lies outside of its box from another one."""
     size = photo.pixels.shape[1::-1]
-    other = np.asarray(Image.fromarray(donor.pixels).resize(size))
-    return replace(photo, pixels=np.where(photo.mask[..., None] == 1, photo.pixels, other), place=donor.place)
+    other = np.asarray(Image.fromarray(source.pixels).resize(size))
+    return replace(photo, pixels=np.where(photo.mask[..., None] == 1, photo.pixels, other), place=source.place)
 
 
 class Augmented(Dataset):

@@ -54,7 +54,7 @@ def _say_left_out(problems: Mapping[int | str, str], remaining: int) -> None:
 
 
 def _with_annotations_that_are_read(samples: list[Sample]) -> list[Sample]:
-    """Return the samples, without annotations where 255 was surely meant as evidence."""
+    """Return the samples, without annotations where 255 was certainly meant as evidence."""
     annotations = survey(samples)
     if annotations.misread:
         warnings.warn(f"{annotations.misread}. The annotations are not used", WrappedWarning, stacklevel=3)

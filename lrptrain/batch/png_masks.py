@@ -19,7 +19,7 @@ class PngMasks:
 
     Samples in which nothing is evidence may hold 255, too: at borders that a crop or a letterbox left, as outlines of
     objects (PASCAL VOC). A problem is where no value so far is 1, and in more than half of the masks with 0 and 255 it
-    is 255 that fills solid regions. All else is told by the annotations of a whole sample
+    is 255 that fills solid regions. All else is told from the annotations of a whole sample
     (`lrptrain.monitor.annotated`).
     """
 
@@ -50,12 +50,12 @@ class PngMasks:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the annotations so far, and the remedy; "" if nothing surely is."""
-        surely = 2 * self._solid > self._mixed
-        if self._has_evidence or not (surely or self._rationale):
+        """What is wrong with the annotations so far, and the remedy; "" if nothing is known to be."""
+        known = 2 * self._solid > self._mixed
+        if self._has_evidence or not (known or self._rationale):
             return ""
         return (
-            f"{no_evidence('mask' if surely else 'rationale')}. If 255 is meant as ignored, let an annotation with a 1 "
+            f"{no_evidence('mask' if known else 'rationale')}. If 255 is meant as ignored, let an annotation with a 1 "
             "come first: shuffle the samples; for the monitor, num_sanity_val_steps=0 leaves it to the whole sample"
         )
 

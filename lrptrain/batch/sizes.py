@@ -1,4 +1,4 @@
-"""Samples of different sizes: which of them can be stacked, and how a donor is brought to the size of another."""
+"""Samples of different sizes: which of them can be stacked, and how a source is brought to the size of another."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -66,30 +66,30 @@ def is_volume(image: Shaped[Tensor, "..."]) -> bool:
     return image.ndim == 4 and image.shape[0] <= MOST_CHANNELS and image.shape[0] < image.shape[1]
 
 
-def fitted(donor: Sample, taker: Sample) -> Sample:
-    """Return a donor whose image, mask and boxes have the size of another sample's; itself if they have it already.
+def fitted(source: Sample, taker: Sample) -> Sample:
+    """Return a source whose image, mask and boxes have the size of another sample's; itself if they have it already.
 
     What lies at a share of the way across one image lies at the same share across the other. Rows stay as they are.
     """
-    if size_of(donor) == size_of(taker):
-        return donor
-    name = next((name for name in IMAGES if name in donor.tensors), "")
-    if not name or donor.tensors[name].ndim < 3:
-        return donor
-    image, like = donor.tensors[name], taker.tensors[name]
+    if size_of(source) == size_of(taker):
+        return source
+    name = next((name for name in IMAGES if name in source.tensors), "")
+    if not name or source.tensors[name].ndim < 3:
+        return source
+    image, like = source.tensors[name], taker.tensors[name]
     changed: dict[str, Tensor] = {}
     if image.shape != like.shape:
         mode = _MODES[image.ndim]
         size = channels_first(like).shape[1:]
         resized = F.interpolate(channels_first(image)[None], size, mode=mode, antialias=mode == "bilinear")[0]
         changed[name] = resized if image.ndim == 3 or is_volume(image) else resized.movedim(1, 0)
-        if "boxes" in donor.tensors:
+        if "boxes" in source.tensors:
             across, down = like.shape[-1] / image.shape[-1], like.shape[-2] / image.shape[-2]
-            changed["boxes"] = donor.tensors["boxes"] * donor.tensors["boxes"].new_tensor([across, down] * 2)
-    if "mask" in donor.tensors:
-        mask, other = donor.tensors["mask"], taker.tensors.get("mask", channels_first(like)[0])
+            changed["boxes"] = source.tensors["boxes"] * source.tensors["boxes"].new_tensor([across, down] * 2)
+    if "mask" in source.tensors:
+        mask, other = source.tensors["mask"], taker.tensors.get("mask", channels_first(like)[0])
         places = image.ndim - 1  # two of an image, three of a volume
         planes = mask.reshape(1, -1, *mask.shape[-places:]).float()
         resized = F.interpolate(planes, other.shape[-places:], mode="nearest-exact")
         changed["mask"] = resized.view(*mask.shape[:-places], *resized.shape[2:]).to(mask.dtype)
-    return replace(donor, tensors={**donor.tensors, **changed})
+    return replace(source, tensors={**source.tensors, **changed})

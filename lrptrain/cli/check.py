@@ -5,7 +5,7 @@ from typing import NoReturn
 
 FAILED = 1
 WRONG_USE = 2  # the exit status of argparse
-NOT_SURE = 3
+INCONCLUSIVE = 3
 UNREADABLE = 4
 
 
@@ -15,8 +15,8 @@ def check_run(run: str, max_reliance: float = 0.0, fail_after: int = 2) -> None:
     0 passed: the last evaluation is of the kept checkpoint, could tell, and found no fault greater than allowed.
     1 failed: it does.
     2 wrong use: an option or the run's folder is not what it should be.
-    3 not sure: the run has not ended or its last evaluation failed, too few samples, no test, a model at chance, or it
-    relies on something that a person has to judge.
+    3 inconclusive: the run has not ended, its last evaluation failed, had too few samples or no test, or the model is
+    no better than guessing, or relies on something that needs your review.
     4 unreadable: there is no run, no evaluation, or a line of its record cannot be read.
 
     What counts is on what the model relied in the last evaluations in a row that could tell, two by default, as a
@@ -45,7 +45,7 @@ def check_run(run: str, max_reliance: float = 0.0, fail_after: int = 2) -> None:
     text = "\n".join([*paragraphs, fitted_to(sys.stdout, verdict)])
     print(text)
     if not result:
-        sys.exit(FAILED if result.verdict == "failed" else NOT_SURE)
+        sys.exit(FAILED if result.verdict == "failed" else INCONCLUSIVE)
 
 
 def _end(message: str, status: int) -> NoReturn:

@@ -17,7 +17,7 @@ def segment(
 
     `lrptrain segment my_module:function`, where the function returns (classifier, datamodule), or a dict of both with
     the `model`, the attribute path of the network on a LightningModule. Writes an export in VOC's layout, the segmenter
-    and results.json to a folder. What is there already is not made again: started anew, it goes on.
+    and results.json to a folder. What is there already is not made again: started anew, it continues.
 
     Args:
         output: Folder to which the results are written, and from which an earlier run is continued.

@@ -1,1 +1,1 @@
-"""Cues: what in the input may decide an answer, its exchange between samples, and the test of what a model reads."""
+"""Cues: what in the input may decide an answer, how samples swap it, and the test of what a model relies on."""

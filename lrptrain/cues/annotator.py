@@ -118,7 +118,7 @@ class Annotator:
         self, batch: Batch, name: str, row: int, label: int, language: Language | None
     ) -> UInt8[Tensor, " tokens"]:
         if language is None or not language.is_named:
-            raise ValueError("it reads texts, and nothing names their tokens: pass tokenizer=")
+            raise ValueError("it goes by texts, and nothing names their tokens: pass tokenizer=")
         ids = batch[name][row]
         if ids.ndim != 1:
             raise ValueError(f"texts must be [batch, tokens], and a sample has {list(ids.shape)}")

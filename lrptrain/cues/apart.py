@@ -28,11 +28,13 @@ class Apart(Cue):
         """Whether one of them does."""
         return any(each.needs_annotation for each in (self.one, *self.others))
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+    def exchange(self, batch: Batch, sources: Batch) -> dict[str, Any]:
         """See `Cue`; of texts, words of both are neither given nor taken."""
         words = [each for each in self.others if isinstance(each, Spans) and isinstance(self.one, Spans)]
         changed = (
-            self.one.exchange(batch, donors, words) if isinstance(self.one, Spans) else self.one.exchange(batch, donors)
+            self.one.exchange(batch, sources, words)
+            if isinstance(self.one, Spans)
+            else self.one.exchange(batch, sources)
         )
         for other in self.others:
             if other not in words:

@@ -19,7 +19,7 @@ from lrptrain.cues.places import BORDER
 class Beside(Cue):
     """What lies around the evidence, as far as the border is wide.
 
-    A place is the same in all images, and this is the same around all things: the donor's image is moved and stretched
+    A place is the same in all images, and this is the same around all things: the source's image is moved and stretched
     until the box around its evidence is the sample's.
     """
 
@@ -34,14 +34,14 @@ class Beside(Cue):
         reach = round(BORDER * min(images.shape[2:]))
         return dilate(mask_in(batch) == 1, reach) & pixels_of("outside", batch)
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """See `Cue`; a sample without evidence, or with a donor without, stays as it is."""
-        given = without_evidence(donors)
-        boxes = [[bounding_box(each) for each in mask_in(side) == 1] for side in (donors, batch)]
+    def exchange(self, batch: Batch, sources: Batch) -> dict[str, Any]:
+        """See `Cue`; a sample without evidence, or with a source without, stays as it is."""
+        given = without_evidence(sources)
+        boxes = [[bounding_box(each) for each in mask_in(side) == 1] for side in (sources, batch)]
         has_both = [all(pair) for pair in zip(*boxes, strict=True)]
         size = (given.shape[2], given.shape[3])
-        sources, targets = ([box or Box(0, 0, *size) for box in side] for side in boxes)
+        before, after = ([box or Box(0, 0, *size) for box in side] for side in boxes)
         wide = given.to(torch.promote_types(given.dtype, torch.float32))  # 16 bits would be off by pixels
-        grid = origins(sources, targets, size).to(wide)
+        grid = origins(before, after, size).to(wide)
         put = F.grid_sample(wide, grid, mode="bilinear", padding_mode="border", align_corners=False)
         return pasted(batch, put, self.locate(batch) & torch.tensor(has_both, device=given.device)[:, None, None])

@@ -26,10 +26,10 @@ class Colour(Look):
     kind: ClassVar[str] = "colour"
     word: ClassVar[str] = "colours"
 
-    def transplant(self, images: Images, own: Pixels, donors: Images, theirs: Pixels) -> Images:
+    def transplant(self, images: Images, own: Pixels, sources: Images, theirs: Pixels) -> Images:
         """See `Look`."""
         mean, covariance = _moments(images, own)
-        their_mean, their_covariance = _moments(donors, theirs)
+        their_mean, their_covariance = _moments(sources, theirs)
         root = _power(covariance, 0.5)
         back = _power(covariance, -0.5)
         monge = back @ _power(root @ their_covariance @ root, 0.5) @ back

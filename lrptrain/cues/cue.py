@@ -74,12 +74,12 @@ class Cue(ABC):
         return False
 
     @abstractmethod
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
-        """Return samples that each take the cue from their donor; all else stays.
+    def exchange(self, batch: Batch, sources: Batch) -> dict[str, Any]:
+        """Return samples that each take the cue from their source; all else stays.
 
         Args:
             batch: The samples.
-            donors: The donor of each, in the same order and of the same shapes; perhaps itself.
+            sources: The source of each, in the same order and of the same shapes; perhaps itself.
         """
 
     def locate(self, batch: Batch) -> Bool[Tensor, " batch *place"] | None:

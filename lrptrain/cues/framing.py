@@ -39,14 +39,14 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Framing(Look):
-    """Scale and rotation of images: an image is magnified and turned around its middle until it has its donor's."""
+    """Scale and rotation of images: an image is magnified and turned around its middle until it has its source's."""
 
     kind: ClassVar[str] = "framing"
     word: ClassVar[str] = "scale and rotation"
 
-    def transplant(self, images: Images, own: Pixels, donors: Images, theirs: Pixels) -> Images:
+    def transplant(self, images: Images, own: Pixels, sources: Images, theirs: Pixels) -> Images:
         """See `Look`; beyond its edges an image is mirrored."""
-        ours, others = _frame(images, own), _frame(donors, theirs)
+        ours, others = _frame(images, own), _frame(sources, theirs)
         is_plain = ours.is_plain | others.is_plain
         zoom = (others.size - ours.size).exp().where(~is_plain, 1)
         turn = torch.remainder(others.angle - ours.angle + math.pi / 4, math.pi / 2) - math.pi / 4

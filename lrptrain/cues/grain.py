@@ -29,9 +29,9 @@ class Grain(Look):
     kind: ClassVar[str] = "grain"
     word: ClassVar[str] = "grain"
 
-    def transplant(self, images: Images, own: Pixels, donors: Images, theirs: Pixels) -> Images:
+    def transplant(self, images: Images, own: Pixels, sources: Images, theirs: Pixels) -> Images:
         """See `Look`."""
-        return images + _grain(donors, theirs) - _grain(images, own)
+        return images + _grain(sources, theirs) - _grain(images, own)
 
 
 def _grain(images: Images, inside: Pixels) -> Images:

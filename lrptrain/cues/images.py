@@ -40,10 +40,10 @@ def pixels_of(where: Where, batch: Batch) -> Pixels:
 
 
 def without_evidence(batch: Batch) -> Images:
-    """Return images whose evidence is painted over from what surrounds it: as donors, they give none of it.
+    """Return images whose evidence is painted over from what surrounds it: as sources, they give none of it.
 
     What is ignored, such as the edge of an object in a trimap, may hold some of it, and goes too, where any pixel is
-    surely outside.
+    known to be outside.
     """
     _, images = image_of(batch)
     mask = mask_in(batch)
@@ -53,29 +53,29 @@ def without_evidence(batch: Batch) -> Images:
     return inpainted(images, dilate(hidden, default_margin(tuple(images.shape[2:]))))
 
 
-def pasted(batch: Batch, donors: Images, region: Bool[Tensor, " batch *places"]) -> dict[str, Any]:
+def pasted(batch: Batch, sources: Images, region: Bool[Tensor, " batch *places"]) -> dict[str, Any]:
     """Return the samples with a region of other images, of all channels or of some."""
     name, images = image_of(batch)
     region = region if region.ndim == images.ndim else region[:, None]
-    changed = torch.where(region, donors.to(images.dtype), images)
+    changed = torch.where(region, sources.to(images.dtype), images)
     return {**batch, name: changed.movedim(2, 1) if _has_channels_second(batch) else changed}
 
 
 class Part(Cue):
-    """A part of images: a sample takes what its donor has there, outside of annotations none of its evidence."""
+    """A part of images: a sample takes what its source has there, outside of annotations none of its evidence."""
 
     @abstractmethod
     def locate(self, batch: Batch) -> Bool[Tensor, " batch *places"]:
         """Return where it lies, in all channels or in some."""
 
-    def changed(self, batch: Batch, donors: Batch) -> Bool[Tensor, " batch *places"]:
-        """Return what samples take of their donors."""
+    def changed(self, batch: Batch, sources: Batch) -> Bool[Tensor, " batch *places"]:
+        """Return what samples take of their sources."""
         return self.locate(batch)
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+    def exchange(self, batch: Batch, sources: Batch) -> dict[str, Any]:
         """See `Cue`."""
-        given = without_evidence(donors) if self.is_outside else image_of(donors)[1]
-        return pasted(batch, given, self.changed(batch, donors))
+        given = without_evidence(sources) if self.is_outside else image_of(sources)[1]
+        return pasted(batch, given, self.changed(batch, sources))
 
 
 def image_of(batch: Mapping[str, Tensor]) -> tuple[str, Tensor]:

@@ -9,7 +9,7 @@ from lrptrain.cues.texts import Part, Rewriting, Token
 
 @dataclass(frozen=True)
 class Length(Rewriting):
-    """How long a text is: it is made as long as its donor's, of its own words; its middle is cut, or said again."""
+    """How long a text is: it is made as long as its source's, of its own words; its middle is cut, or said again."""
 
     kind: ClassVar[str] = "length"
 

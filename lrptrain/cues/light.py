@@ -24,14 +24,14 @@ class Light(Look):
     kind: ClassVar[str] = "light"
     word: ClassVar[str] = "light"
 
-    def transplant(self, images: Images, own: Pixels, donors: Images, theirs: Pixels) -> Images:
+    def transplant(self, images: Images, own: Pixels, sources: Images, theirs: Pixels) -> Images:
         """See `Look`."""
-        return images + _light(donors, theirs) - _light(images, own)
+        return images + _light(sources, theirs) - _light(images, own)
 
 
 def _light(images: Images, inside: Pixels) -> Float[Tensor, "batch 1 height width"]:
     grey = images.mean(1, keepdim=True)
-    # What lies beside a part goes on as the part does at its edge.
+    # What lies beside a part continues as the part does at its edge.
     filled = grey.where(inside[:, None], smoothed(grey, inside, min(images.shape[2:]) / 8))
     down, across = (_cosines(length).to(images) for length in images.shape[2:])
     low = down.mT @ (down @ filled @ across.mT) @ across

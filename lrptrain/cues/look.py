@@ -31,20 +31,20 @@ class Look(Cue):
         return cls(f"the {cls.word} {OF[where]}", role, where)
 
     @abstractmethod
-    def transplant(self, images: Images, own: Pixels, donors: Images, theirs: Pixels) -> Images:
-        """Return images with the look of their donors."""
+    def transplant(self, images: Images, own: Pixels, sources: Images, theirs: Pixels) -> Images:
+        """Return images with the look of their sources."""
 
     def locate(self, batch: Batch) -> Pixels | None:
         """Return the pixels that have it."""
         return None if self.where == "image" else pixels_of(self.where, batch)
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+    def exchange(self, batch: Batch, sources: Batch) -> dict[str, Any]:
         """See `Cue`; values beyond those of both images are brought to the nearest of them."""
         _, images = image_of(batch)
-        _, given = image_of(donors)
+        _, given = image_of(sources)
         wide = torch.promote_types(images.dtype, torch.float32)
         images, given = images.to(wide), given.to(wide)
-        own, theirs = pixels_of(self.where, batch), pixels_of(self.where, donors)
+        own, theirs = pixels_of(self.where, batch), pixels_of(self.where, sources)
         changed = self.transplant(images, own, given, theirs)
         places = tuple(range(2, images.ndim))
         low = torch.minimum(images.amin(places, keepdim=True), given.amin(places, keepdim=True))

@@ -45,7 +45,7 @@ _CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2
 class Mark(Part):
     """Small pictures, wherever they lie.
 
-    What a sample takes of its donor is where either has a picture: it loses its own, and is given the donor's.
+    What a sample takes of its source is where either has a picture: it loses its own, and is given the source's.
 
     Attributes:
         where: In which part of images they count.
@@ -85,9 +85,9 @@ class Mark(Part):
                 row += len(part)
         return inside & pixels_of(self.where, batch)
 
-    def changed(self, batch: Batch, donors: Batch) -> Bool[Tensor, "batch height width"]:
+    def changed(self, batch: Batch, sources: Batch) -> Bool[Tensor, "batch height width"]:
         """See `Part`."""
-        region = self.locate(batch) | self.locate(donors)
+        region = self.locate(batch) | self.locate(sources)
         return region & ~pixels_of("evidence", batch) if self.is_outside else region
 
 
@@ -152,7 +152,7 @@ class Marks:
     ) -> None:
         self._samples, self._maps, self._grid = samples, maps, grid
         own = answers.reshape(len(answers), -1)
-        # Of several labels, what a sample has is told by something in it; what it has not, by nothing.
+        # Of several labels, what a sample has is predictable from something in it; what it has not, from nothing.
         groups = np.unique(own)[:, None] == own.T if answers.ndim == 1 else own.T > 0
         self._groups: Bool[np.ndarray, "groups batch"] = groups
         self._found: dict[tuple[bytes, Where], list[Counted]] = {}
@@ -240,12 +240,12 @@ def _recurring(
     groups = groups[groups.any(1)]
     for group in groups:
         members = np.flatnonzero(group)
-        sources = members[: min(EACH, max(FEWEST, CANDIDATES * EACH // len(groups)))]
+        givers = members[: min(EACH, max(FEWEST, CANDIDATES * EACH // len(groups)))]
         siblings = members[: CANDIDATES + 1]
-        taken = [_at_peaks(images[[i]], relevance[[i]], grid, inside[[i]], side) for i in sources]
+        taken = [_at_peaks(images[[i]], relevance[[i]], grid, inside[[i]], side) for i in givers]
         near = [_near(relevance[i], grid, inside[i]) for i in siblings]
         present = _counts(images[siblings], torch.cat(taken), side, near) > 0
-        owners = np.repeat(sources, [len(each) for each in taken])
+        owners = np.repeat(givers, [len(each) for each in taken])
         kept.append(torch.cat(taken)[(present & (siblings != owners[:, None])).any(1)])
     found = torch.cat(kept)
     places = images.shape[2] * images.shape[3] / stride_of(side) ** 2

@@ -46,7 +46,7 @@ class Effect(NamedTuple):
     """The effect of a cue on some samples.
 
     Attributes:
-        mean: The mean over the samples of `p(answer | cue of a donor with that answer) - p(answer | cue of a donor
+        mean: The mean over the samples of `p(answer | cue of a source with that answer) - p(answer | cue of a source
             with another)`, in [-1, 1]; nan without samples.
         low: The lower end of its interval.
         high: The upper end.
@@ -110,22 +110,22 @@ def at_best(values: Float[np.ndarray, " n"], total: int, level: float, doubt: fl
     return Effect(mean, mean - reach, min(mean + reach, 1.0), expected)
 
 
-def donors_for(answers: Rows, among: Rows, same: bool, seed: int) -> Rows:
+def sources_for(answers: Rows, among: Rows, same: bool, seed: int) -> Rows:
     """Return for each sample a random other one that has the same answer, or another one; -1 where there is none.
 
-    Each gives about as often as any other: one odd sample would else be the donor of many.
+    Each gives about as often as any other: one odd sample would else be the source of many.
     """
     rng = np.random.default_rng([seed, same])
-    donors = np.full(len(answers), -1)
+    sources = np.full(len(answers), -1)
     for answer in np.unique(answers[among]):
         takers = rng.permutation(among[answers[among] == answer])
         givers = takers if same else rng.permutation(among[answers[among] != answer])
         if same:
-            # Around a random cycle, so that nobody is its own donor.
-            donors[takers] = np.roll(givers, 1) if len(givers) > 1 else -1
+            # Around a random cycle, so that nobody is its own source.
+            sources[takers] = np.roll(givers, 1) if len(givers) > 1 else -1
         elif len(givers):
-            donors[takers] = np.resize(givers, len(takers))
-    return donors
+            sources[takers] = np.resize(givers, len(takers))
+    return sources
 
 
 class Exchanged(NamedTuple):
@@ -133,9 +133,9 @@ class Exchanged(NamedTuple):
 
     Attributes:
         rows: The samples.
-        differ: Which differ by their donor; the others have nothing to measure.
-        batches: The samples with the cue of a donor of another answer, and with that of one of the same.
-        same_as: Which sample each of these is now, itself or its donor; -1 for what the model has not answered yet.
+        differ: Which differ by their source; the others have nothing to measure.
+        batches: The samples with the cue of a source of another answer, and with that of one of the same.
+        same_as: Which sample each of these is now, itself or its source; -1 for what the model has not answered yet.
     """
 
     rows: Rows
@@ -153,7 +153,7 @@ class Measure:
         probabilities: Returns the class probabilities of a batch, without gradients.
         device: Where the model is.
         batch_size: Samples of a forward pass.
-        seed: The seed of the donors.
+        seed: The seed of the sources.
         before: The class probabilities of the samples; None if the model has to be asked.
         mine: The samples that this process measures; None for all.
         gather: Returns the values of all processes.
@@ -189,7 +189,7 @@ class Measure:
         self._exchanged: tuple[tuple[Cue, bytes, bytes] | None, list[Exchanged]] = (None, [])
 
     def effects(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
-        """Return the effect of a cue on each of some samples; nan where both donors' cues are the same.
+        """Return the effect of a cue on each of some samples; nan where both sources' cues are the same.
 
         Every process has to call it, with the same cue and samples. Nothing is measured twice.
         """
@@ -214,9 +214,9 @@ class Measure:
 
     @torch.no_grad()
     def example(self, cue: Cue, row: int, among: Rows) -> list[dict[str, Any]]:
-        """Return a sample as it is, with the cue of its donor of the same answer, and with that of another's."""
-        donors = [int(donors_for(self.answers, among, same, self._seed)[row]) for same in (True, False)]
-        own, given = together(self.samples, np.array([row, row]), np.array(donors), self._device)
+        """Return a sample as it is, with the cue of its source of the same answer, and with that of another's."""
+        sources = [int(sources_for(self.answers, among, same, self._seed)[row]) for same in (True, False)]
+        own, given = together(self.samples, np.array([row, row]), np.array(sources), self._device)
         parts = [[rows_of(batch, slice(i, i + 1)) for i in range(2)] for batch in (own, given)]
         return [parts[0][0], *(cue.exchange(*pair) for pair in zip(*parts, strict=True))]
 
@@ -227,12 +227,12 @@ class Measure:
 
     @torch.no_grad()
     def _measured(self, cue: Cue, rows: Rows, among: Rows, same: bool) -> Float[np.ndarray, " n"]:
-        # Both donors' cues are exchanged together: the control is what is asked for next.
+        # Both sources' cues are exchanged together: the control is what is asked for next.
         what = (cue, among.tobytes(), rows.tobytes())
         if self._exchanged[0] != what:
-            donors = [donors_for(self.answers, among, kind, self._seed) for kind in (False, True)]
+            sources = [sources_for(self.answers, among, kind, self._seed) for kind in (False, True)]
             split = [rows[indices] for indices in by_size([self.samples[row] for row in rows], self._batch_size)]
-            self._exchanged = what, [self._exchange(cue, part, *(each[part] for each in donors)) for part in split]
+            self._exchanged = what, [self._exchange(cue, part, *(each[part] for each in sources)) for part in split]
         values = np.full(len(self.samples), np.nan)
         for each in self._exchanged[1]:
             values[each.rows] = self._drops_of(each, same)
@@ -253,13 +253,13 @@ class Measure:
 
     def _exchange(self, cue: Cue, rows: Rows, unlike: Rows, like: Rows) -> Exchanged:
         missing = (like < 0) | (unlike < 0)
-        donors = [np.where(missing, rows, each) for each in (unlike, like)]
+        sources = [np.where(missing, rows, each) for each in (unlike, like)]
         size = len(rows)
-        takers, givers = np.tile(rows, 2), np.concatenate(donors)
+        takers, givers = np.tile(rows, 2), np.concatenate(sources)
         own, given = together(self.samples, takers, givers, self._device)
         both = cue.exchange(own, given)
         same_as = np.full(2 * size, -1)
-        # What a donor is at another size, the model has not been asked.
+        # What a source is at another size, the model has not been asked.
         sizes = [[size_of(self.samples[row]) for row in group] for group in (takers, givers)]
         asked = np.array([one == other for one, other in zip(*sizes, strict=True)], bool)
         for sample, who in ((given, np.where(asked, givers, -1)), (own, takers)):
@@ -300,10 +300,10 @@ def by_all(
 
 
 def together(
-    samples: Sequence[Sample], takers: Rows, donors: Rows, device: torch.device | str
+    samples: Sequence[Sample], takers: Rows, sources: Rows, device: torch.device | str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return samples of one size, and their donors brought to it, as two batches that are padded alike."""
-    given = [fitted(samples[donor], samples[taker]) for donor, taker in zip(donors, takers, strict=True)]
+    """Return samples of one size, and their sources brought to it, as two batches that are padded alike."""
+    given = [fitted(samples[source], samples[taker]) for source, taker in zip(sources, takers, strict=True)]
     joint = collate([*(samples[row] for row in takers), *given], device)
     return rows_of(joint, slice(len(takers))), rows_of(joint, slice(len(takers), 2 * len(takers)))
 

@@ -100,7 +100,7 @@ def _without(judged: "Judged", other: Cue, measure: Measure, least: float, level
     cue, rows = Apart.of(judged.cue, other), rows[~np.isnan(judged.values[rows])]
     values = np.full(len(judged.values), np.nan)
     try:
-        # What is the same in both donors does nothing. As in a search, answers that do not drop need no control.
+        # What is the same in both sources does nothing. As in a search, answers that do not drop need no control.
         values[rows[:FIRST_LOOK]] = np.nan_to_num(measure.drops(cue, rows[:FIRST_LOOK], judged.rows))
         if effect_of(values, level).high >= least:
             values[rows] = np.nan_to_num(measure.effects(cue, rows, judged.rows))

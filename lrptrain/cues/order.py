@@ -11,7 +11,7 @@ from lrptrain.cues.texts import Part, Rewriting, Token
 
 @dataclass(frozen=True)
 class Order(Rewriting):
-    """In what order words stand: those that donors have, too, change places until they stand as there."""
+    """In what order words stand: those that sources have, too, change places until they stand as there."""
 
     kind: ClassVar[str] = "order"
 
@@ -23,7 +23,7 @@ class Order(Rewriting):
 def _ordered(own: Part, theirs: Part) -> list[Token]:
     places = {key: word.span for key, word in _numbered(own.words).items()}
     shared = [key for key in _numbered(theirs.words) if key in places]
-    # The places that shared words have, in the text's order, are taken by them in the donor's.
+    # The places that shared words have, in the text's order, are taken by them in the source's.
     slots = sorted(places[key] for key in shared)
     taken = {slot: places[key] for slot, key in zip(slots, shared, strict=True)}
     return [(0, place) for word in own.words for place in range(*taken.get(word.span, word.span))]

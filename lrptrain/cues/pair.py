@@ -29,9 +29,10 @@ class OneOfPair(Rewriting):
 
 @dataclass(frozen=True)
 class Overlap(Rewriting):
-    """How many words of the second text stand in the first: as large a share as of the donor's.
+    """How many words of the second text stand in the first: as large a share as of the source's.
 
-    For more, words of the first text take the place of words of the second; for less, words of the donor's second text.
+    For more, words of the first text take the place of words of the second; for less, words of the
+    source's second text.
     """
 
     kind: ClassVar[str] = "overlap"

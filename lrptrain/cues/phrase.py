@@ -119,7 +119,7 @@ def _pieces(batch: Batch, language: Language, where: TextPart) -> tuple[list[lis
 
 
 class _Found(NamedTuple):
-    """A phrase: how it reads, which texts hold it, and whether each occurrence stands at an end of its text."""
+    """A phrase: its words, which texts hold it, and whether each occurrence stands at an end of its text."""
 
     text: str
     rows: set[int]

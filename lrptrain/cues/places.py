@@ -30,7 +30,7 @@ _EDGES: dict[str, Box] = {
 class Place(Part):
     """The same place in all images, and in all slices of volumes: a rectangle, less another one.
 
-    Outside of the evidence, it is what of the place lies there, and donors give none of theirs.
+    Outside of the evidence, it is what of the place lies there, and sources give none of theirs.
     """
 
     kind: ClassVar[str] = "place"
@@ -73,7 +73,7 @@ class Place(Part):
 def places(role: Role, where: Where = "image") -> list[Place]:
     """Return the border of images and their edges; of what lies outside of the evidence also the middle.
 
-    In most images the thing itself lies in the middle: that a model reads it says nothing, and hides what does.
+    In most images the thing itself lies in the middle: that a model relies on it says nothing, and hides what does.
     """
     inner: Box = (BORDER, BORDER, 1 - BORDER, 1 - BORDER)
     edges = [Place(f"the {side} edge", role, box, None, where) for side, box in _EDGES.items()]

@@ -14,7 +14,7 @@ from lrptrain.cues.images import Part, Where, annotation_in, image_of, pixels_of
 class Region(Part):
     """A region of a mask `[regions, height, width]`, as far as it lies outside of the evidence, the first region.
 
-    A sample loses its own, and is given what its donor has where either has the region.
+    A sample loses its own, and is given what its source has where either has the region.
 
     Attributes:
         index: Which region, from 1 on.
@@ -35,6 +35,6 @@ class Region(Part):
             return outside & False
         return outside & (annotation_in(batch, (images.shape[2], images.shape[3]), self.index) == 1)
 
-    def changed(self, batch: Batch, donors: Batch) -> Bool[Tensor, "batch height width"]:
+    def changed(self, batch: Batch, sources: Batch) -> Bool[Tensor, "batch height width"]:
         """See `Part`."""
-        return (self.locate(batch) | self.locate(donors)) & pixels_of("outside", batch)
+        return (self.locate(batch) | self.locate(sources)) & pixels_of("outside", batch)

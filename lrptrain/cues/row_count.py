@@ -15,34 +15,34 @@ from lrptrain.cues.rows import at_share
 
 @dataclass(frozen=True)
 class RowCount(Cue):
-    """How many rows there are: a sample gets as many as its donor has, of its own, evenly left out or given again."""
+    """How many rows there are: a sample gets as many as its source has, of its own, evenly left out or given again."""
 
     kind: ClassVar[str] = "row count"
     name: str = "the number of rows"
     role: Role = "unreviewed"
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+    def exchange(self, batch: Batch, sources: Batch) -> dict[str, Any]:
         """See `Cue`."""
         shape = rows_in(batch).shape[:2]
         there = present_rows(batch).cpu()
         own = [row.nonzero().flatten() for row in there]
-        wanted = present_rows(donors).sum(1).tolist()
-        source = torch.zeros(shape, dtype=torch.long)
+        wanted = present_rows(sources).sum(1).tolist()
+        taken_from = torch.zeros(shape, dtype=torch.long)
         filled = torch.zeros(shape, dtype=torch.bool)
         for row, (places, count) in enumerate(zip(own, wanted, strict=True)):
-            source[row, :count] = places[[at_share(i, len(places), count) for i in range(count)]]
+            taken_from[row, :count] = places[[at_share(i, len(places), count) for i in range(count)]]
             filled[row, :count] = True
-        source, filled = source.to(rows_in(batch).device), filled.to(rows_in(batch).device)
+        taken_from, filled = taken_from.to(rows_in(batch).device), filled.to(rows_in(batch).device)
         masks = row_masks(batch)
         result = dict(batch)
         for name in beside_rows(batch):
             values: Tensor = batch[name]
-            taken = values[torch.arange(len(values), device=values.device)[:, None], source]
+            taken = values[torch.arange(len(values), device=values.device)[:, None], taken_from]
             absent = ~filled.view(*filled.shape, *[1] * (values.ndim - 2))
             result[name] = taken.masked_fill(absent, IGNORED if name == "rationale" else 0)
             if name in masks:
                 result[name] = (filled != masks[name][:, None]).to(values.dtype)
-        # What the model is told to leave out may go on behind the rows; what it is not told of may not.
+        # What the model is told to leave out may continue behind the rows; what it is not told of may not.
         lengths = filled.sum(1)
         if masks and ROWS in batch:
             lengths = torch.maximum(lengths, batch[ROWS].sum(1))

@@ -21,7 +21,7 @@ from lrptrain.cues.rows import OF, RowPart, at_share, rows_of_part, with_rows
 class RowMark(Cue):
     """Rows that are nearer to the middle of a kind than to that of all rows, each number by its standard deviation.
 
-    A sample loses its own rows of the kind, and is given its donor's; each at its share of the way through the rows.
+    A sample loses its own rows of the kind, and is given its source's; each at its share of the way through the rows.
 
     Attributes:
         where: Which rows count.
@@ -43,20 +43,20 @@ class RowMark(Cue):
         along = rows.float() @ torch.tensor(self.direction, device=rows.device)
         return (along > self.bound) & rows_of_part(self.where, batch)
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+    def exchange(self, batch: Batch, sources: Batch) -> dict[str, Any]:
         """See `Cue`."""
-        source = torch.full(rows_in(batch).shape[:2], -1)
-        pairs = [[x.cpu() for x in (self.locate(each), rows_of_part(self.where, each))] for each in (batch, donors)]
+        taken_from = torch.full(rows_in(batch).shape[:2], -1)
+        pairs = [[x.cpu() for x in (self.locate(each), rows_of_part(self.where, each))] for each in (batch, sources)]
         for row, (lost, own, given, theirs) in enumerate(zip(*pairs[0], *pairs[1], strict=True)):
             for place, lent in _exchanged(lost, own, given, theirs).items():
-                source[row, place] = lent
-        return with_rows(batch, donors, source)
+                taken_from[row, place] = lent
+        return with_rows(batch, sources, taken_from)
 
 
 def _exchanged(
     lost: Bool[Tensor, " rows"], own: Bool[Tensor, " rows"], given: Bool[Tensor, " rows"], theirs: Bool[Tensor, " rows"]
 ) -> dict[int, int]:
-    """Return which of a donor's rows comes to which place of a sample."""
+    """Return which of a source's rows comes to which place of a sample."""
     places, rows = own.nonzero().flatten().tolist(), theirs.nonzero().flatten().tolist()
     is_lost, is_given = lost[own].tolist(), given[theirs].tolist()
     taken: dict[int, int] = {}
@@ -64,7 +64,7 @@ def _exchanged(
         wanted = at_share(rank, len(places), len(rows))
         number = next(each for each in _outwards(wanted, len(places)) if places[each] not in taken)
         taken[places[number]] = rows[rank]
-    # Where a row of the kind goes and none comes, another row of the donor does: the next one.
+    # Where a row of the kind goes and none comes, another row of the source does: the next one.
     others = [rank for rank, row_is in enumerate(is_given) if not row_is] or [*range(len(rows))]
     for number in [number for number, row_is in enumerate(is_lost) if row_is and places[number] not in taken]:
         if others:

@@ -1,4 +1,4 @@
-"""What cues of rows share: which rows are meant, and how a sample takes rows of its donor."""
+"""What cues of rows share: which rows are meant, and how a sample takes rows of its source."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -41,23 +41,23 @@ def at_share(place: int, count: int, of: int) -> int:
     return place * count // of
 
 
-def with_rows(batch: Batch, donors: Batch, source: Int[Tensor, "batch rows"]) -> dict[str, Any]:
-    """Return samples with rows of their donors, each with what the model is given beside it, and its annotation.
+def with_rows(batch: Batch, sources: Batch, taken_from: Int[Tensor, "batch rows"]) -> dict[str, Any]:
+    """Return samples with rows of their sources, each with what the model is given beside it, and its annotation.
 
     Args:
         batch: The samples.
-        donors: Their donors, padded to the same number of rows.
-        source: For every place the donor's row that comes there; -1 where the sample keeps its own.
+        sources: Their sources, padded to the same number of rows.
+        taken_from: For every place the source's row that comes there; -1 where the sample keeps its own.
     """
-    source = source.to(rows_in(batch).device)
-    index = torch.arange(len(source), device=source.device)[:, None]
+    taken_from = taken_from.to(rows_in(batch).device)
+    index = torch.arange(len(taken_from), device=taken_from.device)[:, None]
     result = dict(batch)
     masks = row_masks(batch)
     for name in beside_rows(batch):
-        if name in masks or name not in donors or _counts_rows(name, batch[name]):
+        if name in masks or name not in sources or _counts_rows(name, batch[name]):
             continue
-        taken = donors[name][index, source.clamp(min=0)]
-        is_taken = (source >= 0).view(*source.shape, *[1] * (batch[name].ndim - 2))
+        taken = sources[name][index, taken_from.clamp(min=0)]
+        is_taken = (taken_from >= 0).view(*taken_from.shape, *[1] * (batch[name].ndim - 2))
         result[name] = torch.where(is_taken, taken.to(batch[name].dtype), batch[name])
     return result
 
@@ -69,7 +69,7 @@ def _counts_rows(name: str, values: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Stretch(Cue):
-    """Rows that stand in one stretch: a sample takes those of its donor's, at the same share of the way along it."""
+    """Rows that stand in one stretch: a sample takes those of its source's, at the same share of the way along it."""
 
     name: str
     role: Role
@@ -87,15 +87,15 @@ class Stretch(Cue):
             inside[row, places] = True
         return inside
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+    def exchange(self, batch: Batch, sources: Batch) -> dict[str, Any]:
         """See `Cue`."""
-        own, given = (self._places(rows_of_part(self.where, each)) for each in (batch, donors))
-        source = torch.full(rows_in(batch).shape[:2], -1)
+        own, given = (self._places(rows_of_part(self.where, each)) for each in (batch, sources))
+        taken_from = torch.full(rows_in(batch).shape[:2], -1)
         for row, (places, theirs) in enumerate(zip(own, given, strict=True)):
             if len(theirs):
                 at = torch.arange(len(places)) * len(theirs) // max(len(places), 1)
-                source[row, places] = theirs[at]
-        return with_rows(batch, donors, source)
+                taken_from[row, places] = theirs[at]
+        return with_rows(batch, sources, taken_from)
 
     def _places(self, counted: Bool[Tensor, "batch rows"]) -> list[Int[Tensor, " n"]]:
         places = [row.nonzero().flatten() for row in counted.cpu()]

@@ -74,8 +74,8 @@ class Judged:
         within: The name of the cue that it is a part of; "" for none. Of what is named it is all of the input.
         share: Of what is named, which share of that cue's effect it carries, in [0, 1]; None for none.
         named: Whether it is what a report names; see `lrptrain.cues.naming`.
-        answer: The answer that alone is told by it, as a class; None for all of them together.
-        also_relies_on: The names of other named cues: what is mended of this one, they still tell.
+        answer: The answer that alone is predictable from it, as a class; None for all of them together.
+        also_relies_on: The names of other named cues: a fix of this one leaves the model those.
         label: Of a model of several labels, the number of that which it tells; None of any other.
         is_whole: Whether it is all of an input.
     """
@@ -113,7 +113,7 @@ class Search:
         min_effect: The least effect that matters, in (0, 1).
         confidence: `1 - confidence` is the level of all tests together.
         declared: Cues of which people have said what they are: a cue that is the same has their role.
-        on_failure: Takes a cue that cannot be measured, and why; the others go on. None passes the error on.
+        on_failure: Takes a cue that cannot be measured, and why; the others continue. None passes the error on.
         sizes: How large cues are in the samples, as far as another search has found out.
     """
 
@@ -182,11 +182,11 @@ class Search:
         answer = None if parent is None else parent.answer
         takers = node.rows if answer is None else node.rows[answers[node.rows] == answer]
         classes = [] if answer is not None else [int(each) for each in np.unique(answers[takers])]
-        # Of three classes and more, one may be told by what says nothing of the others: the level is shared.
+        # Of three classes and more, one may be predictable from what says nothing of the others: the level is shared.
         share = level / 2 if len(classes) > 2 else level
         parts = self._looks(takers)
         values, drops = (np.full(len(answers), np.nan) for _ in range(2))
-        # Of a fault it is told, too, that a model surely does not rely on it; of all that may be one, by all samples:
+        # Of a fault it is told, too, that a model does not rely on it; of all that may be one, by all samples:
         # the first ones seldom have what few of them show.
         is_asked = parent is None and node.cue.role == "shortcut"
         is_told = node.cue.role == "shortcut" and (parent is None or node.cue.is_rest)
@@ -223,7 +223,7 @@ class Search:
         return Judged(node.cue, verdict, effect, known, node.rows, within, answer=answer, is_whole=node.is_whole)
 
     def _is_idle(self, values: Float[np.ndarray, " samples"]) -> bool:
-        """Return whether a model surely does not rely on a cue: neither in the mean nor in a few samples."""
+        """Return whether a model does not rely on a cue, by the interval: neither in the mean nor in a few samples."""
         flips = flipped(values, max(FLIP, self._least))
         return flips < FEWEST_FLIPPED and effect_of(values, self._level / 2).high < self._least
 

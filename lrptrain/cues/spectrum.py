@@ -1,6 +1,6 @@
 """Spectrum: how strong details of every size and direction are: sharpness, noise, compression, waves, texture.
 
-The energy of each band of frequencies, in each direction and channel, becomes the donor's; phases, which say what an
+The energy of each band of frequencies, in each direction and channel, becomes the source's; phases, which say what an
 image shows (Oppenheim & Lim 1981, "The importance of phase in signals"), stay.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from lrptrain.cues.look import Images, Look, Pixels, mean_of
 
 BANDS, DIRECTIONS = 8, 4
-"""A resolution, and no bound: finer ones carry over more of the donor's own pattern, coarser ones tell fewer apart."""
+"""A resolution, and no bound: finer ones carry over more of the source's own pattern, coarser ones tell fewer apart."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Spectrum(Look):
     kind: ClassVar[str] = "spectrum"
     word: ClassVar[str] = "sharpness and texture"
 
-    def transplant(self, images: Images, own: Pixels, donors: Images, theirs: Pixels) -> Images:
+    def transplant(self, images: Images, own: Pixels, sources: Images, theirs: Pixels) -> Images:
         """See `Look`; of a part of an image, what lies beside it is filled with the part's mean."""
         mean = mean_of(images, own)
         bands = _bands(images.shape[2], images.shape[3]).to(images.device)
         ours = torch.fft.fft2((images - mean) * own[:, None])
-        others = torch.fft.fft2((donors - mean_of(donors, theirs)) * theirs[:, None])
-        # Per pixel of the part: a donor's may be larger.
+        others = torch.fft.fft2((sources - mean_of(sources, theirs)) * theirs[:, None])
+        # Per pixel of the part: a source's may be larger.
         energy = [
             _energy(x, bands) / part.flatten(1).sum(1).clamp(min=1)[:, None, None]
             for x, part in ((ours, own), (others, theirs))

@@ -22,7 +22,7 @@ LOOKS = (Colour, Spectrum, Light, Grain)
 
 @dataclass(frozen=True)
 class Surroundings(Part):
-    """All of an image that lies outside of the evidence; a donor's own evidence is painted over first."""
+    """All of an image that lies outside of the evidence; a source's own evidence is painted over first."""
 
     kind: ClassVar[str] = "surroundings"
     is_rest: ClassVar[bool] = True

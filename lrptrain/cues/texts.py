@@ -60,7 +60,7 @@ def parts_of(batch: Batch, language: Language) -> list[list[Part]]:
     ids = batch["input_ids"]
     attended = attended_tokens(batch)
     special = special_tokens(batch, language.form.ends, language.form.padding.token)
-    # No text goes on from one chunk to the next.
+    # No text continues from one chunk to the next.
     types = torch.stack([batch.get("token_type_ids", ids * 0), _chunk_of_places(batch).expand_as(ids)], -1)
     rows = zip(ids.tolist(), (attended & ~special).tolist(), types.tolist(), strict=True)
     return [[_part(tokens, places, language) for places in _runs(content, types)] for tokens, content, types in rows]
@@ -109,7 +109,7 @@ def is_annotated(batch: Batch) -> Bool[Tensor, " batch"]:
 
 
 def kept_in(batch: Batch, parts: list[list[Part]]) -> Bool[np.ndarray, "batch tokens"]:
-    """Return which tokens are of words that are not surely outside: marked ones, and those that nobody judged.
+    """Return which tokens are of words that are not known to be outside: marked ones, and unjudged ones.
 
     A word is judged by any of its pieces: labels often stand at the first one alone. Of a text without a mark, nothing.
     """
@@ -125,14 +125,14 @@ def kept_in(batch: Batch, parts: list[list[Part]]) -> Bool[np.ndarray, "batch to
 
 
 Token = tuple[int, int]
-"""0 for a token of the text itself and 1 for one of its donor, and the token's place there."""
+"""0 for a token of the text itself and 1 for one of its source, and the token's place there."""
 
 
 @dataclass(frozen=True)
 class Spans(Cue):
-    """Certain words of a text: it loses its own, and is given those of its donor.
+    """Certain words of a text: it loses its own, and is given those of its source.
 
-    Words are put where they stand in their donor, as a share of the way through all other words, between two words. Of
+    Words are put where they stand in their source, as a share of the way through all other words, between two words. Of
     pairs, each text takes those of its counterpart. Outside of the annotation, what people marked stays, and is not
     given.
     """
@@ -155,11 +155,11 @@ class Spans(Cue):
                     inside[row, slice(*span)] = True
         return inside
 
-    def exchange(self, batch: Batch, donors: Batch, staying: Sequence["Spans"] = ()) -> dict[str, Any]:
+    def exchange(self, batch: Batch, sources: Batch, staying: Sequence["Spans"] = ()) -> dict[str, Any]:
         """See `Cue`."""
         rows, size = [], chunk_width(batch)
-        stays, others = (_located(staying, each) for each in (batch, donors))
-        chosen = (self._chosen(batch, stays), self._chosen(donors, others))
+        stays, others = (_located(staying, each) for each in (batch, sources))
+        chosen = (self._chosen(batch, stays), self._chosen(sources, others))
         for row, (own, theirs) in enumerate(zip(*chosen, strict=True)):
             parts = [part for part, _ in own]
             given = _counterparts(parts, [part for part, _ in theirs], size)
@@ -169,7 +169,7 @@ class Spans(Cue):
                 for (part, out), each in zip(own, given, strict=True)
             }
             rows.append(row_of(batch, row, parts, put))
-        return composed(batch, donors, rows, self.language, stays)
+        return composed(batch, sources, rows, self.language, stays)
 
     def _chosen(
         self, batch: Batch, stays: Bool[Tensor, "batch tokens"] | None = None
@@ -195,7 +195,7 @@ def _located(cues: Sequence[Spans], batch: Batch) -> Bool[Tensor, "batch tokens"
 
 @dataclass(frozen=True)
 class Rewriting(Cue):
-    """What texts have beyond certain words: their own are made anew, with tokens of theirs and of their donors."""
+    """What texts have beyond certain words: their own are made anew, with tokens of theirs and of their sources."""
 
     name: str
     role: Role
@@ -205,20 +205,20 @@ class Rewriting(Cue):
     def rewritten(self, own: Sequence[Part], theirs: Sequence[Part]) -> dict[int, list[Token]]:
         """Return the new tokens of those texts of a sample that change, by their number."""
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+    def exchange(self, batch: Batch, sources: Batch) -> dict[str, Any]:
         """See `Cue`."""
         rows = []
-        pairs = zip(parts_of(batch, self.language), parts_of(donors, self.language), strict=True)
+        pairs = zip(parts_of(batch, self.language), parts_of(sources, self.language), strict=True)
         for row, (own, theirs) in enumerate(pairs):
             changed = self.rewritten(own, _counterparts(own, theirs, chunk_width(batch)))
             kept = ([(0, place) for place in part.tokens] for part in own)
             put = {part.tokens[0]: changed.get(i, same) for i, (part, same) in enumerate(zip(own, kept, strict=True))}
             rows.append(row_of(batch, row, own, put))
-        return composed(batch, donors, rows, self.language)
+        return composed(batch, sources, rows, self.language)
 
 
 def _counterparts(own: Sequence[Part], theirs: Sequence[Part], size: int | None) -> list[Part]:
-    """Return the donor's part in the same chunk, and as far along it, for each of a sample's own; empty without one."""
+    """Return the source's part in the same chunk, and as far along it, for each of a sample's own; or an empty one."""
 
     def places(parts: Sequence[Part]) -> list[tuple[int, int]]:
         chunks = [part.tokens[0] // size if size else 0 for part in parts]
@@ -229,7 +229,7 @@ def _counterparts(own: Sequence[Part], theirs: Sequence[Part], size: int | None)
 
 
 def _joined(part: Part, out: list[Span], given: Part, spans: list[Span]) -> list[Token]:
-    """Return a text's tokens without some spans, and with spans of its donor."""
+    """Return a text's tokens without some spans, and with spans of its source."""
     gone = {place for span in out for place in range(*span)}
     rest = [place for place in part.tokens if place not in gone]
     starts = {word.span[0] for word in part.words}
@@ -252,7 +252,7 @@ def _joined(part: Part, out: list[Span], given: Part, spans: list[Span]) -> list
 
 
 def _filled(part: Part, gone: set[int], spans: list[Span]) -> list[Token]:
-    """Return a text with spans that are all of its donor's in the places of its own: what stays does not move."""
+    """Return a text with spans that are all of its source's in the places of its own: what stays does not move."""
     tokens: list[Token] = []
     left, missing = list(spans), 0
     for place in part.tokens:
@@ -285,12 +285,12 @@ def row_of(batch: Batch, row: int, parts: Sequence[Part], put: dict[int, list[To
 
 def composed(
     batch: Batch,
-    donors: Batch,
+    sources: Batch,
     rows: Sequence[Sequence[tuple[int, int, int]]],
     language: Language,
     stays: Bool[Tensor, "batch tokens"] | None = None,
 ) -> dict[str, Any]:
-    """Return samples whose texts are made of tokens of theirs and of their donors.
+    """Return samples whose texts are made of tokens of theirs and of their sources.
 
     What the model is given for each token, and its annotation, go along with it, but for token types, and for numbers
     that count places. Of a text, or a chunk of one, that becomes too long, tokens before its last one are cut: its own
@@ -339,7 +339,7 @@ def composed(
             result[name] = counted
         else:
             filler = pad if name == "input_ids" else IGNORED if name in ANNOTATIONS else 0
-            result[name] = _gathered(values, donors[name], side, place, there, filler)
+            result[name] = _gathered(values, sources[name], side, place, there, filler)
     return result
 
 
@@ -370,7 +370,7 @@ def _counted(
 
 def _gathered(own: Tensor, others: Tensor, side: Tensor, place: Tensor, there: Tensor, filler: int) -> Tensor:
     if others.shape[1] != own.shape[1]:
-        raise ValueError("texts and donors must be padded to the same length")
+        raise ValueError("texts and sources must be padded to the same length")
     rows = torch.arange(len(own), device=own.device)[:, None]
     extra = [1] * (own.ndim - 2)
     taken = torch.where(side.view(*side.shape, *extra) == 0, own[rows, place], others[rows, place])

@@ -31,9 +31,9 @@ class WholeInput(Cue):
         entries = tuple(f"{ARGUMENT}{each}" for each in arguments)
         return cls(called(arguments[0]), role, arguments[0], entries)
 
-    def exchange(self, batch: Batch, donors: Batch) -> dict[str, Any]:
+    def exchange(self, batch: Batch, sources: Batch) -> dict[str, Any]:
         """See `Cue`."""
-        return {**batch, **{name: donors[name] for name in self.entries if name in donors}}
+        return {**batch, **{name: sources[name] for name in self.entries if name in sources}}
 
 
 def called(argument: str) -> str:

@@ -110,7 +110,7 @@ def changed(folder: Path) -> int:
 def read_last(path: Path) -> dict[str, Any] | None:
     """The last evaluation in an `events.jsonl`, its findings in short; None if there is none."""
     lines = _complete_lines(path)
-    # Only a run that went on from an earlier checkpoint has lines that do not stand.
+    # Only a run that continued from an earlier checkpoint has lines that do not stand.
     events = [] if any(map(has_continuation, lines)) else timeline_of(lines[-1:]).events
     events = events or timeline_of(lines).events
     if not events:
@@ -170,7 +170,7 @@ def read_new_events(folder: Path, since: int = 0) -> dict[str, Any]:
         start = since if 0 <= since <= size else 0
         file.seek(start)
         data = file.read()
-        # A run that went on from an earlier checkpoint takes back what the page has already: it starts anew.
+        # A run that continued from an earlier checkpoint takes back what the page has already: it starts anew.
         if start > 0 and has_continuation(data):
             start = 0
             file.seek(start)

@@ -139,7 +139,7 @@ def _routes(root: Path) -> list[Any]:
             told = json.loads(body)
             if not isinstance(told, dict):
                 raise ValueError("a note has a kind, a name and a text")
-            # A disk, or another page on the same folder, may keep it waiting: all else goes on.
+            # A disk, or another page on the same folder, may keep it waiting: all else continues.
             await in_thread(write_note, run_of(request), *(told.get(name) for name in ("kind", "name", "text")))
         except (OSError, ValueError, RecursionError) as error:
             raise exceptions.HTTPException(409, f"it was not kept: {error}") from error

@@ -30,7 +30,7 @@ class Finding:
             annotation, or was declared one), or `"unreviewed"`: it needs review.
         verdict: Whether the model relies on it: by whether the interval of the effect lies above the least effect that
             matters, below it, or on both sides.
-        effect: The mean over samples of `p(answer | cue of a donor with that answer) - p(answer | cue of a donor with
+        effect: The mean over samples of `p(answer | cue of a source with that answer) - p(answer | cue of a source with
             another)`, in [-1, 1]; nan where nothing could be exchanged.
         interval: The interval (low, high) of the effect.
         samples: The number of samples in which the two differ.
@@ -101,12 +101,12 @@ class Finding:
 
     @property
     def is_fault(self) -> bool:
-        """Whether the model relies on what is a fault."""
+        """Whether the model relies on a shortcut."""
         return self.relies and self.role == "shortcut"
 
     @property
     def needs_review(self) -> bool:
-        """Whether the model relies on what nobody has spoken of: it needs review, whether it is evidence."""
+        """Whether the model relies on what nobody has declared to be right or wrong: you decide."""
         return self.relies and self.role == "unreviewed"
 
     @property
@@ -212,12 +212,12 @@ class HasFindings:
 
     @property
     def faults(self) -> list[Finding]:
-        """The faults that the model relies on."""
+        """The shortcuts that the model relies on."""
         return [each for each in self.findings if each.is_fault]
 
     @property
     def to_review(self) -> list[Finding]:
-        """What else the model relies on: it needs review, whether it is evidence."""
+        """What else the model relies on, and what nobody has declared to be right or wrong: you decide."""
         return [each for each in self.findings if each.needs_review]
 
 

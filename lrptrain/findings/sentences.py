@@ -124,7 +124,7 @@ def _effect(finding: "Finding") -> str:
     sentence = (
         f"Effect {points(finding.effect)} points{interval}, of {counted(finding.samples, finding.medium or 'sample')}."
     )
-    # With three answers and more, one may be told by it, and the others not.
+    # With three answers and more, one may be predictable from it, and the others not.
     most = max(finding.by_class, key=lambda name: finding.by_class[name], default=None)
     if most is not None and finding.by_class[most] > 2 * max(finding.effect, 0):
         sentence += f" Most of all in answers {most!r}: {points(finding.by_class[most])} points."

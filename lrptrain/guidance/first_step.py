@@ -63,7 +63,7 @@ class FirstStep:
         )
 
     def check_continuation(self) -> bool:
-        """Return whether the step goes on with what the model returns."""
+        """Return whether the step continues with what the model returns."""
         if self._state.objective.weights:
             self._continuation.check("the training step")
         return bool(self._continuation.name)
@@ -86,7 +86,7 @@ class FirstStep:
         self._mention_output(forward.output)
 
     def _check_pooling(self, forward: InterceptedForward) -> None:
-        """Reject rewritten texts where the step goes on with what the model says of every token."""
+        """Reject rewritten texts where the step continues with what the model says of every token."""
         if not (self._state.objective.swaps and "input_ids" in self._batch.columns):
             return
         try:

@@ -11,7 +11,7 @@ from lrptrain.cues.row_mark import RowMark
 from lrptrain.cues.texts import Language
 
 IN_A_ROW = 3
-"""So many evaluations in a row must show it: a model that has lost a shortcut may be at chance for one or two, before
+"""So many evaluations in a row must show it: a model that has lost a shortcut may guess for one or two, before
 it learns what is harder ("A mark that was the object" in experiments/LOG.md)."""
 
 

@@ -58,7 +58,7 @@ class GuidanceState:
         skipped: How often a loss or a gradient was not finite.
         left_out: How often a sample went unguided for its values.
         worked: Whether a batch was guided. Until then an error means a wrong setting, and ends the run.
-        continues: Whether the step goes on with what the model returns, which is no answer then.
+        continues: Whether the step continues with what the model returns, which is no answer then.
         is_guided: Whether a batch was guided since the optimizer last stepped.
         part: The part of the model that is guided, where the step calls that without the model's own forward.
     """

@@ -1,6 +1,6 @@
 """The swap: the samples of a training batch take cues from each other.
 
-It is the exchange by which cues are tested: whatever a test names can be mended by what it names.
+It is the exchange by which cues are tested: whatever a test names can be fixed by what it names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ from lrptrain.batch.rows import has_rows
 from lrptrain.batch.sizes import marks_time
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue
-from lrptrain.cues.donors import random_donors
 from lrptrain.cues.family import FAMILIES
 from lrptrain.cues.images import image_of
 from lrptrain.cues.look import Look
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.series import SeriesSurroundings
+from lrptrain.cues.sources import random_sources
 from lrptrain.cues.surroundings import LOOKS
 from lrptrain.cues.text_form import Padding, padding_of
 from lrptrain.cues.texts import UNNAMED, Language, as_wide_as
@@ -162,7 +162,7 @@ class Swap:
         arguments: Mapping[str, Any] = MappingProxyType({}),
         chosen: Bool[Tensor, " batch"] | None = None,
     ) -> Swapped:
-        """Give every sample each cue of a random donor of its own; a batch of one takes from the sample before it.
+        """Give every sample each cue of a random source of its own; a batch of one takes from the sample before it.
 
         Args:
             explained: What the step gives the model: images or token ids.
@@ -188,10 +188,10 @@ class Swap:
         rows, changed = torch.zeros_like(usable), dict(batch)
         for cue in cues:
             takes = (marked if cue.needs_annotation else usable) & (usable.sum() > 1)
-            donors = random_donors(usable, generator)
-            donors = torch.where(takes, donors, torch.arange(len(donors), device=donors.device))
+            sources = random_sources(usable, generator)
+            sources = torch.where(takes, sources, torch.arange(len(sources), device=sources.device))
             # Each cue is taken of samples as they were, and given to samples as the cues before it have left them.
-            changed = cue.exchange(changed, as_wide_as(changed, rows_of(batch, donors), padding))
+            changed = cue.exchange(changed, as_wide_as(changed, rows_of(batch, sources), padding))
             rows |= takes
         if chosen is not None:
             rows &= chosen.to(rows.device)

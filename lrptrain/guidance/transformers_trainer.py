@@ -52,7 +52,7 @@ def guide(
     columns `offset_mapping` and `text`.
 
     What `RelevanceGuidance` logs under `guidance/` goes into the logs of the training loss, and so to `report_to`. A
-    resumed run goes on with the factor of its checkpoint. Where the Trainer divides its loss by the labels of all
+    resumed run continues with the factor of its checkpoint. Where the Trainer divides its loss by the labels of all
     accumulated batches, the guidance is the mean over these batches.
 
     Args:
@@ -186,13 +186,13 @@ class _GuidedTrainer:
 
 
 class _Callback(transformers.TrainerCallback):  # type: ignore[name-defined]
-    """Starts a run over, or goes on with it, and looks at the gradients before each step of the optimizer."""
+    """Starts a run over, or continues with it, and looks at the gradients before each step of the optimizer."""
 
     def __init__(self, guided: _GuidedTrainer) -> None:
         self.guided = guided
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Forget an earlier run; go on with that of a checkpoint."""
+        """Forget an earlier run; continue with that of a checkpoint."""
         guidance = self.guided.guidance
         guidance.start_over()
         self.guided.batches = 0
@@ -208,7 +208,7 @@ class _Callback(transformers.TrainerCallback):  # type: ignore[name-defined]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Keep the state where a checkpoint is written from."""
-        # Not as an `ExportableState`: the Trainer would make the callback anew, and could not save a run that goes on
+        # Not as an `ExportableState`: the Trainer would make the callback anew, and could not save a run that continues
         # from a checkpoint without one.
         attributes = {**self.guided.guidance.state_dict(), "batches": self.guided.batches}
         state.stateful_callbacks[STATE] = {"args": {}, "attributes": attributes}

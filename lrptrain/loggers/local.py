@@ -1,4 +1,4 @@
-"""A folder as the sink: complete without any logging service, readable while the run goes on.
+"""A folder as the sink: complete without any logging service, readable while the run continues.
 
     events.jsonl                                   one line per evaluation: epoch, step, scalars, findings
     findings.json                                  the findings that stand now
@@ -128,7 +128,7 @@ def _append_event(folder: Path, event: dict[str, Any], table: Path) -> None:
 
 
 class RecordWriter:
-    """Writes the evaluations of a run within a budget: beyond it, numbers and maps go on, pictures do not.
+    """Writes the evaluations of a run within a budget: beyond it, numbers and maps continue, pictures do not.
 
     Args:
         max_mb: Once the folder has so many megabytes (10^6 bytes), inputs, pictures, highlights and the maps of many
@@ -143,7 +143,7 @@ class RecordWriter:
 
     def write(self, folder: Path, record: EpochRecord, marks: dict[str, Any] | None = None) -> EpochRecord:
         """Write one evaluation; return it with one scalar more, `<prefix>/record_mb`, the size of the folder before."""
-        size = folder_size_mb(folder)  # asked of the disk: a run that is resumed goes on with what it has used
+        size = folder_size_mb(folder)  # asked of the disk: a run that is resumed continues with what it has used
         record = replace(record, scalars={**record.scalars, f"{record.prefix}/record_mb": size})
         full = size >= self.max_mb
         if full and not self._warned:

@@ -1,6 +1,6 @@
 """The evaluations of a run that stand: `events.jsonl`, whatever of it can be read.
 
-A line is an evaluation, and has the number of its format. The first one of a run that goes on from an earlier
+A line is an evaluation, and has the number of its format. The first one of a run that continues from an earlier
 checkpoint says so in the same line,
 
     {"epoch": 3, "step": 80, "format": 2, ..., "id": "5a2f09c1d7e3", "continued_after": {"epoch": 2, "step": 60}}
@@ -123,7 +123,7 @@ class Judged:
         events: In order of time; see `parse_event`.
         findings: What the last one found.
         id: The id of the last one; "" where the record does not say it.
-        cut: Findings of whose history no more than `MOST_ENTRIES` is there, by name, as where a run goes on elsewhere.
+        cut: Findings of whose history no more than `MOST_ENTRIES` is there, by name, as of a run continued elsewhere.
     """
 
     events: tuple[dict[str, Any], ...]

@@ -63,6 +63,6 @@ def agreement(answers: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> Agreemen
 def level_of_look(number: int, level: float = LEVEL) -> float:
     """Return the level of one look among all of a run, in which luck passes for skill as often as `level` says.
 
-    Shares of the level fall with the square of the number: 1 + 1/4 + 1/9 ... is pi^2 / 6, however long a run goes on.
+    Shares of the level fall with the square of the number: 1 + 1/4 + 1/9 ... is pi^2 / 6, however long a run continues.
     """
     return level * 6 / (math.pi * number) ** 2

@@ -29,7 +29,7 @@ class CheckResult:
     Attributes:
         verdict: `"failed"` if the model relies on a fault by more than allowed; `"inconclusive"` if the last evaluation
             cannot tell, or found something that a person has to judge; else `"passed"`.
-        reason: Why it is not sure, in a sentence; "" else.
+        reason: Why it is inconclusive, in a sentence; "" else.
         reliance: The largest effect that is sure among faults, 0..1.
     """
 

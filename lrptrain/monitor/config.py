@@ -91,7 +91,7 @@ class Judge:
             the kept checkpoint, failed or could not tell.
         fail_after: The evaluations in a row in which that has to be so: a single one is wrong now and then. A run that
             ends with fewer is judged by those that it has.
-        seed: The seed of the sample and of the donors.
+        seed: The seed of the sample and of the sources.
 
     Raises:
         ValueError: With the option, and what it may be.
@@ -123,8 +123,8 @@ class Run:
             its own folder.
         max_record_mb: The size of the run's folder, in megabytes, beyond which no pictures are added.
         progress_bar: Whether to show a progress bar while the monitor works.
-        on_error: "warn": a failure after the start is reported once, counted, and training goes on, and the other
-            tests go on without a cue that failed; "raise": it ends training.
+        on_error: "warn": a failure after the start is reported once, counted, and training continues, and the other
+            tests continue without a cue that failed; "raise": it ends training.
         dataloader_idx: The index of the validation dataloader, of a Lightning Trainer that has several.
 
     Raises:

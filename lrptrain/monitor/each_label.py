@@ -1,4 +1,4 @@
-"""What a model of several labels reads for each of them: all labels are told by the same exchanged samples."""
+"""What a model of several labels relies on for each of them: all labels are tested by the same swapped samples."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +21,7 @@ from lrptrain.monitor.skill import sharpened, sharpness
 from lrptrain.trainers.processes import gather
 
 POOL = 24
-"""Among so many random samples the two donors are chosen; a choice, of speed: it changes how many labels a pair
+"""Among so many random samples the two sources are chosen; a choice, of speed: it changes how many labels a pair
 serves, and no effect."""
 
 
@@ -33,32 +33,32 @@ class JointMeasure:
         self.yes: Bool[np.ndarray, "n labels"] = tests.evaluation.probabilities > 0.5
         self.passes = 0
         self._has_masks = any(MASKS in sample.tensors for sample in tests.samples)
-        self._donors: dict[bytes, Int[np.ndarray, "n 2"]] = {}
+        self._sources: dict[bytes, Int[np.ndarray, "n 2"]] = {}
         self._given: dict[tuple[Cue, bytes, int], Float[np.ndarray, "n 2 labels"]] = {}
         self._known: dict[tuple[Cue, bytes, int], Bool[np.ndarray, " n"]] = {}
 
-    def donors(self, among: Rows) -> Int[np.ndarray, "n 2"]:
+    def sources(self, among: Rows) -> Int[np.ndarray, "n 2"]:
         """Return two other samples for each, whose answers differ in many labels, rare ones first.
 
-        A label is told by a pair of which one has the sample's answer to it and the other has not.
+        A label is tested by a pair of which one has the sample's answer to it and the other has not.
         """
         key = among.tobytes()
-        if key not in self._donors:
+        if key not in self._sources:
             rng = np.random.default_rng([self.tests.config.judge.seed, len(among)])
             served = np.ones(self.yes.shape[1])
-            donors = np.tile(np.arange(len(self.yes))[:, None], 2)
+            sources = np.tile(np.arange(len(self.yes))[:, None], 2)
             for row in rng.permutation(among):
                 pool = rng.permutation(among[among != row])[:POOL]
                 differs = self.yes[pool][:, None] != self.yes[pool][None]
                 one, other = np.unravel_index((differs / served).sum(2).argmax(), differs.shape[:2])
-                donors[row] = pool[one], pool[other]
+                sources[row] = pool[one], pool[other]
                 served += differs[one, other]
-            self._donors[key] = donors
-        return self._donors[key]
+            self._sources[key] = sources
+        return self._sources[key]
 
     @torch.no_grad()
     def given(self, cue: Cue, rows: Rows, among: Rows, of: "LabelMeasure") -> Float[np.ndarray, "rows 2 labels"]:
-        """Return the probability of every label with the cue of either donor; nan where it is the same in both.
+        """Return the probability of every label with the cue of either source; nan where it is the same in both.
 
         Every process has to call it, with the same cue and samples. What lies outside of the masks of a label is a cue
         of that label alone, where each has its own.
@@ -70,25 +70,25 @@ class JointMeasure:
         missing = rows[~known[rows]]
         if len(missing):
             mine = missing[np.isin(missing, self.tests.mine)]
-            measured = partial(self._measured, of.samples, cue, self.donors(among))
+            measured = partial(self._measured, of.samples, cue, self.sources(among))
             for where, found in by_all(mine, measured, gather):
                 values[where] = found
             known[missing] = True
         return values[rows]
 
     def _measured(
-        self, samples: Sequence[Sample], cue: Cue, donors: Int[np.ndarray, "n 2"], rows: Rows
+        self, samples: Sequence[Sample], cue: Cue, sources: Int[np.ndarray, "n 2"], rows: Rows
     ) -> Float[np.ndarray, "rows 2 labels"]:
         values = np.full((len(rows), 2, self.yes.shape[1]), np.nan)
         for group in by_size([samples[row] for row in rows], self.tests.config.run.batch_size):
-            values[group] = self._exchanged(samples, cue, rows[group], donors[rows[group]])
+            values[group] = self._exchanged(samples, cue, rows[group], sources[rows[group]])
         return values
 
     def _exchanged(
-        self, samples: Sequence[Sample], cue: Cue, rows: Rows, donors: Int[np.ndarray, "rows 2"]
+        self, samples: Sequence[Sample], cue: Cue, rows: Rows, sources: Int[np.ndarray, "rows 2"]
     ) -> Float[np.ndarray, "rows 2 labels"]:
         size = len(rows)
-        both = cue.exchange(*together(samples, np.tile(rows, 2), donors.T.flatten(), self.tests.evaluator.device))
+        both = cue.exchange(*together(samples, np.tile(rows, 2), sources.T.flatten(), self.tests.evaluator.device))
         changed = [rows_of(both, slice(i * size, (i + 1) * size)) for i in range(2)]
         different = differ(*changed)
         if not different.any():
@@ -115,9 +115,9 @@ class LabelMeasure(Measure):
         return sharpened(np.stack([1 - yes, yes], 1), self._power)
 
     def effects(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
-        """See `Measure`; nan also where both donors have the same answer, of which the model is asked nothing."""
+        """See `Measure`; nan also where both sources have the same answer, of which the model is asked nothing."""
         effect = np.full(len(rows), np.nan)
-        same = self.answers[self._joint.donors(among)[rows]] == self.answers[rows][:, None]
+        same = self.answers[self._joint.sources(among)[rows]] == self.answers[rows][:, None]
         told = np.flatnonzero(same[:, 0] != same[:, 1])
         if not len(told):
             return effect
@@ -128,7 +128,7 @@ class LabelMeasure(Measure):
         return effect
 
     def drops(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
-        """Return the effects themselves: the model has answered with either donor's cue at once."""
+        """Return the effects themselves: the model has answered with either source's cue at once."""
         return self.effects(cue, rows, among)
 
 

@@ -96,7 +96,7 @@ class Explainer(RunState):
                 self._inform(f"{self._config.title}: the maps are by {self.method}, for {default} cannot make any")
 
     def _leave_out(self, sample: ValidationSample, gathered: GatheredSamples) -> None:
-        """Go on without the samples that could not be used, and name each of them once."""
+        """Continue without the samples that could not be used, and name each of them once."""
         sample.samples = [each for each in sample.samples or [] if each.sample_id not in gathered.left_out]
         line = _line({key: problem for key, problem in gathered.left_out.items() if key not in self.left_out})
         self.left_out |= gathered.left_out
@@ -132,7 +132,7 @@ def gather_explained(
     if first_error:
         return GatheredSamples([], [], first_error, problems)
     # Two processes have samples 0, 2, 4 and 1, 3, 5, a single one has 0 to 5: sorted, both give the same rows, and so
-    # the same bootstrap resamples, donors, tables and findings.
+    # the same bootstrap resamples, sources, tables and findings.
     explained = sorted((each for part, _, _ in parts for each in part), key=lambda each: _sort_key(each.sample))
     keys = [_sort_key(each.sample) for each in choose_displayed(explained, max_displayed)]
     # Only the first process draws, and needs the inputs of what it draws.

@@ -87,7 +87,7 @@ class Judging(RunState):
         on_failure: Callable[[str], None] | None,
         class_names: Sequence[str] = (),
     ) -> Judgement:
-        """Test what may decide the answers; what fails is reported, and the others go on."""
+        """Test what may decide the answers; what fails is reported, and the others continue."""
         if evaluation.inputs is None:
             return Judgement()
         ids = [each.sample.sample_id for each in evaluation.samples]

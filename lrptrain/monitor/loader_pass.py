@@ -39,7 +39,7 @@ def read_once(samples: Any, batch_size: int) -> Iterator[PlacedBatch]:
 
 
 def can_be_read_once(samples: Any) -> bool:
-    """Return whether a stream goes on where it was left: whoever reads it takes its samples from everybody else."""
+    """Return whether a stream continues where it was left: whoever reads it takes its samples from everybody else."""
     return not has_places(samples) and isinstance(samples, Iterable) and iter(samples) is iter(samples)
 
 

@@ -110,7 +110,7 @@ class Monitor(MonitorResults):
         return self.core.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue a run, in its own folder where that is still free to go on with; see `state_dict`."""
+        """Continue a run, in its own folder where that is still free to continue with; see `state_dict`."""
         self.core.load_state_dict(state_dict)
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class Monitor(MonitorResults):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End the run, unless the block was left by an error: then it can go on."""
+        """End the run, unless the block was left by an error: then it can continue."""
         if kind is None:
             self.close()
 

@@ -356,7 +356,7 @@ def _heard_in_forward(model: nn.Module, batch: Mapping[str, Any]) -> tuple[dict[
 
 
 def check_bytes(model: nn.Module, batch: Mapping[str, Any], listener: InputListener, step: str) -> None:
-    """Reject images of bytes that the model reads otherwise than the same numbers as floats, which maps are made of."""
+    """Reject images of bytes that the model takes otherwise than the same numbers as floats, which maps are made of."""
     name = next((name for name in IMAGES if name in batch), "")
     heard = [x for call in listener.calls for x in call.values() if isinstance(x, Tensor)]
     images = [x for x in heard if name and x.dtype == torch.uint8 and x.shape == batch[name].shape]
@@ -367,7 +367,7 @@ def check_bytes(model: nn.Module, batch: Mapping[str, Any], listener: InputListe
         of_floats = read_logits(model(batch[name].to(images[0].device)), len(images[0]))
     if not _same(of_bytes, of_floats):
         raise ValueError(
-            f"{step} gives the model {name!r} as bytes ({_described(images[0])}), which it reads otherwise than the "
+            f"{step} gives the model {name!r} as bytes ({_described(images[0])}), which it takes otherwise than the "
             f"same numbers as floats, of which maps are made: let the dataset give floats (x.float() / 255)"
         )
 

@@ -131,7 +131,7 @@ class MonitorCore:
 
     @property
     def has_evaluated(self) -> bool:
-        """Whether there was an evaluation, in this run or in the one that it goes on from."""
+        """Whether there was an evaluation, in this run or in the one that it continues from."""
         return f"{self.config.prefix}/samples" in self.recorder.scalars
 
     def watch(self, module: nn.Module) -> None:

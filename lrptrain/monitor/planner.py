@@ -24,7 +24,7 @@ class Clock:
     def __init__(self) -> None:
         self._last_point: float | None = None
         self._began: float | None = None
-        self._elapsed_before = 0.0  # seconds of the run that this one goes on from
+        self._elapsed_before = 0.0  # seconds of the run that this one continues from
         self.unlogged = 0.0
 
     def start(self, restart: bool = False) -> None:
@@ -39,12 +39,12 @@ class Clock:
         return self._elapsed_before + (0.0 if self._began is None else time.monotonic() - self._began)
 
     def stop(self) -> None:
-        """Count no time until the clock starts again: a trainer may go on with the same run later."""
+        """Count no time until the clock starts again: a trainer may continue with the same run later."""
         self._elapsed_before = self.elapsed
         self._began = None
 
     def resume(self, elapsed: float) -> None:
-        """Go on from a run that had taken so many seconds."""
+        """Continue from a run that had taken so many seconds."""
         self._elapsed_before = elapsed
 
     def costs(self, started: float) -> dict[str, float]:

@@ -69,10 +69,10 @@ def shown_by(
 
 
 def _in_numbers(judged: Sequence[Judged], untested: Sequence[str]) -> str:
-    """Return how many cues are not sure, and not relied on, and what was not tested."""
+    """Return how many cues are inconclusive, and not relied on, and what was not tested."""
     verdicts = [verdict for _, verdict in {(each.cue.name, each.verdict) for each in judged}]
     doubtful, others = verdicts.count("inconclusive"), verdicts.count("does not rely")
-    lines = [f"Not sure of {counted(doubtful, 'cue')}."] if doubtful else []
+    lines = [f"Inconclusive: {counted(doubtful, 'cue')}."] if doubtful else []
     lines += [f"It does not rely on {counted(others, 'cue')} alone."] if others else []
     return " ".join([*lines, *_could_be_missed(judged), *(f"Not tested: {line}." for line in untested)])
 
@@ -90,12 +90,12 @@ def _could_be_missed(judged: Sequence[Judged]) -> list[str]:
 
 
 def lines_of(judged: Sequence[Judged], untested: Sequence[str]) -> list[str]:
-    """Return what each input does, what is not sure, not relied on, and not tested, a sentence each."""
+    """Return what each input does, what is inconclusive, not relied on, and not tested, a sentence each."""
     inputs = [f"{cue.name} {points(effect.mean)} points" for cue, effect in inputs_among(judged)]
     lines = [f"By input: {listed(inputs)}."] if inputs else []
     # Two marks may have one name: each is said once, by the most severe verdict.
     told = {visible(each.cue.name) for each in judged if each.verdict == "relies"}
-    for verdict, words in (("inconclusive", "Not sure whether it relies on"), ("does not rely", ALONE)):
+    for verdict, words in (("inconclusive", "Inconclusive whether it relies on"), ("does not rely", ALONE)):
         # Lists of words are no things that a person knows: their words are said one by one. Of a whole that is relied
         # on it is no doubt that a part of it may not be.
         single = (

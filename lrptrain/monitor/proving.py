@@ -1,4 +1,4 @@
-"""The proofs of what a model relies on: samples as they are, and with the cue of either donor, with its answers."""
+"""The proofs of what a model relies on: samples as they are, and with the cue of either source, with its answers."""
 
 import difflib
 import io
@@ -43,8 +43,8 @@ OUTLINE = 3
 """So many pixels wide is the outline of what was changed: a choice, of what can be seen."""
 
 Example = tuple[int, list[tuple[dict[str, Any], np.ndarray]]]
-"""The index of a sample; the sample as it is, with the cue of a donor of the same answer, and of another, each with the
-probabilities of all classes."""
+"""The index of a sample; the sample as it is, with the cue of a source of the same answer, and of another, each with
+the probabilities of all classes."""
 
 
 def examples_of(judgement: Judgement) -> dict[int, list[Example]]:

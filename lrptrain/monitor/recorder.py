@@ -86,7 +86,7 @@ class Recorder(RunState):
         return {"run": None if point is None else asdict(point), **super().state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint; the folder is looked for when something is written."""
+        """Continue from a checkpoint; the folder is looked for when something is written."""
         super().load_state_dict(state)
         self.run = None
         self.resumed = RunPoint.from_dict(state["run"])
@@ -105,7 +105,7 @@ class Recorder(RunState):
         return read_findings(self.folder) if self.run is None and self.folder is not None else []
 
     def _open(self, context: TrainingContext) -> MonitoredRun:
-        """Make or find the folder of the run, if that is not done, and say how the run goes on."""
+        """Make or find the folder of the run, if that is not done, and say how the run continues."""
         root, name = context.output.root_dir, self._config.run.run_name
         if self.run is not None and self.run.is_taken():
             point = RunPoint(self.run.folder.name, self.run.run_id, self.written)

@@ -67,7 +67,7 @@ def findings_of(
 def _fix(finding: Finding, findings: Sequence[Finding], guidance: str) -> str:
     """Return the line of code that swaps a finding in training; "" where there is nothing to fix.
 
-    All that lies outside of annotations is swapped together: experiments/mending measured that this repairs more. Sides
+    All that lies outside of annotations is swapped together: experiments/fixes measured that this repairs more. Sides
     of one frame say the same, and are swapped together. Words may be evidence, and each of them needs its own review.
     """
     if not (finding.is_fault or finding.needs_review):
@@ -192,7 +192,7 @@ def _note(judged: Judged) -> str:
 
 
 def _excerpt(cue: Cue, evaluation: Evaluation, row: int, name_tokens: Callable[[list[int]], list[str]]) -> str:
-    """Return which sample a text is, and its words around a cue, in quotation marks, with dots where it goes on.
+    """Return which sample a text is, and its words around a cue, in quotation marks, with dots where it continues.
 
     Around the most relevant token if the cue lies everywhere.
     """

@@ -112,7 +112,7 @@ class MonitoredRun:
             self._origin = None
 
     def write(self, writer: RecordWriter, record: EpochRecord, key: EvaluationKey) -> EpochRecord:
-        """Write an evaluation; the first one of a run that goes on drops what was later than the checkpoint."""
+        """Write an evaluation; the first one of a run that continues drops what was later than the checkpoint."""
         written = writer.write(self.folder, record, {"id": key.id, **self._marks})
         self._marks = {}
         return written

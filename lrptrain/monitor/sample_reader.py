@@ -70,22 +70,20 @@ class SampleReader:
         self.learn: Callable[[], Language] = UNNAMED
         self._annotator = None if config.annotate is None else Annotator(config.annotate)
         self._language: Language | None = None
-        self._call: Call | None = None
         self._model = _Model()
         self.start()
 
     def start(self) -> None:
         """Draw the sample anew, as from other data."""
-        self._call = None
+        self._call: Call | None = None
         self._image_name = ""
-        self._has_added = False
-        self._has_ids = False
+        self._has_ids: bool | None = None  # before there is a batch
         self.sample = ValidationSample(self._config.max_samples, self._config.judge.seed, self.limits, self.in_order)
 
     @property
     def counts_its_pass(self) -> bool:
         """Whether samples have neither an id nor a known index in the dataset."""
-        return not self.in_order and self._has_added and not self._has_ids
+        return not self.in_order and self._has_ids is False
 
     @property
     def is_drawn(self) -> bool:
@@ -265,15 +263,14 @@ class SampleReader:
             self._check_input(context, add(), listener)
             self.is_wrong = False
 
-        is_first = not self._has_added
-        self._has_added = True
-        if is_first:
+        if self._has_ids is None:
+            self._has_ids = False  # also of a batch that fails
             in_every_process_of(context.module, add_checked)
         elif not self.is_wrong:
             add()
 
     def _check_input(self, context: TrainingContext, batch: dict[str, Any], listener: InputListener | None) -> None:
-        """Reject images that the model reads otherwise as bytes, and a sharded model that answers otherwise."""
+        """Reject images that the model takes otherwise as bytes, and a sharded model that answers otherwise."""
         if listener is None:
             return
         with preserved(context.module):

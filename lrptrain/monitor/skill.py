@@ -52,7 +52,7 @@ class Skill:
         if not self.learned:
             return f"The model has not learned to tell classes apart: {self.answer}."
         return (
-            f"COLLAPSED: the model told classes apart before, and now {self.answer}. Mend its training before you read "
+            f"COLLAPSED: the model told classes apart before, and now {self.answer}. Fix its training before you read "
             "its maps: a lower learning rate, or a lower weight of the guidance."
         )
 
@@ -95,7 +95,7 @@ def single_answer(evaluation: Evaluation, class_names: Sequence[str], confidence
 
 
 def tells_classes_apart(evaluation: Evaluation, confidence: float) -> bool:
-    """Return whether a model is surely right more often than its answers would be if they ignored the samples.
+    """Return whether a model is significantly more often right than its answers would be if they ignored the samples.
 
     `1 - confidence` is the level of the test, of several labels that of all of them together. Without labels of two
     classes, nothing can be tested: then the model only has to give more than one answer, unless there is one class.

@@ -25,7 +25,7 @@ def state(
         make: Returns the value that a run begins with; it is given the stage.
         key: The name in checkpoints; "" for a value that is not saved.
         dump: Returns the value as plain ones, where it is none.
-        load: Returns the value that a run goes on with; it is given the stage, the present value and the plain ones.
+        load: Returns the value that a run continues with; it is given the stage, the present value and the plain ones.
     """
     return _Declared(make, key, dump, load)
 
@@ -48,7 +48,7 @@ class RunState:
         return {each.key: each.dump(getattr(self, name)) for name, each in self._declared.items() if each.key}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with a run; what its checkpoint does not hold, as one of an earlier version, stays."""
+        """Continue with a run; what its checkpoint does not hold, as one of an earlier version, stays."""
         for name, declared in self._declared.items():
             if declared.key in state:
                 setattr(self, name, declared.load(self, getattr(self, name), state[declared.key]))

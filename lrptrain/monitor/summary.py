@@ -229,7 +229,7 @@ METRICS: list[SampleMetric] = [
         compute=_count,
     ),
 ]
-# Of cues. All of it is lowest where a model answers by chance, and is nan there: nothing is known of what it reads.
+# Of cues. All of it is lowest where a model answers by chance, and is nan there: nothing is known of what it relies on.
 FINDING_METRICS = (
     LoggedMetric(
         ("reliance",),

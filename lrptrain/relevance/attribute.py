@@ -163,7 +163,7 @@ def attribute(
             from one forward pass.
         other: A class (or, for a target that is a tuple or a function, another such) to tell the target apart from:
             what is explained is then the difference of the two logits.
-        explain: The name of the explained argument, where the model reads several: "pixel_values" or "input_ids". By
+        explain: The name of the explained argument, where the model takes several: "pixel_values" or "input_ids". By
             default the first of those above. A tuple of names gives a dict with the relevance of each, by one forward
             pass each, in which the others are constants.
         layout: Where the content tokens stand, for models in which it cannot be found.

@@ -67,8 +67,8 @@ def join_words(tokens: Sequence[str | None], scored: Sequence[bool], evidence: S
         scored: Whether each token is.
         evidence: Whether the rationale names each token.
     """
-    # WordPiece (BERT) marks pieces that go on, as in "play ##ing"; byte-level BPE and SentencePiece mark the starts of
-    # words, "Ġword" and "▁word". If any start is marked, the tokens are of the second kind.
+    # WordPiece (BERT) marks pieces that continue, as in "play ##ing"; byte-level BPE and SentencePiece mark the
+    # starts of words, "Ġword" and "▁word". If any start is marked, the tokens are of the second kind.
     marked = any(token is not None and token.startswith(_STARTS) for token in tokens)
     in_bytes = any(token is not None and token.startswith("Ġ") for token in tokens)
     words: list[Word] = []

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample, batched
 from lrptrain.batch.call import rows_of
-from lrptrain.cues.donors import random_cycle
+from lrptrain.cues.sources import random_cycle
 from lrptrain.guidance.evidence import contrasted, evidence
 from lrptrain.guidance.swap import Swap
 from lrptrain.guidance.swap_names import OF_IMAGES, OUTSIDE
@@ -83,18 +83,18 @@ def swapped_batches(
 ) -> Iterator[SwappedBatch]:
     """Yield batches in which every sample is given something of another one.
 
-    The donor's own evidence is painted over, or not given: what is left of a donor is what the class must not be read
+    The source's own evidence is painted over, or not given: what is left of a source is what the class must not be read
     from.
     """
     order = torch.randperm(len(samples), generator=generator).numpy()
-    # A batch of one would have no donor: the last one takes the rest.
+    # A batch of one would have no source: the last one takes the rest.
     starts = list(range(0, max(len(order) - 1, 1), swaps.batch_size))
     ends = [*starts[1:], len(order)]
     for start, end in zip(starts, ends, strict=True):
         rows = order[start:end]
         (batch,) = batched([samples[row] for row in rows], len(rows), device)
-        donors = random_cycle(len(rows), generator)
-        yield SwappedBatch(rows, _swapped(batch, donors, balance))
+        sources = random_cycle(len(rows), generator)
+        yield SwappedBatch(rows, _swapped(batch, sources, balance))
 
 
 class ExchangedBatch(NamedTuple):
@@ -118,10 +118,10 @@ def exchanged_batches(
     swaps: Swaps,
     device: torch.device,
 ) -> Iterator[ExchangedBatch]:
-    """Yield each sample with something of a donor of its class, and with that of one of another class.
+    """Yield each sample with something of a source of its class, and with that of one of another class.
 
-    Donors are of the sample's own fold, so that a layer that was made without the fold has seen neither. Samples
-    without such donors are left out.
+    Sources are of the sample's own fold, so that a layer that was made without the fold has seen neither. Samples
+    without such sources are left out.
     """
     rng = np.random.default_rng(swaps.seed)
     label = np.array([sample.label for sample in samples])
@@ -133,24 +133,24 @@ def exchanged_batches(
                 exchanged.append((int(row), int(rng.choice(alike)), int(rng.choice(unlike))))
     size = max(swaps.batch_size // 3, 1)
     for start in range(0, len(exchanged), size):
-        # [samples, 3]: each sample and its two donors are in one batch, padded and scaled alike.
+        # [samples, 3]: each sample and its two sources are in one batch, padded and scaled alike.
         rows = np.array(exchanged[start : start + size])
         (batch,) = batched([samples[row] for row in rows.T.flatten()], rows.size, device)
-        same, other = (_with_donors(batch, len(rows), column, balance) for column in (1, 2))
+        same, other = (_with_sources(batch, len(rows), column, balance) for column in (1, 2))
         yield ExchangedBatch(rows[:, 0], same, other)
 
 
-def _with_donors(batch: dict[str, Tensor], count: int, column: int, balance: str) -> dict[str, Tensor]:
+def _with_sources(batch: dict[str, Tensor], count: int, column: int, balance: str) -> dict[str, Tensor]:
     """Return the first samples of a batch, each with something of the one that stands so many columns behind it."""
-    donors = torch.arange(3 * count)
-    donors[:count] += column * count
-    swapped = _swapped(batch, donors, balance)
+    sources = torch.arange(3 * count)
+    sources[:count] += column * count
+    swapped = _swapped(batch, sources, balance)
     return {name: values[:count] for name, values in swapped.items()}
 
 
-def _swapped(batch: dict[str, Tensor], donors: Int[Tensor, " batch"], balance: str) -> dict[str, Tensor]:
-    """Return a batch in which each sample has something of its donor."""
-    given = rows_of(batch, donors.to(next(iter(batch.values())).device))
+def _swapped(batch: dict[str, Tensor], sources: Int[Tensor, " batch"], balance: str) -> dict[str, Tensor]:
+    """Return a batch in which each sample has something of its source."""
+    given = rows_of(batch, sources.to(next(iter(batch.values())).device))
     (cue,) = Swap([balance]).cues("images" if any(name in batch for name in IMAGES) else "texts")
     return cue.exchange(batch, given)
 

@@ -43,8 +43,8 @@ from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.discover import device_of, logits_model
 
 NOT_TESTED = (
-    "Not tested: samples that come without the shortcut. An exchange leaves traces, such as the outline of what is "
-    "pasted, and a layer can learn to read those."
+    "Not tested: samples that come without the shortcut. A swap leaves traces, such as the outline of what is "
+    "pasted, and a layer can learn to use those."
 )
 AS_THEY_ARE = "as they are"
 WORST_GROUP = "worst group"
@@ -56,7 +56,7 @@ class Reliance(NamedTuple):
 
     Attributes:
         before: Of the old layer.
-        after: Of new layers, on samples and donors that these were not made from.
+        after: Of new layers, on samples and sources that these were not made from.
         error_before: Half of the 95 % interval of `before`, over samples.
         error_after: The same of `after`.
         error_change: The same of their difference.
@@ -138,7 +138,7 @@ class Repair:
         """Return what an exchange with another class costs, in a sentence or two."""
         of, given = self.reliance, noun(self.balance)
         if of is None:
-            return f"Not tested: whether it reads another class's {given}: too few samples of a class."
+            return f"Not tested: whether it relies on another class's {given}: too few samples of a class."
         before, after = (
             f"{100 * mean:.1f} ± {100 * error:.1f}"
             for mean, error in ((of.before, of.error_before), (of.after, of.error_after))

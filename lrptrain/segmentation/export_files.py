@@ -1,6 +1,6 @@
 """The files of an export of seeds and pseudo-masks, in the layout of PASCAL VOC with an index.
 
-    settings.json                         how it was made: an export goes on with the same settings only
+    settings.json                         how it was made: an export continues with the same settings only
     thresholds.json                       of the background, where they were chosen on validation images
     classes.json                          names of the classes; 1 + index is the value in a mask
     index.jsonl                           a line per image: name, split, classes, size, status, reason
@@ -61,7 +61,7 @@ class Entry:
 
 
 def begin_export(folder: Path, settings: Mapping[str, Any], classes: Sequence[str]) -> None:
-    """Start an export, or go on with one."""
+    """Start an export, or continue with one."""
     for name, value in (("settings", dict(settings)), ("classes", list(classes))):
         path = folder / f"{name}.json"
         # As the file gives it back (tuples as lists, say), so that equal settings compare equal.

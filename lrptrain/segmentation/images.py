@@ -20,7 +20,7 @@ from lrptrain.trainers.processes import rank_and_size
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """A batch of images as the model reads them, and the names of their files.
+    """A batch of images as the model takes them, and the names of their files.
 
     Labels are a class per image (negative: none), or one 0 or 1 per class; true masks `[batch, height, width]`, or one
     for each region, of which the first is the evidence, `[batch, regions, height, width]`.

@@ -112,6 +112,6 @@ def _positive(
     with nullcontext() if is_native else any_size(model):
         relevance = attribute(model, images, classes, method, **options)
     if relevance.grid is None:
-        raise UnsupportedModelError("seeds are made of images: the model reads no patches")
+        raise UnsupportedModelError("seeds are made of images: the model takes no patches")
     # clamp leaves nan and +inf; they become 0, so that one bad value does not scale all others to 0.
     return unit(relevance.scores.clamp(min=0).nan_to_num(0.0, 0.0, 0.0).unflatten(1, relevance.grid))

@@ -45,6 +45,6 @@ def check_normalisation(mean: float | Sequence[float] | None, std: float | Seque
 
 
 def check_on_error(on_error: str) -> None:
-    """Reject what is no way to go on after a failure."""
+    """Reject what is no way to continue after a failure."""
     if on_error not in ("warn", "raise"):
         raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")

@@ -1,4 +1,4 @@
-"""Whether a step goes on with what a model returns: then that is no logits, whatever its shape."""
+"""Whether a step continues with what a model returns: then that is no logits, whatever its shape."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Samples of different sizes: groups that can be stacked, and donors brought to a size."""
+"""Samples of different sizes: groups that can be stacked, and sources brought to a size."""
 
 import torch
 
@@ -24,18 +24,18 @@ def test_texts_have_no_size():
     assert by_size(texts, 2) == [[0, 1]]
 
 
-def test_a_donor_of_the_same_size_is_itself():
-    donor = image(4, 4)
-    assert fitted(donor, image(4, 4)) is donor
+def test_a_source_of_the_same_size_is_itself():
+    source = image(4, 4)
+    assert fitted(source, image(4, 4)) is source
 
 
-def test_a_donor_gives_the_same_place_as_a_share_of_the_way():
+def test_a_source_gives_the_same_place_as_a_share_of_the_way():
     corner = torch.zeros(8, 12, dtype=torch.uint8)
     corner[4:, 6:] = 1
-    donor = image(8, 12, mask=corner, boxes=torch.tensor([[6.0, 4.0, 12.0, 8.0]]))
-    donor.tensors["image"][:] = corner
+    source = image(8, 12, mask=corner, boxes=torch.tensor([[6.0, 4.0, 12.0, 8.0]]))
+    source.tensors["image"][:] = corner
     taker = image(4, 4, mask=torch.zeros(4, 4, dtype=torch.uint8))
-    given = fitted(donor, taker)
+    given = fitted(source, taker)
     assert size_of(given) == size_of(taker)
     expected = torch.zeros(4, 4, dtype=torch.uint8)
     expected[2:, 2:] = 1

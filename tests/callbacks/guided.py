@@ -11,7 +11,7 @@ import lrptrain
 from lrptrain.batch.annotations import IGNORED, TokenAnnotation, mask_to_tokens
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.cues.cue import Cue
-from lrptrain.cues.donors import random_donors
+from lrptrain.cues.sources import random_sources
 from lrptrain.cues.surroundings import Surroundings
 from lrptrain.guidance import MAP_LOSSES, consistency, guidance_loss
 
@@ -111,8 +111,8 @@ def exchanged(columns: dict, generator: torch.Generator, cue: Cue | None = None)
     cue = Surroundings() if cue is None else cue
     batch = {name: columns[name] for name in ("image", "mask") if name in columns}
     masks = columns.get("mask", torch.ones(len(columns["image"]), 1))
-    donors = random_donors((masks != IGNORED).flatten(1).any(1), generator)
-    return {**columns, "image": cue.exchange(batch, {name: x[donors] for name, x in batch.items()})["image"]}
+    sources = random_sources((masks != IGNORED).flatten(1).any(1), generator)
+    return {**columns, "image": cue.exchange(batch, {name: x[sources] for name, x in batch.items()})["image"]}
 
 
 class NanBackward(torch.autograd.Function):

@@ -253,10 +253,10 @@ class LastPatch(Cue):
     name: str = "the last patch"
     role: Role = "unreviewed"
 
-    def exchange(self, batch, donors):
+    def exchange(self, batch, sources):
         name, images = image_of(batch)
         changed = images.clone()
-        changed[..., 12:, 12:] = image_of(donors)[1][..., 12:, 12:]
+        changed[..., 12:, 12:] = image_of(sources)[1][..., 12:, 12:]
         return {**batch, name: changed}
 
 
@@ -294,7 +294,7 @@ class Broken(LastPatch):
     kind = "broken"
     name: str = "the broken cue"
 
-    def exchange(self, batch, donors):
+    def exchange(self, batch, sources):
         raise RuntimeError("no such column")
 
 

@@ -20,7 +20,6 @@ import lrptrain
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue
-from lrptrain.cues.donors import random_donors
 from lrptrain.cues.family import Family
 from lrptrain.cues.length import Length
 from lrptrain.cues.light import Light
@@ -29,6 +28,7 @@ from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import places
 from lrptrain.cues.search import Judged
 from lrptrain.cues.segment import ends_of
+from lrptrain.cues.sources import random_sources
 from lrptrain.cues.spectrum import Spectrum
 from lrptrain.cues.surroundings import Surroundings
 from lrptrain.cues.texts import Language
@@ -53,8 +53,8 @@ def step_by_hand(cues, columns):
     batch = {"image": columns["image"], "mask": columns["mask"]}
     changed: dict[str, Any] = dict(batch)
     for cue in cues:
-        donors = random_donors(torch.ones(len(columns["label"]), dtype=torch.bool), generator)
-        changed = cue.exchange(changed, {name: x[donors] for name, x in batch.items()})
+        sources = random_sources(torch.ones(len(columns["label"]), dtype=torch.bool), generator)
+        changed = cue.exchange(changed, {name: x[sources] for name, x in batch.items()})
     return plain_step({**columns, **changed})
 
 
@@ -123,10 +123,10 @@ def test_a_step_on_texts_is_that_of_those_rewritten_by_several_cues(tmp_path):
     labels = batch.pop("labels")
     changed: dict[str, Any] = dict(batch)
     for cue in cues:
-        order = random_donors(torch.ones(6, dtype=torch.bool), generator)
-        donors = {name: x[order] for name, x in batch.items()}
+        order = random_sources(torch.ones(6, dtype=torch.bool), generator)
+        sources = {name: x[order] for name, x in batch.items()}
         more = changed["input_ids"].shape[1] - batch["input_ids"].shape[1]
-        changed = cue.exchange(changed, {name: F.pad(x, (0, more)) for name, x in donors.items()})
+        changed = cue.exchange(changed, {name: F.pad(x, (0, more)) for name, x in sources.items()})
     assert changed["input_ids"].tolist() != batch["input_ids"].tolist()
     other = bert()
     wanted = descended(other, F.cross_entropy(other(**changed).logits, labels))

@@ -145,7 +145,7 @@ def texts_seen() -> tuple[dict[str, Tensor], list[Tensor], Texts]:
 
 @pytest.mark.parametrize("loss", ["swap", "consistency"])
 def test_what_lies_outside_of_rationales_is_taken_of_another_text(loss):
-    """Without a tokenizer; the evidence and both ends stay, and donors give no evidence."""
+    """Without a tokenizer; the evidence and both ends stay, and sources give no evidence."""
     batch, seen, model = texts_seen()
     ids = batch["input_ids"]
     guide = lrptrain.Guidance(loss, weight=1.0, on_error="raise", compare_every_n_batches=1)

@@ -24,10 +24,10 @@ from word_pieces import ids_of, word_pieces
 
 import lrptrain
 from lrptrain.callbacks import RelevanceGuidance
-from lrptrain.cues.donors import random_donors
 from lrptrain.cues.family import Family
 from lrptrain.cues.length import Length
 from lrptrain.cues.phrase import Phrase
+from lrptrain.cues.sources import random_sources
 from lrptrain.cues.text_form import text_form
 from lrptrain.cues.texts import Language
 
@@ -126,8 +126,8 @@ LENGTH = Length("the length", "unreviewed", LANGUAGE)
 def rewritten(kind: str, batch: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
     """Texts that have something of each other."""
     cue = LENGTH if kind == "length" else Family.of(kind, "unreviewed", LANGUAGE)
-    donors = random_donors(torch.ones(6, dtype=torch.bool), generator)
-    return cue.exchange(batch, {name: x[donors] for name, x in batch.items()})
+    sources = random_sources(torch.ones(6, dtype=torch.bool), generator)
+    return cue.exchange(batch, {name: x[sources] for name, x in batch.items()})
 
 
 def step_by_hand(kind: str) -> dict[str, Tensor]:

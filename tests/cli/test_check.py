@@ -5,12 +5,12 @@ from typing import Any
 
 import hostile
 import pytest
-from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
+from examples import ENDED, EVIDENCE, INCONCLUSIVE, OPEN, finding
 
 from lrptrain import check
 from lrptrain.cli import main
 from lrptrain.cli.check import FAILED, UNREADABLE, WRONG_USE
-from lrptrain.cli.check import NOT_SURE as UNSURE
+from lrptrain.cli.check import INCONCLUSIVE as UNSURE
 from lrptrain.loggers import EpochRecord, write_record
 from lrptrain.loggers.timeline import UnreadableRunError
 
@@ -97,7 +97,7 @@ def test_wrong_use_has_a_status_of_its_own(option, says, tmp_path, capsys):
 
 @pytest.mark.parametrize(("findings", "power", "says"), [
     ((OPEN,), TESTED, "NEEDS REVIEW: the model relies on the colours of the image, by 40 points."),
-    ((NOT_SURE, EVIDENCE), TESTED, "More samples decide whether the model relies on the border"),
+    ((INCONCLUSIVE, EVIDENCE), TESTED, "More samples decide whether the model relies on the border"),
     ((), {}, "Nothing was tested: the record does not say by what."),
     ((), {"tells": False, "text": "Its answers are no better than chance."}, "no better than chance."),
 ])  # fmt: skip

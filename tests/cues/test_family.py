@@ -43,7 +43,7 @@ def test_a_family_is_found_among_bytes(family, found):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_text_takes_the_family_of_its_donor(family):
+def test_a_text_takes_the_family_of_its_source(family):
     writer = bert()
     batch = writer.batch("a b c", TEXT)
     cue = Family.of(family, "unreviewed", writer.language)

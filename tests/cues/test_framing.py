@@ -41,8 +41,8 @@ def frame(images):
     return _frame(images, torch.ones_like(images[:, 0], dtype=torch.bool))
 
 
-def exchanged(own, donors):
-    return FRAMING.exchange({"image": own}, {"image": donors})["image"]
+def exchanged(own, sources):
+    return FRAMING.exchange({"image": own}, {"image": sources})["image"]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -67,10 +67,10 @@ def test_a_magnified_image_reads_as_larger_and_not_turned(size, zoom):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("zoom", "degrees"), [(1, 25), (1.4, 0), (1.3, -20)])
-def test_an_image_takes_its_donors_scale_and_rotation(size, zoom, degrees):
+def test_an_image_takes_its_sources_scale_and_rotation(size, zoom, degrees):
     wide = streets(size=size)
-    own, donors = seen(wide, size), seen(streets(size=size, seed=1), size, zoom, degrees)
-    before, after, given = frame(own), frame(exchanged(own, donors)), frame(donors)
+    own, sources = seen(wide, size), seen(streets(size=size, seed=1), size, zoom, degrees)
+    before, after, given = frame(own), frame(exchanged(own, sources)), frame(sources)
     off = [torch.sin(2 * (each.angle - given.angle)).abs().mean() for each in (before, after)]
     assert off[1] < (0.35 * off[0] if degrees else 0.2)
     off = [(each.size - given.size).abs().mean() for each in (before, after)]
@@ -80,17 +80,17 @@ def test_an_image_takes_its_donors_scale_and_rotation(size, zoom, degrees):
 @pytest.mark.parametrize("size", SIZES)
 def test_an_image_that_is_magnified_and_turned_back_is_what_it_was(size):
     wide = streets(size=size)
-    own, donors = seen(wide, size), seen(wide, size, 1.2, 20)
-    changed = exchanged(own, donors)
+    own, sources = seen(wide, size), seen(wide, size, 1.2, 20)
+    changed = exchanged(own, sources)
     middle = (..., *(slice(side // 2 - 8, side // 2 + 8) for side in size))
-    off = [(each[middle] - donors[middle]).square().mean() for each in (own, changed)]
+    off = [(each[middle] - sources[middle]).square().mean() for each in (own, changed)]
     assert off[1] < 0.35 * off[0]
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_it_is_turned_around_its_middle_and_not_sheared(size):
-    own, donors = (seen(streets(size=size, seed=seed), size) for seed in (0, 1))
-    ours, others, changed = frame(own), frame(donors), exchanged(own, donors)
+    own, sources = (seen(streets(size=size, seed=seed), size) for seed in (0, 1))
+    ours, others, changed = frame(own), frame(sources), exchanged(own, sources)
     middle = (..., *(slice(side // 2 - 8, side // 2 + 8) for side in size))
     for row in range(len(own)):
         turn = math.remainder(float(others.angle[row] - ours.angle[row]), math.pi / 2)
@@ -129,11 +129,11 @@ def test_its_own_framing_changes_nothing():
 
 
 def test_contrast_and_the_scale_of_the_pixels_do_not_matter():
-    own, donors = (seen(streets(seed=seed), (48, 48)) for seed in (0, 1))
-    torch.testing.assert_close(exchanged(3 * own + 2, 0.5 * donors - 1), exchanged(3 * own + 2, 3 * donors + 2))
+    own, sources = (seen(streets(seed=seed), (48, 48)) for seed in (0, 1))
+    torch.testing.assert_close(exchanged(3 * own + 2, 0.5 * sources - 1), exchanged(3 * own + 2, 3 * sources + 2))
 
 
-@pytest.mark.parametrize("plain", ["own", "donors"])
+@pytest.mark.parametrize("plain", ["own", "sources"])
 def test_plain_images_have_no_framing_and_break_nothing(plain):
     image = seen(streets(), (48, 48))
     grey = torch.full_like(image, 0.3)
@@ -142,6 +142,6 @@ def test_plain_images_have_no_framing_and_break_nothing(plain):
 
 
 def test_it_has_a_gradient():
-    own, donors = (seen(streets(2, seed=seed), (48, 48)).requires_grad_() for seed in (0, 1))
-    exchanged(own, donors.detach()).square().sum().backward()
+    own, sources = (seen(streets(2, seed=seed), (48, 48)).requires_grad_() for seed in (0, 1))
+    exchanged(own, sources.detach()).square().sum().backward()
     assert own.grad.isfinite().all()

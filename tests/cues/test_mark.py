@@ -55,14 +55,14 @@ def test_it_is_proposed_and_located_in_images_that_nobody_has_seen():
     assert inside[answers == 1].flatten(1).sum(1).max() <= (mark.pictures[0][0] + 2 * (mark.pictures[0][0] // 2)) ** 2
 
 
-def test_a_sample_loses_its_own_and_is_given_the_donors():
+def test_a_sample_loses_its_own_and_is_given_the_sources():
     mark = found()[0]
     images, answers, *_ = planted(seed=2)
-    own, donor = (images[answers == label][:1] for label in (1, 0))
-    gone = mark.exchange({"image": own}, {"image": donor})["image"]
+    own, source = (images[answers == label][:1] for label in (1, 0))
+    gone = mark.exchange({"image": own}, {"image": source})["image"]
     assert not mark.locate({"image": gone}).any()
     assert torch.equal(gone[0, :, 0, 0], own[0, :, 0, 0]) or mark.locate({"image": own})[0, 0, 0]
-    given = mark.exchange({"image": donor}, {"image": own})["image"]
+    given = mark.exchange({"image": source}, {"image": own})["image"]
     assert torch.equal(mark.locate({"image": given}), mark.locate({"image": own}))
     both = mark.exchange({"image": own}, {"image": images[answers == 1][1:2]})["image"]
     assert torch.equal(mark.locate({"image": both}), mark.locate({"image": images[answers == 1][1:2]}))
@@ -126,11 +126,11 @@ def test_marks_of_several_answers_are_one_cue_together():
     *alone, (_, together) = proposed(batch, relevance, GRID, both, "image", 4)
     assert (together.name[:9], len(together.pictures), len(alone)) == ("marks of ", 2, 2)
     assert together.locate(batch).flatten(1).any(1).all()
-    own, donor = {"image": one[:1]}, {"image": two[:1]}
+    own, source = {"image": one[:1]}, {"image": two[:1]}
     # An image loses its own mark and is given the other one: with one picture alone it would have both, or none.
-    changed = {"image": together.exchange(own, donor)["image"]}
+    changed = {"image": together.exchange(own, source)["image"]}
     present = [bool(mark.locate(changed).any()) for _, mark in sorted(alone, key=lambda each: each[1].pictures)]
-    expected = [bool(mark.locate(donor).any()) for _, mark in sorted(alone, key=lambda each: each[1].pictures)]
+    expected = [bool(mark.locate(source).any()) for _, mark in sorted(alone, key=lambda each: each[1].pictures)]
     assert present == expected
     assert sorted(expected) == [False, True]
 
@@ -159,12 +159,12 @@ def test_as_a_fault_it_lies_outside_of_the_evidence():
     assert not (marks[0].locate(batch) & (mask == 1)).any()
     changed = marks[0].exchange(batch, {"image": images.roll(1, 0), "mask": mask})["image"]
     assert torch.equal(changed[:, :, :16], images[:, :, :16])
-    own, donor = ({"image": torch.zeros(1, 3, SIZE, SIZE), "mask": mask[i : i + 1].clone()} for i in (0, 1))
+    own, source = ({"image": torch.zeros(1, 3, SIZE, SIZE), "mask": mask[i : i + 1].clone()} for i in (0, 1))
     own["image"][0, :, 20:24, 8:12] = cross()
-    donor["image"][:, :, 16:] = 50.0
-    donor["mask"][:] = donor["mask"].flip(1)
+    source["image"][:, :, 16:] = 50.0
+    source["mask"][:] = source["mask"].flip(1)
     assert marks[0].locate(own).any()
-    assert marks[0].exchange(own, donor)["image"].max() < 50, "a donor gives none of its evidence"
+    assert marks[0].exchange(own, source)["image"].max() < 50, "a source gives none of its evidence"
     on_it = found("evidence", mask)
     assert on_it
     assert all(mark.role == "unreviewed" for mark in on_it)

@@ -1,4 +1,4 @@
-"""Effects are those of a model whose answers are known, donors are drawn fairly, and intervals hold what they say."""
+"""Effects are those of a model whose answers are known, sources are drawn fairly, and intervals hold what they say."""
 
 import math
 
@@ -10,31 +10,31 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lrptrain.batch import Sample
-from lrptrain.cues.measure import Measure, MeasureError, donors_for, effect_of
+from lrptrain.cues.measure import Measure, MeasureError, effect_of, sources_for
 from lrptrain.cues.places import WHOLE, Place, places
 
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=40), st.integers(0, 99), st.booleans())
 @settings(deadline=None, max_examples=200)
-def test_donors_have_the_same_answer_or_another_and_give_about_equally_often(answers, seed, same):
+def test_sources_have_the_same_answer_or_another_and_give_about_equally_often(answers, seed, same):
     answers = np.array(answers)
     among = np.arange(len(answers))[:: 1 + seed % 2]
-    donors = donors_for(answers, among, same, seed)
-    assert (donors[np.setdiff1d(np.arange(len(answers)), among)] == -1).all()
+    sources = sources_for(answers, among, same, seed)
+    assert (sources[np.setdiff1d(np.arange(len(answers)), among)] == -1).all()
     for taker in among:
         possible = [i for i in among if i != taker and (answers[i] == answers[taker]) == same]
-        assert donors[taker] in possible if possible else donors[taker] == -1
+        assert sources[taker] in possible if possible else sources[taker] == -1
     for answer in np.unique(answers[among]):
         takers = among[answers[among] == answer]
-        _, times = np.unique(donors[takers][donors[takers] >= 0], return_counts=True)
+        _, times = np.unique(sources[takers][sources[takers] >= 0], return_counts=True)
         assert not len(times) or times.max() <= math.ceil(len(takers) / max(len(times), 1)) + 1
 
 
 def test_draws_differ_by_seed_and_not_by_process():
     answers = np.arange(40) % 2
-    first = donors_for(answers, np.arange(40), False, 0)
-    assert np.array_equal(first, donors_for(answers, np.arange(40), False, 0))
-    assert not np.array_equal(first, donors_for(answers, np.arange(40), False, 1))
+    first = sources_for(answers, np.arange(40), False, 0)
+    assert np.array_equal(first, sources_for(answers, np.arange(40), False, 0))
+    assert not np.array_equal(first, sources_for(answers, np.arange(40), False, 1))
 
 
 def corner_reader(images):
@@ -68,13 +68,13 @@ def corner(name="the top left corner"):
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
-def test_the_effect_is_the_difference_of_both_donors_probabilities(batch_size):
+def test_the_effect_is_the_difference_of_both_sources_probabilities(batch_size):
     measure, images, answers = measured(batch_size)
     everyone = np.arange(30)
     values = measure.effects(corner(), everyone, everyone)
-    like, unlike = (donors_for(answers, everyone, same, 0) for same in (True, False))
+    like, unlike = (sources_for(answers, everyone, same, 0) for same in (True, False))
     p = corner_reader(images)
-    # This model reads nothing but the corner: with that of a donor, it answers as it does to the donor.
+    # This model reads nothing but the corner: with that of a source, it answers as it does to the source.
     wanted = p[like, answers] - p[unlike, answers]
     np.testing.assert_allclose(values, wanted, atol=1e-6)
     assert values.min() > 0.8
@@ -127,7 +127,7 @@ def test_every_process_measures_its_own_samples_and_has_the_effects_of_all():
 
 
 def test_what_the_model_has_answered_already_takes_no_pass():
-    """Of 30 images 10 have a spot: with that of a donor an image is itself again, its donor, or a new one."""
+    """Of 30 images 10 have a spot: with that of a source an image is itself again, its source, or a new one."""
     images = torch.zeros(30, 1, 16, 16)
     images[:10, :, :4, :4] = 1.0
     images[:, :, 8:, 8:] = torch.arange(30.0)[:, None, None, None] / 30
@@ -143,17 +143,17 @@ def test_what_the_model_has_answered_already_takes_no_pass():
     values = known.effects(corner(), everyone, everyone)
     assert known.passes == len(asked)
     assert all(not (each == images).flatten(1).all(1).any() for each in asked)
-    like, unlike = (donors_for(answers, everyone, same, 0) for same in (True, False))
+    like, unlike = (sources_for(answers, everyone, same, 0) for same in (True, False))
     spot = images[:, 0, 0, 0]
     differ = (spot[like] != spot[unlike]).numpy()
     assert np.array_equal(~np.isnan(values), differ)
-    new = [((spot[donors] != spot).numpy() & differ).sum() for donors in (like, unlike)]
+    new = [((spot[sources] != spot).numpy() & differ).sum() for sources in (like, unlike)]
     assert known.passes == sum(new) < 20
     alone = Measure(samples, answers, probabilities)
     np.testing.assert_allclose(alone.effects(corner(), everyone, everyone), values, atol=1e-6)
     assert alone.passes == known.passes + differ.sum(), "each sample that is needed is asked once"
     whole = known.effects(Place("the image", "unreviewed", WHOLE), everyone, everyone)
-    assert known.passes == sum(new), "every image is its donor then"
+    assert known.passes == sum(new), "every image is its source then"
     p = corner_reader(images)
     np.testing.assert_allclose(whole, p[like, answers] - p[unlike, answers], atol=1e-6)
 
@@ -162,7 +162,7 @@ def test_the_drop_takes_half_of_the_passes_and_the_effect_the_others():
     measure, images, answers = measured()
     everyone = np.arange(30)
     drops = measure.drops(corner(), everyone, everyone)
-    p, unlike = corner_reader(images), donors_for(answers, everyone, False, 0)
+    p, unlike = corner_reader(images), sources_for(answers, everyone, False, 0)
     np.testing.assert_allclose(drops, p.max(1) - p[unlike, answers], atol=1e-6)
     assert measure.passes == 30
     measure.effects(corner(), everyone, everyone)
@@ -170,7 +170,7 @@ def test_the_drop_takes_half_of_the_passes_and_the_effect_the_others():
     assert measure.passes == 60
 
 
-def test_without_a_donor_there_is_no_effect():
+def test_without_a_source_there_is_no_effect():
     measure, _, answers = measured()
     rows = np.flatnonzero(answers == 1)
     assert np.isnan(measure.effects(corner(), rows, rows)).all()
@@ -183,11 +183,11 @@ def test_an_example_is_the_sample_and_both_exchanges():
     measure, images, answers = measured()
     everyone = np.arange(30)
     before, like, unlike = measure.example(corner(), 4, everyone)
-    donors = [donors_for(answers, everyone, same, 0)[4] for same in (True, False)]
+    sources = [sources_for(answers, everyone, same, 0)[4] for same in (True, False)]
     assert torch.equal(before["image"][0], images[4])
-    for batch, donor in zip((like, unlike), donors, strict=True):
-        assert torch.equal(batch["image"][0, :, :4, :4], images[donor, :, :4, :4])
-        assert measure.probabilities(batch)[1] == pytest.approx(corner_reader(images[donor][None])[0, 1])
+    for batch, source in zip((like, unlike), sources, strict=True):
+        assert torch.equal(batch["image"][0, :, :4, :4], images[source, :, :4, :4])
+        assert measure.probabilities(batch)[1] == pytest.approx(corner_reader(images[source][None])[0, 1])
 
 
 def test_an_interval_is_students_with_a_sample_at_either_end():

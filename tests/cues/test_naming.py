@@ -28,9 +28,9 @@ class Columns(Cue):
     role: Role = "unreviewed"
     is_everywhere: bool = False
 
-    def exchange(self, batch, donors) -> dict[str, Any]:
+    def exchange(self, batch, sources) -> dict[str, Any]:
         image = batch["image"].clone()
-        image[:, 0, 0, list(self.columns)] = donors["image"][:, 0, 0, list(self.columns)]
+        image[:, 0, 0, list(self.columns)] = sources["image"][:, 0, 0, list(self.columns)]
         return {**batch, "image": image}
 
     def locate(self, batch):

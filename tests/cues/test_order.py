@@ -5,15 +5,15 @@ from plain_texts import bert
 from lrptrain.cues.order import Order
 
 
-def ordered(own, donor):
+def ordered(own, source):
     writer = bert()
-    batch = writer.batch(own, donor)
+    batch = writer.batch(own, source)
     cue = Order("the order of the words", "unreviewed", writer.language)
     return writer.read(cue.exchange(batch, {name: rows.flip(0) for name, rows in batch.items()}))[0]
 
 
 @pytest.mark.parametrize(
-    ("own", "donor", "result"),
+    ("own", "source", "result"),
     [
         ("a b c d", "d c b a", "d c b a"),
         ("a x b y c", "c u b a v", "c x b y a"),
@@ -24,8 +24,8 @@ def ordered(own, donor):
         ("", "a b", ""),
     ],
 )
-def test_words_that_both_have_stand_as_in_the_donor(own, donor, result):
-    assert ordered(own, donor).split() == ["[CLS]", *result.split(), "[SEP]"]
+def test_words_that_both_have_stand_as_in_the_source(own, source, result):
+    assert ordered(own, source).split() == ["[CLS]", *result.split(), "[SEP]"]
 
 
 def test_each_text_of_a_pair_is_ordered_as_its_counterpart():

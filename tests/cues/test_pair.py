@@ -5,9 +5,9 @@ from plain_texts import bert, roberta
 from lrptrain.cues.pair import OneOfPair, Overlap
 
 
-def exchanged(kind, own, donor, writer=None, **options):
+def exchanged(kind, own, source, writer=None, **options):
     writer = writer or bert()
-    batch = writer.batch(own, donor)
+    batch = writer.batch(own, source)
     cue = kind("", "unreviewed", writer.language, **options)
     result = cue.exchange(batch, {name: rows.flip(0) for name, rows in batch.items()})
     return {"read": writer.read(result)[0], **result}
@@ -17,7 +17,7 @@ def exchanged(kind, own, donor, writer=None, **options):
     ("number", "expected", "types"),
     [(0, "[CLS] u v w [SEP] c [SEP]", [0] * 5 + [1] * 2), (1, "[CLS] a b [SEP] x y [SEP]", [0] * 4 + [1] * 3)],
 )
-def test_one_text_of_a_pair_is_that_of_the_donor(number, expected, types):
+def test_one_text_of_a_pair_is_that_of_the_source(number, expected, types):
     result = exchanged(OneOfPair, ("a b", "c"), ("u v w", "x y"), number=number)
     assert result["read"] == expected
     assert result["token_type_ids"][0][result["attention_mask"][0] == 1].tolist() == types
@@ -32,15 +32,15 @@ def test_pairs_without_token_types_are_told_by_their_separators():
 
 @pytest.mark.parametrize("kind", [OneOfPair, Overlap])
 @pytest.mark.parametrize(
-    ("own", "donor"), [("a b", ("a", "a")), (("a", "b"), "a b"), (("a", ""), ("a", "a")), (("a", "b"), "")]
+    ("own", "source"), [("a b", ("a", "a")), (("a", "b"), "a b"), (("a", ""), ("a", "a")), (("a", "b"), "")]
 )
-def test_what_is_no_pair_and_what_meets_none_stays(kind, own, donor):
+def test_what_is_no_pair_and_what_meets_none_stays(kind, own, source):
     writer = bert()
-    assert exchanged(kind, own, donor, writer)["read"] == writer.read(writer.batch(own))[0]
+    assert exchanged(kind, own, source, writer)["read"] == writer.read(writer.batch(own))[0]
 
 
 @pytest.mark.parametrize(
-    ("own", "donor", "second"),
+    ("own", "source", "second"),
     [
         (("a b c d", "e f"), ("u v", "u v"), {"a", "b", "c", "d"}),  # all of it
         (("a b c d", "a b"), ("u v", "w x"), {"w", "x"}),  # nothing
@@ -48,12 +48,12 @@ def test_what_is_no_pair_and_what_meets_none_stays(kind, own, donor):
         (("a b c d", "a e f g"), ("u v", "u v u w"), None),
     ],
 )
-def test_as_many_words_of_the_second_text_stand_in_the_first_as_of_the_donors(own, donor, second):
-    _, words, after, _ = exchanged(Overlap, own, donor)["read"].replace("[CLS]", "[SEP]").split("[SEP]")
+def test_as_many_words_of_the_second_text_stand_in_the_first_as_of_the_sources(own, source, second):
+    _, words, after, _ = exchanged(Overlap, own, source)["read"].replace("[CLS]", "[SEP]").split("[SEP]")
     assert words.split() == own[0].split()
     share = sum(word in own[0].split() for word in after.split()) / len(after.split())
-    theirs = donor[1].split()
-    assert share == sum(word in donor[0].split() for word in theirs) / len(theirs)
+    theirs = source[1].split()
+    assert share == sum(word in source[0].split() for word in theirs) / len(theirs)
     assert second is None or set(after.split()) <= second
 
 
@@ -62,7 +62,7 @@ def test_words_take_the_places_of_others_and_are_different_ones():
     assert exchanged(Overlap, ("a b c", "a d b"), ("u v w", "u x y"))["read"].split()[5:-1] == ["x", "d", "b"]
     assert exchanged(Overlap, ("a un ##seen", "a d"), ("u v w x", "u u"))["read"].split()[5:-1] == ["a", "un", "##seen"]
     assert exchanged(Overlap, ("a b", "x a"), ("u v", "p q"))["read"] == "[CLS] a b [SEP] x q [SEP]"
-    # The donor's "a" stands in the first text, too.
+    # The source's "a" stands in the first text, too.
     assert exchanged(Overlap, ("a b", "a b"), ("u v", "a w"))["read"] == "[CLS] a b [SEP] w w [SEP]"
     # Two of three words are three of four.
     assert exchanged(Overlap, ("a b c d", "e f g h"), ("u v", "u v w"))["read"] == "[CLS] a b c d [SEP] b c d h [SEP]"

@@ -43,9 +43,9 @@ def test_a_word_is_all_of_its_pieces():
 def test_texts_exchange_phrases():
     writer = bert()
     batch = writer.batch("dear sir a b", "c d hello")
-    donors = {name: rows.flip(0) for name, rows in batch.items()}
+    sources = {name: rows.flip(0) for name, rows in batch.items()}
     cue = Phrase("", "unreviewed", writer.language, phrases=words(writer, "dear sir", "hello"))
-    assert writer.read(cue.exchange(batch, donors)) == ["[CLS] a b hello [SEP]", "[CLS] dear sir c d [SEP]"]
+    assert writer.read(cue.exchange(batch, sources)) == ["[CLS] a b hello [SEP]", "[CLS] dear sir c d [SEP]"]
 
 
 def proposed(texts, answers, writer=None, role="unreviewed", count=3):

@@ -27,7 +27,7 @@ def test_the_box_of_a_region_is_the_smallest_that_holds_it():
 
 
 @pytest.mark.parametrize(
-    ("thing", "donor", "expected"),
+    ("thing", "source", "expected"),
     [
         (Box(2, 3, 8, 7), Box(10, 20, 14, 28), Box(9, 22, 15, 26)),
         (Box(9, 22, 15, 26), Box(2, 3, 8, 7), Box(2, 3, 8, 7)),
@@ -35,12 +35,12 @@ def test_the_box_of_a_region_is_the_smallest_that_holds_it():
         (Box(9, 22, 15, 26), Box(0, 0, 1, 1), Box(0, 0, 6, 4)),
     ],
 )
-def test_an_object_moves_to_the_middle_of_the_donors_within_the_image(thing, donor, expected):
-    assert at_place_of(thing, donor, SIZE) == expected
+def test_an_object_moves_to_the_middle_of_the_sources_within_the_image(thing, source, expected):
+    assert at_place_of(thing, source, SIZE) == expected
 
 
 @pytest.mark.parametrize(
-    ("thing", "donor", "expected"),
+    ("thing", "source", "expected"),
     [
         (Box(8, 8, 14, 12), Box(0, 0, 12, 8), Box(5, 6, 17, 14)),
         (Box(5, 6, 17, 14), Box(0, 0, 6, 4), Box(8, 8, 14, 12)),
@@ -52,9 +52,9 @@ def test_an_object_moves_to_the_middle_of_the_donors_within_the_image(thing, don
         (Box(4, 4, 20, 20), Box(0, 0, 1, 1), Box(10, 10, 14, 14)),
     ],
 )
-def test_an_object_takes_the_area_of_the_donors_and_keeps_its_shape_and_middle(thing, donor, expected):
+def test_an_object_takes_the_area_of_the_sources_and_keeps_its_shape_and_middle(thing, source, expected):
     assert MOST_SCALE == 4
-    assert as_large_as(thing, donor, SIZE) == expected
+    assert as_large_as(thing, source, SIZE) == expected
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
@@ -99,7 +99,7 @@ def test_an_object_of_twice_the_size_shows_each_pixel_twice():
     assert torch.equal(changed[0, :, :7], images[0, :, :7])
 
 
-def test_images_without_evidence_or_with_a_donor_without_stay_as_they_are():
+def test_images_without_evidence_or_with_a_source_without_stay_as_they_are():
     images = torch.rand(3, 3, *SIZE, generator=torch.Generator().manual_seed(0))
     box = Box(4, 5, 8, 9)
     changed = swap_placement(images, evidence(box, None, None), evidence(None, box, None), at_place_of)

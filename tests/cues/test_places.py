@@ -69,36 +69,36 @@ def test_every_place_but_the_whole_is_less_than_half_of_an_image():
 @pytest.mark.parametrize(
     "place", [*places("unreviewed"), *places("shortcut", "outside")], ids=lambda place: f"{place.name}, {place.role}"
 )
-def test_a_place_is_the_donors_and_the_rest_stays(place):
-    own, donors = batch(0, mask=thing()), batch(1, mask=thing(0, 0))
-    changed = place.exchange(own, donors)["image"]
+def test_a_place_is_the_sources_and_the_rest_stays(place):
+    own, sources = batch(0, mask=thing()), batch(1, mask=thing(0, 0))
+    changed = place.exchange(own, sources)["image"]
     inside = place.locate(own)[:, None].expand_as(changed)
     assert torch.equal(changed[~inside], own["image"][~inside])
-    given = donors["image"]
+    given = sources["image"]
     if place.role == "shortcut":
         assert not (place.locate(own) & (own["mask"] == 1)).any(), "evidence stays"
-        given = torch.where(donors["mask"][:, None] == 1, torch.nan, given)  # and is not given
+        given = torch.where(sources["mask"][:, None] == 1, torch.nan, given)  # and is not given
     beside = inside & ~given.isnan()
     far = torch.zeros(SIZE, SIZE, dtype=torch.bool)
     far[9:, :], far[:, 9:] = True, True  # painted over is a little around the evidence, too
     assert torch.equal(changed[beside & far], given[beside & far])
     if place.role == "shortcut" and inside[..., :6, :6].any():
-        taken = inside & (donors["mask"][:, None] == 1)
-        assert not torch.isin(changed[taken], donors["image"][taken]).any()
+        taken = inside & (sources["mask"][:, None] == 1)
+        assert not torch.isin(changed[taken], sources["image"][taken]).any()
 
 
 def test_surroundings_are_all_but_evidence_and_what_is_ignored():
     mask = thing()
     mask[0, :] = 255
-    own, donors = batch(0, mask=mask), batch(1, mask=thing(8, 8))
+    own, sources = batch(0, mask=mask), batch(1, mask=thing(8, 8))
     own["mask"][2] = 0  # one without evidence has none, and stays
-    changed = Surroundings().exchange(own, donors)["image"]
+    changed = Surroundings().exchange(own, sources)["image"]
     kept = own["mask"] != 0
     assert torch.equal(changed.mT.movedim(1, -1)[kept.mT], own["image"].mT.movedim(1, -1)[kept.mT])
     assert torch.equal(changed[2], own["image"][2])
-    assert torch.equal(changed[0, :, 1:4, :4], donors["image"][0, :, 1:4, :4])
-    taken = (own["mask"][0] == 0) & (donors["mask"][0] == 1)
-    assert not torch.isin(changed[0][:, taken], donors["image"][0]).any(), "a donor gives none of its evidence"
+    assert torch.equal(changed[0, :, 1:4, :4], sources["image"][0, :, 1:4, :4])
+    taken = (own["mask"][0] == 0) & (sources["mask"][0] == 1)
+    assert not torch.isin(changed[0][:, taken], sources["image"][0]).any(), "a source gives none of its evidence"
     parts = Surroundings().children()
     assert [each.kind for each in parts] == ["beside", *["place"] * 6, *(look.kind for look in LOOKS)]
     assert {each.role for each in parts} == {"shortcut"}
@@ -113,7 +113,7 @@ def test_what_a_sample_takes_of_itself_is_no_change_beside_its_own_evidence(cue)
     own = batch(0, mask=thing())
     changed = cue.exchange(own, own)["image"]
     far = torch.ones(SIZE, SIZE, dtype=torch.bool)
-    far[2:12, 2:12] = False  # around the evidence, donors are painted over
+    far[2:12, 2:12] = False  # around the evidence, sources are painted over
     assert torch.equal(changed[..., far], own["image"][..., far])
     bare = batch(0)
     if cue.role == "unreviewed":
@@ -126,17 +126,17 @@ def test_masks_of_several_regions_have_the_evidence_first():
     assert torch.equal(Surroundings().locate(own)[0], thing() == 0)
 
 
-def test_a_thing_is_put_where_and_made_as_large_as_the_donors():
+def test_a_thing_is_put_where_and_made_as_large_as_the_sources():
     image = torch.zeros(2, 3, 32, 32)
     masks = torch.zeros(2, 32, 32, dtype=torch.uint8)
     masks[0, 4:8, 4:8], masks[1, 20:28, 18:26] = 1, 1
     image[masks[:, None].expand_as(image) == 1] = 1.0
-    own, donor = ({"image": image[i : i + 1], "mask": masks[i : i + 1]} for i in (0, 1))
-    moved = Placement.of("location").exchange(own, donor)["image"][0, 0]
+    own, source = ({"image": image[i : i + 1], "mask": masks[i : i + 1]} for i in (0, 1))
+    moved = Placement.of("location").exchange(own, source)["image"][0, 0]
     assert moved[22:26, 20:24].mean() > 0.9
     assert moved[4:8, 4:8].max() < 0.1
-    larger = Placement.of("size").exchange(own, donor)["image"][0, 0]
-    assert 30 < larger.sum() < 90, "of 16 pixels, with those of the donor 64; both have a margin"
+    larger = Placement.of("size").exchange(own, source)["image"][0, 0]
+    assert 30 < larger.sum() < 90, "of 16 pixels, with those of the source 64; both have a margin"
     assert torch.equal(Placement.of("size").exchange({"image": image}, {"image": image})["image"], image)
 
 
@@ -170,16 +170,16 @@ def test_where_most_of_some_pixels_lie(rows, columns, name):
     assert place_of(located) == name
 
 
-def test_of_a_rim_around_the_donors_evidence_the_inner_pixel_alone_is_painted_over():
+def test_of_a_rim_around_the_sources_evidence_the_inner_pixel_alone_is_painted_over():
     images = torch.zeros(2, 1, 48, 48)
     mask = torch.zeros(2, 48, 48, dtype=torch.uint8)
     mask[0, 2:6, 2:6] = 1  # the sample's own lies elsewhere
     mask[1, 20:28, 20:28] = 1
     images[1, :, 18:30, 18:30] = 5.0
     images[1, :, 20:28, 20:28] = 9.0
-    own, donor = ({"image": images[i : i + 1], "mask": mask[i : i + 1]} for i in range(2))
-    changed = Surroundings().exchange(own, donor)["image"][0, 0]
+    own, source = ({"image": images[i : i + 1], "mask": mask[i : i + 1]} for i in range(2))
+    changed = Surroundings().exchange(own, source)["image"][0, 0]
     assert (changed[18, 18:30] == 5).all(), "the rim is given"
     assert changed.max() == 5, "and nothing of the evidence"
-    donor["image"][:, :, 19:29, 19:29] = 9.0  # masks seldom hold the very edge
-    assert Surroundings().exchange(own, donor)["image"].max() == 5
+    source["image"][:, :, 19:29, 19:29] = 9.0  # masks seldom hold the very edge
+    assert Surroundings().exchange(own, source)["image"].max() == 5

@@ -30,17 +30,17 @@ def test_it_is_what_lies_outside_of_the_evidence():
     assert SEAL.needs_annotation
 
 
-def test_a_sample_loses_its_own_and_is_given_its_donors():
+def test_a_sample_loses_its_own_and_is_given_its_sources():
     changed = SEAL.exchange(batch(0, slice(2, 3)), batch(1, slice(3, 4)))["image"][0, 0]
     assert changed.nonzero().tolist() == [[0, 2], [0, 3]]
 
 
-def test_a_donor_gives_none_of_its_evidence():
-    own, donor = ({"image": torch.full((1, 1, 16, 16), x), "mask": torch.zeros(1, 2, 16, 16)} for x in (0.0, 1.0))
+def test_a_source_gives_none_of_its_evidence():
+    own, source = ({"image": torch.full((1, 1, 16, 16), x), "mask": torch.zeros(1, 2, 16, 16)} for x in (0.0, 1.0))
     own["mask"][:, 0, 12:, 12:] = own["mask"][:, 1, :4, :4] = 1
-    donor["mask"][:, 0, 2:6, 2:6] = 1
-    donor["image"][:, :, 2:6, 2:6] = 9
-    changed = SEAL.exchange(own, donor)["image"]
+    source["mask"][:, 0, 2:6, 2:6] = 1
+    source["image"][:, :, 2:6, 2:6] = 9
+    changed = SEAL.exchange(own, source)["image"]
     assert changed.max() == 1
     assert changed.sum() == 16
 

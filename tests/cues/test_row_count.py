@@ -10,7 +10,7 @@ def lengths(*counts: int, width: int) -> torch.Tensor:
     return torch.arange(width) < torch.tensor(counts)[:, None]
 
 
-def test_a_sample_gets_as_many_rows_as_its_donor_of_its_own():
+def test_a_sample_gets_as_many_rows_as_its_source_of_its_own():
     own = {"image": torch.tensor([[1.0, 2, 3, 4], [5, 6, 0, 0]])[..., None], ROWS: lengths(4, 2, width=4)}
     given = {"image": torch.zeros(2, 4, 1), ROWS: lengths(2, 4, width=4)}
     changed = RowCount().exchange(own, given)

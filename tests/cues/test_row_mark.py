@@ -67,22 +67,22 @@ def rows(*kinds: int) -> torch.Tensor:
     return torch.tensor([[[float(kind), float(i)] for i, kind in enumerate(kinds)]])
 
 
-def test_a_sample_is_given_its_donors_rows_of_the_kind_and_loses_its_own():
+def test_a_sample_is_given_its_sources_rows_of_the_kind_and_loses_its_own():
     plain, marked = rows(0, 0, 0, 0), rows(0, 0, 1, 0) + torch.tensor([0.0, 10.0])
     assert MARK.locate({"image": marked}).tolist() == [[False, False, True, False]]
     given = MARK.exchange({"image": plain}, {"image": marked})["image"]
     assert given.tolist() == [[[0, 0], [0, 1], [1, 12], [0, 3]]]
     lost = MARK.exchange({"image": marked}, {"image": plain})["image"]
     assert lost[0, :, 0].tolist() == [0, 0, 0, 0]
-    assert lost[0, 2, 1].item() == 2  # the donor's row at the same place
+    assert lost[0, 2, 1].item() == 2  # the source's row at the same place
 
 
-def test_donors_of_another_length_give_every_row_of_the_kind():
+def test_sources_of_another_length_give_every_row_of_the_kind():
     many = torch.cat([rows(1, 1, 1, 0, 0, 0)])
     few = torch.zeros(1, 6, 2)
     own = {"image": few, "argument:mask": torch.tensor([[1, 1, 1, 1, 0, 0]])}
-    donor = {"image": many, "argument:mask": torch.ones(1, 6)}
-    given = MARK.exchange(own, donor)["image"]
+    source = {"image": many, "argument:mask": torch.ones(1, 6)}
+    given = MARK.exchange(own, source)["image"]
     assert given[0, :, 0].tolist()[4:] == [0, 0]
     assert given[0, :, 0].sum() == 3
 
@@ -90,5 +90,5 @@ def test_donors_of_another_length_give_every_row_of_the_kind():
 def test_outside_of_the_annotation_marked_rows_stay():
     mark = RowMark(MARK.name, "shortcut", "outside", MARK.direction, MARK.bound)
     own = {"image": rows(1, 1), "rationale": torch.tensor([[1, 0]])}
-    donor = {"image": rows(0, 0), "rationale": torch.tensor([[0, 0]])}
-    assert mark.exchange(own, donor)["image"][0, :, 0].tolist() == [1, 0]
+    source = {"image": rows(0, 0), "rationale": torch.tensor([[0, 0]])}
+    assert mark.exchange(own, source)["image"][0, :, 0].tolist() == [1, 0]

@@ -24,7 +24,7 @@ def taken(cue, own: dict, given: dict) -> list[float]:
     return cue.exchange(own, given)["image"].flatten().tolist()
 
 
-def test_all_rows_come_from_the_same_share_of_the_way_through_the_donor():
+def test_all_rows_come_from_the_same_share_of_the_way_through_the_source():
     cue = AllRows("the rows", "unreviewed")
     own = {"image": rows(1, 2, 3, 4), ROWS: torch.tensor([[True] * 4])}
     given = {"image": rows(10, 20, 0, 0), ROWS: torch.tensor([[True, True, False, False]])}

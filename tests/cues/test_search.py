@@ -26,9 +26,9 @@ class Columns(Cue):
     role: Role = "unreviewed"
     parts: tuple["Columns", ...] = ()
 
-    def exchange(self, batch, donors) -> dict[str, Any]:
+    def exchange(self, batch, sources) -> dict[str, Any]:
         image = batch["image"].clone()
-        image[:, 0, 0, list(self.columns)] = donors["image"][:, 0, 0, list(self.columns)]
+        image[:, 0, 0, list(self.columns)] = sources["image"][:, 0, 0, list(self.columns)]
         return {**batch, "image": image}
 
     def locate(self, batch):
@@ -406,7 +406,7 @@ def test_what_is_named_comes_in_the_order_of_what_is_sure_of_it():
 def test_what_cannot_be_exchanged_is_told_and_the_others_go_on():
     @dataclass(frozen=True)
     class Broken(Columns):
-        def exchange(self, batch, donors):
+        def exchange(self, batch, sources):
             raise RuntimeError("no such column")
 
     told = []

@@ -60,7 +60,7 @@ def test_they_divide_into_a_sentence_if_there_are_several_and_a_word_which_do_no
     assert not [part for one in parts for each in one for part in each.children()]
 
 
-def test_an_end_is_exchanged_for_that_of_the_donor_however_long():
+def test_an_end_is_exchanged_for_that_of_the_source_however_long():
     writer = bert()
     batch = writer.batch("a b c d e f g h", "i j k l")
     beginning, end = ends_of("unreviewed", writer.language)
@@ -81,7 +81,7 @@ def test_of_an_end_that_is_a_fault_what_people_marked_stays():
     ]
 
 
-def test_all_words_are_those_of_the_donor_and_as_a_fault_those_beside_the_evidence():
+def test_all_words_are_those_of_the_source_and_as_a_fault_those_beside_the_evidence():
     writer = bert()
     batch = writer.batch("a b* c", "d ##e f g*")
     assert writer.read(AllWords("", "unreviewed", writer.language).exchange(batch, flipped(batch))) == [

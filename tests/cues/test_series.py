@@ -38,7 +38,7 @@ def test_a_part_takes_its_channels_and_its_time_alone(time_first):
 
 
 @pytest.mark.parametrize("time_first", [False, True])
-def test_the_surroundings_come_from_the_donor_and_what_is_annotated_stays(time_first):
+def test_the_surroundings_come_from_the_source_and_what_is_annotated_stays(time_first):
     own, given = (series(value, time_first) for value in (0.0, 1.0))
     given["image"][:] = given["image"].flip(1 if time_first else 2)  # what is annotated in it lies elsewhere
     name = "rationale" if time_first else "mask"
@@ -47,7 +47,7 @@ def test_the_surroundings_come_from_the_donor_and_what_is_annotated_stays(time_f
     changed = changed.mT if time_first else changed
     assert (changed[..., 8:12] == 5).all()
     assert (changed[..., :4] == 1).all()
-    assert changed[..., 4:8].max() < 5, "a donor gives none of its evidence"
+    assert changed[..., 4:8].max() < 5, "a source gives none of its evidence"
 
 
 def test_parts_divide_down_to_one_channel_in_one_quarter():

@@ -1,4 +1,4 @@
-"""All outside of the evidence is a donor's, of which nothing of its own evidence is given."""
+"""All outside of the evidence is a source's, of which nothing of its own evidence is given."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def trimap() -> dict[str, torch.Tensor]:
     return {"image": image, "mask": mask}
 
 
-def test_a_donor_gives_nothing_of_the_ignored_edge_of_its_object(trimap: dict[str, torch.Tensor]) -> None:
+def test_a_source_gives_nothing_of_the_ignored_edge_of_its_object(trimap: dict[str, torch.Tensor]) -> None:
     torch.testing.assert_close(without_evidence(trimap), torch.full((1, 3, 24, 24), GROUND))
     taker = {"image": torch.zeros(1, 3, 24, 24), "mask": torch.zeros(1, 24, 24, dtype=torch.uint8)}
     taker["mask"][:, 20:, 20:] = 1

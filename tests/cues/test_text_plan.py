@@ -334,7 +334,7 @@ def test_few_and_empty_texts_are_planned_and_judged(texts):
     assert {each.verdict for each in found} == {"inconclusive"}
 
 
-def test_texts_with_boxes_are_measured_though_one_donor_makes_them_longer():
+def test_texts_with_boxes_are_measured_though_one_source_makes_them_longer():
     writer = bert()
     writer.language = replace(writer.language, form=replace(writer.language.form, most=64))
     samples = writer.samples([" ".join(text) for text in mixed(20, 2, 20)])

@@ -32,12 +32,12 @@ def loud(writer, role="unreviewed"):
     return Loud("the loud words", role, writer.language, "outside" if role == "shortcut" else "text")
 
 
-def exchanged(own, donor, writer=None, role="unreviewed", cue=None, **options):
-    """What a text says once it has its donor's loud words."""
+def exchanged(own, source, writer=None, role="unreviewed", cue=None, **options):
+    """What a text says once it has its source's loud words."""
     writer = writer or bert()
-    batch = writer.batch(own, donor, **options)
-    donors = {name: rows.flip(0) if isinstance(rows, torch.Tensor) else rows for name, rows in batch.items()}
-    return writer.read((cue or loud(writer, role)).exchange(batch, donors))[0]
+    batch = writer.batch(own, source, **options)
+    sources = {name: rows.flip(0) if isinstance(rows, torch.Tensor) else rows for name, rows in batch.items()}
+    return writer.read((cue or loud(writer, role)).exchange(batch, sources))[0]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_evidence_is_what_people_marked():
     assert evidence_in(writer.batch("a")).tolist() == [[False] * 3]
 
 
-def test_a_text_loses_its_own_words_and_takes_those_of_its_donor_where_they_stand():
+def test_a_text_loses_its_own_words_and_takes_those_of_its_source_where_they_stand():
     assert exchanged("x1 a b c d", "e f g h x2") == "[CLS] a b c d x2 [SEP]"
     assert exchanged("a b c d x1", "x2 e f g h") == "[CLS] x2 a b c d [SEP]"
     assert exchanged("a b c d", "e x2 f x3 x4 g h") == "[CLS] a x2 b x3 x4 c d [SEP]"
@@ -151,12 +151,12 @@ def test_words_lie_where_their_tokens_are():
 
 
 def test_texts_grow_up_to_the_limit_of_the_model_and_are_cut_before_their_last_token():
-    own, donor = "a b", "x1 x2 x3 c"
+    own, source = "a b", "x1 x2 x3 c"
     writer = bert()
-    assert exchanged(own, donor, writer) == "[CLS] x1 x2 x3 a [SEP]"  # as long as the batch
+    assert exchanged(own, source, writer) == "[CLS] x1 x2 x3 a [SEP]"  # as long as the batch
     for most, text in [(7, "x1 x2 x3 a b"), (512, "x1 x2 x3 a b"), (4, "x1 x2 x3 a")]:
         writer.language = replace(writer.language, form=replace(writer.language.form, most=most))
-        assert exchanged(own, donor, writer) == f"[CLS] {text} [SEP]"
+        assert exchanged(own, source, writer) == f"[CLS] {text} [SEP]"
 
 
 def test_of_a_text_that_becomes_too_long_its_own_words_are_cut_before_those_that_it_is_given():
@@ -168,8 +168,8 @@ def test_of_a_text_that_becomes_too_long_its_own_words_are_cut_before_those_that
 def test_the_result_is_never_narrower_than_the_batch():
     writer = bert()
     batch = writer.batch("x1 x2 x3 a")
-    donors = writer.batch("a b c d")
-    assert loud(writer).exchange(batch, donors)["input_ids"].tolist() == [[2, *writer.ids("a"), 3, 0, 0, 0]]
+    sources = writer.batch("a b c d")
+    assert loud(writer).exchange(batch, sources)["input_ids"].tolist() == [[2, *writer.ids("a"), 3, 0, 0, 0]]
 
 
 @pytest.mark.parametrize("left", [False, True])
@@ -185,9 +185,9 @@ def test_padding_is_that_of_the_batch_or_of_the_language(left):
     assert (result["attention_mask"] == (result["input_ids"] != writer.pad)).all()
     form = TextForm(padding=Padding(1, left), ends=writer.language.form.ends)
     full = Loud("", "unreviewed", Language(writer.language.name_tokens, form))
-    batch, donors = writer.batch("x1 a"), writer.batch("b c")
+    batch, sources = writer.batch("x1 a"), writer.batch("b c")
     expected = "<pad> <s> a </s>" if left else "<s> a </s> <pad>"
-    assert full.exchange(batch, donors)["input_ids"].tolist() == [writer.ids(expected)]
+    assert full.exchange(batch, sources)["input_ids"].tolist() == [writer.ids(expected)]
 
 
 def test_token_types_are_those_of_the_text_of_a_pair():
@@ -216,8 +216,8 @@ def test_what_the_model_is_given_for_each_token_goes_along_with_it_and_all_else_
         "sample_id": ["one", "two"],
     }
     batch = texts | others
-    donors = {name: rows.flip(0) if isinstance(rows, torch.Tensor) else rows[::-1] for name, rows in batch.items()}
-    result = loud(writer).exchange(batch, donors)
+    sources = {name: rows.flip(0) if isinstance(rows, torch.Tensor) else rows[::-1] for name, rows in batch.items()}
+    result = loud(writer).exchange(batch, sources)
     assert writer.read(result) == ["[CLS] a x2 x3 [SEP]", "[CLS] x1 b [SEP]"]
     ids, there = result["input_ids"], result["attention_mask"] != 0
     assert (result["argument:bbox"][there] == torch.stack([ids, ids + 1, ids + 2, ids + 3], 2)[there]).all()
@@ -260,7 +260,7 @@ def test_an_annotation_goes_along_with_its_tokens():
     assert result["rationale"].tolist() == [[255, 0, 1, 1, 0, 255], [255, 0, 1, 0, 255, 255]]
 
 
-def test_texts_and_donors_of_other_lengths_are_refused():
+def test_texts_and_sources_of_other_lengths_are_refused():
     writer = bert()
     with pytest.raises(ValueError, match="padded to the same length"):
         loud(writer).exchange(writer.batch("a"), writer.batch("x1 b"))
@@ -268,17 +268,17 @@ def test_texts_and_donors_of_other_lengths_are_refused():
 
 def test_rows_of_tokens_make_texts():
     writer = bert()
-    batch, donors = writer.batch("a b"), writer.batch("c d")
-    result = composed(batch, donors, [[(0, 0, 0), (1, 2, 1), (0, 1, 1), (0, 3, 3)]], writer.language)
+    batch, sources = writer.batch("a b"), writer.batch("c d")
+    result = composed(batch, sources, [[(0, 0, 0), (1, 2, 1), (0, 1, 1), (0, 3, 3)]], writer.language)
     assert writer.read(result) == ["[CLS] d a [SEP]"]
-    assert composed(batch, donors, [[]], writer.language)["attention_mask"].sum() == 0
+    assert composed(batch, sources, [[]], writer.language)["attention_mask"].sum() == 0
 
 
 def test_gradients_reach_what_is_given_for_each_token():
     writer = bert()
     own, given = (torch.ones(1, 4, 2, requires_grad=True) for _ in range(2))
-    batch, donors = (writer.batch(t) | {"argument:x": x} for t, x in (("a x1", own), ("b x2", given)))
-    loud(writer).exchange(batch, donors)["argument:x"].sum().backward()
+    batch, sources = (writer.batch(t) | {"argument:x": x} for t, x in (("a x1", own), ("b x2", given)))
+    loud(writer).exchange(batch, sources)["argument:x"].sum().backward()
     of_own, of_given = (x.grad[0, :, 0].tolist() for x in (own, given) if x.grad is not None)
     assert of_own == [1, 1, 0, 1]
     assert of_given == [0, 0, 1, 0]
@@ -348,25 +348,25 @@ def test_to_exchange_with_oneself_changes_nothing(tokenized):
 
 def test_a_batch_is_exchanged_as_its_samples_one_by_one(tokenized):
     batch, language = tokenized
-    donors = {name: values.roll(3, 0) for name, values in batch.items()}
+    sources = {name: values.roll(3, 0) for name, values in batch.items()}
     for cue in cues(language):
-        together = cue.exchange(batch, donors)
+        together = cue.exchange(batch, sources)
         for row in range(len(TEXTS)):
-            alone = cue.exchange(*({name: x[row : row + 1] for name, x in each.items()} for each in (batch, donors)))
+            alone = cue.exchange(*({name: x[row : row + 1] for name, x in each.items()} for each in (batch, sources)))
             for name in batch:
                 assert attended(alone, name, 0) == attended(together, name, row), (cue, name)
 
 
 @pytest.mark.parametrize("shift", [1, 3, 4])
-def test_tokens_are_those_of_the_text_without_the_cue_and_of_the_cue_of_the_donor(tokenized, shift):
+def test_tokens_are_those_of_the_text_without_the_cue_and_of_the_cue_of_the_source(tokenized, shift):
     batch, language = tokenized
-    donors = {name: values.roll(shift, 0) for name, values in batch.items()}
+    sources = {name: values.roll(shift, 0) for name, values in batch.items()}
     ends = language.form.ends
     of_pair = [len(parts) for parts in parts_of(batch, language)]
     for cue in cues(language):
-        result = cue.exchange(batch, donors)
+        result = cue.exchange(batch, sources)
         for row in range(len(TEXTS)):
-            own, given, after = (attended(x, "input_ids", row) for x in (batch, donors, result))
+            own, given, after = (attended(x, "input_ids", row) for x in (batch, sources, result))
             assert [x for x in after if x in ends] == [x for x in own if x in ends], cue
             assert after[0] in ends
             assert after[-1] in ends
@@ -374,7 +374,7 @@ def test_tokens_are_those_of_the_text_without_the_cue_and_of_the_cue_of_the_dono
             assert boxes == after
             if not isinstance(cue, Spans) or of_pair[row] != of_pair[row - shift]:
                 continue
-            lost, lent = (attended({**x, "cue": cue.locate(x)}, "cue", row) for x in (batch, donors))
+            lost, lent = (attended({**x, "cue": cue.locate(x)}, "cue", row) for x in (batch, sources))
             rest = Counter(token for token, out in zip(own, lost, strict=True) if not out)
             assert Counter(after) == rest + Counter(token for token, out in zip(given, lent, strict=True) if out), cue
             if cue.role == "shortcut":
@@ -409,20 +409,20 @@ def marked_in_chunks():
 
 @pytest.mark.parametrize("shift", [1, 2, 3])
 @pytest.mark.parametrize("chunked", [True, False])
-def test_no_marked_word_is_cut_where_a_donor_brings_too_many(shift, chunked):
+def test_no_marked_word_is_cut_where_a_source_brings_too_many(shift, chunked):
     batch = marked_in_chunks()
     if not chunked:
         batch.pop(CHUNK)
-    donors = {name: x.roll(shift, 0) for name, x in batch.items()}
+    sources = {name: x.roll(shift, 0) for name, x in batch.items()}
     cue = AllWords("outside", "shortcut", Language(form=TextForm(ends=frozenset({2, 3}), most=12)), "outside")
-    result = cue.exchange(batch, donors)
+    result = cue.exchange(batch, sources)
     for row in range(4):
         marked = batch["input_ids"][row][batch["rationale"][row] == 1]
         assert result["input_ids"][row][result["rationale"][row] == 1].tolist() == marked.tolist()
-        theirs = donors["input_ids"][row][donors["rationale"][row] == 1]
+        theirs = sources["input_ids"][row][sources["rationale"][row] == 1]
         assert not torch.isin(result["input_ids"][row], theirs).any()
         assert result["input_ids"].shape == batch["input_ids"].shape
-    # All else of chunk and text is the donor's.
+    # All else of chunk and text is the source's.
     kept = torch.isin(result["input_ids"], batch["input_ids"]) & (result["input_ids"] > 3)
     assert int((kept & (result["rationale"] == 1)).sum()) == 4
 
@@ -430,9 +430,9 @@ def test_no_marked_word_is_cut_where_a_donor_brings_too_many(shift, chunked):
 def test_choices_take_from_the_same_choice_also_where_one_is_empty():
     ids = torch.tensor([[[2, 11, 3, 0], [2, 12, 13, 3]], [[2, 3, 0, 0], [2, 14, 15, 3]]])
     batch = flattened({"input_ids": ids, "attention_mask": (ids > 0).long()})
-    donors = {name: x.flip(0) for name, x in batch.items()}
+    sources = {name: x.flip(0) for name, x in batch.items()}
     cue = AllWords("the words", "unreviewed", Language(form=TextForm(ends=frozenset({2, 3}))), "text")
-    first = cue.exchange(batch, donors)["input_ids"][0].tolist()
+    first = cue.exchange(batch, sources)["input_ids"][0].tolist()
     assert first == [2, 3, 0, 0, 2, 14, 15, 3]
 
 

@@ -19,12 +19,12 @@ def volumes(value: float, count: int = 2) -> dict[str, torch.Tensor]:
     return {"image": image, "mask": mask}
 
 
-def test_the_surroundings_come_from_the_donor_and_the_lesion_stays():
+def test_the_surroundings_come_from_the_source_and_the_lesion_stays():
     own, given = volumes(0.0), volumes(1.0)
     changed = VolumeSurroundings().exchange(own, given)["image"]
     lesion = (own["mask"] == 1)[:, None].expand_as(changed)
     assert (changed[lesion] == 5).all()
-    assert (changed[~lesion] == 1).all()  # nothing of the donor's lesion comes along
+    assert (changed[~lesion] == 1).all()  # nothing of the source's lesion comes along
 
 
 def test_parts_of_volumes_are_slices_and_places_in_all_of_them():

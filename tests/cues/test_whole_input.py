@@ -75,14 +75,14 @@ def samples(count):
         yield Sample(number, -1, tensors, call=Call("pixels"))
 
 
-def test_a_text_is_taken_from_the_donor_with_its_mask_and_all_else_stays():
+def test_a_text_is_taken_from_the_source_with_its_mask_and_all_else_stays():
     each = [*samples(4)]
-    own, donors = (
+    own, sources = (
         {name: x[rows] for name, x in collate(each).items() if name != "call:"} for rows in (slice(0, 2), slice(2, 4))
     )
-    changed = WholeInput.of("input_ids", "attention_mask").exchange(own, donors)
+    changed = WholeInput.of("input_ids", "attention_mask").exchange(own, sources)
     for name in ("argument:input_ids", "argument:attention_mask"):
-        assert torch.equal(changed[name], donors[name])
+        assert torch.equal(changed[name], sources[name])
     assert torch.equal(changed["image"], own["image"])
     assert changed.keys() == own.keys()
 

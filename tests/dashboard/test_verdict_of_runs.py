@@ -8,7 +8,7 @@ import inspected
 import pytest
 import torch
 from browsing import Visit, served
-from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
+from examples import ENDED, EVIDENCE, INCONCLUSIVE, OPEN, finding
 from setting import loader
 from shown import reader_of_a_corner
 from torch.nn import functional as F
@@ -26,13 +26,15 @@ READS = "0 shortcuts; 1 needs review: the colours of the image."
 NONE = "No shortcut found up to epoch 0."
 # By name: the word, findings, what was tested, and the banner.
 RUNS: dict[str, tuple[str, list[Finding], dict[str, Any], str]] = {
-    "a fault": ("shortcut", [OPEN, NOT_SURE, finding()], TESTED, "SHORTCUT: the model relies on the top left corner."),
+    "a fault": (
+        "shortcut", [OPEN, INCONCLUSIVE, finding()], TESTED, "SHORTCUT: the model relies on the top left corner.",
+    ),
     "two faults": (
         "shortcut", [finding(), MILDER], TESTED | {"headline": "2 shortcuts."},
         "SHORTCUT: the model relies on the top left corner. 2 shortcuts.",
     ),
     "a doubt": (
-        "inconclusive", [OPEN, NOT_SURE], TESTED,
+        "inconclusive", [OPEN, INCONCLUSIVE], TESTED,
         f"Inconclusive: the model may rely on the border, up to epoch 0. {TESTED['text']}",
     ),
     "doubts": (
@@ -47,7 +49,7 @@ RUNS: dict[str, tuple[str, list[Finding], dict[str, Any], str]] = {
     "evidence": ("no shortcut found", [EVIDENCE], TESTED, f"{NONE} {TESTED['text']}"),
     "clean": ("no shortcut found", [], TESTED, f"{NONE} {TESTED['text']}"),
     "ended": ("no shortcut found", [ENDED], TESTED, f"{NONE} {TESTED['text']}"),
-    "chance": ("no verdict", [OPEN, NOT_SURE], CHANCE, f"No verdict up to epoch 0. {CHANCE['text']}"),
+    "chance": ("no verdict", [OPEN, INCONCLUSIVE], CHANCE, f"No verdict up to epoch 0. {CHANCE['text']}"),
     "collapsed": ("collapsed", [finding()], COLLAPSED, "COLLAPSED: one answer."),
 }  # fmt: skip
 # By whose weights the evaluation at epoch 4 and step 20 is of.

@@ -2,12 +2,12 @@ import json
 import math
 
 import pytest
-from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
+from examples import ENDED, EVIDENCE, INCONCLUSIVE, OPEN, finding
 
 from lrptrain.findings import Finding, HasFindings, reliance
 from lrptrain.findings.proof import Proof
 
-ALL = [finding(), OPEN, EVIDENCE, NOT_SURE, ENDED]
+ALL = [finding(), OPEN, EVIDENCE, INCONCLUSIVE, ENDED]
 
 
 def test_only_a_fault_that_the_model_relies_on_is_one():
@@ -17,12 +17,12 @@ def test_only_a_fault_that_the_model_relies_on_is_one():
 
 
 class Report(HasFindings):
-    findings = (NOT_SURE, finding(name="the border"), OPEN)
+    findings = (INCONCLUSIVE, finding(name="the border"), OPEN)
 
 
 def test_a_finding_is_had_by_its_printed_name():
     assert Report()["the colours of the image"] is OPEN
-    assert Report()["the border"] is NOT_SURE  # of one name, the first
+    assert Report()["the border"] is INCONCLUSIVE  # of one name, the first
     with pytest.raises(KeyError, match="no finding is named 'it'; there are 'the border', 'the colours of the image'"):
         Report()["it"]
     empty = HasFindings()

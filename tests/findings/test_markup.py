@@ -1,5 +1,5 @@
 import pytest
-from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
+from examples import ENDED, EVIDENCE, INCONCLUSIVE, OPEN, finding
 
 RED = "#b3382c"
 
@@ -11,7 +11,7 @@ def test_a_finding_says_the_verdict_first_then_the_evidence_then_what_to_do():
     assert RED in page
 
 
-@pytest.mark.parametrize("one", [OPEN, EVIDENCE, NOT_SURE, ENDED])
+@pytest.mark.parametrize("one", [OPEN, EVIDENCE, INCONCLUSIVE, ENDED])
 def test_what_is_no_fault_has_another_colour(one):
     assert RED not in one._repr_html_()
 

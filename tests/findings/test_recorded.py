@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
+from examples import ENDED, EVIDENCE, INCONCLUSIVE, OPEN, finding
 
 from lrptrain.findings.recorded import unreadable_part
 
@@ -12,7 +12,7 @@ def recorded(**changes):
     return json.loads(json.dumps(finding().to_dict())) | changes
 
 
-@pytest.mark.parametrize("one", [finding(), OPEN, EVIDENCE, NOT_SURE, ENDED])
+@pytest.mark.parametrize("one", [finding(), OPEN, EVIDENCE, INCONCLUSIVE, ENDED])
 def test_what_this_version_records_can_be_read(one):
     assert unreadable_part(json.loads(json.dumps(one.to_dict()))) == ""
 

@@ -2,7 +2,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
+from examples import ENDED, EVIDENCE, INCONCLUSIVE, OPEN, finding
 
 from lrptrain.findings.sentences import beside_guessing, headline, listed, percent, sentences
 
@@ -11,7 +11,7 @@ from lrptrain.findings.sentences import beside_guessing, headline, listed, perce
     (finding(), "SHORTCUT: the model relies on the top left corner."),
     (OPEN, "NEEDS REVIEW: the model relies on the colours of the image."),
     (EVIDENCE, "The model relies on the annotated object, as you declared that it should."),
-    (NOT_SURE, "Inconclusive: the model may rely on the border."),
+    (INCONCLUSIVE, "Inconclusive: the model may rely on the border."),
     (ENDED, "The model does not rely on the light of the image alone."),
 ])  # fmt: skip
 def test_a_shortcut_is_said_of_a_fault_alone(one, verdict):
@@ -25,7 +25,7 @@ def test_a_shortcut_is_said_of_a_fault_alone(one, verdict):
 
 
 @pytest.mark.parametrize(("one", "doubted"), [
-    (finding(), True), (finding(plain={"where": "image"}), False), (OPEN, False), (NOT_SURE, False),
+    (finding(), True), (finding(plain={"where": "image"}), False), (OPEN, False), (INCONCLUSIVE, False),
 ])  # fmt: skip
 def test_what_lies_outside_of_annotations_may_be_evidence_that_nobody_marked(one, doubted):
     """Of a cue that people have declared to be a shortcut, no annotation says so."""
@@ -80,7 +80,7 @@ def test_the_headline_counts_shortcuts_and_names_what_needs_review():
     assert headline([finding(), OPEN, replace(OPEN, name="b")]) == (
         "1 shortcut; 2 need review: the colours of the image and b."
     )
-    assert headline([NOT_SURE]) == "0 shortcuts, 1 inconclusive."
+    assert headline([INCONCLUSIVE]) == "0 shortcuts, 1 inconclusive."
     assert headline([OPEN], can_fault=False).startswith(
         "No annotations, so that nothing can be flagged as a shortcut; 1 needs review: "
     )

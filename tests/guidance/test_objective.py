@@ -6,7 +6,7 @@ from small_models import tiny_vit
 
 import lrptrain
 from lrptrain.batch.annotations import IGNORED, mask_to_tokens
-from lrptrain.cues.donors import random_donors
+from lrptrain.cues.sources import random_sources
 from lrptrain.cues.surroundings import Surroundings
 from lrptrain.guidance import LOSSES, MAP_LOSSES, guidance_loss
 from lrptrain.guidance.losses import MapSettings
@@ -30,9 +30,9 @@ def batch():
 def surrounded(images, mask):
     """Images with the surroundings of another annotated one."""
     usable = (mask != IGNORED).flatten(1).any(1)
-    donors = random_donors(usable, torch.Generator().manual_seed(3))
+    sources = random_sources(usable, torch.Generator().manual_seed(3))
     given = {"image": images, "mask": mask}
-    return Surroundings().exchange(given, {name: x[donors] for name, x in given.items()})["image"]
+    return Surroundings().exchange(given, {name: x[sources] for name, x in given.items()})["image"]
 
 
 def double_vit():
@@ -137,7 +137,7 @@ def test_wrong_objectives():
 
 
 def test_surroundings_are_not_swapped_where_their_pixels_have_labels():
-    """The step's loss takes all labels, and those of the swapped pixels are the donor's."""
+    """The step's loss takes all labels, and those of the swapped pixels are the source's."""
     of_pixel = lrptrain.Head(lambda output: output[:, :, 8, 8], label=lambda labels: labels[:, 8, 8])
     for swap in ("outside", "border", ["outside", "colour"], "findings"):
         with pytest.raises(ValueError, match="'consistency' asks the head alone, and swap='colour' leaves them"):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lrptrain.cues.donors import random_donors
+from lrptrain.cues.sources import random_sources
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.guidance.swap import Swap
 
@@ -17,13 +17,13 @@ def batch(rows):
 
 
 def test_nobody_gives_to_itself_and_each_usable_sample_gives_once():
-    """A sample that is its own donor has its own class, and so tells the answer by what is swapped."""
+    """A sample that is its own source has its own class, and so tells the answer by what is swapped."""
     usable = torch.tensor([True, True, False, True, True])
     for seed in range(20):
-        donors = random_donors(usable, torch.Generator().manual_seed(seed))
-        assert donors[2] == 2
-        assert sorted(donors.tolist()) == [0, 1, 2, 3, 4]
-        assert not (donors == torch.arange(5))[usable].any()
+        sources = random_sources(usable, torch.Generator().manual_seed(seed))
+        assert sources[2] == 2
+        assert sorted(sources.tolist()) == [0, 1, 2, 3, 4]
+        assert not (sources == torch.arange(5))[usable].any()
 
 
 @pytest.mark.parametrize("several", [("outside",), ("colour",)])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples import NOT_SURE, OPEN, finding, keep_wandb_offline, wandb_records
+from examples import INCONCLUSIVE, OPEN, finding, keep_wandb_offline, wandb_records
 from PIL import Image
 from pytorch_lightning.loggers import WandbLogger
 
@@ -36,7 +36,9 @@ def records():
         "map_label": [[0.5, 0.25]] * 70,
     }
     scalars = {FOCUS: 0.5, f"{FOCUS}_per_class/cat": 0.5, "relevance/reliance": 0.0, "relevance/seconds": 3.0}
-    first = EpochRecord(0, 7, scalars, table, pictures(70), [], [FINDING, UNKNOWN], [FINDING, OPEN, NOT_SURE], ["cat"])
+    first = EpochRecord(
+        0, 7, scalars, table, pictures(70), [], [FINDING, UNKNOWN], [FINDING, OPEN, INCONCLUSIVE], ["cat"]
+    )
     first = replace(first, metrics=logged_metrics())
     text = Highlight("t", "label <0>", "<b>good</b>", "**good**")
     texts = EpochRecord(2, 21, {}, {"sample_id": ["t", "u"]}, [], [text])
@@ -169,7 +171,7 @@ def test_texts_are_html_in_the_table_and_apart(run, history, written):
 def test_new_findings_alert_once_each(written):
     alerts = of(written, "alert")
     assert [alert["level"] for alert in alerts] == ["ERROR", "WARN", "WARN"]
-    assert [alert["text"] for alert in alerts] == [str(each) for each in (FINDING, OPEN, NOT_SURE)]
+    assert [alert["text"] for alert in alerts] == [str(each) for each in (FINDING, OPEN, INCONCLUSIVE)]
     assert max(len(alert["title"]) for alert in alerts) < 64
     assert alerts[0]["title"].startswith("SHORTCUT: the model relies on a corner whose")
     assert alerts[1]["title"] == "NEEDS REVIEW: the model relies on the colours of the image."

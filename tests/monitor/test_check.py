@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, finding
+from examples import ENDED, EVIDENCE, INCONCLUSIVE, OPEN, finding
 
 import lrptrain
 from lrptrain.cli import main
@@ -107,7 +107,7 @@ RECORDS: dict[str, tuple[Any, dict[str, Any], int, str]] = {
         [evaluation(power={**TESTED, "doubt": "The test of the border failed."})], {}, UNSURE, "The test of the border",
     ),
     "nothing tested": ([evaluation(power={})], {}, UNSURE, "Nothing was tested"),
-    "a doubt": ([evaluation(NOT_SURE)], {}, UNSURE, "More samples decide whether"),
+    "a doubt": ([evaluation(INCONCLUSIVE)], {}, UNSURE, "More samples decide whether"),
     "for review": ([evaluation(OPEN)], {}, UNSURE, "NEEDS REVIEW"),
     "for review, beside what lies on the annotation": ([evaluation(ON_OBJECT, OPEN)], {}, UNSURE, "the colours"),
     # It is not of the kept checkpoint of this run.

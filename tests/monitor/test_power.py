@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples import ENDED, EVIDENCE, NOT_SURE, OPEN, explained, finding
+from examples import ENDED, EVIDENCE, INCONCLUSIVE, OPEN, explained, finding
 
 from lrptrain.batch import Sample
 from lrptrain.cues.measure import Effect
@@ -120,7 +120,7 @@ def said(*findings, power=TESTED, **options):
     return " ".join(message.split()) + fix.replace("\n ", " |")
 
 
-@pytest.mark.parametrize("others", [(), (OPEN, NOT_SURE, ENDED, EVIDENCE)])
+@pytest.mark.parametrize("others", [(), (OPEN, INCONCLUSIVE, ENDED, EVIDENCE)])
 def test_a_run_ends_with_its_first_fault_the_gravest(others):
     milder = finding(name="a mark", effect=0.2, interval=(0.1, 0.3))
     shortcut = "SHORTCUT: the model relies on the top left corner."
@@ -140,7 +140,7 @@ def test_without_a_fault_it_says_what_was_tested():
         "Monitor ends: 0 shortcuts; 1 needs review: the colours of the image. In epoch 3, on 20 samples. | If the "
         'model should not use it: RelevanceGuidance("swap", swap=monitor["the colours of the image"])'
     )
-    assert said(NOT_SURE, OPEN).startswith("Monitor ends: 0 shortcuts, 1 inconclusive; 1 needs review: the colours")
+    assert said(INCONCLUSIVE, OPEN).startswith("Monitor ends: 0 shortcuts, 1 inconclusive; 1 needs review: the colours")
 
 
 def test_of_many_cues_there_are_numbers_in_two_lines():
@@ -159,7 +159,7 @@ def test_without_annotations_nothing_is_acquitted():
 
 
 def test_a_model_that_answers_by_chance_has_no_verdict():
-    words = said(NOT_SURE, OPEN, power=Power(False, "It guesses."))
+    words = said(INCONCLUSIVE, OPEN, power=Power(False, "It guesses."))
     assert words == "Monitor ends: no verdict on epoch 3, on 20 samples. It guesses."
 
 

@@ -311,7 +311,7 @@ def test_arrays_and_lists_are_taken():
         ("vit", lambda x: x.movedim(1, -1), r"channels last: pass images.movedim\(-1, -3\)"),
         ("vit", lambda x: x[0].movedim(0, -1), r"channels last: pass images.movedim\(-1, -3\)"),
         ("vit", lambda x: x.byte(), r"images are torch.uint8: pass .*images.float\(\) / 255"),
-        ("vit", lambda x: x[:, :1], "have 1 channels, and the model reads 3"),
+        ("vit", lambda x: x[:, :1], "have 1 channels, and the model takes 3"),
         ("vit", lambda x: x.half(), r"pass images.to\(torch.float64\)"),
         ("bert", lambda x: x["input_ids"].float(), r"whole numbers: pass ids.long\(\)"),
         ("bert", lambda x: x["input_ids"][0], r"no axis of samples: pass ids\[None\]"),

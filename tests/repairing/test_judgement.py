@@ -1,4 +1,4 @@
-"""A repair is judged on samples and donors that it was not made from, against a control, and says what it is not."""
+"""A repair is judged on samples and sources that it was not made from, against a control, and says what it is not."""
 
 from dataclasses import replace
 
@@ -67,7 +67,7 @@ def test_what_the_outline_of_a_pasted_object_tells_is_no_mended_model():
     assert right < 0.65
     text = " ".join(str(repaired).split())
     assert "Not tested: samples that come without the shortcut." in text
-    assert "the outline of what is pasted, and a layer can learn to read those." in text
+    assert "the outline of what is pasted, and a layer can learn to use those." in text
     assert "100.0 ± 0.0 points of accuracy lost before" in text
 
 
@@ -90,7 +90,7 @@ def sample(index: int, label: int) -> Sample:
 
 
 @pytest.mark.parametrize("batch_size", [2, 7, 32])
-def test_donors_are_of_the_own_fold_and_of_the_class_that_is_asked_for(batch_size):
+def test_sources_are_of_the_own_fold_and_of_the_class_that_is_asked_for(batch_size):
     label = np.array([0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1, 2])
     samples = [sample(i, int(label[i])) for i in range(len(label))]
     folds = [np.arange(0, 13, 2), np.arange(1, 13, 2)]
@@ -102,11 +102,11 @@ def test_donors_are_of_the_own_fold_and_of_the_class_that_is_asked_for(batch_siz
             fold = next(each for each in folds if row in each)
             for given, is_same in ((same, True), (other, False)):
                 assert (given[0, *CENTRE] == row).all()
-                donor = int(given[0, 0, 0])
-                assert donor in fold
-                assert donor != row
-                assert (label[donor] == label[row]) == is_same
-    # The only one of its class has no donor for the control.
+                source = int(given[0, 0, 0])
+                assert source in fold
+                assert source != row
+                assert (label[source] == label[row]) == is_same
+    # The only one of its class has no source for the control.
     assert sorted(seen) == list(range(12))
 
 
@@ -119,7 +119,7 @@ def test_classes_of_two_samples_cannot_be_exchanged_within_their_folds():
     repaired = lrptrain.repair(model, loader(data), max_samples=24)
     assert repaired.reliance is None
     assert set(repaired.after) == {"as they are"}
-    assert "Not tested: whether it reads another class's surroundings" in " ".join(str(repaired).split())
+    assert "Not tested: whether it relies on another class's surroundings" in " ".join(str(repaired).split())
 
 
 @pytest.mark.parametrize("balance", ["colour", "spectrum", "light", "framing", "border"])

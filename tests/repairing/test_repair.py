@@ -69,7 +69,7 @@ def test_what_tells_nothing_is_read_no_longer(outputs, bias):
     assert (repaired.balance, repaired.layer, repaired.samples) == ("outside", "head", 80)
     assert repaired.before["as they are"] == 1.0
     same, other = "with the same class's surroundings", "with another class's surroundings"
-    # The corner says the class of the donor, in each pair.
+    # The corner says the class of the source, in each pair.
     assert repaired.before == {"as they are": 1.0, same: 1.0, other: 0.0}
     assert repaired.after == {"as they are": 1.0, same: 1.0, other: 1.0}
     assert repaired.reliance == (1.0, 0.0, 0.0, 0.0, 0.0, 80)
@@ -342,9 +342,9 @@ def test_the_last_batch_of_swaps_is_never_a_single_sample():
         assert torch.equal(batch["image"][:, 0, *CENTRE], before["image"][:, 0, *CENTRE])
         # Corners are noisy, so that each tells whose it was: one other of the batch each.
         same = batch["image"][:, None, 0, *CORNER] == before["image"][None, :, 0, *CORNER]
-        donors = same.flatten(2).all(2).nonzero()[:, 1].tolist()
-        assert sorted(donors) == list(range(len(rows)))
-        assert all(donor != row for row, donor in enumerate(donors))
+        sources = same.flatten(2).all(2).nonzero()[:, 1].tolist()
+        assert sorted(sources) == list(range(len(rows)))
+        assert all(source != row for row, source in enumerate(sources))
         changed = (batch["image"][:, 0] != before["image"][:, 0]) & outside
         assert bool(changed.flatten(1).any(1).all())
 

@@ -68,7 +68,7 @@ class PerturbationTest(AuditTest):
         ]
 
     def check(self, score: Score) -> Check:
-        """Decide: a method of which the gain does not surely lie above 0 is not faithful."""
+        """Decide: a method of which the interval of the gain does not lie above 0 is not faithful."""
         passed = score.low > 0
         verb = "beats" if passed else "does not beat"
         return Check(passed, f"its order {verb} random orders: gain {score}", decisive=True)

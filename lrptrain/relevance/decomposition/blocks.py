@@ -26,7 +26,7 @@ class Block:
         attention: The attention's output, up to which every token is treated alike.
         residual: The state of each token that is added to it.
         sites: For each form that exists, the value of which it shows the contributions.
-        stream: The value that the rest of the model reads: the second residual sum (the first if there is no other).
+        stream: The value that the rest of the model is given: the second residual sum (the first if there is no other).
         reason: Why no other form exists.
     """
 
@@ -86,9 +86,9 @@ def _block(recording: Recording, graph: Graph, probabilities: Value) -> Block:
 def _with_feed_forward(graph: Graph, block: Block, base: Value, second: Node, post: bool) -> Block:
     """The block with the forms behind `base`, which the feed-forward block reads and `second` adds to its output.
 
-    In their order: that output, the sum, and the norm of the sum where the block is post-LN. The stream goes on behind
-    the sum in any case; where parts cannot be pushed through the feed-forward block, as through a gate, the reason says
-    so.
+    In their order: that output, the sum, and the norm of the sum where the block is post-LN. The stream continues
+    behind the sum in any case; where parts cannot be pushed through the feed-forward block, as through a gate, the
+    reason says so.
     """
     stream = second.outputs[0]
     (forward,) = (value for value in second.inputs if value is not base)

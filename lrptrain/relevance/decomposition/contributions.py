@@ -23,7 +23,7 @@ _BYTES = 2**24
 
 @dataclass(eq=False)
 class Contributions:
-    """The attention of one block as a sum over source tokens, z_ij, and how these parts go on from there."""
+    """The attention of one block as a sum over source tokens, z_ij, and how these parts continue from there."""
 
     recording: Recording
     block: Block

@@ -24,7 +24,7 @@ def gradcam(explanation: Explanation) -> RelevanceMaps:
     """Grad-CAM (Selvaraju et al. 2017) on the tokens that enter the last block's attention, behind its first norm.
 
     relu(sum_c w_c x_c), w_c the mean gradient over the content tokens. Not on the last token states: a class-token
-    model reads no patch there, so that the map would be 0. Where the sum is negative everywhere, the map is 0.
+    model takes no patch there, so that the map would be 0. Where the sum is negative everywhere, the map is 0.
     """
     recording = explanation.recording
     value = attention_input(recording)

@@ -143,7 +143,7 @@ def _fault_of_inputs(model: nn.Module, inputs: Tensor | Mapping[str, Any]) -> st
                 "mean and spread as in training"
             )
         if x.shape[-3] != first.in_channels:
-            return f"{shown} {list(x.shape)} have {x.shape[-3]} channels, and the model reads {first.in_channels}"
+            return f"{shown} {list(x.shape)} have {x.shape[-3]} channels, and the model takes {first.in_channels}"
         if x.dtype != first.weight.dtype:
             precision = first.weight.dtype
             return f"{shown} are {x.dtype}, the model's weights {precision}: pass {shown}.to({precision})"
@@ -193,13 +193,13 @@ def mask_name(inputs: Tensor | Mapping[str, Any], explained: str) -> str | None:
 
 
 def warn_of_other_texts(model: nn.Module, explained: str, others: Sequence[str]) -> None:
-    """Say, once per model, that it reads other texts than the one that is explained because none was named."""
+    """Say, once per model, that it takes other texts than the one that is explained because none was named."""
     if others:
         names = (explained, *others)
         warn_once(
             model,
             "other texts",
-            f"the model reads the texts {', '.join(names)}, of which {explained} is explained and the rest is held "
+            f"the model takes the texts {', '.join(names)}, of which {explained} is explained and the rest is held "
             f"fixed; explain={explained!r} says so, explain={names} gives the relevance of each",
         )
 

@@ -1,7 +1,7 @@
 """What an attribution does to the whole process, and how threads share it.
 
 Random generators, buffers and attributes of a model, and torch's compiler belong to all threads. Attributions that
-change them run one after the other; a thread that merely runs a model goes on beside them.
+change them run one after the other; a thread that merely runs a model continues beside them.
 """
 
 import os

@@ -219,7 +219,7 @@ class _Listener:
 
         others = {key: x for key, x in arguments.items() if key != name}
         try:
-            # The arguments are those of the caller: a graph that leads into the input goes on through the tape.
+            # The arguments are those of the caller: a graph that leads into the input continues through the tape.
             tape, of_batch = forward_on_tape(
                 self.model, run, arguments[name], others=others, keeps_maps=self.keeps_maps
             )

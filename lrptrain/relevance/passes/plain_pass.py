@@ -49,7 +49,7 @@ from lrptrain.relevance.tape.ordered_gradients import NORMS, with_ordered_gradie
 from lrptrain.relevance.tape.text_lookups import TextLookups
 from lrptrain.relevance.tokens.inputs import ExplainedInput, text_input
 
-# After these, numbers may go on where no gradient follows them: in numpy, in memory that a kernel fills.
+# After these, numbers may continue where no gradient follows them: in numpy, in memory that a kernel fills.
 _FOR_THE_TAPE = EXPORTS | BACKWARD | {"empty", "empty_like", "empty_strided", "new_empty", "resize", FLEX_ATTENTION}
 
 # Calls that are looked at one by one; all others are carried out as they are.
@@ -122,7 +122,7 @@ class Lookups(TorchFunctionMode):
         return result
 
     def _looked_up(self, text: Tensor, ids: Tensor, table: Tensor, result: Tensor) -> Tensor:
-        """What the model reads in place of what it has looked up."""
+        """What the model is given in place of what it has looked up."""
         if shares_memory(ids, self.others):
             return result
         lookup = None
@@ -197,7 +197,7 @@ class PlainPass(Lookups):
             return text_input(self.root)
         if model.training or (isinstance(inputs, Mapping) and "spatial_shapes" in inputs):
             return find()[0]
-        key = (explain, _described(inputs), as_it_is(model))
+        key = (explain, _described(inputs), _as_it_is(model))
         known = _known.setdefault(model, {})
         if key in known:
             return known[key]
@@ -276,7 +276,7 @@ def _described(x: Any) -> Hashable:
 
 
 @once_per_walk
-def as_it_is(model: nn.Module) -> Hashable:
+def _as_it_is(model: nn.Module) -> Hashable:
     """What of a model decides where its tokens come from: its modules, their settings, the shapes of their weights."""
     return tuple(map(_settings, modules_of(model)))
 

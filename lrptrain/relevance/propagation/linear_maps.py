@@ -18,7 +18,7 @@ def vjp(
 ) -> list[Tensor | None]:
     """Transpose a linear function: products of `outputs` with its Jacobian, differentiable in `outputs`."""
     cotangents = [part for part in outputs if part is not None]
-    # The Jacobian is taken at copies, so that only the graph of `outputs` goes on; with a graph, through the product.
+    # The Jacobian is taken at copies, so that only the graph of `outputs` continues; with a graph, through the product.
     keep = torch.is_grad_enabled()
     with torch.enable_grad():
         leaves = [x.detach().requires_grad_() for x in inputs]

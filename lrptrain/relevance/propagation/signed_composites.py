@@ -80,7 +80,7 @@ def sum_rule(propagator: Propagator, node: Node, relevance: OutputRelevance, *, 
 def softmax_rule(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Achtibat et al. 2024, proposition 3.1: R_x = x (R - p sum R)."""
     part = single_output(relevance)
-    # A row of which all scores are -inf has p = NaN, which a model replaces if it goes on: it attends to nothing.
+    # A row of which all scores are -inf has p = NaN, which a model replaces if it continues: it attends to nothing.
     p = _output(node, part)
     nothing = p.isnan()
     p = p.masked_fill(nothing, 0.0)

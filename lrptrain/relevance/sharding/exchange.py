@@ -3,7 +3,7 @@
 A gather is collective: each process must take part in each. Processes that explain need not do the same at the same
 time, though: one may have a batch more, another a sample that is misread and explained twice. So every gather begins
 with a question round, in which each process says which module's weights it needs, or that it needs none any more; all
-take part in the gathers that anybody needs. Who is done goes on asking until all are, so that nobody waits for ever.
+take part in the gathers that anybody needs. Who is done keeps asking until all are, so that nobody waits for ever.
 """
 
 import zlib

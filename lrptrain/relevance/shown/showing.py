@@ -242,7 +242,7 @@ def _token_names(tokenizer: Any, ids: list[int]) -> list[str]:
 
 def scored_by(tokenizer: Any, ids: Sequence[int], names: Sequence[str]) -> list[bool]:
     """Return whether each token is content: as the tokenizer knows its special ones, or else by their names."""
-    # What stands for a word is content: an unknown word may well be what the model reads.
+    # What stands for a word is content: an unknown word may well be what the model uses.
     special = set(getattr(tokenizer, "all_special_ids", ()))
     if not special:
         by_name: list[bool] = scored_tokens(names).tolist()

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from lrptrain.relevance.passes.forward_pass import ForwardPass
     from lrptrain.relevance.passes.recording import Recording
 
+METHOD = "attnlrp"
+"""The method of which a plan is."""
 NATIVE = (
     CAST
     | ENTRIES

@@ -16,14 +16,13 @@ from lrptrain.relevance.output.outputs import active_head
 from lrptrain.relevance.passes.plain_pass import MOST_KNOWN
 from lrptrain.relevance.propagation.composite import custom_rules
 from lrptrain.relevance.sharding.shards import is_sharded
-from lrptrain.relevance.swapped.plan import Plan
+from lrptrain.relevance.swapped.plan import METHOD, Plan
 from lrptrain.relevance.types import Relevance
 
 MOST_PLANS = 3
 """A model that changes its way more often is left to the tape: a plan costs a pass on it, and one to try the plan."""
-METHOD = "attnlrp"
 DEFAULTS = {"form": "gradient", "embeddings": "all", "layer": None}
-"""Its options with which a pass may be swapped."""
+"""The options of the method with which a pass may be swapped."""
 
 
 @dataclass(eq=False)

@@ -12,6 +12,7 @@ from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.swapped.plan import (
     CONSTANT,
     INPUT,
+    METHOD,
     Mismatch,
     Plan,
     constants_of,
@@ -40,7 +41,7 @@ class SwappedPass(PlainPass):
         place: What relevance is asked for: the input, or the sum of a text's embeddings.
     """
 
-    method = "attnlrp"
+    method = METHOD
     plan: Plan | None = None
     place: Tensor | None = field(default=None, init=False)
     _version: int = field(default=0, init=False)

@@ -45,7 +45,7 @@ class Lookup:
     def given(
         self, explained: Float[Tensor, "batch tokens width"], embedded: Float[Tensor, "..."]
     ) -> Float[Tensor, "..."]:
-        """What the model reads in place of what it looked up, made of the text's embeddings."""
+        """What the model is given in place of what it looked up, made of the text's embeddings."""
         if self.columns is not None:
             explained = explained[..., slice(*self.columns)]
         if self.order is Order.TRANSPOSED:
@@ -161,8 +161,8 @@ def as_lookup(name: str, args: tuple[Any, ...], ids: Tensor, *, is_first: bool) 
         reads = _holds(first, ids)
     if reads:
         raise UnsupportedModelError(
-            f"the model reads its token ids by {name}: look them up with nn.Embedding, or pass inputs_embeds where it "
-            "takes them"
+            f"the model looks its token ids up by {name}: look them up with nn.Embedding, or pass inputs_embeds where "
+            "it takes them"
         )
     return None
 

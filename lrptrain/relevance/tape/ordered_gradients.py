@@ -3,7 +3,7 @@
 Seen with torch 2.15 on the CPU: `native_batch_norm_backward` mixes up the channels if the gradient at the output lies
 in memory as [height, batch, width, channels], say, and the batch is 1. `instance_norm` runs it on one batch of all
 samples, so that there more orders do it. `tests/relevance/tape/test_ordered_gradients.py` has the smallest case, and
-fails once torch has mended it.
+fails once torch has fixed it.
 """
 
 from collections.abc import Callable

@@ -61,7 +61,7 @@ def find_cells(propagator: Propagator, block: Value | None = None) -> Cells | No
             activations counts.
 
     Returns:
-        None if the model reads its input by none of these.
+        None if the model takes its input by none of these.
     """
     nodes = propagator.tape.nodes
     root = propagator.root

@@ -308,7 +308,7 @@ def _entries(propagator: Propagator, root: Value, cells: Cells) -> _Entries:
     lowest, highest = entries.numbers.aminmax()
     if not (lowest >= 0 and highest <= root.shape[1:].numel()):
         raise UnsupportedModelError(
-            "the input's samples are mixed before the model reads them; pass layout=TokenLayout(length, positions, "
+            "the input's samples are mixed before the model takes them; pass layout=TokenLayout(length, positions, "
             "grid) and a batch of one"
         )
     return entries

@@ -2,6 +2,7 @@
 
 import math
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -217,18 +218,23 @@ def test_what_the_data_choose_within_a_rule_is_noticed(kind: str, first: int):
         torch.testing.assert_close(found.scores, by_tape(model, inputs).scores, rtol=1e-9, atol=1e-12)
 
 
+class Multiplied(nn.Module):
+    """Words times a layer of theirs, by a function."""
+
+    def __init__(self, product: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table, self.one, self.head = nn.Embedding(200, 32), nn.Linear(32, 32), nn.Linear(32, 5)
+        self.product = product
+        self.double().eval()
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.table(input_ids)
+        return self.head(self.product(x, self.one(x)).mean(1))
+
+
 def test_a_plan_of_one_sample_does_not_hide_that_a_model_mixes_samples():
-    class Mixing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.table, self.one, self.head = nn.Embedding(200, 32), nn.Linear(32, 32), nn.Linear(32, 5)
-
-        def forward(self, input_ids: Tensor) -> Tensor:
-            x = self.table(input_ids)
-            return self.head((x * self.one(x).flip(0)).mean(1))
-
-    torch.manual_seed(0)
-    model = Mixing().double().eval()
+    model = Multiplied(lambda x, y: x * y.flip(0))
     lrptrain.attribute(model, {"input_ids": IDS[:1]}, 0, "attnlrp")
     assert state_of(model).plan is not None
     with pytest.raises(lrptrain.UnsupportedOperationError, match="sample"):
@@ -236,17 +242,7 @@ def test_a_plan_of_one_sample_does_not_hide_that_a_model_mixes_samples():
 
 
 def test_factors_given_by_name_are_left_to_the_tape():
-    class Product(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.table, self.one, self.head = nn.Embedding(200, 32), nn.Linear(32, 32), nn.Linear(32, 5)
-
-        def forward(self, input_ids: Tensor) -> Tensor:
-            x = self.table(input_ids)
-            return self.head(torch.mul(input=x, other=self.one(x)).mean(1))
-
-    torch.manual_seed(0)
-    model = Product().double().eval()
+    model = Multiplied(lambda x, y: torch.mul(input=x, other=y))
     found = lrptrain.attribute(model, {"input_ids": IDS}, 0, "attnlrp")
     assert torch.equal(found.scores, by_tape(model, {"input_ids": IDS}).scores)
     assert state_of(model).is_refused

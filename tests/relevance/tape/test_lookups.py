@@ -142,7 +142,7 @@ def test_lookups_that_are_not_followed_are_refused(name, beside):
             return self.head((words + NOT_FOLLOWED[name](self.words, ids)).mean(1))
 
     for method in METHODS:
-        with pytest.raises(lrptrain.UnsupportedModelError, match=f"reads its token ids by {name}: .*nn.Embedding"):
+        with pytest.raises(lrptrain.UnsupportedModelError, match=f"looks its token ids up by {name}: .*nn.Embedding"):
             lrptrain.attribute(Spelled(), IDS, 1, method)
 
 

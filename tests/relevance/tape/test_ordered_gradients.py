@@ -20,7 +20,7 @@ def gradient_of_batch_norm(ordered: bool) -> Tensor:
     return gradient - at_output
 
 
-@pytest.mark.xfail(strict=True, reason="torch's fault: where this passes, torch has mended it; drop the guard")
+@pytest.mark.xfail(strict=True, reason="torch's fault: where this passes, torch has fixed it; drop the guard")
 @pytest.mark.skipif(torch.__version__ < "2.15", reason="not looked into with older versions")
 def test_torch_itself():
     assert not gradient_of_batch_norm(ordered=False).any()

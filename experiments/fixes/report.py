@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.mending.arms import BARE_LINE, BOUND, DRO, LINE, OUTSIDE, PLAIN
+from experiments.fixes.arms import BARE_LINE, BOUND, DRO, LINE, OUTSIDE, PLAIN
 from experiments.parallel import Run
 from experiments.table import markdown, mean_interval
 

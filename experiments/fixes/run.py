@@ -1,8 +1,8 @@
 """What does the printed advice give back? See README.md.
 
-    .venv/bin/python -m experiments.mending.run [--workers 2]
-    .venv/bin/python -m experiments.mending.run --part lines [--seeds 1]
-    .venv/bin/python -m experiments.mending.run --tables    # from what is saved
+    .venv/bin/python -m experiments.fixes.run [--workers 2]
+    .venv/bin/python -m experiments.fixes.run --part lines [--seeds 1]
+    .venv/bin/python -m experiments.fixes.run --tables    # from what is saved
 
 Every case and seed is a line in `results/`; what was cut off goes on with what is missing.
 """
@@ -23,13 +23,13 @@ from experiments.benchmark.cases import NO_MARK, Case, fresh, planned
 from experiments.benchmark.report import uses
 from experiments.benchmark.run import RESULTS as BENCHMARK
 from experiments.benchmark.training import TASKS, data_of, right
-from experiments.mending.arms import ARMS, CONFIRMED, LINES, REPEATED, accuracies, arms, forms
-from experiments.mending.report import closed, every_line, spread, table
+from experiments.fixes.arms import ARMS, CONFIRMED, LINES, REPEATED, accuracies, arms, forms
+from experiments.fixes.report import closed, every_line, spread, table
 from experiments.parallel import complete, load
 from experiments.table import write_between
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE / "results" / "mending.jsonl"
+RESULTS = HERE / "results" / "fixes.jsonl"
 OF_LINES = HERE / "results" / "lines.jsonl"
 JUDGED, SEED = 400, 2
 """Held-out samples that accuracies are of, and what seeds their choice: not those that are inspected."""

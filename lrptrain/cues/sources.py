@@ -5,17 +5,17 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 
-def random_donors(usable: Bool[Tensor, " batch"], generator: torch.Generator | None = None) -> Int[Tensor, " batch"]:
+def random_sources(usable: Bool[Tensor, " batch"], generator: torch.Generator | None = None) -> Int[Tensor, " batch"]:
     """Return for every usable sample a random other one of these, each once; the others have themselves.
 
     In a shuffled batch, another sample has the sample's class as often as any sample of the data, so that its cue tells
-    nothing. The sample itself always has it: one of `n` would be its own donor with a chance of 1 / n, and small models
-    learned a shortcut from that in batches of 8.
+    nothing. The sample itself always has it: one of `n` would be its own source with a chance of 1 / n, and small
+    models learned a shortcut from that in batches of 8.
     """
-    donors = torch.arange(len(usable), device=usable.device)
+    sources = torch.arange(len(usable), device=usable.device)
     givers = usable.nonzero().flatten()
-    donors[givers] = givers[random_cycle(len(givers), generator).to(usable.device)]
-    return donors
+    sources[givers] = givers[random_cycle(len(givers), generator).to(usable.device)]
+    return sources
 
 
 def random_cycle(count: int, generator: torch.Generator | None = None) -> Int[Tensor, " count"]:
