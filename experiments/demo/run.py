@@ -1,4 +1,4 @@
-"""Run the demo and put what it prints and draws into README.md.
+"""Run the demo, and put its table into README.md and its picture beside this file.
 
 .venv/bin/python -m experiments.demo.run [--finished runs/demo]
 """
@@ -29,8 +29,9 @@ def main() -> None:
     # Before the picture, which is a change of the files at this commit.
     save(HERE / "results" / "demo.json", {"printed": printed.splitlines()}, indent=1)
     shutil.copy(folder / "overlays.png", HERE / "overlays.png")
+    table = printed.partition("\n\n")[0]
     before, _, rest = README.read_text(encoding="utf-8").partition(START)
-    README.write_text(f"{before}{START}\n\n```\n{printed}\n```\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    README.write_text(f"{before}{START}\n\n```\n{table}\n```\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -176,10 +176,9 @@ def write_overlays(
         maps = [overlay(sample["image"], x.maps["label"].unflatten(0, x.grid or ()), sample["mask"]) for x in pair]
         # Side by side: the image, its map in the plain run, and its map in the guided one.
         cells.append(np.concatenate([to_picture(sample["image"]), *maps], axis=1))
-        read = [data.class_names[x.predicted] for x in pair]
-        captions.append(
-            f"{data.class_names[explained.sample.label]}: predicted as {read[0]} (plain), {read[1]} (guided)"
-        )
+        plain_class, guided_class = (data.class_names[x.predicted] for x in pair)
+        digit = data.class_names[explained.sample.label]
+        captions.append(f"Digit {digit}: plain model {plain_class}, guided {guided_class}")
     Image.fromarray(contact_sheet(cells, captions, columns=2)).save(path)
     return path
 
