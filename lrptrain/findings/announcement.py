@@ -33,12 +33,15 @@ def announce(findings: Iterable["Finding"], run: Path | None = None) -> list[str
         told = [text.verdict, *(f"  {line}" for line in (*evidence, *({text.doubt} - said)) if line)]
         # A command is never broken: it is there to be copied.
         commands = [f"  {line}" for line in (*_where_next(each, run), *({text.remedy} - said)) if line]
-        paragraphs.append(
-            "\n".join([*(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in told), *commands])
-        )
+        paragraphs.append("\n".join([*map(_filled, told), *commands]))
         said |= {text.doubt, text.remedy}
         run = None
     return paragraphs
+
+
+def _filled(line: str) -> str:
+    # A number and its percent sign stay on one line.
+    return textwrap.fill(line.replace(" %", "\xa0%"), WIDTH, subsequent_indent="  ").replace("\xa0", " ")
 
 
 def look_at(run: Path) -> str:

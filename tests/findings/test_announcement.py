@@ -71,5 +71,12 @@ def test_a_paragraph_fits_a_terminal_and_commands_are_not_broken(tmp_path, monke
     assert f"See: lrptrain dashboard 'my runs/{'long' * 20}'" in text
 
 
+def test_a_percent_sign_stays_with_its_number():
+    for length in range(40):
+        (text,) = announce([finding(note=f"{'a' * length} 40 % of them")])
+        assert "40 % of" in " ".join(text.split())
+        assert not any(line.split()[0] == "%" for line in text.splitlines())
+
+
 def test_nothing_is_announced_of_nothing():
     assert announce([]) == []
