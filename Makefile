@@ -53,7 +53,9 @@ fuzz: .venv/.dev
 # Runs the notebooks and stores what they print in them; in `runs`, which git does not track.
 notebooks: .venv/.dev
 	mkdir -p runs
-	cd runs && ../$(BIN)/jupyter execute --inplace --timeout=600 ../docs/notebooks/*.ipynb
+	cp docs/notebooks/*.ipynb runs
+	cd runs && PYTHONWARNINGS=ignore ../$(BIN)/jupyter execute --inplace --timeout=600 *.ipynb
+	mv runs/*.ipynb docs/notebooks
 
 # Where the data of the experiments come from, and which of them are there.
 data: .venv/.dev

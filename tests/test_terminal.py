@@ -8,7 +8,7 @@ import pytest
 from lrptrain.terminal import WIDTH, WrappedWarning, fitted, is_terminal
 from lrptrain.trainers.progress import shows_progress
 
-LONG = "RelevanceMonitor: the model is right more often than it is sure, so that probabilities are sharpened to it"
+LONG = "RelevanceMonitor: the model's accuracy exceeds its mean confidence, so that probabilities are sharpened to it"
 
 
 class Terminal(io.StringIO):

@@ -63,9 +63,9 @@ def sentences(finding: "Finding") -> Sentences:
 
 
 def beside_guessing(accuracy: float, guessing: float) -> list[str]:
-    """Return how often a model is right, and how often it would be by guessing; nothing of what is not known."""
-    parts = {"right": accuracy, "by guessing": guessing}
-    return [f"{percent(share)} {words}" for words, share in parts.items() if not math.isnan(share)]
+    """Return the accuracy of a model, and that of guessing; nothing of what is not known."""
+    parts = {"accuracy": accuracy, "guessing": guessing}
+    return [f"{word} {percent(share)}" for word, share in parts.items() if not math.isnan(share)]
 
 
 def headline(findings: Sequence["Finding"], can_fault: bool = True) -> str:

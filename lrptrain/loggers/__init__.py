@@ -17,7 +17,7 @@ from lrptrain.loggers.local import (
 from lrptrain.loggers.metrics import LoggedMetric
 from lrptrain.loggers.mlflow import MLflowRun
 from lrptrain.loggers.record import ClassMap, EpochRecord, Highlight, Input, Picture
-from lrptrain.loggers.record_tables import MOST_ROWS, is_cut, scores_table, with_few_scores
+from lrptrain.loggers.record_tables import MOST_ROWS, is_cut, scores_table, with_few_scores, with_main_scalars
 from lrptrain.loggers.sink import Sink, register, sink_of
 
 for _module in pkgutil.iter_modules(__path__):
@@ -58,6 +58,8 @@ def send_scalars(logger: Any, record: EpochRecord) -> None:
     # What is not known makes no point: some loggers would draw it as a 0.
     known = {key: value for key, value in record.scalars.items() if not math.isnan(value)}
     record = replace(record, scalars=known)
+    if not (sink.has_all or record.all_scalars):
+        record = with_main_scalars(record)
     sink.log_scalars(logger, with_few_scores(record) if sink.has_tables else record)
 
 

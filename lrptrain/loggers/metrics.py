@@ -30,6 +30,7 @@ class LoggedMetric:
         prefix: What the keys start with; a monitor's `relevance` becomes `relevance/<name>` if it has a name.
         explanation: What a value means, in one sentence for someone who sees it for the first time; "" where there is
             none. The page shows it, and docs/reference/logged-keys.md has it.
+        is_main: Whether it goes to loggers that are given the main scalars alone.
         kept: What W&B's summary of a run keeps; by default the last value, and the best one where one is better.
     """
 
@@ -42,6 +43,7 @@ class LoggedMetric:
     references: tuple[str, ...] = ()
     prefix: str = "relevance"
     explanation: str = ""
+    is_main: bool = False
     kept: str | None = None
 
     @property

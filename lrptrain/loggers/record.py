@@ -103,6 +103,7 @@ class EpochRecord:
         power: `text`, what was tested, `tells`, whether that says anything, and `doubt`, why a gate cannot pass all the
             same; where the model has collapsed, `text` says so, and `collapsed` is True.
         metrics: What the scalars are called, and whether higher values are better.
+        all_scalars: Whether each logger is to have all scalars.
         weights: Epoch and step of the validation whose weights were evaluated, where these are not the record's own: at
             the end of training, weights that it keeps may be earlier ones. (None, None) if no validation was of them.
     """
@@ -121,4 +122,5 @@ class EpochRecord:
     class_maps: list[ClassMap] = field(default_factory=list)
     power: Mapping[str, Any] = field(default_factory=dict)
     metrics: Sequence[LoggedMetric] = ()
+    all_scalars: bool = False
     weights: tuple[int | None, int | None] | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 from lrptrain.findings import Finding
 from lrptrain.loggers.local import MAP
-from lrptrain.loggers.metrics import pattern
+from lrptrain.loggers.metrics import find_metric, pattern
 from lrptrain.loggers.record import EpochRecord
 
 MOST_SCORES = 50
@@ -95,6 +95,13 @@ def with_few_scores(record: EpochRecord) -> EpochRecord:
     """Return a record without the scalars that are rows of `scores_table`."""
     many = {key for family in _many(record).values() for key in family}
     return replace(record, scalars={key: value for key, value in record.scalars.items() if key not in many})
+
+
+def with_main_scalars(record: EpochRecord) -> EpochRecord:
+    """Return a record with its main scalars, and with those that no metric declares."""
+    own = {key: find_metric(record.metrics, key.removeprefix(f"{record.prefix}/")) for key in record.scalars}
+    main = {key for key, metric in own.items() if metric is None or metric.is_main}
+    return replace(record, scalars={key: value for key, value in record.scalars.items() if key in main})
 
 
 def scores_table(record: EpochRecord) -> dict[str, list[Any]]:

@@ -22,6 +22,7 @@ class Sink:
         log_scalars: Make one point of a record's scalars.
         log_media: Log all but the scalars, as far as the logger has a place for it.
         has_tables: Whether scores of more than some tens of classes come as a table; else each of them is a scalar.
+        has_all: Whether it gets all scalars, or else, unless `EpochRecord.all_scalars` asks for them, the main ones.
         lacks: Return what a logger has no place for, such as "pictures and texts"; "" where it takes all.
         is_last: Whether it is asked only where no other sink serves an object.
     """
@@ -30,6 +31,7 @@ class Sink:
     log_scalars: Callable[[Any, EpochRecord], None]
     log_media: Callable[[Any, EpochRecord], None]
     has_tables: bool = True
+    has_all: bool = True
     lacks: Callable[[Any], str] = _nothing
     is_last: bool = False
 
@@ -51,12 +53,14 @@ def lightning_sink(
     class_name: str,
     log_media: Callable[[Any, EpochRecord], None],
     log_scalars: Callable[[Any, EpochRecord], None] | None = None,
+    has_all: bool = True,
 ) -> Sink:
     """Return the sink of a Lightning logger, whose `experiment` takes the media."""
     return Sink(
         serves=lambda logger: is_named(logger, class_name),
         log_scalars=log_scalars or scalars_to_lightning,
         log_media=lambda logger, record: log_media(logger.experiment, record),
+        has_all=has_all,
     )
 
 

@@ -43,12 +43,13 @@ def _media_to_writer(writer: Any, record: EpochRecord) -> None:
     writer.flush()
 
 
-register(lightning_sink("TensorBoardLogger", log_to_tensorboard))
+register(lightning_sink("TensorBoardLogger", log_to_tensorboard, has_all=False))
 # A `SummaryWriter`, of torch or of tensorboardX.
 register(
     Sink(
         serves=lambda writer: has_methods(writer, "add_scalar", "add_image", "add_text"),
         log_scalars=_scalars_to_writer,
         log_media=_media_to_writer,
+        has_all=False,
     )
 )

@@ -86,9 +86,9 @@ class Judge:
         min_effect: The least effect that matters, in (0, 1): by how much the answer's probability is higher with the
             cue of a sample of that answer than with that of another.
         confidence: `1 - confidence` is the level of all tests of an evaluation together, in (0, 1).
-        fail_on: "relies": end training, with an error, after an epoch in which the model relies on a fault; "not
-            sure": also where it may; None for none. At the end it is an error, too, if the last evaluation was not of
-            the kept checkpoint, failed or could not tell.
+        fail_on: "relies": end training, with an error, after an epoch in which the model relies on a shortcut;
+            "inconclusive": also where it may; None for none. At the end it is an error, too, if the last evaluation
+            was not of the kept checkpoint, failed or could not tell.
         fail_after: The evaluations in a row in which that has to be so: a single one is wrong now and then. A run that
             ends with fewer is judged by those that it has.
         seed: The seed of the sample and of the sources.
@@ -122,6 +122,7 @@ class Run:
         run_name: The folder under `relevance/`, numbered if it exists; None for the time. A resumed run continues in
             its own folder.
         max_record_mb: The size of the run's folder, in megabytes, beyond which no pictures are added.
+        all_scalars: Whether TensorBoard gets all scalars, and not the ten main ones alone; other loggers get all.
         progress_bar: Whether to show a progress bar while the monitor works.
         on_error: "warn": a failure after the start is reported once, counted, and training continues, and the other
             tests continue without a cue that failed; "raise": it ends training.
@@ -136,6 +137,7 @@ class Run:
     name: str | None = None
     run_name: str | None = None
     max_record_mb: float = 200.0
+    all_scalars: bool = False
     progress_bar: bool = True
     on_error: Literal["warn", "raise"] = "warn"
     dataloader_idx: int = 0

@@ -169,14 +169,14 @@ class Judging(RunState):
         return min(fail_after, max(self.telling, 1)) if at_end else fail_after
 
     def _sharpness(self, evaluation: Evaluation) -> float:
-        """Return what sharpens the probabilities of a model that is right more often than sure; say so once."""
+        """Return what sharpens the probabilities of a model whose accuracy exceeds its confidence; say so once."""
         power = sharpness(evaluation.probabilities, evaluation.labels)
         if power > 1 and not self.has_doubts:
             self.has_doubts = True
             confidence = float(evaluation.probabilities.max(1).mean())
             self._inform(
-                f"{self._config.title}: the model is right more often than it is sure (confidence {confidence:.2f} on "
-                "average): effects are measured in probabilities that are sharpened to its accuracy"
+                f"{self._config.title}: the model's accuracy exceeds its mean confidence ({confidence:.2f}): "
+                "effects are measured on probabilities that are sharpened to its accuracy"
             )
         return power
 

@@ -169,6 +169,7 @@ class Recorder(RunState):
             new_findings=news_among(previous, findings),
             class_names=names,
             metrics=summary.logged_metrics(),
+            all_scalars=self._config.run.all_scalars,
         )
 
     def draw(

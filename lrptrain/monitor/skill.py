@@ -70,7 +70,7 @@ class Skill:
 
 
 def single_answer(evaluation: Evaluation, class_names: Sequence[str], confidence: float) -> str:
-    """Return in words which answer a model gives to nearly all samples, if that is right by chance alone; else "".
+    """Return in words which answer a model gives to nearly all samples, if that is no better than guessing; else "".
 
     Whatever the maps of such a model look like, they show nothing that it has learned. The labels must be of several
     classes: of samples of one class, one answer is right.
@@ -89,8 +89,8 @@ def single_answer(evaluation: Evaluation, class_names: Sequence[str], confidence
     # Logits of the steps between grades fall from one to the next.
     hint = "; of grades with a logit a step say task=lrptrain.Ordinal()" if answer == 0 and len(class_names) > 2 else ""
     return (
-        f"it answers '{class_names[answer]}' for {percent(share)} of the samples, and is right in {percent(accuracy)}, "
-        f"as by chance{hint}"
+        f"it predicts '{class_names[answer]}' for {percent(share)} of the samples, and its accuracy of "
+        f"{percent(accuracy)} is no better than guessing{hint}"
     )
 
 

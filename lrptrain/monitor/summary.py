@@ -147,6 +147,7 @@ METRICS: list[SampleMetric] = [
             bounds=(0, 1),
             references=("chance",) if measure.key == FOCUS else (),
             explanation=measure.explanation,
+            is_main=measure.key == FOCUS,
             compute=partial(_measured, measure.key),
         )
         for measure in LOCALIZATION_METRICS
@@ -157,6 +158,7 @@ METRICS: list[SampleMetric] = [
         WHERE_IT_LOOKS,
         bounds=(0, 1),
         explanation="Annotated share of the area: as much of the relevance of an even map lies on the annotation.",
+        is_main=True,
         compute=_chance,
     ),
     SampleMetric(
@@ -166,6 +168,7 @@ METRICS: list[SampleMetric] = [
         higher_is_better=True,
         bounds=(0, 1),
         explanation="Accuracy over all samples, or over the worst group.",
+        is_main=True,
         compute=_accuracies,
     ),
     SampleMetric(
@@ -229,7 +232,7 @@ METRICS: list[SampleMetric] = [
         compute=_count,
     ),
 ]
-# Of cues. All of it is lowest where a model answers by chance, and is nan there: nothing is known of what it relies on.
+# Of cues. All of it is lowest where a model guesses, and is nan there: nothing is known of what it relies on.
 FINDING_METRICS = (
     LoggedMetric(
         ("reliance",),
@@ -241,6 +244,7 @@ FINDING_METRICS = (
             "The lower bound of the largest effect among shortcuts, 0 without any, and nan without annotations or for "
             "a model no better than guessing."
         ),
+        is_main=True,
     ),
     LoggedMetric(
         ("any_reliance",),
@@ -248,6 +252,7 @@ FINDING_METRICS = (
         FINDINGS,
         bounds=(0, 1),
         explanation="The same over all cues that are named, those that should decide included.",
+        is_main=True,
     ),
     LoggedMetric(
         ("input/*",),
@@ -263,6 +268,7 @@ FINDING_METRICS = (
         higher_is_better=False,
         unit="count",
         explanation="Number of shortcuts that the model relies on.",
+        is_main=True,
     ),
 )
 COST_METRICS = (
@@ -281,10 +287,11 @@ COST_METRICS = (
         bounds=(0, 1),
         kept="mean,max,last",
         explanation="The monitor's share of the time since its last point.",
+        is_main=True,
     ),
 )
 FAILURES = LoggedMetric(
-    ("failures",), "Failures", COST, unit="count", explanation="How often the monitor has failed so far."
+    ("failures",), "Failures", COST, unit="count", explanation="How often the monitor has failed so far.", is_main=True
 )
 LEFT_OUT = LoggedMetric(
     ("left_out",), "Samples left out", COST, unit="count", explanation="Number of samples that could not be used."
@@ -333,6 +340,7 @@ def register_metric(
             unit=unit,
             bounds=bounds,
             explanation=explanation,
+            is_main=True,
             compute=named,
         )
     )

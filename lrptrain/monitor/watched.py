@@ -29,7 +29,7 @@ def check_watchers(
     watchers: Sequence[Watcher], config: MonitorConfig, inform: Callable[[str], None], warn: Callable[[str], None]
 ) -> None:
     """Reject what would end training where nothing is known yet, and say what nan means to the others."""
-    nan = "is nan while the model answers by chance, or samples are too few"
+    nan = "is nan while the model is no better than guessing, or samples are too few"
     unknown: dict[str, list[str]] = {}
     for each in watchers:
         key = each.key.removeprefix(f"{config.prefix}/")

@@ -62,7 +62,7 @@ def test_a_shortcut_is_named_with_its_effect(report):
     assert "SHORTCUT: the model relies on the top left corner" in text
     assert max(map(len, text.splitlines())) <= 80
     right = f"{report.accuracy:.0%}".replace("%", " %")
-    assert text.startswith(f"96 samples, {right} right, {round(100 * report.guessing)} % by guessing. 1 shortcut")
+    assert text.startswith(f"96 samples, accuracy {right}, guessing {round(100 * report.guessing)} %. 1 shortcut")
     assert report.guessing == pytest.approx(1 / 3, abs=0.01)
     assert "It does not rely on these alone: " in text
 
@@ -72,7 +72,7 @@ def test_of_a_model_that_guesses_there_is_one_line_and_no_verdict(tmp_path):
     assert report.judged
     assert not report.findings
     assert str(report).count("\n  ") == str(report).count("\n") == 1  # one line, that is broken
-    assert " % by guessing. That says nothing" in " ".join(str(report).split())
+    assert ", guessing" in " ".join(str(report).split())
     assert " ".join(str(report).split()).endswith("That says nothing yet: its answers are no better than chance.")
     assert report.to_dict()["says_nothing"]
     assert str(report).split()[-1] in report.save(tmp_path / "report.html").read_text()

@@ -10,6 +10,14 @@ from setting import Points, balanced, loader, module, monitor, trainer
 
 from lrptrain.loggers import read_events
 
+MAIN = {
+    f"relevance/{key}"
+    for key in (
+        "label/energy_pointing_game", "predicted/energy_pointing_game", "chance", "accuracy", "worst_group_accuracy",
+        "reliance", "any_reliance", "findings", "cost_share", "failures",
+    )
+}  # fmt: skip
+
 
 class Shows(Points):
     """A logger that cannot take a relevance score, but pictures and texts."""
@@ -44,11 +52,10 @@ def scalars(watching):
     return {each["step"]: {k: v for k, v in each["scalars"].items() if v is not None} for each in events}
 
 
-def test_tensorboard_has_all_of_the_record(tmp_path):
-    logger, watching = (
-        TensorBoardLogger(tmp_path),
-        monitor(on_error="raise", cues=[Everything()], min_effect=1e-6, max_samples=24),
-    )
+@pytest.mark.parametrize("asked", [True, False])
+def test_tensorboard_has_all_of_the_record_but_of_scalars_the_main_ones_unless_asked(tmp_path, asked):
+    options = {"cues": [Everything()], "min_effect": 1e-6, "max_samples": 24, "all_scalars": asked}
+    logger, watching = TensorBoardLogger(tmp_path), monitor(on_error="raise", **options)
     fit(tmp_path, logger, watching, max_epochs=3)
     logger.experiment.close()
     board = board_of(logger.log_dir)
@@ -56,7 +63,11 @@ def test_tensorboard_has_all_of_the_record(tmp_path):
     for key in board.Tags()["scalars"]:
         for point in board.Scalars(key) if key.startswith("relevance/") else ():
             logged.setdefault(point.step, {})[key] = point.value
-    assert logged == {step: pytest.approx(values, rel=1e-6) for step, values in scalars(watching).items()}
+    assert logged == {
+        step: pytest.approx({key: x for key, x in values.items() if asked or key in MAIN}, rel=1e-6)
+        for step, values in scalars(watching).items()
+    }
+    assert len({key for values in logged.values() for key in values} & MAIN) == 9  # no batch has a group
     pictures = sorted(path.name for path in watching.folder.glob("pictures/*/*.png"))
     overlays = [tag for tag in board.Tags()["images"] if tag.startswith("relevance/overlays/")]
     files = [f"{tag.rpartition('/')[2]}.png" for tag in overlays for _ in board.Images(tag)]

@@ -79,10 +79,10 @@ def test_a_checkpoint_of_the_least_reliance_is_none_of_the_untrained_model(tmp_p
     assert "epoch=0" not in kept.best_model_path
     assert kept.best_model_score is not None
     assert math.isfinite(float(kept.best_model_score))
-    said = [line for line in lines if "is nan while the model answers by chance" in line]
+    said = [line for line in lines if "is nan while the model is no better than guessing" in line]
     assert said == [
-        "RelevanceMonitor: 'relevance/reliance' is nan while the model answers by chance, or samples are too few: "
-        "ModelCheckpoint takes that for the worst value"
+        "RelevanceMonitor: 'relevance/reliance' is nan while the model is no better than guessing, or samples are too "
+        "few: ModelCheckpoint takes that for the worst value"
     ]
 
 

@@ -69,8 +69,8 @@ def test_numbers_and_lists_are_short():
 
 
 def test_accuracy_is_said_beside_guessing():
-    assert beside_guessing(0.74, 0.25) == ["74 % right", "25 % by guessing"]
-    assert beside_guessing(1.0, math.nan) == ["100 % right"]
+    assert beside_guessing(0.74, 0.25) == ["accuracy 74 %", "guessing 25 %"]
+    assert beside_guessing(1.0, math.nan) == ["accuracy 100 %"]
     assert beside_guessing(math.nan, math.nan) == []
 
 

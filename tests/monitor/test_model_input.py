@@ -141,7 +141,7 @@ def test_bytes_that_the_model_reads_otherwise_than_floats_are_refused(scales):
     if not scales:
         check_bytes(model, contract, listener, "validation_step")
         return
-    with pytest.raises(ValueError, match=r"'image' as bytes .* reads otherwise"):
+    with pytest.raises(ValueError, match=r"'image' as bytes .* takes otherwise"):
         check_bytes(model, contract, listener, "validation_step")
 
 

@@ -42,10 +42,10 @@ def test_it_says_what_was_tested_and_what_was_not():
     power = shown_by(scored(), [judged(BORDER, "inconclusive"), judged(TOP, "does not rely")], ["the rest: why"], 0.95)
     assert power.tells
     assert power.text == (
-        "Not sure whether it relies on: the border. It does not rely on these alone: the top edge. "
+        "Inconclusive whether it relies on: the border. It does not rely on these alone: the top edge. "
         f"{MISSED} Not tested: the rest: why."
     )
-    assert power.short == f"Not sure of 1 cue. It does not rely on 1 cue alone. {MISSED} Not tested: the rest: why."
+    assert power.short == f"Inconclusive: 1 cue. It does not rely on 1 cue alone. {MISSED} Not tested: the rest: why."
     assert not power.can_fault
     assert shown_by(scored(), [judged(BORDER.declared("shortcut"), "inconclusive")], [], 0.95).can_fault
 
@@ -86,18 +86,18 @@ def test_nothing_tested_tells_nothing():
     assert not shown_by(scored(), [], ["anything: cues=None"], 0.95).tells
 
 
-def test_of_two_cues_of_one_name_the_gravest_is_said():
+def test_of_two_cues_of_one_name_the_most_severe_is_said():
     other = replace(TOP, name=BORDER.name)
     assert lines_of([judged(BORDER, "relies"), judged(other, "inconclusive")], []) == []
     both = lines_of([judged(BORDER, "does not rely"), judged(other, "inconclusive")], [])
-    assert both == ["Not sure whether it relies on: the border.", MISSED]
+    assert both == ["Inconclusive whether it relies on: the border.", MISSED]
 
 
 def test_lists_of_words_are_not_said_beside_their_words():
     language = bert().language
     one, several = (Phrase(f"the words {n}", "unreviewed", language, phrases=(((1,),), ((2,),))[:n]) for n in (1, 2))
     assert lines_of([judged(one, "inconclusive"), judged(several, "inconclusive")], []) == [
-        "Not sure whether it relies on: the words 1."
+        "Inconclusive whether it relies on: the words 1."
     ]
 
 
@@ -106,7 +106,7 @@ def test_what_samples_propose_is_no_news_unless_it_may_be_a_fault():
     for verdict in ("inconclusive", "does not rely"):
         assert lines_of([judged(mark, verdict)], []) == []
     doubt = judged(mark.declared("shortcut"), "inconclusive")
-    assert lines_of([doubt], []) == [f"Not sure whether it relies on: {mark.name}."]
+    assert lines_of([doubt], []) == [f"Inconclusive whether it relies on: {mark.name}."]
 
 
 TESTED = Power(True, "It does not rely on these alone: much.")
@@ -144,8 +144,8 @@ def test_without_a_fault_it_says_what_was_tested():
 
 
 def test_of_many_cues_there_are_numbers_in_two_lines():
-    power = TESTED._replace(text="Not sure: " + "a very long name, " * 20, short="Not sure of 5 cues.")
-    assert closing_words("Monitor", "epoch 3", (), power, None).endswith("Not sure of 5 cues.")
+    power = TESTED._replace(text="Not sure: " + "a very long name, " * 20, short="Inconclusive: 5 cues.")
+    assert closing_words("Monitor", "epoch 3", (), power, None).endswith("Inconclusive: 5 cues.")
     reads = [OPEN, replace(OPEN, name="the border"), replace(OPEN, name="a mark"), replace(OPEN, name="the light")]
     words = closing_words("Monitor ends", "epoch 3, on 20 samples", reads, power, None)
     assert "4 need review: the colours of the image, the border, a mark and 1 more." in " ".join(words.split())

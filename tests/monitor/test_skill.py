@@ -45,7 +45,7 @@ def test_one_answer_to_nearly_all_is_no_skill(labels, answers, one):
     words = single_answer(evaluation(labels, answers), NAMES, 0.95)
     assert bool(words) == one
     if one:
-        assert words.startswith(f"it answers 'dog' for {100 * np.mean(np.array(answers) == 1):.0f} % of the samples")
+        assert words.startswith(f"it predicts 'dog' for {100 * np.mean(np.array(answers) == 1):.0f} % of the samples")
 
 
 def test_guessing_is_the_accuracy_of_the_same_answers_in_a_random_order():
@@ -85,7 +85,7 @@ def test_only_a_model_that_told_classes_apart_can_collapse():
     guessing, knowing = evaluation(ALTERNATING, [1] * 40), evaluation(ALTERNATING, ALTERNATING)
     skill = Skill()
     assert not skill.update(guessing, NAMES, 0.95)
-    assert skill.text.startswith("The model has not learned to tell classes apart: it answers 'dog' for 100 %")
+    assert skill.text.startswith("The model has not learned to tell classes apart: it predicts 'dog' for 100 %")
     assert not skill.update(knowing, NAMES, 0.95)
     assert skill.text == ""
     # It is news once, and again after it has recovered.
