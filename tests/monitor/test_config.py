@@ -12,6 +12,8 @@ from torch import nn
 
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
+from lrptrain.cues.beside import Beside
+from lrptrain.cues.cue import Role
 from lrptrain.monitor.config import GROUPS, MonitorConfig
 
 BATCH = {"image": torch.zeros(1, 3, 8, 8), "label": torch.zeros(1).long()}
@@ -45,6 +47,12 @@ def test_what_is_no_option_is_refused_with_those_that_there_are(kind):
 def test_a_group_is_an_object_of_its_class(kind):
     with pytest.raises(TypeError, match=r"show must be lrptrain.Show\(...\), not \{'mean'"):
         made(kind, show={"mean": [0.5]})
+
+
+@EVERYWHERE
+def test_a_cue_of_a_role_of_earlier_versions_is_refused_with_those_of_today(kind):
+    with pytest.raises(ValueError, match="a role is one of 'annotation', 'shortcut', 'unreviewed', not 'fault'"):
+        made(kind, cues=[Beside(role=cast(Role, "fault"))])
 
 
 @pytest.mark.parametrize("options", [{"judge": lrptrain.Judge(fail_on="relies")}, {"budget": 0.5}])
