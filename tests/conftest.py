@@ -12,8 +12,8 @@ import pytest
 NO_SKIPS = "LRPTRAIN_NO_SKIPS"
 """The variable of the job in continuous integration that has what no developer needs."""
 ROOT = Path(__file__).parent.parent
-# model_zoo, doc_tables, experiments.sweep
-sys.path[:0] = [str(ROOT / "tests" / "relevance"), str(ROOT / "tests"), str(ROOT)]
+# model_zoo, browsing, doc_tables, experiments.sweep
+sys.path[:0] = [str(ROOT / "tests" / "relevance"), str(ROOT / "tests" / "dashboard"), str(ROOT / "tests"), str(ROOT)]
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +23,16 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the oracles and the data in ../shared are not here")
     return folder
+
+
+# One for all tests of a process: Playwright refuses a second driver beside the first.
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium."""
+    from browsing import chromium
+
+    with chromium() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session", autouse=True)

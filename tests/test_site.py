@@ -9,12 +9,12 @@ import sys
 import zlib
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "tests" / "dashboard"))  # browsing
 PUBLIC = ["lrptrain", "lrptrain.callbacks", "lrptrain.findings", "lrptrain.guidance", "lrptrain.metrics"]
 PUBLIC += ["lrptrain.render", "lrptrain.rules", "lrptrain.targets", "lrptrain.data", "lrptrain.models"]
 
@@ -115,17 +115,15 @@ QUESTIONS = {
 """What people search for, and the page that answers it."""
 
 
-def test_the_search_finds_the_page_of_a_question_first_from_a_folder(site: Path):
-    from browsing import chromium
-
-    with chromium() as browser:
-        page = browser.new_page()
-        first = {}
-        for question in QUESTIONS:
-            page.goto(f"file://{site}/index.html?q={question}")
-            page.wait_for_selector(".md-search-result__item a", state="attached")
-            link = page.get_attribute(".md-search-result__item a", "href") or ""
-            first[question] = link.split("?")[0].removeprefix(f"file://{site}/")
+def test_the_search_finds_the_page_of_a_question_first_from_a_folder(site: Path, browser: Any):
+    page = browser.new_page()
+    first = {}
+    for question in QUESTIONS:
+        page.goto(f"file://{site}/index.html?q={question}")
+        page.wait_for_selector(".md-search-result__item a", state="attached")
+        link = page.get_attribute(".md-search-result__item a", "href") or ""
+        first[question] = link.split("?")[0].removeprefix(f"file://{site}/")
+    page.close()
     assert first == QUESTIONS
 
 

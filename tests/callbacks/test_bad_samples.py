@@ -143,7 +143,7 @@ def test_images_of_bytes_in_a_loop_that_makes_floats_of_them():
     net = module().net
     with pytest.raises(ValueError, match=r"step=lambda model, batch: model\(batch\['image'\].float\(\) / 255\)"):
         lrptrain.inspect(net, loader(columns))
-    with pytest.raises(ValueError, match=r"'image' as bytes .* which it reads otherwise"):
+    with pytest.raises(ValueError, match=r"'image' as bytes .* which it takes otherwise"):
         lrptrain.inspect(Bytes(scales=True), loader(columns))
     assert lrptrain.inspect(Bytes(scales=False), loader(columns))
     assert lrptrain.inspect(net, loader(columns), step=lambda model, batch: model(batch["image"] / 255))

@@ -1,4 +1,4 @@
-"""The runs that all tests of the page start from, and the browser that looks at them."""
+"""The runs that all tests of the page start from."""
 
 import shutil
 import sys
@@ -24,16 +24,7 @@ def recorded(tmp_path_factory):
     return folder
 
 
-# For this folder, and not the session: while Playwright is there, no test can run an event loop of its own.
-@pytest.fixture(scope="package")
-def browser():
-    from browsing import chromium
-
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def address(recorded):
     """Where a dashboard serves the recorded runs."""
     from browsing import served
