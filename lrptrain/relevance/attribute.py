@@ -22,13 +22,13 @@ from lrptrain.relevance.output.heads import Head, as_head
 from lrptrain.relevance.output.logit_view import LogitView, one_logit_as
 from lrptrain.relevance.output.outputs import has_one_logit, is_sigmoid, logits_of, read_logits
 from lrptrain.relevance.passes.forward_pass import ForwardPass, forward_pass
-from lrptrain.relevance.passes.plain_pass import NeedsTape
+from lrptrain.relevance.passes.plain_pass import NeedsTape, PlainPass
 from lrptrain.relevance.passes.recording import Inputs, Recording, Target, explained_input
 from lrptrain.relevance.propagation.composite import Rules
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.sharding.whole_weights import check_graph
-from lrptrain.relevance.swapped.plan import NotingTape, Plan
-from lrptrain.relevance.swapped.plans import Asked, Planned, agree, planned
+from lrptrain.relevance.swapped.plan import NotingTape
+from lrptrain.relevance.swapped.plans import PLANNED, Asked, Planned, agree, planned
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.targets import BinaryClassifierOutputTarget
 from lrptrain.relevance.types import NonFiniteError, Relevance, TokenLayout, UnsupportedModelError
@@ -247,8 +247,9 @@ class _Call:
         untaped = needs <= {"answers", "gradient"} and not self.create_graph and self.layout is None
         if needs == {"answers"} if closed else untaped and may_be_plain and not is_plain():
             layout = self.layout if closed else None  # all that is known of the tokens
+            plain: dict[str, Any] = {"layout": layout, "full_precision": in_float32, "plain": PlainPass}
             with suppress(NeedsTape), preserved(self.model):
-                passed = forward_pass(self.model, inputs, self.explain, layout, full_precision=in_float32, plain=True)
+                passed = forward_pass(self.model, inputs, self.explain, **plain)
                 return self._from(replace(passed, serves_once=len(chosen) == 1))
         maps = self._by_plan(inputs) if may_be_plain and self.layout is None and not closed else None
         if maps is not None:
@@ -269,7 +270,7 @@ class _Call:
             return self._making_plan(known, inputs)
         try:
             with preserved(self.model):
-                return self._from(forward_pass(self.model, inputs, self.explain, frugal=True, plan=known.plan))
+                return self._from(forward_pass(self.model, inputs, self.explain, plain=known.by(known.plan)))
         except NonFiniteError:  # where no key may be attended to, say: the tape knows, or says so
             return None
         except NeedsTape:
@@ -291,12 +292,14 @@ class _Call:
             count = len(passed.tape.calls) if isinstance(passed.tape, NotingTape) else 0
             maps = self._from(passed)
             with suppress(Exception):  # whatever fails, there is no plan
-                plan = Plan.of(passed, count)
+                plan = PLANNED[known.method][0].of(passed, count)
         with suppress(Exception), preserved(self.model):
-            again = self._from(forward_pass(self.model, inputs, self.explain, plan=plan, **options)) if plan else []
-            if maps and again and plan and agree(maps[0], again[0]):
-                known.use(plan)
-                maps = again  # as it will be from now on, to the bit
+            if maps and plan:
+                passed = forward_pass(self.model, inputs, self.explain, plain=known.by(plan), **options)
+                again = self._from(passed)
+                if agree(maps[0], again[0]):
+                    known.use(plan)
+                    maps = again  # as it will be from now on, to the bit
         return None if has_half else maps
 
     def maps_of_mixed_rows(self, inputs: Inputs) -> list[Relevance]:

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import lrptrain
 from lrptrain.relevance.passes.forward_pass import forward_pass
-from lrptrain.relevance.passes.plain_pass import MOST_KNOWN, NeedsTape, _known
+from lrptrain.relevance.passes.plain_pass import MOST_KNOWN, NeedsTape, PlainPass, _known
 from lrptrain.relevance.passes.recording import Recording
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.tape.tape import Tape
@@ -148,7 +148,7 @@ def in_inference_mode(x: Tensor) -> Tensor:
 def test_what_no_gradient_follows_is_refused_as_by_the_tape(function):
     model = Small(Block(function))
     with pytest.raises(NeedsTape), torch.enable_grad():
-        forward_pass(model, patches(), plain=True)
+        forward_pass(model, patches(), plain=PlainPass)
     with pytest.raises((lrptrain.UnsupportedOperationError, lrptrain.UnsupportedModelError)) as theirs:
         on_tape(model, patches(), "input_x_gradient")
     with pytest.raises(type(theirs.value)) as mine:

@@ -174,7 +174,7 @@ class KernelAttention:
     def slices(self, weights: Tensor | None = None) -> Iterator[slice]:
         """Parts of the queries, from the first to the last, of which the maps fit into a cache."""
         queries = self.block.shape[-2]
-        height = max(1, _at_a_time(self.call.query.device) * queries // self.block.shape.numel())
+        height = max(1, at_a_time(self.call.query.device) * queries // self.block.shape.numel())
         # One look for all parts: each would wait for the device.
         counts = [True] * queries if weights is None else (weights != 0).movedim(-2, 0).flatten(1).any(1).tolist()
         for start in range(0, queries, height):
@@ -334,8 +334,8 @@ class Kernels:
         return KernelCall(query, key, value, mask, is_causal, scale, summand, self.twice)
 
 
-def _at_a_time(device: torch.device) -> int:
-    """As many entries as fit into a cache."""
+def at_a_time(device: torch.device) -> int:
+    """Return how many entries fit into a cache."""
     if device.type != "cuda":
         return ENTRIES_AT_A_TIME
     return max(ENTRIES_AT_A_TIME, torch.cuda.get_device_properties(device).L2_cache_size // 4)  # of float32

@@ -1,6 +1,7 @@
 """A recorded forward pass with the model's whole output, which several heads can be read from."""
 
 import copy
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,9 +33,7 @@ from lrptrain.relevance.passes.recording import (
     explained_input,
     run_on_tape,
     run_plainly,
-    run_swapped,
 )
-from lrptrain.relevance.swapped.plan import Plan
 from lrptrain.relevance.tape.batch_norms import merge_batch_norms
 from lrptrain.relevance.tape.canonizers import collapse, rotate_in_real_numbers, unflatten
 from lrptrain.relevance.tape.folding import choose_written, fold_constants
@@ -162,11 +161,10 @@ def forward_pass(
     *,
     frugal: bool = False,
     full_precision: bool = False,
-    plain: bool = False,
-    plan: Plan | None = None,
+    plain: Callable[..., PlainPass] | None = None,
     tape_type: type[Tape] = Tape,
 ) -> ForwardPass:
-    """Run a model on a tape, for its gradients alone, or by a plan; without autocast where weights are in float32."""
+    """Run a model on a tape, or by a plain pass; without autocast where weights are in float32."""
     check_forward(model)
     has_half = has_half_weights(model)
     with torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
@@ -179,12 +177,11 @@ def forward_pass(
         if in_another:
             begin_anew(run)  # its first run; others begin alike
         try:
-            if plan is not None:
-                left: tuple[Tape | PlainPass, Any] = run_swapped(run, inputs, explain, plan)
-            elif plain:
-                left = run_plainly(run, inputs, explain)
-            else:
-                left = run_on_tape(run, inputs, frugal, explain, tape_type=tape_type)
+            left: tuple[Tape | PlainPass, Any] = (
+                run_on_tape(run, inputs, frugal, explain, tape_type=tape_type)
+                if plain is None
+                else run_plainly(run, inputs, explain, plain)
+            )
         except NotImplementedError:  # an operation that is refused in any precision
             raise
         except RuntimeError as error:

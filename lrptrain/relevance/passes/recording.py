@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.advice import REACH_INPUT, called, other_methods, several_rows
-from lrptrain.relevance.default import UNSUPPORTED, check_method, first_that_serves
+from lrptrain.relevance.default import DEFAULT_METHODS, UNSUPPORTED, check_method, first_that_serves
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.fast.kernels import KernelError, Kernels
 from lrptrain.relevance.fast.switch import is_plain
@@ -32,8 +32,7 @@ from lrptrain.relevance.registry import Method, RelevanceMaps, check_finite, che
 from lrptrain.relevance.sharding.whole_weights import check_graph
 from lrptrain.relevance.shown.explained_batch import ExplainedBatch
 from lrptrain.relevance.shown.remarks import remark
-from lrptrain.relevance.swapped.plan import Plan
-from lrptrain.relevance.swapped.swapped_pass import SwappedPass
+from lrptrain.relevance.swapped.planned_pass import PlannedPass
 from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.lookup import AnotherTable, Table
 from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     from lrptrain.relevance.passes.forward_pass import ForwardPass
 
 T = TypeVar("T")
-Pass = TypeVar("Pass", Tape, PlainPass, SwappedPass)
+Pass = TypeVar("Pass", Tape, PlainPass)
 Inputs = Tensor | Mapping[str, Any]
 Target = int | str | Sequence[int | str | tuple[int, ...]] | Int[Tensor, " batch"] | HeadFunction | None
 Blocks = list[Float[Tensor, "batch heads length length"]]
@@ -136,8 +135,8 @@ class Recording:
             head, target, other = as_head(target, other, self.forward_pass.output)
             if head.functions:
                 return self.forward_pass.under(head)._attribute(target, method, other, *settings)
-        if method is None and isinstance(self.watched, SwappedPass):
-            method = self.watched.method
+        if method is None and isinstance(self.watched, PlannedPass):
+            method = DEFAULT_METHODS[0]
         if method is None:
             names = check_method(None, options)
 
@@ -158,7 +157,8 @@ class Recording:
         explanation = Explanation(self, explained, rival, create_graph, first_order)
         maps = self._maps(chosen, method, explanation, options)
         relevance = self._relevance(explanation, method, maps, None if create_graph else self._shown_with(labels))
-        if chosen.name == "generic_attention" and not self.pools_one_row:
+        is_planned = isinstance(self.watched, PlannedPass)  # then it does
+        if chosen.name == "generic_attention" and not is_planned and not self.pools_one_row:
             warn_once(self.model, "several rows", f"generic_attention: {several_rows()}")
         if not create_graph:
             check_finite(relevance, self.leaf)
@@ -169,26 +169,20 @@ class Recording:
     def _maps(self, chosen: Method, method: str, explanation: Explanation, options: Mapping[str, Any]) -> RelevanceMaps:
         """What a method returns, checked."""
         options, composite = split_composite(options)
-        swapped = self.watched if isinstance(self.watched, SwappedPass) else None
+        planned = self.watched if isinstance(self.watched, PlannedPass) else None
         with (
             called(method),
             composite,
             torch.inference_mode(False),
             torch.set_grad_enabled(explanation.create_graph),
             torch.autocast(self.output.tensor.device.type, enabled=False),
-            applied_to(self.model, self.tape.nodes) if chosen.uses_rules and swapped is None else nullcontext(),
+            applied_to(self.model, self.tape.nodes) if chosen.uses_rules and planned is None else nullcontext(),
         ):
-            maps = (
-                chosen.function(explanation, **options) if swapped is None else self._swapped_maps(swapped, explanation)
-            )
+            maps = chosen.function(explanation, **options) if planned is None else planned.maps(explanation)
         own = _own_tokens(maps)
         tokens = self._number_of_tokens if own is None else math.prod(own)
         check_maps(maps, method, self.samples, tokens, self._grid_of(maps))
         return maps
-
-    def _swapped_maps(self, swapped: SwappedPass, explanation: Explanation) -> RelevanceMaps:
-        relevance = swapped.relevance(explanation)
-        return RelevanceMaps(self.explained.scores(relevance), self.explained.map(relevance), of_logit=True)
 
     def _relevance(
         self, explanation: Explanation, method: str, maps: RelevanceMaps, batch: ExplainedBatch | None
@@ -551,31 +545,19 @@ def run_on_tape(
     return _run_on_clones(model, inputs, explain, run)
 
 
-def run_plainly(model: nn.Module, inputs: Inputs, explain: str | None = None) -> tuple[PlainPass, Any]:
-    """Run `model` once on a clone of its inputs, for gradients at the explained one and answers; see `PlainPass`."""
+def run_plainly(
+    model: nn.Module, inputs: Inputs, explain: str | None, kind: Callable[..., PlainPass]
+) -> tuple[PlainPass, Any]:
+    """Run `model` once on a clone of its inputs, for gradients and answers, or by a plan; see `PlainPass`."""
 
     def run(forward: Callable[[Tensor], Any], explained: Tensor, others: Mapping[str, Any]) -> tuple[PlainPass, Any]:
         is_text = not explained.is_floating_point()
         copied = explained.clone()
-        plain = PlainPass(copied if is_text else None, others=tuple(tensors_in(others)))
+        plain = kind(copied if is_text else None, others=tuple(tensors_in(others)))
         plain.only_answers = gives_answers_only(model)
         given = copied if is_text else plain.watch(copied)
         with plain.recording():
             return plain, forward(given)
-
-    return _run_on_clones(model, inputs, explain, run)
-
-
-def run_swapped(model: nn.Module, inputs: Inputs, explain: str | None, plan: Plan) -> tuple[SwappedPass, Any]:
-    """Run `model` once on a clone of its inputs, with the gradients of rules; see `SwappedPass`."""
-
-    def run(forward: Callable[[Tensor], Any], explained: Tensor, others: Mapping[str, Any]) -> tuple[SwappedPass, Any]:
-        is_text = not explained.is_floating_point()
-        copied = explained.clone()
-        swapped = SwappedPass(copied if is_text else None, others=tuple(tensors_in(others)), plan=plan)
-        given = copied if is_text else swapped.watch(copied)
-        with swapped.recording():
-            return swapped, forward(given)
 
     return _run_on_clones(model, inputs, explain, run)
 

@@ -7,7 +7,7 @@ swaps what it says.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from torch import Tensor
 
@@ -31,6 +31,7 @@ from lrptrain.relevance.tape.functions import (
     PRODUCTS,
     PUTS,
     QUESTIONS,
+    RESHAPES,
     SUMS,
     WEIGHTED,
     WRITTEN,
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from lrptrain.relevance.passes.forward_pass import ForwardPass
     from lrptrain.relevance.passes.recording import Recording
 
-METHOD = "attnlrp"
-"""The method of which a plan is."""
 NATIVE = (
     CAST
     | ENTRIES
@@ -62,6 +61,8 @@ NATIVE = (
     | {"batch_norm", "hardshrink"}
 )
 """Operations whose rule is their gradient."""
+MOVING = ENTRIES - RESHAPES - {"expand", "expand_as", "broadcast_to", "repeat"}
+"""Operations whose settings say where entries go, of which the sizes say nothing."""
 READING_NUMBERS = SUMS | AVERAGES | MAXIMA | ALONG | {"pow", "softmax", "log_softmax", "mean", "sum"}
 """Operations that have a rule for some exponents or axes only: others are for the tape to judge."""
 Operands = tuple[int, ...]
@@ -101,9 +102,13 @@ def operands_of(args: Sequence[Any], kwargs: dict[str, Any] | None) -> list[Tens
 def constants_of(args: Sequence[Any], kwargs: dict[str, Any] | None) -> str:
     """What is no tensor among the arguments of a call."""
     named = sorted(kwargs.items()) if kwargs else ()
-    return repr(
-        [None if isinstance(x, Tensor) else x for x in args] + [x for x in named if not isinstance(x[1], Tensor)]
-    )
+    return repr([*map(_without_tensors, args), *((name, _without_tensors(x)) for name, x in named)])
+
+
+def _without_tensors(x: Any) -> Any:
+    if isinstance(x, (tuple, list)):
+        return [*map(_without_tensors, x)]
+    return None if isinstance(x, Tensor) else x
 
 
 def note_made(made: dict[int, int], result: Any, number: int) -> None:
@@ -123,7 +128,7 @@ class NotingTape(Tape):
         calls: The functions, in the order in which the model called them.
         operands: What each is given.
         numbers: By the id of an operation, the number of the call that it is part of.
-        constants: What calls are given that is no tensor, where a rule depends on it.
+        constants: What calls are given that is no tensor, where it matters.
     """
 
     calls: list[Callable[..., Any]] = field(default_factory=list)
@@ -144,7 +149,7 @@ class NotingTape(Tape):
         tensors = operands_of(args, kwargs)
         made = [self._made.get(id(x), INPUT) if self._depends(x) else CONSTANT for x in tensors]
         self.operands.append(tuple(made))
-        if canonical_name(func) in READING_NUMBERS:
+        if canonical_name(func) in READING_NUMBERS | MOVING:
             self.constants[number] = constants_of(args, kwargs)
         # What is written out call by call is counted call by call.
         self._is_inside = not is_decomposed(func)
@@ -160,32 +165,25 @@ class NotingTape(Tape):
 
 @dataclass(eq=False)
 class Plan:
-    """What differs from the gradient, by the number of the call.
+    """The calls of a model, which a later pass must make again, and which of them it has something to do at.
 
     Attributes:
         calls: The functions that the model calls.
         operands: What each is given; None where nothing is asked, as of what the answer does not come from.
-        swaps: Calls with another gradient.
-        cut: The places of operands that are held fixed.
+        constants: What calls are given that is no tensor, of the operations of `read`.
         direct: Calls that are carried out as they are.
-        sources: Calls that begin one: its number, and the place of what it is a function of.
-        ends: Calls whose result is that of one, by its number.
-        place: The call that makes what relevance is asked for; None for the input itself.
-        constants: What calls are given that is no tensor, where a rule depends on it.
+        kept: Calls that a map is made of.
     """
 
     calls: list[Callable[..., Any]]
     operands: list[Operands | None]
-    swaps: dict[int, Swap] = field(default_factory=dict)
-    cut: dict[int, frozenset[int]] = field(default_factory=dict)
-    direct: frozenset[int] = frozenset()
-    sources: dict[int, tuple[int, int]] = field(default_factory=dict)
-    ends: dict[int, int] = field(default_factory=dict)
-    place: int | None = None
-    constants: dict[int, str] = field(default_factory=dict)
+    constants: dict[int, str]
+    direct: frozenset[int] = field(default=frozenset(), init=False)
+    kept: frozenset[int] = field(default=frozenset(), init=False)
+    read: ClassVar[frozenset[str]] = READING_NUMBERS
 
     @classmethod
-    def of(cls, passed: "ForwardPass", count: int) -> "Plan":
+    def of(cls, passed: "ForwardPass", count: int) -> Self:
         """The plan of a pass on a tape that notes.
 
         Args:
@@ -193,26 +191,53 @@ class Plan:
             count: The number of calls that the model made; what reads its output made others.
 
         Raises:
-            Mismatch: If an operation has no gradient form, or belongs to no call.
+            Mismatch: If there is none, as of a model with an operation that has no gradient form.
         """
-        tape, recording = passed.tape, passed.logits()
+        tape = passed.tape
         assert isinstance(tape, NotingTape)
         if tape._has_functions or tape.tables:
             raise Mismatch("a custom autograd function, or several tables of words")
         used = {tape.numbers[id(node)] for node in passed.made_by() if id(node) in tape.numbers}
-        calls, operands = tape.calls[:count], tape.operands[:count]
-        plan = cls(calls, [given if i in used else None for i, given in enumerate(operands)])
-        plan.constants = {number: given for number, given in tape.constants.items() if number in used}
-        for node in recording.tape.nodes:
-            plan._add(node, tape.numbers, recording)
-        if recording.encoder_input is not recording.propagator.root:
-            makers = [node for node in recording.tape.nodes if recording.encoder_input in node.outputs]
-            plan.place = _number(makers[0], tape.numbers)
-        special = {*plan.swaps, *plan.cut, *plan.ends, plan.place}
-        if any(number is not None and number >= count for number in special):
-            raise Mismatch("what reads the output has another gradient")
-        plan.direct = frozenset(i for i, func in enumerate(calls) if i not in special and _is_direct(func))
+        operands = [given if i in used else None for i, given in enumerate(tape.operands[:count])]
+        read = {i for i in used & tape.constants.keys() if canonical_name(tape.calls[i]) in cls.read}
+        constants = {i: tape.constants[i] for i in read}
+        plan = cls(tape.calls[:count], operands, constants)
+        special = plan._special(passed.logits(), tape.numbers)
+        if any(number >= count for number in special | plan.kept):
+            raise Mismatch("what reads the output is one of the calls that there is something to do at")
+        plan.direct = frozenset(i for i, func in enumerate(plan.calls) if i not in special and _is_direct(func))
         return plan
+
+    def _special(self, recording: "Recording", numbers: dict[int, int]) -> set[int]:
+        """Find and return the calls that there is something to do at, by the calls that operations belong to."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class SwapPlan(Plan):
+    """What differs from the gradient, by the number of the call.
+
+    Attributes:
+        swaps: Calls with another gradient.
+        cut: The places of operands that are held fixed.
+        sources: Calls that begin one: its number, and the place of what it is a function of.
+        ends: Calls whose result is that of one, by its number.
+        place: The call that makes what relevance is asked for; None for the input itself.
+    """
+
+    swaps: dict[int, Swap] = field(default_factory=dict, init=False)
+    cut: dict[int, frozenset[int]] = field(default_factory=dict, init=False)
+    sources: dict[int, tuple[int, int]] = field(default_factory=dict, init=False)
+    ends: dict[int, int] = field(default_factory=dict, init=False)
+    place: int | None = field(default=None, init=False)
+
+    def _special(self, recording: "Recording", numbers: dict[int, int]) -> set[int]:
+        for node in recording.tape.nodes:
+            self._add(node, numbers, recording)
+        if recording.encoder_input is not recording.propagator.root:
+            self.place = maker(recording, recording.encoder_input, numbers)
+            self.kept = frozenset({self.place})
+        return {*self.swaps, *self.cut, *self.ends, *self.kept}
 
     def _add(self, node: Node, numbers: dict[int, int], recording: "Recording") -> None:
         if isinstance(node.function, Region):
@@ -286,6 +311,11 @@ def _is_direct(func: Callable[..., Any]) -> bool:
     """Return whether a plain pass has nothing to do at a call: weights are constant there."""
     name = canonical_name(func)
     return name in WEIGHTED or not (is_looked_at(func) or name in HASHING or is_decomposed(func))
+
+
+def maker(recording: "Recording", value: Value, numbers: dict[int, int]) -> int:
+    """The number of the call that has made a value."""
+    return _number(next(node for node in recording.tape.nodes if value in node.outputs), numbers)
 
 
 def _number(node: Node, numbers: dict[int, int]) -> int:

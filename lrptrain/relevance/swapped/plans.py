@@ -1,28 +1,41 @@
 """The plans of models: made where a map is asked for first, and again where a pass was another one."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.relevance.fast.switch import is_plain
 from lrptrain.relevance.fast.walk import modules_of
 from lrptrain.relevance.output.logit_view import active_view
 from lrptrain.relevance.output.outputs import active_head
-from lrptrain.relevance.passes.plain_pass import MOST_KNOWN
+from lrptrain.relevance.passes.plain_pass import MOST_KNOWN, PlainPass
 from lrptrain.relevance.propagation.composite import custom_rules
+from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.sharding.shards import is_sharded
-from lrptrain.relevance.swapped.plan import METHOD, Plan
+from lrptrain.relevance.swapped.map_pass import MapPass, MapPlan
+from lrptrain.relevance.swapped.plan import Plan, SwapPlan
+from lrptrain.relevance.swapped.planned_pass import PlannedPass
+from lrptrain.relevance.swapped.swapped_pass import SwappedPass
 from lrptrain.relevance.types import Relevance
 
 MOST_PLANS = 3
 """A model that changes its way more often is left to the tape: a plan costs a pass on it, and one to try the plan."""
-DEFAULTS = {"form": "gradient", "embeddings": "all", "layer": None}
-"""The options of the method with which a pass may be swapped."""
+LOST_IN_FLOAT32 = 1e-6
+"""How far maps of a float64 model are apart that casts to float32 itself: 7e-8 at most (Llama, Qwen3 and ModernBERT of
+the tests), and ten times that."""
+PLANNED: dict[str, tuple[type[Plan], type[PlannedPass]]] = {
+    "attnlrp": (SwapPlan, SwappedPass),
+    "generic_attention": (MapPlan, MapPass),
+}
+"""The methods that have plans, with their default options."""
 
 
 @dataclass(eq=False)
@@ -30,14 +43,20 @@ class Planned:
     """What is known of a model and inputs of one form.
 
     Attributes:
+        method: The method.
         plan: The plan; None before it is made.
         is_refused: Whether none can be made, or too many were.
         made: How many were made.
     """
 
+    method: str
     plan: Plan | None = None
     is_refused: bool = False
     made: int = 0
+
+    def by(self, plan: Plan) -> Callable[..., PlainPass]:
+        """What makes a pass by a plan."""
+        return partial(PLANNED[self.method][1], plan=plan)
 
     def use(self, plan: Plan) -> None:
         """Take a plan that has given the tape's map."""
@@ -53,17 +72,17 @@ _known: WeakKeyDictionary[nn.Module, dict[Hashable, Planned]] = WeakKeyDictionar
 
 def planned(model: nn.Module, inputs: Any, explain: str | None, settings: "Asked") -> Planned | None:
     """What is known of such a pass; None where the tape serves in any case."""
-    if not settings.is_plain or is_plain() or custom_rules() or active_view() is not None or is_sharded(model):
+    if settings.method is None or is_plain() or custom_rules() or active_view() is not None or is_sharded(model):
         return None
     if any(module.training for module in modules_of(model)):  # what is random differs from pass to pass
         return None
     # Neither the sizes nor what the model is like: another way through it shows in its calls.
-    key = (explain, repr(active_head()), _form(inputs))
+    key = (settings.method, explain, repr(active_head()), _form(inputs))
     known = _known.setdefault(model, {})
     if key not in known:
         if len(known) == MOST_KNOWN:
             del known[next(iter(known))]
-        known[key] = Planned()
+        known[key] = Planned(settings.method)
     return known[key]
 
 
@@ -77,15 +96,13 @@ class Asked:
     create_graph: bool
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it is one map of AttnLRP at its defaults, of a class of every sample."""
-        by_default = all(name in DEFAULTS and DEFAULTS[name] == x for name, x in self.options.items())
-        return (
-            self.methods in ((None,), (METHOD,))
-            and by_default
-            and not self.create_graph
-            and all(map(_is_class, self.targets))
-        )
+    def method(self) -> str | None:
+        """The method, if one map by its defaults is asked for that has a plan, of a class of every sample."""
+        name = self.methods[0] or DEFAULT_METHODS[0]
+        if len(self.methods) > 1 or name not in PLANNED or self.create_graph or not all(map(_is_class, self.targets)):
+            return None
+        defaults = get_method(name, self.options).options
+        return name if all(option in defaults and defaults[option] == x for option, x in self.options.items()) else None
 
 
 def _form(x: Any) -> Hashable:
@@ -107,12 +124,19 @@ def _is_class(target: Any) -> bool:
 
 
 def agree(first: Relevance, second: Relevance) -> bool:
-    """Whether two maps are the same but for rounding: half of their digits, or what a model loses in float32 itself."""
-    bound = max(torch.finfo(first.scores.dtype).eps ** 0.5, torch.finfo(torch.float32).eps)
+    """Whether two maps are the same but for rounding: half of their digits, or what a model loses in float32 itself.
+
+    As a share of the largest number but one of each sample: the token that the logits read has 1 by generic attention.
+    """
+    bound = max(torch.finfo(first.scores.dtype).eps ** 0.5, LOST_IN_FLOAT32)
     pairs = [(first.scores, second.scores), (first.logits, second.logits)]
     if first.input is not None and second.input is not None:
         pairs.append((first.input, second.input))
     return first.method == second.method and all(
-        one.shape == other.shape and float((one - other).abs().max()) <= bound * float(one.abs().max())
-        for one, other in pairs
+        one.shape == other.shape and float((one - other).abs().max()) <= bound * _size(one) for one, other in pairs
     )
+
+
+def _size(x: Float[Tensor, "batch ..."]) -> float:
+    numbers = x.flatten(1).abs()
+    return float(numbers.topk(min(2, numbers.shape[1])).values[:, -1].max())

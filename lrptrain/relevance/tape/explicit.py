@@ -32,17 +32,25 @@ def explicit_attention(
     if is_causal:
         attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = (query * scale) @ key.transpose(-2, -1)  # scaled where it is small
-    empty = None
-    if attn_mask is not None:
-        mask, empty = _additive(attn_mask, scores)
-        scores = scores + mask
-    probabilities = F.softmax(scores, dim=-1)
-    if empty is not None and bool(empty.any()):
-        probabilities = probabilities.masked_fill(empty, 0.0)
+    probabilities = attention_map(query * scale, key, attn_mask)  # scaled where it is small
     if dropout_p > 0:
         probabilities = F.dropout(probabilities, dropout_p)
     return probabilities @ value
+
+
+def attention_map(
+    query: Float[Tensor, "*batch queries width"], key: Float[Tensor, "*batch keys width"], mask: Tensor | None
+) -> Float[Tensor, "*batch queries keys"]:
+    """Compute the attention of scaled queries; 0 where all keys of a query are masked out."""
+    scores = query @ key.transpose(-2, -1)
+    empty = None
+    if mask is not None:
+        summand, empty = _additive(mask, scores)
+        scores = scores + summand
+    probabilities = F.softmax(scores, dim=-1)
+    if empty is not None and bool(empty.any()):
+        probabilities = probabilities.masked_fill(empty, 0.0)
+    return probabilities
 
 
 def _additive(mask: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 import lrptrain
 from lrptrain.relevance.fast.switch import plainly
+from lrptrain.relevance.registry import RelevanceMaps
 from lrptrain.relevance.swapped import plans
 from lrptrain.relevance.swapped.swapped_pass import SwappedPass
 
@@ -264,13 +265,13 @@ def test_a_plan_serves_texts_of_every_length_and_all_classes():
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[SwappedPass]:
     made: list[SwappedPass] = []
-    first = SwappedPass.relevance
+    first = SwappedPass.maps
 
-    def noted(swapped: SwappedPass, explanation: Any) -> Tensor:
+    def noted(swapped: SwappedPass, explanation: Any) -> RelevanceMaps:
         made.append(swapped)
         return first(swapped, explanation)
 
-    monkeypatch.setattr(SwappedPass, "relevance", noted)
+    monkeypatch.setattr(SwappedPass, "maps", noted)
     return made
 
 

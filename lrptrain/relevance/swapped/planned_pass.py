@@ -1,0 +1,155 @@
+"""A forward pass whose calls are those of a plan, with something done at some of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from lrptrain.relevance.passes.plain_pass import PlainPass
+from lrptrain.relevance.registry import RelevanceMaps
+from lrptrain.relevance.swapped.plan import (
+    CONSTANT,
+    INPUT,
+    Mismatch,
+    Plan,
+    constants_of,
+    is_counted,
+    is_decomposed,
+    note_made,
+    operands_of,
+)
+from lrptrain.relevance.tape.functions import enterable
+
+if TYPE_CHECKING:
+    from lrptrain.relevance.explanation import Explanation
+
+_MAY_HOLD_WEIGHTS = frozenset({nn.Parameter, tuple, list})
+
+
+class KeptCall(NamedTuple):
+    """A call of the model: what it was given, what it made, and the versions of all these tensors."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Tensor
+    versions: tuple[int, ...]
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """What it was given and has made."""
+        return [self.result, *operands_of(self.args, self.kwargs)]
+
+    def check(self) -> None:
+        """Raise if a later call has written into one of the tensors."""
+        if self.versions != tuple([x._version for x in self.tensors]):
+            raise Mismatch("written into afterwards")
+
+
+@dataclass(eq=False)
+class PlannedPass(PlainPass):
+    """Counts the calls of a model, checks that they are those of a plan, and does what that says.
+
+    Its graph is for one gradient, and nothing else.
+
+    Attributes:
+        plan: The calls.
+        kept: Those that the map is made of.
+    """
+
+    plan: Plan = field(kw_only=True)
+    kept: dict[int, KeptCall] = field(default_factory=dict, init=False)
+    _number: int = field(default=0, init=False)
+    _is_inside: bool = field(default=False, init=False)
+    _made: dict[int, int] = field(default_factory=dict, init=False)
+    _weights: dict[int, Tensor] = field(default_factory=dict, init=False)
+
+    def maps(self, explanation: "Explanation") -> RelevanceMaps:
+        """Return the relevance of the input, by one gradient of what is explained."""
+        raise NotImplementedError
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Carry out one call of the model, as the plan says."""
+        if self._is_inside or not self._is_first or not is_counted(func):
+            return super().__torch_function__(func, types, args, kwargs)
+        plan, number = self.plan, self._number
+        self._number += 1
+        args, kwargs = self._without_weights(args), kwargs and self._without_weights(kwargs)
+        if number >= len(plan.calls) or plan.calls[number] != func:
+            raise Mismatch(number)
+        asked, made = plan.operands[number], self._made
+        if asked is not None:
+            # Another operand, or one that is a constant now: another way through the model, and another rule.
+            given = [made.get(id(x), INPUT) if x.requires_grad else CONSTANT for x in operands_of(args, kwargs)]
+            if asked != tuple(given):
+                raise Mismatch(number)
+        if number in plan.constants and plan.constants[number] != constants_of(args, kwargs):
+            raise Mismatch(number)
+        if is_decomposed(func):
+            with self:
+                result = enterable(func)(*args, **(kwargs or {}))
+        elif number in plan.direct:
+            result = func(*args, **kwargs) if kwargs else func(*args)
+        else:
+            result = self._result(number, func, types, args, kwargs or {})
+        if type(result) is Tensor:
+            made[id(result)] = number
+        else:
+            note_made(made, result, number)
+        if number in plan.kept:
+            self._keep(number, func, args, kwargs or {}, result)
+        return result
+
+    def _keep(
+        self, number: int, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        if not isinstance(result, Tensor):
+            raise Mismatch(number)
+        call = KeptCall(func, args, kwargs, result, ())
+        self.kept[number] = call._replace(versions=tuple([x._version for x in call.tensors]))
+
+    def _without_weights(self, given: Any) -> Any:
+        """Arguments with constants for weights, so that what requires a gradient is what depends on the input.
+
+        The weights themselves are left alone: another thread may train them meanwhile.
+        """
+        if isinstance(given, nn.Parameter):
+            return self._weights.setdefault(id(given), given.detach()) if given.requires_grad else given
+        if type(given) is dict:
+            return {name: self._without_weights(x) for name, x in given.items()}
+        if type(given) in (tuple, list) and not _MAY_HOLD_WEIGHTS.isdisjoint(map(type, given)):
+            return type(given)(map(self._without_weights, given))
+        return given
+
+    def _result(
+        self, number: int, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Carry out a call that is looked at, as a plain pass does."""
+        self._is_inside = True
+        try:
+            return super().__torch_function__(func, types, args, kwargs)
+        finally:
+            self._is_inside = False
+
+    def as_value(self, numbers: Tensor) -> Any:
+        """The logits; they are those of the plan's pass only if all of its calls were made."""
+        if self._number != len(self.plan.calls):
+            raise Mismatch("the model has made fewer calls")
+        return super().as_value(numbers)
+
+    def gradient(self, explanation: "Explanation", places: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The gradient of what is explained, at tensors that nothing was written into."""
+        for call in self.kept.values():
+            call.check()
+        logits = explanation.recording.output.tensor
+        try:
+            with torch.enable_grad():
+                return torch.autograd.grad(explanation.explained(logits).sum(), places)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:  # such as a tensor that a later call has written into
+            raise Mismatch from error
