@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import lrptrain
+from lrptrain.relevance.fast.walk import own_attributes_of
 from lrptrain.relevance.model import contents
 
 Pair = namedtuple("Pair", "numbers name")
@@ -296,7 +297,7 @@ def test_a_teacher_in_a_list_is_copied_in_part_alone(monkeypatch):
     teacher = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
     model = Model()
     model.kept = [teacher]
-    kept = contents.Contents([("", model)])
+    kept = contents.Contents(own_attributes_of(model))
     assert sum(each.numbers.numel() for _, each in kept._tensors if each.numbers is not None) == 48
 
 

@@ -77,11 +77,6 @@ def weights_of(model: nn.Module) -> list[Tensor]:
     return found
 
 
-def own_attributes(module: nn.Module) -> list[tuple[str, Any]]:
-    """Return the attributes of a module that are not torch's own, with their names."""
-    return [each for each in vars(module).items() if each[0] not in _BOOKKEEPING]
-
-
 def once_per_walk(function: Callable[[nn.Module], T]) -> Callable[[nn.Module], T]:
     """Remember what a function tells of a model while that is walked over."""
 
@@ -95,6 +90,15 @@ def once_per_walk(function: Callable[[nn.Module], T]) -> Callable[[nn.Module], T
         return found
 
     return remembered
+
+
+@once_per_walk
+def own_attributes_of(model: nn.Module) -> list[tuple[str, nn.Module, list[tuple[str, Any]]]]:
+    """Return all modules by name, each with its attributes that are not torch's own, and their names."""
+    return [
+        (name, module, [each for each in vars(module).items() if each[0] not in _BOOKKEEPING])
+        for name, module in named_modules_of(model)
+    ]
 
 
 def once_per_class(function: Callable[[type], T]) -> Callable[[type], T]:

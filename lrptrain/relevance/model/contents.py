@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.fast.walk import named_modules_of, once_per_class, own_attributes
+from lrptrain.relevance.fast.walk import named_modules_of, once_per_class
 from lrptrain.relevance.tape.nodes import version_of
 
 # How deep attributes are followed: a transformers cache has its tensors at the fourth level.
@@ -94,22 +94,23 @@ class _Kept:
 class Contents:
     """What the attributes of a model's modules hold."""
 
-    def __init__(self, modules: Sequence[tuple[str, nn.Module]], skipped: Iterable[Tensor] = ()) -> None:
+    def __init__(
+        self, modules: Sequence[tuple[str, nn.Module, list[tuple[str, Any]]]], skipped: Iterable[Tensor] = ()
+    ) -> None:
         self._containers: list[tuple[str, Any, Any]] = []
         self._tensors: list[tuple[str, _Kept]] = []
         self._left = _COPIED  # a teacher that is registered nowhere may have many weights
         self._generators: list[Callable[[], object]] = []
         # What is compared only: its name, what tells how it is, and what that was.
         self._watched: list[tuple[str, str, Callable[[], object], object]] = []
-        self._seen = {id(tensor) for tensor in skipped} | {id(module) for _, module in modules}
-        for name, module in modules:
+        self._seen = {id(tensor) for tensor in skipped} | {id(module) for _, module, _ in modules}
+        for name, module, own in modules:
             # Parameters and modules are what they are: of them, only that none is new or gone is of interest.
-            self._containers += [(name, own, own.copy()) for own in (module._parameters, module._modules)]
-            for key, value in own_attributes(module):
-                if type(value) in _PLAIN:
-                    continue
-                self._note(value, f"{name}.{key}".lstrip("."), _DEPTH)
-        kinds = dict.fromkeys(type(module) for _, module in modules)
+            self._containers += [(name, held, held.copy()) for held in (module._parameters, module._modules)]
+            for key, value in own:
+                if type(value) not in _PLAIN:
+                    self._note(value, f"{name}.{key}".lstrip("."), _DEPTH)
+        kinds = dict.fromkeys(type(module) for _, module, _ in modules)
         for kind in dict.fromkeys(base for each in kinds for base in each.__mro__ if not _is_library(base)):
             self._watch(kind.__name__, "an attribute of the class", partial(_identities, kind))
             for value in [x for x in vars(kind).values() if isinstance(x, _HOLDING)]:
@@ -264,11 +265,18 @@ class Parameters:
         copied = _WRITTEN_BY.get(model, {}).get(model.training)
         if copied is None:
             copied = set(plain) if sum(p.numel() for p in plain.values()) <= _COPIED_PARAMETERS else set()
-        self._kept = {name: _Kept(p, name in copied) for name, p in plain.items()}
+        self._kept = {name: _Kept(plain[name], copied=True) for name in copied if name in plain}
+        # Of most, what tells for little whether they were written or moved, and the memory to give back.
+        rest = [(name, p) for name, p in plain.items() if name not in copied]
+        self._rest = [(name, p, p.detach(), version_of(p), p.data_ptr()) for name, p in rest]
 
     def restore(self) -> list[Lost]:
         """Put back what has changed, and return what could not be."""
         touched = {name: kept for name, kept in self._kept.items() if kept.touched()}
+        for name, p, memory, version, place in self._rest:
+            if version_of(p) != version or p.data_ptr() != place or p.shape != memory.shape:
+                touched[name] = _Kept(p, copied=False)
+                touched[name].memory, touched[name].version = memory, version
         _WRITTEN_BY.setdefault(self._model, {}).setdefault(self._mode, set()).update(touched)
         why = "a parameter that no copy was made of"
         return [Lost(name, why) for name, kept in touched.items() if not kept.restore()]

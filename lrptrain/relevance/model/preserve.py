@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lrptrain.relevance.fast.walk import named_modules_of, weights_of
+from lrptrain.relevance.fast.walk import own_attributes_of, weights_of
 from lrptrain.relevance.model.contents import Contents, Lost, Parameters, same_entries
 from lrptrain.relevance.model.process_wide import in_turn
 from lrptrain.relevance.model.recordable import check_transformations
@@ -69,17 +69,18 @@ class ModelState:
 
     def __init__(self, model: nn.Module, with_parameters: bool = True) -> None:
         # TorchScript keeps its state where Python does not reach.
-        named = [each for each in named_modules_of(model) if not isinstance(each[1], torch.jit.ScriptModule)]
+        modules = [each for each in own_attributes_of(model) if not isinstance(each[1], torch.jit.ScriptModule)]
         self.model = model
-        self._attributes: list[tuple[nn.Module, dict[str, Any]]] = []
-        for _, module in named:
+        self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        for _, module, _ in modules:
             # All but a forward, which who listens to a model's calls puts there and takes away: see `interception`.
-            attributes = vars(module).copy()
-            attributes.pop("forward", None)
-            self._attributes.append((module, attributes))
-        self._contents = Contents(named, weights_of(model))
+            now = vars(module)
+            before = now.copy()
+            before.pop("forward", None)
+            self._attributes.append((now, before))
+        self._contents = Contents(modules, weights_of(model))
         self._parameters = Parameters(model) if with_parameters else None
-        self._buffers = [(module._buffers, dict(module._buffers)) for _, module in named]
+        self._buffers = [(module._buffers, dict(module._buffers)) for _, module, _ in modules]
         self._copy_buffers()
 
     def _copy_buffers(self) -> None:
@@ -92,9 +93,8 @@ class ModelState:
 
     def restore(self) -> list[Lost]:
         """Put back what has changed, and return what could not be."""
-        for module, before in self._attributes:
-            if not same_entries(vars(module), before):
-                _restore(vars(module), before)
+        for attributes in self._attributes:
+            _restore(*attributes)
         for now, own in self._buffers:
             if now or own:
                 _restore(now, own)

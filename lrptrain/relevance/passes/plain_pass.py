@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from lrptrain.relevance.fast.walk import modules_of, once_per_walk, own_attributes
+from lrptrain.relevance.fast.walk import once_per_walk, own_attributes_of
 from lrptrain.relevance.model.process_wide import eager, in_turn
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
@@ -278,12 +278,11 @@ def _described(x: Any) -> Hashable:
 @once_per_walk
 def _as_it_is(model: nn.Module) -> Hashable:
     """What of a model decides where its tokens come from: its modules, their settings, the shapes of their weights."""
-    return tuple(map(_settings, modules_of(model)))
+    return tuple([_settings(module, own) for _, module, own in own_attributes_of(model)])
 
 
-def _settings(module: nn.Module) -> Hashable:
+def _settings(module: nn.Module, own: list[tuple[str, Any]]) -> Hashable:
     shapes = tuple([x.shape for x in module._parameters.values() if x is not None])
-    own = own_attributes(module)
     settings = tuple([(name, repr(x) if type(x) is tuple else x) for name, x in own if type(x) in _PLAIN])
     hooks = (*module._forward_hooks, *module._forward_pre_hooks)
     return type(module), id(module), id(vars(module).get("forward")), hooks, shapes, settings

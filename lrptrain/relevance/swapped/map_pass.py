@@ -13,7 +13,7 @@ from lrptrain.relevance.fast.kernels import at_a_time
 from lrptrain.relevance.fast.structure import structure_of
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.registry import RelevanceMaps
-from lrptrain.relevance.swapped.plan import MOVING, READING_NUMBERS, Mismatch, Plan, maker
+from lrptrain.relevance.swapped.plan import FUSED, MOVING, READING_NUMBERS, Mismatch, Plan, maker
 from lrptrain.relevance.swapped.planned_pass import KeptCall, PlannedPass
 from lrptrain.relevance.tape.explicit import attention_map
 from lrptrain.relevance.tape.functions import canonical_name
@@ -22,8 +22,6 @@ from lrptrain.relevance.tape.nodes import making
 if TYPE_CHECKING:
     from lrptrain.relevance.explanation import Explanation
     from lrptrain.relevance.passes.recording import Recording
-
-FUSED = "scaled_dot_product_attention"
 
 
 @dataclass(eq=False)

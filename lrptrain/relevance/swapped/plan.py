@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lrptrain.relevance.passes.plain_pass import NeedsTape, is_looked_at
 from lrptrain.relevance.propagation.operation_rules import is_inverse
-from lrptrain.relevance.swapped.swaps import Swap, attention, halved, layer_norm, rms_norm, slope
+from lrptrain.relevance.swapped.swaps import Swap, attention, halved, held, layer_norm, of_values, rms_norm, slope
 from lrptrain.relevance.tape.explicit import EXPLICIT
 from lrptrain.relevance.tape.functions import (
     ALONG,
@@ -65,6 +65,7 @@ MOVING = ENTRIES - RESHAPES - {"expand", "expand_as", "broadcast_to", "repeat"}
 """Operations whose settings say where entries go, of which the sizes say nothing."""
 READING_NUMBERS = SUMS | AVERAGES | MAXIMA | ALONG | {"pow", "softmax", "log_softmax", "mean", "sum"}
 """Operations that have a rule for some exponents or axes only: others are for the tape to judge."""
+FUSED = "scaled_dot_product_attention"
 Operands = tuple[int, ...]
 """Of each tensor that a call is given, the number of the call that made it; INPUT, or CONSTANT."""
 INPUT, CONSTANT = -1, -2
@@ -249,7 +250,7 @@ class SwapPlan(Plan):
                 raise Mismatch(f"{node.name}, which a canonizer makes")
             return
         called = canonical_name(self.calls[number]) if number < len(self.calls) else node.name
-        if called == "scaled_dot_product_attention":
+        if called == FUSED:
             self.swaps[number] = attention
         elif called in EXPLICIT and called not in NATIVE | PRODUCTS | {node.name}:
             raise Mismatch(f"{called} in parts")
@@ -305,6 +306,23 @@ class SwapPlan(Plan):
                 self.cut[number] = places
                 self.sources[number] = (id(node), min(places))
         self.ends[_number(region.nodes[-1], numbers)] = id(node)
+
+
+@dataclass(eq=False)
+class ConservativePlan(SwapPlan):
+    """The same for CP-LRP: what softmaxes make is held fixed."""
+
+    def _add(self, node: Node, numbers: dict[int, int], recording: "Recording") -> None:
+        number = numbers.get(id(node))
+        made = recording.propagator.from_softmaxes
+        if isinstance(node.function, Region) and node.name == "softmax":
+            raise Mismatch("a softmax in parts")
+        if number is not None and number < len(self.calls) and canonical_name(self.calls[number]) == FUSED:
+            self.swaps[number] = of_values
+        elif node.name == "softmax":
+            self.swaps[_number(node, numbers)] = held
+        elif node.name not in PRODUCTS | {"mul"} or len([x for x in node.inputs if x not in made]) != 1:
+            super()._add(node, numbers, recording)
 
 
 def _is_direct(func: Callable[..., Any]) -> bool:

@@ -25,7 +25,7 @@ from lrptrain.relevance.tape.functions import enterable
 if TYPE_CHECKING:
     from lrptrain.relevance.explanation import Explanation
 
-_MAY_HOLD_WEIGHTS = frozenset({nn.Parameter, tuple, list})
+_HOLD_NONE = frozenset({Tensor, int, float, bool, str, type(None), slice, type(...), torch.Size, torch.dtype})
 
 
 class KeptCall(NamedTuple):
@@ -117,12 +117,16 @@ class PlannedPass(PlainPass):
 
         The weights themselves are left alone: another thread may train them meanwhile.
         """
-        if isinstance(given, nn.Parameter):
-            return self._weights.setdefault(id(given), given.detach()) if given.requires_grad else given
-        if type(given) is dict:
+        kind = type(given)
+        if kind is tuple or kind is list:
+            if _HOLD_NONE.issuperset(map(type, given)):
+                return given
+            return kind([x if type(x) in _HOLD_NONE else self._without_weights(x) for x in given])
+        if kind is dict:
             return {name: self._without_weights(x) for name, x in given.items()}
-        if type(given) in (tuple, list) and not _MAY_HOLD_WEIGHTS.isdisjoint(map(type, given)):
-            return type(given)(map(self._without_weights, given))
+        if isinstance(given, nn.Parameter) and given.requires_grad:
+            constant = self._weights.get(id(given))
+            return constant if constant is not None else self._weights.setdefault(id(given), given.detach())
         return given
 
     def _result(

@@ -21,7 +21,7 @@ from lrptrain.relevance.propagation.composite import custom_rules
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.relevance.swapped.map_pass import MapPass, MapPlan
-from lrptrain.relevance.swapped.plan import Plan, SwapPlan
+from lrptrain.relevance.swapped.plan import ConservativePlan, Plan, SwapPlan
 from lrptrain.relevance.swapped.planned_pass import PlannedPass
 from lrptrain.relevance.swapped.swapped_pass import SwappedPass
 from lrptrain.relevance.types import Relevance
@@ -33,6 +33,7 @@ LOST_IN_FLOAT32 = 1e-6
 the tests), and ten times that."""
 PLANNED: dict[str, tuple[type[Plan], type[PlannedPass]]] = {
     "attnlrp": (SwapPlan, SwappedPass),
+    "cp_lrp": (ConservativePlan, SwappedPass),
     "generic_attention": (MapPlan, MapPass),
 }
 """The methods that have plans, with their default options."""

@@ -66,6 +66,18 @@ class _RMSNorm(Function):
         return (gradient if weight is None else gradient * weight) * factor, None, None, None
 
 
+class _Held(Function):
+    """A result that is held fixed, though it depends on the input."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, make: Callable[[], Tensor]) -> Tensor:
+        return make()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return torch.zeros_like(gradient), None
+
+
 def with_slope(source: Tensor, result: Tensor) -> Tensor:
     """The result of an activation that is written out in several calls, with the gradient of one."""
     found: Tensor = _Slope.apply(source, lambda: result)
@@ -126,6 +138,25 @@ def attention(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     of_scores = of_value * (0.5 if answers else 1.0)
     found: Tensor = func(_scaled(query, of_scores), _scaled(key, of_scores), _scaled(value, of_value), *rest, **kwargs)
     return found
+
+
+def held(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """A softmax whose result is held fixed."""
+    (x,) = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
+    found: Tensor = _Held.apply(x, lambda: func(*args, **kwargs))
+    return found
+
+
+def of_values(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """Fused attention whose map is held fixed: queries, keys and a mask."""
+    value = kwargs.get("value", args[2] if len(args) > 2 else None)
+    args = tuple([_constant(x) if x is not value else x for x in args])
+    found: Tensor = func(*args, **{name: _constant(x) if x is not value else x for name, x in kwargs.items()})
+    return found
+
+
+def _constant(x: Any) -> Any:
+    return x.detach() if isinstance(x, Tensor) else x
 
 
 def _scaled(x: Tensor, factor: float) -> Tensor:

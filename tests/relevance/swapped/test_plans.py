@@ -13,6 +13,7 @@ from lrptrain.relevance.swapped import plans
 SEVERAL = "the logits read several tokens"
 REFUSED = {
     "attnlrp": {},
+    "cp_lrp": {},
     "generic_attention": {
         **dict.fromkeys(["vit_distilled", "vit_mean", "beit", "modernbert_mean", "dinov2", "clip", "siglip"], SEVERAL),
         "deberta_v3": "indices say where entries of its scores go",
