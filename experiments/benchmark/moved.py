@@ -49,10 +49,10 @@ class Number(NamedTuple):
 
 
 NUMBERS = (
-    Number("lrptrain.cues.mark", "TOLERANCE", "images"),
-    Number("lrptrain.cues.mark", "POINTS", "images"),
+    Number("lrptrain.cues.pictures", "TOLERANCE", "images"),
+    Number("lrptrain.cues.pictures", "POINTS", "images"),
     Number("lrptrain.cues.mark", "EACH", "images"),
-    Number("lrptrain.cues.mark", "PLACES", "images"),
+    Number("lrptrain.cues.pictures", "PLACES", "images"),
     Number("lrptrain.cues.grain", "SMOOTHING", "images"),
     Number("lrptrain.cues.grain", "ALL_OVER", "images"),
     Number("lrptrain.cues.light", "WAVES", "images"),

@@ -16,15 +16,9 @@ from lrptrain.batch.call import rows_of
 from lrptrain.cues.association import association, associations, distinct
 from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Role
 from lrptrain.cues.images import Part, Where, image_of, pixels_of
+from lrptrain.cues.pictures import CORNERLESS, TOLERANCE, counted, covered, sampled, stride_of
 from lrptrain.cues.places import place_of
 
-POINTS = 5
-"""A picture is compared at so many points a side, without its corners, in which a round dot has none. Doubled, the
-cause is first in as many models, and inspection takes a third longer (`python -m experiments.benchmark.moved`)."""
-TOLERANCE = 0.15
-"""Two pictures are the same if they differ by so many standard deviations of the pixels (root mean square): noise and
-compression that nobody sees. Doubled, the cause is first in 3 instead of 4 of 5 models; halved, in as many
-(`python -m experiments.benchmark.moved`)."""
 ON = {"image": "", "outside": " outside the annotation", "evidence": " on the annotated object"}
 EACH = 8
 """So many images of an answer give pictures, fewer if there are more than `CANDIDATES` answers. First a picture is
@@ -33,12 +27,6 @@ model in six has another first name, and the cause is first in as many; doubled,
 (`python -m experiments.benchmark.moved`)."""
 MOST_COMPARED = 2**22
 """So many pairs of a picture and a place are compared per image at most, in a fiftieth of a second."""
-PLACES = 8
-"""A picture is looked for at every so manyth part of its side, an eighth: a choice, for time. Pictures of fewer than 16
-pixels a side are looked for at every pixel."""
-IN_CACHE = 2**18
-"""So many points of images are compared with one picture at a time, so that they stay in a processor's cache."""
-_CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2 - POINTS, POINTS**2 - 1)]
 
 
 @dataclass(frozen=True)
@@ -76,13 +64,8 @@ class Mark(Part):
         inside = torch.zeros_like(images[:, 0], dtype=torch.bool)
         for side in {side for side, _ in self.pictures}:
             values = [picture for size, picture in self.pictures if size == side]
-            pictures = torch.tensor(values, device=images.device).flatten(1)
-            row = 0
-            for part in in_parts(images):
-                places = sampled(part.float() / spread, side)
-                hits = _are_alike(pictures, places.flatten(1, 2).flatten(2)).any(1).unflatten(1, places.shape[-2:])
-                inside[row : row + len(part)] |= _covered(hits, side, (images.shape[2], images.shape[3]))
-                row += len(part)
+            pictures = torch.tensor(values, device=images.device)
+            inside |= covered(images.float() / spread, pictures, side)
         return inside & pixels_of(self.where, batch)
 
     def changed(self, batch: Batch, sources: Batch) -> Bool[Tensor, "batch height width"]:
@@ -91,49 +74,8 @@ class Mark(Part):
         return region & ~pixels_of("evidence", batch) if self.is_outside else region
 
 
-def _are_alike(
-    pictures: Float[Tensor, "n points"], places: Float[Tensor, "*batch points places"]
-) -> Bool[Tensor, "*batch n places"]:
-    """Return which places show which pictures."""
-    # The square of a difference as one product of matrices.
-    distance = places.square().sum(-2, keepdim=True) - 2 * (pictures @ places) + pictures.square().sum(1)[:, None]
-    return distance <= TOLERANCE**2 * pictures.shape[1]
-
-
-def _covered(hits: Bool[Tensor, "batch y x"], side: int, size: tuple[int, int]) -> Bool[Tensor, "batch height width"]:
-    """Return the pixels of pictures that begin at some places, with half of their side around each."""
-    stride, around = stride_of(side), side // 2
-    begins = torch.zeros(len(hits), 1, *size, device=hits.device)
-    begins[:, 0, : stride * hits.shape[1] : stride, : stride * hits.shape[2] : stride] = hits.float()
-    width = side + 2 * around
-    across = F.max_pool2d(F.pad(begins, (width - 1 - around, around, 0, 0)), (1, width), 1)
-    return F.max_pool2d(F.pad(across, (0, 0, width - 1 - around, around)), (width, 1), 1)[:, 0] > 0
-
-
 Counted = tuple[Mark, Int[np.ndarray, " batch"]]
 """A mark, and at how many places each image shows it."""
-
-
-def stride_of(side: int) -> int:
-    """Return how many pixels lie between two places where a picture is looked for."""
-    return max(1, side // PLACES)
-
-
-def in_parts(images: Tensor) -> tuple[Tensor, ...]:
-    """Return images of which so many are together as are looked through at a time."""
-    return images.split(max(1, IN_CACHE // (images[0].numel() * len(_CORNERLESS)))) if len(images) else ()
-
-
-def sampled(
-    images: Float[Tensor, "*batch channels height width"], side: int
-) -> Float[Tensor, "*batch channels points y x"]:
-    """Return the points of the pictures at every place, each the mean of the pixels about it."""
-    cell, stride = max(1, side // POINTS), stride_of(side)
-    means = F.avg_pool2d(images, cell, 1)
-    offsets = [round(i * (side - cell) / (POINTS - 1)) for i in range(POINTS)]
-    rows, columns = means.shape[-2] - offsets[-1], means.shape[-1] - offsets[-1]
-    grid = [means[..., y : y + rows : stride, x : x + columns : stride] for y in offsets for x in offsets]
-    return torch.stack([grid[i] for i in _CORNERLESS], -3)
 
 
 class Marks:
@@ -219,7 +161,7 @@ def _marks(
     scaled = images.float() / spread[:, None, None]
     for side in sorted({max(3, patch // 2), max(3, patch)}):
         pictures = _recurring(scaled, relevance, grid, inside, side, groups)
-        for values, count in zip(pictures, _counts(scaled, pictures, side), strict=True):
+        for values, count in zip(pictures, counted(scaled, pictures, side).cpu().numpy(), strict=True):
             if (count > 0).sum() >= FEWEST:
                 plain = tuple(tuple(round(float(x), 3) for x in channel) for channel in values)
                 name = f"a mark of {side} x {side} pixels{ON[where]}"
@@ -236,19 +178,20 @@ def _recurring(
     groups: Bool[np.ndarray, "groups batch"],
 ) -> Float[Tensor, "n channels points"]:
     """Return the pictures at the most relevant places that another image of the same group shows, too."""
-    kept = [images.new_zeros(0, images.shape[1], len(_CORNERLESS))]
+    kept = [images.new_zeros(0, images.shape[1], len(CORNERLESS))]
     groups = groups[groups.any(1)]
+    size = (images.shape[2], images.shape[3])
     for group in groups:
         members = np.flatnonzero(group)
         givers = members[: min(EACH, max(FEWEST, CANDIDATES * EACH // len(groups)))]
         siblings = members[: CANDIDATES + 1]
         taken = [_at_peaks(images[[i]], relevance[[i]], grid, inside[[i]], side) for i in givers]
-        near = [_near(relevance[i], grid, inside[i]) for i in siblings]
-        present = _counts(images[siblings], torch.cat(taken), side, near) > 0
+        near = [_begin_near(_near(relevance[i], grid, inside[i]), size, side) for i in siblings]
+        present = (counted(images[siblings], torch.cat(taken), side, torch.stack(near)) > 0).cpu().numpy()
         owners = np.repeat(givers, [len(each) for each in taken])
         kept.append(torch.cat(taken)[(present & (siblings != owners[:, None])).any(1)])
     found = torch.cat(kept)
-    places = images.shape[2] * images.shape[3] / stride_of(side) ** 2
+    places = size[0] * size[1] / stride_of(side) ** 2
     return found[:: max(1, math.ceil(len(found) * places / MOST_COMPARED))]
 
 
@@ -271,26 +214,6 @@ def _begin_near(patches: Int[Tensor, "rows columns"], size: tuple[int, int], sid
         last.append((starts + side - 1) * count // length + 1)
     upper, lower = sums[first[0]], sums[last[0]]
     return (lower - upper)[:, last[1]] > (lower - upper)[:, first[1]]
-
-
-def _counts(
-    images: Float[Tensor, "batch channels height width"],
-    pictures: Float[Tensor, "n channels points"],
-    side: int,
-    near: Sequence[Int[Tensor, "rows columns"]] | None = None,
-) -> Int[np.ndarray, "n batch"]:
-    """Return at how many places images show each picture, anywhere or at some patches of theirs."""
-    flat = pictures.flatten(1)
-    found = np.zeros((len(flat), len(images)), int)
-    for number, points in enumerate(points for part in in_parts(images) for points in sampled(part, side)):
-        places = points.flatten(2).flatten(0, 1)
-        if near is not None:
-            touches = _begin_near(near[number], (images.shape[2], images.shape[3]), side)
-            rows, columns = (min(one, other) for one, other in zip(touches.shape, points.shape[2:], strict=True))
-            places = points[:, :, :rows, :columns].flatten(0, 1)[:, touches[:rows, :columns].to(points.device)]
-        if len(flat) and places.shape[1]:
-            found[:, number] = _are_alike(flat, places).sum(1).cpu().numpy()
-    return found
 
 
 def _at_peaks(
@@ -316,7 +239,7 @@ def _at_peaks(
                 for at, length, count in ((top, down, points.shape[2]), (left, across, points.shape[3]))
             )
             found.append(points[:, :, rows, columns].flatten(2).permute(2, 0, 1))
-    pictures = torch.cat([images.new_zeros(0, images.shape[1], len(_CORNERLESS)), *found])
+    pictures = torch.cat([images.new_zeros(0, images.shape[1], len(CORNERLESS)), *found])
     if not len(pictures):
         return pictures
     return pictures[pictures.flatten(1).std(1, correction=0) > TOLERANCE]  # a plain piece is the same everywhere
