@@ -17,7 +17,7 @@ from experiments.speed.cells import Inputs
 from experiments.speed.cpu_time import ratio
 from experiments.speed.works import TRAINING, work_of
 
-METHODS = ("attnlrp", "generic_attention", "input_x_gradient")
+METHODS = ("attnlrp", "cp_lrp", "generic_attention", "input_x_gradient")
 BATCH, TOKENS, WORDS, WIDTH, HEADS = 2, 16, 200, 64, 4
 
 

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,7 @@ class Evaluator:
         return num_classes > 0 and explains_classes(method, self.config.method_options, num_logits)
 
     def _record(self, batch: dict[str, Any], inputs: Tensor | dict[str, Any]) -> Recording:
-        return record(of_batches(self.model, batch), inputs, frugal=True, explain=explained_argument(inputs))
+        return record(of_batches(self.model, batch), inputs, differentiable=False, explain=explained_argument(inputs))
 
     def _problem(self, sample: Sample) -> str:
         try:
@@ -139,7 +140,11 @@ class Evaluator:
         batch = collate(samples, self.device)
         inputs = model_inputs(self.model, batch)
         with self.forward_context():
-            recording = self._record(batch, inputs)
+            # Several maps are walked back from one recording; one alone costs less without.
+            is_alone = (
+                not num_classes and not self.config.meaning.has_labels and of_batches(self.model, batch) is self.model
+            )
+            recording = None if is_alone else self._record(batch, inputs)
             relevance = self._explain(recording, inputs, samples)
             probabilities = self.config.meaning.probabilities(_first(relevance).logits).cpu().numpy()
             class_maps = self._explain_classes(recording, relevance, probabilities, num_classes)
@@ -183,19 +188,22 @@ class Evaluator:
             )
 
     def _explain(
-        self, recording: Recording, inputs: Tensor | dict[str, Any], samples: Sequence[Sample]
+        self, recording: Recording | None, inputs: Tensor | dict[str, Any], samples: Sequence[Sample]
     ) -> dict[str, Relevance]:
         """Return the relevance by target; the predicted class is only explained anew where it is not the label.
 
         Of several labels, one map explains all answers: the sum of the logits, each with the sign of its answer.
         """
         options = self.config.method_options
-        if self.config.meaning.has_labels:
+        if recording is not None and self.config.meaning.has_labels:
             return {"predicted": _of_all_answers(recording, self.method, options)}
+        explain = explained_argument(inputs)
+        model = self.model if recording is None else recording.model
+        explained = recording.attribute if recording else partial(attribute, model, inputs, explain=explain)
         if "label" not in self.config.targets or any(sample.label < 0 for sample in samples):
-            return {"predicted": recording.attribute(None, self.method, **options)}
-        labels = torch.tensor([sample.label for sample in samples], device=recording.logits.device)
-        for_label = recording.attribute(labels, self.method, **options)
+            return {"predicted": explained(None, self.method, **options)}
+        labels = torch.tensor([sample.label for sample in samples], device=self.device)
+        for_label = explained(labels, self.method, **options)
         if "predicted" not in self.config.targets:
             return {"label": for_label}
         # Where both classes are the same, so are the maps. With labels [3, 5, 5] and predictions [3, 5, 1] only the
@@ -204,18 +212,12 @@ class Evaluator:
         misread = (predicted != labels).nonzero().flatten()
         scores = for_label.scores
         # A recording costs half as much as a walk back: fewer samples cost less in one of their own than a walk of all.
-        if 2 * len(misread) >= len(samples):
+        if recording is not None and 2 * len(misread) >= len(samples):
             again = recording.attribute(predicted, for_label.method, **options).scores
             scores = torch.where((predicted != labels)[:, None], again, scores)
         elif len(misread):
-            again = attribute(
-                recording.model,
-                _rows(inputs, misread),
-                predicted[misread],
-                for_label.method,
-                explain=explained_argument(inputs),
-                **options,
-            ).scores
+            some = _rows(inputs, misread)
+            again = attribute(model, some, predicted[misread], for_label.method, explain=explain, **options).scores
             scores = scores.index_copy(0, misread, again)
         for_predicted = Relevance(scores, for_label.logits, predicted, for_label.method, for_label.grid)
         return {"label": for_label, "predicted": for_predicted}
@@ -234,7 +236,7 @@ class Evaluator:
 
     def _explain_classes(
         self,
-        recording: Recording,
+        recording: Recording | None,
         relevance: Mapping[str, Relevance],
         probabilities: Float[np.ndarray, "batch classes"],
         num_classes: int,
@@ -242,7 +244,7 @@ class Evaluator:
         """Return for each sample the maps of its most probable classes that have none yet, by class."""
         first = _first(relevance)
         none: list[dict[int, Tensor]] = [{} for _ in first.logits]
-        if not self._explains_classes(first.method, first.logits.shape[1], num_classes):
+        if recording is None or not self._explains_classes(first.method, first.logits.shape[1], num_classes):
             return none
         explained = list(zip(*(each.target.tolist() for each in relevance.values()), strict=True))
         if self.config.meaning.has_labels:  # the map of all answers is that of none

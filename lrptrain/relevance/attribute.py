@@ -41,7 +41,7 @@ def record(
     explain: str | None = None,
     layout: TokenLayout | None = None,
     tokenizer: Any = None,
-    frugal: bool = False,
+    differentiable: bool = True,
 ) -> Recording:
     """Run a model once, for several maps: `record(model, images).attribute(target=3, method="attnlrp")`.
 
@@ -60,13 +60,13 @@ def record(
         explain: See `lrptrain.attribute`.
         layout: See `lrptrain.attribute`.
         tokenizer: See `lrptrain.attribute`.
-        frugal: Whether to keep no graph of the weights, which takes less time and memory: maps of such a recording have
-            no graph (`create_graph`) either.
+        differentiable: Whether to keep the graph of the weights, which maps with a graph (`create_graph`) need; without
+            it, a recording takes less time and memory.
     """
     model = unwrap(model)
     arguments = as_arguments(model, inputs, tokenizer)
     with walked(model), telling_of_inputs(model, arguments), preserved(model):
-        passed = forward_pass(model, arguments, explain, layout, frugal=frugal)
+        passed = forward_pass(model, arguments, explain, layout, differentiable=differentiable)
         return replace(passed, tokenizer=tokenizer).logits()
 
 
@@ -254,10 +254,17 @@ class _Call:
         maps = self._by_plan(inputs) if may_be_plain and self.layout is None and not closed else None
         if maps is not None:
             return maps
-        frugal = not (self.create_graph or is_plain())
+        differentiable = self.create_graph or is_plain()
         with preserved(self.model):
             return self._from(
-                forward_pass(self.model, inputs, self.explain, self.layout, frugal=frugal, full_precision=in_float32)
+                forward_pass(
+                    self.model,
+                    inputs,
+                    self.explain,
+                    self.layout,
+                    differentiable=differentiable,
+                    full_precision=in_float32,
+                )
             )
 
     def _by_plan(self, inputs: Inputs) -> list[Relevance] | None:
@@ -284,7 +291,7 @@ class _Call:
         """
         known.is_refused = True  # unless all goes well
         has_half = has_half_weights(self.model)
-        options: dict[str, Any] = {"frugal": True, "full_precision": has_half}
+        options: dict[str, Any] = {"differentiable": False, "full_precision": has_half}
         maps, plan = None, None
         # What the tape cannot do it says; in float32 it is not asked for.
         with suppress(Exception if has_half else NeedsTape), preserved(self.model):

@@ -153,7 +153,7 @@ def most_held(rank: int) -> dict[str, int]:
         return whole
 
     with mock.patch.object(WeightExchange, "gather", counted):
-        recording = lrptrain.record(model, kind.inputs(2), frugal=True)
+        recording = lrptrain.record(model, kind.inputs(2), differentiable=False)
         for method in ("attnlrp", "lrp", "generic_attention", "input_x_gradient"):
             recording.attribute(1, method)
     gc.collect()

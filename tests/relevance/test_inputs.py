@@ -361,7 +361,7 @@ def mean_of_tokens(x: Tensor) -> Tensor:
 
 def numbering(model: nn.Module, inputs: Tensor) -> int:
     """Bytes at the peak of finding out which token each place belongs to."""
-    recording = lrptrain.record(model.eval(), inputs, frugal=True)
+    recording = lrptrain.record(model.eval(), inputs, differentiable=False)
     return peak_of(lambda: recording.explained)
 
 
@@ -401,6 +401,6 @@ def test_numbers_of_a_sequence_grow_as_it_does():
 
 def test_tokens_are_followed_with_little_memory():
     """Once the widest states of all tokens, of float64, and what comes of them in front of the products: a third."""
-    recording = lrptrain.record(tiny_vit(img_size=64).eval(), torch.randn(1, 3, 64, 64), frugal=True)
+    recording = lrptrain.record(tiny_vit(img_size=64).eval(), torch.randn(1, 3, 64, 64), differentiable=False)
     assert recording.explained.tokens == 256
     assert peak_of(lambda: recording.layout) < 1.5 * 257 * 3 * 16 * 8

@@ -125,7 +125,7 @@ def test_maps_without_a_graph_say_so():
 @pytest.mark.parametrize("name", ["vit", "bert"])
 def test_a_frugal_recording_gives_the_maps_of_separate_calls_one_after_the_other(name):
     model, inputs = KINDS[name].build(True), KINDS[name].inputs()
-    record = lrptrain.record(model, inputs, frugal=True)
+    record = lrptrain.record(model, inputs, differentiable=False)
     for method in lrptrain.methods():
         entry = get_method(method, {})
         # Those that run the model again and again need nothing of the recording but its input.
@@ -138,6 +138,6 @@ def test_a_frugal_recording_gives_the_maps_of_separate_calls_one_after_the_other
 
 
 def test_a_frugal_recording_has_no_graph_to_train_through():
-    record = lrptrain.record(KINDS["vit"].build(True), KINDS["vit"].inputs(), frugal=True)
-    with pytest.raises(ValueError, match="record with frugal=False"):
+    record = lrptrain.record(KINDS["vit"].build(True), KINDS["vit"].inputs(), differentiable=False)
+    with pytest.raises(ValueError, match="record with differentiable=True"):
         record.attribute(0, "attnlrp", create_graph=True)

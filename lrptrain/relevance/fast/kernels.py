@@ -1,4 +1,4 @@
-"""Fused attention that stays fused: a frugal tape has its operations one by one, and holds none of their matrices.
+"""Fused attention that stays fused: a tape has its operations one by one, and holds none of their matrices.
 
 `softmax(q k^T) v` takes memory in proportion to its tokens in a fused kernel, and in proportion to their square where
 the matrices between its operations are kept. So the model's own kernel makes the output, with its gradient, and the

@@ -82,7 +82,12 @@ class ForwardPass:
         """Another pass of the same inputs, in float32."""
         begin_anew(self.model)
         passed = forward_pass(
-            self.model, self.inputs, self.explain, self.layout, frugal=self.tape.frugal, full_precision=True
+            self.model,
+            self.inputs,
+            self.explain,
+            self.layout,
+            differentiable=self.tape.differentiable,
+            full_precision=True,
         )
         return replace(passed, tokenizer=self.tokenizer)
 
@@ -90,7 +95,7 @@ class ForwardPass:
     def on_tape(self) -> "ForwardPass":
         """Another pass of the same inputs, recorded."""
         begin_anew(self.model)
-        return forward_pass(self.model, self.inputs, self.explain, self.layout, frugal=True)
+        return forward_pass(self.model, self.inputs, self.explain, self.layout, differentiable=False)
 
     def under(self, head: Head) -> Recording:
         """Read a head from the output, and return the recording of what it comes from."""
@@ -159,7 +164,7 @@ def forward_pass(
     explain: str | None = None,
     layout: TokenLayout | None = None,
     *,
-    frugal: bool = False,
+    differentiable: bool = True,
     full_precision: bool = False,
     plain: Callable[..., PlainPass] | None = None,
     tape_type: type[Tape] = Tape,
@@ -173,12 +178,12 @@ def forward_pass(
             inputs = inputs_in_float32(inputs) if has_half or autocast_state().is_on else inputs
             stack.enter_context(without_autocast())
         in_another = full_precision and has_half
-        run = model_in_float32(model, keep_graph=not frugal) if in_another else model
+        run = model_in_float32(model, keep_graph=differentiable) if in_another else model
         if in_another:
             begin_anew(run)  # its first run; others begin alike
         try:
             left: tuple[Tape | PlainPass, Any] = (
-                run_on_tape(run, inputs, frugal, explain, tape_type=tape_type)
+                run_on_tape(run, inputs, differentiable, explain, tape_type=tape_type)
                 if plain is None
                 else run_plainly(run, inputs, explain, plain)
             )

@@ -147,14 +147,14 @@ class PlainPass(Lookups):
         leaf: The explained input for gradients: the image, or the word embeddings.
         root: The explained input as the model received it.
         text: How the explained text is looked up.
-        frugal: Whether no graph of the weights is kept, as a tape's attribute says.
+        differentiable: Whether a graph of the weights is kept: none.
         kernels: No attention is recorded.
         only_answers: Whether nobody asks for gradients, which the model has not everywhere.
     """
 
     leaf: Tensor | None = field(default=None, init=False)
     root: Value | None = field(default=None, init=False)
-    frugal: bool = field(default=True, init=False)
+    differentiable: bool = field(default=False, init=False)
     kernels: None = field(default=None, init=False)
     only_answers: bool = field(default=False, init=False)
     _is_first: bool = field(default=True, init=False)

@@ -108,10 +108,10 @@ class Recording:
         """Compute relevance for one class of every sample; see `lrptrain.attribute` for arguments and errors.
 
         Raises:
-            ValueError: Also if a graph is asked for that a frugal recording does not have.
+            ValueError: Also if a graph is asked for that the recording does not have.
         """
-        if create_graph and self.watched.frugal:
-            raise ValueError("create_graph=True needs the graph of the weights: record with frugal=False")
+        if create_graph and not self.watched.differentiable:
+            raise ValueError("create_graph=True needs the graph of the weights: record with differentiable=True")
         check_graph(self.model, create_graph)
         if composite is not None:
             options["composite"] = composite
@@ -528,19 +528,19 @@ def _own_tokens(maps: Any) -> tuple[int, ...] | None:
 def run_on_tape(
     model: nn.Module,
     inputs: Inputs,
-    frugal: bool = False,
+    differentiable: bool = True,
     explain: str | None = None,
     keeps_maps: bool = True,
     tape_type: type[Tape] = Tape,
 ) -> tuple[Tape, Any]:
-    """Run `model` once on a clone of its inputs and record it, with its graph or frugally (see `Tape`).
+    """Run `model` once on a clone of its inputs and record it, differentiable or not (see `Tape`).
 
     For `keeps_maps` see `forward_on_tape`.
     """
 
     def run(forward: Callable[[Tensor], Any], explained: Tensor, others: Mapping[str, Any]) -> tuple[Tape, Any]:
         watched = explained.detach() if explained.is_floating_point() else explained
-        return forward_on_tape(model, forward, watched, frugal, others, keeps_maps, tape_type)
+        return forward_on_tape(model, forward, watched, differentiable, others, keeps_maps, tape_type)
 
     return _run_on_clones(model, inputs, explain, run)
 
@@ -583,7 +583,7 @@ def forward_on_tape(
     model: nn.Module,
     forward: Callable[[Tensor], Any],
     explained: Tensor,
-    frugal: bool = False,
+    differentiable: bool = True,
     others: Mapping[str, Any] | None = None,
     keeps_maps: bool = True,
     tape_type: type[Tape] = Tape,
@@ -594,7 +594,7 @@ def forward_on_tape(
         model: Whose module paths are named in messages.
         forward: Runs the model.
         explained: Image, embeddings or token ids. What has a graph keeps it.
-        frugal: See `Tape`.
+        differentiable: See `Tape`.
         others: The other arguments that `forward` gives to the model.
         keeps_maps: Whether a graph of the weights holds the attention maps, as methods with rules need them. Otherwise
             they are made again where they are asked for.
@@ -608,11 +608,11 @@ def forward_on_tape(
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
     tables: tuple[Table, ...] = ()
-    kernels = (frugal or not keeps_maps) and not is_plain()
+    kernels = not (differentiable and keeps_maps) and not is_plain()
     while True:
-        fused = Kernels(twice=not frugal) if kernels else None
+        fused = Kernels(twice=differentiable) if kernels else None
         text = TextLookups(others=tuple(tensors_in(others)), tables=tables)
-        tape = tape_type(frugal=frugal, kernels=fused, text=text)
+        tape = tape_type(differentiable=differentiable, kernels=fused, text=text)
         try:
             output = _run_on(tape, model, forward, explained)
             break

@@ -88,7 +88,7 @@ class Tape(TorchFunctionMode):
         nodes: The recorded calls, in order.
         root: The explained input, the image or the word embeddings, as the model received it.
         leaf: The explained input for gradients; later writing in place does not touch it.
-        frugal: Whether to keep no more than gradients at activations and relevance need: no graph of the weights.
+        differentiable: Whether to keep the graph of the weights, not only what maps need.
         kernels: The fused attention that stays fused; None to write all of it out.
         text: How the explained text is looked up.
     """
@@ -96,7 +96,7 @@ class Tape(TorchFunctionMode):
     nodes: list[Node] = field(default_factory=list)
     root: Value | None = None
     leaf: Tensor | None = None
-    frugal: bool = False
+    differentiable: bool = True
     kernels: Kernels | None = None
     text: TextLookups = field(default_factory=TextLookups)
 
@@ -149,7 +149,9 @@ class Tape(TorchFunctionMode):
 
     def for_replay(self) -> "Tape":
         """Return a tape that holds nothing, in which a backward pass computes checkpointed blocks as this one did."""
-        return Tape(frugal=self.frugal, kernels=None if self.kernels is None else Kernels(self.kernels.twice))
+        return Tape(
+            differentiable=self.differentiable, kernels=None if self.kernels is None else Kernels(self.kernels.twice)
+        )
 
     @contextmanager
     def replaying(self) -> Iterator[None]:
@@ -238,7 +240,7 @@ class Tape(TorchFunctionMode):
             # torch leaves a mode while it handles a call; entered again, it records the parts one by one.
             with self:
                 result = explicit(*args, **kwargs)
-            if self.frugal and name == "scaled_dot_product_attention":
+            if not self.differentiable and name == "scaled_dot_product_attention":
                 self._release_scores(self.nodes[start:])
             return result  # or NotImplemented: nothing to write out
         # A backward pass outside of the recording computes checkpointed blocks again, with explicit attention.
@@ -381,8 +383,8 @@ class Tape(TorchFunctionMode):
         return result
 
     def _kept(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of a call, of which a frugal tape keeps nothing for the gradients of weights."""
-        return without_weights(name, args) if self.frugal and name in WEIGHTED else args
+        """The arguments of a call; without those that only the gradients of weights need, if there are to be none."""
+        return without_weights(name, args) if not self.differentiable and name in WEIGHTED else args
 
     def _keep(self, node: Node, result: Any, same: list[Tensor]) -> None:
         """Remember the outputs, and the node if relevance can flow through it."""
@@ -434,7 +436,7 @@ class Tape(TorchFunctionMode):
 
     def _is_made_again(self, name: str) -> bool:
         """Whether results are made again where a rule reads them, unless the graph holds them."""
-        if self.frugal:
+        if not self.differentiable:
             return name in REPEATABLE
         # Without rules, hardly anything but the graph reads them.
         return self.kernels is not None and self.kernels.twice and (name in REPEATABLE or name in DENSE)

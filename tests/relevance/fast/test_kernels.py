@@ -32,11 +32,11 @@ def fused(monkeypatch):
 
 
 def recorded(model: nn.Module, inputs: Any, *, written_out: bool = False) -> Recording:
-    """A frugal recording; of attention that is written out, if it is asked for."""
+    """A recording without a graph of the weights; of attention that is written out, if it is asked for."""
     with pytest.MonkeyPatch.context() as patch:
         if written_out:
             patch.setattr(kernels, "LARGEST_WRITTEN_OUT", math.inf)
-        return lrptrain.record(model, inputs, frugal=True)
+        return lrptrain.record(model, inputs, differentiable=False)
 
 
 def fused_calls(recording: Recording) -> int:
