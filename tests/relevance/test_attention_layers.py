@@ -13,7 +13,7 @@ from torch.nn import functional as F
 import lrptrain
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested
 from lrptrain.relevance.tokens import attention_layers
-from lrptrain.relevance.tokens.labels import TokenLabels
+from lrptrain.relevance.tokens.provenance import TokenProvenance
 from lrptrain.relevance.tokens.token_walk import numbered
 
 ON_MAPS = (
@@ -374,7 +374,7 @@ def test_neighbours_may_be_mixed_before_the_first_block_of_a_text_but_not_the_wh
         lrptrain.attribute(Texts(Block(lambda x: x + x.cumsum(1))), ids, 1, "rollout")
 
 
-def test_labels_stay_on_the_cpu_wherever_the_model_is(monkeypatch):
+def test_origins_stay_on_the_cpu_wherever_the_model_is(monkeypatch):
     """Else Python waits for a GPU once an operation: 348 times in a map of ViT-B."""
 
     def elsewhere(function):
@@ -385,20 +385,20 @@ def test_labels_stay_on_the_cpu_wherever_the_model_is(monkeypatch):
 
         return with_other_tensors
 
-    def follow(labels: TokenLabels, node: Node) -> None:
+    def follow(origins: TokenProvenance, node: Node) -> None:
         def away(x: Tensor) -> Tensor:
             return x.to("meta") if x.is_floating_point() else x
 
         args, kwargs = map_nested((node.args, node.kwargs), Tensor, away)
-        there(labels, replace(node, args=args, kwargs=kwargs))
+        there(origins, replace(node, args=args, kwargs=kwargs))
         followed.append(node.name)
 
     followed: list[str] = []
-    there = elsewhere(TokenLabels.follow)
+    there = elsewhere(TokenProvenance.follow)
     models = [(Two(Block(each)), patches(3)) for each in APART]
     models += [(KINDS[kind].build(True), KINDS[kind].inputs()) for kind in ("vit", "bert", "modernbert")]
     expected = [lrptrain.attribute(*model, 1, "rollout").scores for model in models]
-    monkeypatch.setattr(TokenLabels, "follow", follow)
+    monkeypatch.setattr(TokenProvenance, "follow", follow)
     monkeypatch.setattr(attention_layers, "numbered", elsewhere(numbered))
     for model, scores in zip(models, expected, strict=True):
         assert relative_error(lrptrain.attribute(*model, 1, "rollout").scores, scores).max() < 1e-12

@@ -1,6 +1,6 @@
 """How the attention blocks of a model follow one another, and over which tokens: when their maps may be multiplied.
 
-Attention maps are multiplied as if nothing but attention moved anything from token to token. Labels of the tokens,
+Attention maps are multiplied as if nothing but attention moved anything from token to token. Origins of the tokens,
 walked from the states before the first block to the last states, tell whether that is so: the product of a block's map
 with its values passes each token on to itself, and whatever else joins two tokens is named and refused.
 """
@@ -19,7 +19,7 @@ from lrptrain.relevance.tape.functions import CAST, ENTRIES
 from lrptrain.relevance.tape.nodes import Node, Value, behind, making
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.tokens.attentions import Attention, find_attentions, has_constant_queries
-from lrptrain.relevance.tokens.labels import MIXED, NOWHERE, TokenLabels
+from lrptrain.relevance.tokens.provenance import MIXED, NOWHERE, TokenProvenance
 from lrptrain.relevance.tokens.token_walk import between, bottlenecks, numbered
 from lrptrain.relevance.types import UnsupportedMethodError
 
@@ -278,7 +278,7 @@ def _by_streams(step: Sequence[Attention], streams: Streams) -> list[list[Attent
 
 @dataclass(eq=False)
 class _Walk:
-    """Labels of the tokens between the states before the first used block and the last states."""
+    """Origins of the tokens between the states before the first used block and the last states."""
 
     propagator: Propagator
     attentions: Sequence[Attention]
@@ -287,7 +287,7 @@ class _Walk:
     length: int
 
     def __post_init__(self) -> None:
-        self.labels = TokenLabels()
+        self.origins = TokenProvenance()
         self.streams: dict[Attention, tuple[int, int]] = {}
         self._products = {attention.product: attention for attention in self.attentions}
 
@@ -299,14 +299,14 @@ class _Walk:
                 f"no states [batch, {self.length}, width] were found from which all attention blocks come, so that it "
                 f"cannot be told what else mixes tokens; {WAY_OUT}"
             )
-        self.labels, numbers = numbered(self.propagator, entry, self.length)
+        self.origins, numbers = numbered(self.propagator, entry, self.length)
         for node in between(self.propagator, entry, self.output, self._products):
             attention = self._products.get(node)
             if attention is not None:
                 self._attend(attention, numbers)
                 continue
-            self.labels.follow(node)
-            if self.labels.mixed(node):
+            self.origins.follow(node)
+            if self.origins.mixed(node):
                 raise UnsupportedMethodError(
                     f"{node.name} in module '{node.path or '(model)'}' is not known to keep tokens apart, so that "
                     f"attention maps do not say all of what tokens read from one another; {WAY_OUT}"
@@ -345,14 +345,14 @@ class _Walk:
     def _attend(self, attention: Attention, numbers: Float[Tensor, " length"]) -> None:
         """A query is passed on to itself."""
         of_values, of_output = attention.axes
-        keys = self.labels.along(attention.values, of_values)
+        keys = self.origins.along(attention.values, of_values)
         if (keys == MIXED).any():
             raise _refusal(attention, f"is over features or windows, not over the {self.length} tokens of the sequence")
         queries = self._queries(attention)
         queries = keys if queries is None or len(queries) != len(keys) else queries
         (output,) = attention.product.outputs
         axis = of_output % len(output.shape)
-        self.labels[output] = queries.view([-1 if i == axis else 1 for i in range(len(output.shape))])
+        self.origins[output] = queries.view([-1 if i == axis else 1 for i in range(len(output.shape))])
         of_queries = self._stream(queries, numbers)
         of_keys = self._stream(keys, numbers)
         if of_queries is not None and of_keys is not None:
@@ -361,21 +361,21 @@ class _Walk:
             raise _refusal(attention, OTHER_TOKENS)
 
     def _queries(self, attention: Attention) -> Float[Tensor, " length"] | None:
-        """The labels of the states to which the attention's output is added: those of the tokens that attend."""
+        """The origins of the states to which the attention's output is added: those of the tokens that attend."""
         for node, operands in behind(self.propagator.tape.nodes, attention.product.outputs):
             if node.name == "add" and len(node.inputs) == 2 and len(operands) == 1:
                 (residual,) = set(node.inputs) - operands
                 axis = self.propagator.token_axis(residual, self.length)
-                if axis is None or residual not in self.labels:
+                if axis is None or residual not in self.origins:
                     return None
-                labels = self.labels.along(residual, axis)
-                return labels if (labels != NOWHERE).any() else None
+                origins = self.origins.along(residual, axis)
+                return origins if (origins != NOWHERE).any() else None
         return None
 
-    def _stream(self, labels: Tensor, numbers: Tensor) -> int | None:
-        if torch.equal(labels, numbers):
+    def _stream(self, origins: Tensor, numbers: Tensor) -> int | None:
+        if torch.equal(origins, numbers):
             return OWN
-        return DECODER if torch.equal(labels, numbers - 1) else None
+        return DECODER if torch.equal(origins, numbers - 1) else None
 
 
 def _refusal(attention: Attention, why: str) -> UnsupportedMethodError:

@@ -1,4 +1,4 @@
-"""Walks of token labels along a tape: from states of all tokens to later ones."""
+"""Walks of token origins along a tape: from states of all tokens to later ones."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.nodes import Node, Value, making
 from lrptrain.relevance.tokens.attentions import Attention
-from lrptrain.relevance.tokens.labels import TokenLabels
+from lrptrain.relevance.tokens.provenance import TokenProvenance
 
 
 def bottlenecks(propagator: Propagator, targets: Iterable[Value], length: int) -> Iterator[Value]:
@@ -36,13 +36,13 @@ def between(propagator: Propagator, entry: Value | None, end: Value, products: M
     return making([node for node in propagator.tape.nodes if entry not in node.outputs], [end], read)
 
 
-def numbered(propagator: Propagator, entry: Value, length: int) -> tuple[TokenLabels, Float[Tensor, " length"]]:
-    """Labels that number the tokens of `entry`, and the numbers."""
+def numbered(propagator: Propagator, entry: Value, length: int) -> tuple[TokenProvenance, Float[Tensor, " length"]]:
+    """Origins that number the tokens of `entry`, and the numbers."""
     axis = propagator.token_axis(entry, length)
     numbers = torch.arange(1, length + 1, dtype=torch.float32)
-    labels = TokenLabels()
-    labels[entry] = numbers.view([length if i == axis else 1 for i in range(len(entry.shape))])
-    return labels, numbers
+    origins = TokenProvenance()
+    origins[entry] = numbers.view([length if i == axis else 1 for i in range(len(entry.shape))])
+    return origins, numbers
 
 
 def last_unmixed(propagator: Propagator, logits: Value, last: Attention, states: Value, length: int) -> Value:
@@ -55,9 +55,9 @@ def last_unmixed(propagator: Propagator, logits: Value, last: Attention, states:
     candidates = [x for x in bottlenecks(propagator, [logits], length) if order.get(x, -1) > attended]
     if not candidates or states in candidates[-1:]:
         return states
-    labels, _ = numbered(propagator, candidates[-1], length)
+    origins, _ = numbered(propagator, candidates[-1], length)
     for node in between(propagator, candidates[-1], states, {}):
-        labels.follow(node)
-        if labels.mixed(node):
-            return next(value for value in candidates if value in labels and order[value] < order[node.outputs[0]])
+        origins.follow(node)
+        if origins.mixed(node):
+            return next(value for value in candidates if value in origins and order[value] < order[node.outputs[0]])
     return states
