@@ -26,6 +26,7 @@ from lrptrain.monitor.class_maps import explain_classes, explains_classes, ranke
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import ExplainedSample
 from lrptrain.relevance import Recording, Relevance, attribute, decompose, record
+from lrptrain.relevance.swapped.plans import needs_tape
 from lrptrain.trainers.failures import describe_error
 from lrptrain.trainers.progress import Progress, no_bar
 
@@ -141,10 +142,11 @@ class Evaluator:
         inputs = model_inputs(self.model, batch)
         with self.forward_context():
             # Several maps are walked back from one recording; one alone costs less without.
-            is_alone = (
-                not num_classes and not self.config.meaning.has_labels and of_batches(self.model, batch) is self.model
+            is_several = num_classes > 0 or self.config.meaning.has_labels
+            is_walked = is_several or needs_tape(self.method, self.config.method_options)
+            recording = (
+                self._record(batch, inputs) if is_walked or of_batches(self.model, batch) is not self.model else None
             )
-            recording = None if is_alone else self._record(batch, inputs)
             relevance = self._explain(recording, inputs, samples)
             probabilities = self.config.meaning.probabilities(_first(relevance).logits).cpu().numpy()
             class_maps = self._explain_classes(recording, relevance, probabilities, num_classes)

@@ -34,20 +34,30 @@ def passes_of(model, work):
     return sizes, made
 
 
-def single(model, sample, target):
-    return attribute(model, sample.tensors["image"][None], target, "attnlrp").scores[0].numpy()
+def single(model, sample, target, method="attnlrp"):
+    return attribute(model, sample.tensors["image"][None], target, method).scores[0].numpy()
 
 
 # A recording costs half as much as a walk back: three walks of six samples, or two and a recording of one.
-@pytest.mark.parametrize(("misread", "passes"), [(0, [6]), (1, [6, 1]), (3, [6]), (6, [6])])
-def test_the_label_and_the_predicted_class_share_a_recording_where_many_differ(model, misread, passes):
-    evaluator = Evaluator(model, MonitorConfig(), method="attnlrp")
+WALKED = [(0, [6]), (1, [6, 1]), (3, [6]), (6, [6])]
+BY_PLAN = [(0, [6]), (1, [6, 1]), (3, [6, 3]), (6, [6, 6])]
+
+
+@pytest.mark.parametrize(
+    ("method", "misread", "passes"),
+    [("epsilon_lrp", *each) for each in WALKED] + [("attnlrp", *each) for each in BY_PLAN],
+)
+def test_the_label_and_the_predicted_class_share_a_recording_where_many_differ(model, method, misread, passes):
+    evaluator = Evaluator(model, MonitorConfig(), method=method)
     given = samples(model, misread)
+    for each in (given, given[:1]):  # plans are made once
+        attribute(model, torch.stack([sample.tensors["image"] for sample in each]), 0, method)
     sizes, explained = passes_of(model, lambda: evaluator.evaluate(given))
     assert sizes == passes
     for each, sample in zip(explained, given, strict=True):
         for target, of_class in (("label", sample.label), ("predicted", each.predicted)):
-            np.testing.assert_allclose(each.maps[target], single(model, sample, of_class), rtol=1e-9, atol=1e-14)
+            expected = single(model, sample, of_class, method)
+            np.testing.assert_allclose(each.maps[target], expected, rtol=1e-9, atol=1e-14)
 
 
 def test_drawn_samples_have_the_maps_of_further_classes_from_the_same_recording(model):

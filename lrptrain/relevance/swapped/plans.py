@@ -87,6 +87,18 @@ def planned(model: nn.Module, inputs: Any, explain: str | None, settings: "Asked
     return known[key]
 
 
+def has_plan(method: str, options: Mapping[str, Any]) -> bool:
+    """Whether maps by a method with some options may be made by a plan: by its defaults."""
+    defaults = get_method(method, options).options if method in PLANNED else {}
+    return method in PLANNED and all(name in defaults and defaults[name] == x for name, x in options.items())
+
+
+def needs_tape(method: str | None, options: Mapping[str, Any]) -> bool:
+    """Whether each map by a method, or by the first default one, is walked back along a recorded pass."""
+    name = method or DEFAULT_METHODS[0]
+    return get_method(name, options).needs in ("tape", "maps") and not has_plan(name, options)
+
+
 @dataclass(frozen=True)
 class Asked:
     """What is asked of a model: methods, options and targets."""
@@ -100,10 +112,8 @@ class Asked:
     def method(self) -> str | None:
         """The method, if one map by its defaults is asked for that has a plan, of a class of every sample."""
         name = self.methods[0] or DEFAULT_METHODS[0]
-        if len(self.methods) > 1 or name not in PLANNED or self.create_graph or not all(map(_is_class, self.targets)):
-            return None
-        defaults = get_method(name, self.options).options
-        return name if all(option in defaults and defaults[option] == x for option, x in self.options.items()) else None
+        may_be = len(self.methods) == 1 and not self.create_graph and all(map(_is_class, self.targets))
+        return name if may_be and has_plan(name, self.options) else None
 
 
 def _form(x: Any) -> Hashable:

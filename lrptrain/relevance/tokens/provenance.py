@@ -121,7 +121,7 @@ def _together(*origins: Origins) -> Origins:
     return first
 
 
-# -- Rules: origins of the outputs, which are then expanded to their shapes ---------------------------------------------
+# -- Rules: origins of the outputs, which are then expanded to their shapes --------------------------------------------
 
 OriginRule = Callable[[TokenProvenance, Node], list[Origins]]
 
