@@ -22,12 +22,12 @@ from lrptrain.relevance.output.heads import Head, as_head
 from lrptrain.relevance.output.logit_view import LogitView, one_logit_as
 from lrptrain.relevance.output.outputs import has_one_logit, is_sigmoid, logits_of, read_logits
 from lrptrain.relevance.passes.forward_pass import ForwardPass, forward_pass
-from lrptrain.relevance.passes.plain_pass import NeedsTape, PlainPass
+from lrptrain.relevance.passes.plain_pass import NeedsTape, PlainPass, explained_once
 from lrptrain.relevance.passes.recording import Inputs, Recording, Target, explained_input
 from lrptrain.relevance.propagation.composite import Rules
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.sharding.whole_weights import check_graph
-from lrptrain.relevance.swapped.plan import NotingTape
+from lrptrain.relevance.swapped.plan import NotingTape, Plan
 from lrptrain.relevance.swapped.plans import PLANNED, Asked, Planned, agree, planned
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.targets import BinaryClassifierOutputTarget
@@ -295,11 +295,7 @@ class _Call:
         maps, plan = None, None
         # What the tape cannot do it says; in float32 it is not asked for.
         with suppress(Exception if has_half else NeedsTape), preserved(self.model):
-            passed = forward_pass(self.model, inputs, self.explain, tape_type=NotingTape, **options)
-            count = len(passed.tape.calls) if isinstance(passed.tape, NotingTape) else 0
-            maps = self._from(passed)
-            with suppress(Exception):  # whatever fails, there is no plan
-                plan = PLANNED[known.method][0].of(passed, count)
+            maps, plan = self._on_noting_tape(known, inputs, options)
         with suppress(Exception), preserved(self.model):
             if maps and plan:
                 passed = forward_pass(self.model, inputs, self.explain, plain=known.by(plan), **options)
@@ -308,6 +304,20 @@ class _Call:
                     known.use(plan)
                     maps = again  # as it will be from now on, to the bit
         return None if has_half else maps
+
+    def _on_noting_tape(
+        self, known: Planned, inputs: Inputs, options: Mapping[str, Any]
+    ) -> tuple[list[Relevance], Plan | None]:
+        """Return the map and its plan; the tape is gone afterwards, before another pass takes as much memory."""
+        passed = forward_pass(self.model, inputs, self.explain, tape_type=NotingTape, **options)
+        count = len(passed.tape.calls) if isinstance(passed.tape, NotingTape) else 0
+        maps = self._from(passed)
+        with suppress(Exception):  # whatever fails, there is no plan
+            recording = passed.logits()
+            if recording.watched.token_ids is None:  # so that the plan's pass need not find it on a tape of its own
+                explained_once(self.model, inputs, self.explain, recording.found_on_tape)
+            return maps, PLANNED[known.method][0].of(recording, count)
+        return maps, None
 
     def maps_of_mixed_rows(self, inputs: Inputs) -> list[Relevance]:
         """Return the maps of a bag that has as many rows as the model has classes: it looks like a batch of logits."""

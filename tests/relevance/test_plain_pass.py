@@ -274,7 +274,7 @@ def test_one_image_of_as_many_channels_as_classes_is_one():
 
 def test_one_map_holds_no_graph_while_a_tape_finds_the_tokens(monkeypatch):
     """The two beside each other would take nearly twice the memory of a training pass."""
-    found = Recording._found_on_tape
+    found = Recording.found_on_tape
     freed = []
 
     def looked_at(recording):
@@ -285,7 +285,7 @@ def test_one_map_holds_no_graph_while_a_tape_finds_the_tokens(monkeypatch):
 
     model, images = KINDS["vit"].build(True), KINDS["vit"].inputs()
     expected = on_tape(KINDS["vit"].build(True), images, "input_x_gradient").scores
-    monkeypatch.setattr(Recording, "_found_on_tape", looked_at)
+    monkeypatch.setattr(Recording, "found_on_tape", looked_at)
     assert torch.allclose(lrptrain.attribute(model, images, 1, "input_x_gradient").scores, expected, rtol=1e-9)
     assert freed
     monkeypatch.undo()

@@ -197,17 +197,7 @@ class PlainPass(Lookups):
             return text_input(self.root)
         if model.training or (isinstance(inputs, Mapping) and "spatial_shapes" in inputs):
             return find()[0]
-        key = (explain, _described(inputs), _as_it_is(model))
-        known = _known.setdefault(model, {})
-        if key in known:
-            return known[key]
-        explained, lasts = find()
-        if lasts:
-            if len(known) == MOST_KNOWN:
-                del known[next(iter(known))]
-            # Without the tape's values, which would be kept alive.
-            known[key] = replace(explained, cells=None, order=None)
-        return explained
+        return explained_once(model, inputs, explain, find)
 
     def as_value(self, numbers: Tensor) -> Value:
         """The logits, or what a head made of the output."""
@@ -247,6 +237,23 @@ class PlainPass(Lookups):
         assert self.embeddings is not None
         read = lookup.given(self.embeddings.to(result.dtype), result)
         return read.clone() if read is self.embeddings else read
+
+
+def explained_once(
+    model: nn.Module, inputs: Any, explain: str | None, find: Callable[[], tuple[ExplainedInput, bool]]
+) -> ExplainedInput:
+    """Return what the explained input is, as found in a model that is as it was, or now."""
+    key = (explain, _described(inputs), _as_it_is(model))
+    known = _known.setdefault(model, {})
+    if key in known:
+        return known[key]
+    explained, lasts = find()
+    if lasts:
+        if len(known) == MOST_KNOWN:
+            del known[next(iter(known))]
+        # Without the tape's values, which would be kept alive.
+        known[key] = replace(explained, cells=None, order=None)
+    return explained
 
 
 @contextmanager

@@ -226,11 +226,13 @@ class Recording:
             raise UnsupportedMethodError("the method reads the tape: say needs='tape' where it is registered")
         return self.watched
 
-    @cached_property
+    @property
     def on_tape(self) -> "Recording":
         """The same with all operations recorded, by another run of the model where this one has none."""
-        if isinstance(self.watched, Tape):
-            return self
+        return self if isinstance(self.watched, Tape) else self._on_tape
+
+    @cached_property
+    def _on_tape(self) -> "Recording":
         assert self.forward_pass is not None
         return self.forward_pass.on_tape.under(self.head)
 
@@ -289,12 +291,12 @@ class Recording:
         if isinstance(self.watched, PlainPass):
             if self.watched.only_answers and self.watched.root is not None and self.watched.token_ids is None:
                 return untold_input(self.watched.root, self.given_layout)
-            return self.watched.explained(self.model, self.inputs, self.explain, self._found_on_tape)
+            return self.watched.explained(self.model, self.inputs, self.explain, self.found_on_tape)
         explained = self._once_per_structure("explained", lambda: replace(self._found_input, cells=None, order=None))
         return with_sizes(explained, self.inputs.get("spatial_shapes") if isinstance(self.inputs, Mapping) else None)
 
-    def _found_on_tape(self) -> tuple[ExplainedInput, bool]:
-        """The explained input, by another pass, and whether the model's operations say so without its numbers."""
+    def found_on_tape(self) -> tuple[ExplainedInput, bool]:
+        """Return the explained input, by another pass, and whether operations say so without their numbers."""
         recording = self.on_tape
         return recording.explained, recording.propagator.structure is not None
 

@@ -42,7 +42,6 @@ from lrptrain.relevance.tape.regions import Region
 from lrptrain.relevance.tape.tape import Tape
 
 if TYPE_CHECKING:
-    from lrptrain.relevance.passes.forward_pass import ForwardPass
     from lrptrain.relevance.passes.recording import Recording
 
 NATIVE = (
@@ -184,16 +183,18 @@ class Plan:
     read: ClassVar[frozenset[str]] = READING_NUMBERS
 
     @classmethod
-    def of(cls, passed: "ForwardPass", count: int) -> Self:
+    def of(cls, recording: "Recording", count: int) -> Self:
         """The plan of a pass on a tape that notes.
 
         Args:
-            passed: The pass.
+            recording: The pass.
             count: The number of calls that the model made; what reads its output made others.
 
         Raises:
             Mismatch: If there is none, as of a model with an operation that has no gradient form.
         """
+        passed = recording.forward_pass
+        assert passed is not None
         tape = passed.tape
         assert isinstance(tape, NotingTape)
         if tape._has_functions or tape.tables:
@@ -203,7 +204,7 @@ class Plan:
         read = {i for i in used & tape.constants.keys() if canonical_name(tape.calls[i]) in cls.read}
         constants = {i: tape.constants[i] for i in read}
         plan = cls(tape.calls[:count], operands, constants)
-        special = plan._special(passed.logits(), tape.numbers)
+        special = plan._special(recording, tape.numbers)
         if any(number >= count for number in special | plan.kept):
             raise Mismatch("what reads the output is one of the calls that there is something to do at")
         plan.direct = frozenset(i for i, func in enumerate(plan.calls) if i not in special and _is_direct(func))

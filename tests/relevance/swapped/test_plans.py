@@ -1,5 +1,9 @@
 """Every model that the tests run: by a plan or by the tape, the map is the same."""
 
+import gc
+import importlib
+import weakref
+
 import pytest
 import torch
 from model_zoo import KINDS, select
@@ -56,3 +60,27 @@ def test_plans_are_forgotten_with_their_model_and_are_few():
     count = len(plans._known)
     del model
     assert len(plans._known) == count - 1
+
+
+@pytest.mark.parametrize("method", plans.PLANNED)
+@pytest.mark.parametrize("name", ["vit", "bert"])
+def test_the_tape_is_gone_before_the_plans_pass_takes_memory(method: str, name: str, monkeypatch: pytest.MonkeyPatch):
+    module = importlib.import_module("lrptrain.relevance.attribute")
+    run, tapes, alive = module.forward_pass, weakref.WeakSet(), []
+
+    def counted(*args, **options):
+        alive.append(len(tapes))
+        passed = run(*args, **options)
+        if "tape_type" in options:
+            tapes.add(passed.tape)
+        return passed
+
+    monkeypatch.setattr(module, "forward_pass", counted)
+    kind = KINDS[name]
+    gc.disable()
+    try:
+        lrptrain.attribute(kind.build(True), kind.inputs(), 0, method)
+    finally:
+        gc.enable()
+    assert alive == [0, 0]
+    assert len(tapes) == 0
