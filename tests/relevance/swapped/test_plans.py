@@ -3,6 +3,7 @@
 import gc
 import importlib
 import weakref
+from typing import Any
 
 import pytest
 import torch
@@ -66,7 +67,8 @@ def test_plans_are_forgotten_with_their_model_and_are_few():
 @pytest.mark.parametrize("name", ["vit", "bert"])
 def test_the_tape_is_gone_before_the_plans_pass_takes_memory(method: str, name: str, monkeypatch: pytest.MonkeyPatch):
     module = importlib.import_module("lrptrain.relevance.attribute")
-    run, tapes, alive = module.forward_pass, weakref.WeakSet(), []
+    run, alive = module.forward_pass, []
+    tapes: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def counted(*args, **options):
         alive.append(len(tapes))
