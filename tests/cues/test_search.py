@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.measure import FIRST_LOOK, Effect, Measure, MeasureError
 from lrptrain.cues.search import ENOUGH, Node, Search
+from lrptrain.cues.visual.colour import Colour
 
 COUNT = 64
 
