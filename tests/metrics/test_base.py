@@ -14,31 +14,24 @@ from lrptrain.metrics import (
     AnnotationMetric,
     EnergyPointingGame,
     IouF1,
-    LocalizationAUPRC,
     PerturbationArea,
     PointingGame,
-    RelevanceRankAccuracy,
     SampleMean,
     TokenF1,
-    energy_pointing_game,
     iou_f1,
-    localization_auprc,
     pointing_game,
-    relevance_rank_accuracy,
     token_f1_at_k,
     uniform_chance,
 )
+from lrptrain.metrics.localization import LOCALIZATION_METRICS
 from lrptrain.segmentation.scoring import MaskScore
 
 PAIRS: dict[str, tuple[Callable, Callable]] = {
-    "energy": (energy_pointing_game, EnergyPointingGame),
-    "pointing": (pointing_game, PointingGame),
+    **{metric.key: (metric.function, metric) for metric in LOCALIZATION_METRICS},
     "pointing_near": (
         partial(pointing_game, grid=(3, 4), tolerance=1),
         partial(PointingGame, grid=(3, 4), tolerance=1),
     ),
-    "rank": (relevance_rank_accuracy, RelevanceRankAccuracy),
-    "auprc": (localization_auprc, LocalizationAUPRC),
     "token_f1": (partial(token_f1_at_k, k=3), partial(TokenF1, k=3)),
     "iou_f1": (partial(iou_f1, k=3), partial(IouF1, k=3)),
 }
@@ -119,7 +112,7 @@ def test_positive_scale_does_not_matter(function, metric):
     torch.testing.assert_close(function(scores * 4, annotation), function(scores, annotation), equal_nan=True)
 
 
-@pytest.mark.parametrize("name", ["energy", "pointing", "rank", "auprc", "token_f1"])
+@pytest.mark.parametrize("name", [*(metric.key for metric in LOCALIZATION_METRICS), "token_f1"])
 def test_order_of_tokens_does_not_matter(name):
     function = PAIRS[name][0]
     scores, annotation = example()
