@@ -13,14 +13,8 @@ from lrptrain.batch.annotations import TokenAnnotation, rationale_to_tokens
 from lrptrain.metrics import (
     AnnotationMetric,
     EnergyPointingGame,
-    IouF1,
-    PerturbationArea,
     PointingGame,
-    SampleMean,
-    TokenF1,
-    iou_f1,
     pointing_game,
-    token_f1_at_k,
     uniform_chance,
 )
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
@@ -32,8 +26,6 @@ PAIRS: dict[str, tuple[Callable, Callable]] = {
         partial(pointing_game, grid=(3, 4), tolerance=1),
         partial(PointingGame, grid=(3, 4), tolerance=1),
     ),
-    "token_f1": (partial(token_f1_at_k, k=3), partial(TokenF1, k=3)),
-    "iou_f1": (partial(iou_f1, k=3), partial(IouF1, k=3)),
 }
 every = pytest.mark.parametrize(("function", "metric"), PAIRS.values(), ids=PAIRS.keys())
 
@@ -112,7 +104,7 @@ def test_positive_scale_does_not_matter(function, metric):
     torch.testing.assert_close(function(scores * 4, annotation), function(scores, annotation), equal_nan=True)
 
 
-@pytest.mark.parametrize("name", [*(metric.key for metric in LOCALIZATION_METRICS), "token_f1"])
+@pytest.mark.parametrize("name", [metric.key for metric in LOCALIZATION_METRICS])
 def test_order_of_tokens_does_not_matter(name):
     function = PAIRS[name][0]
     scores, annotation = example()
@@ -140,8 +132,7 @@ def test_metric_is_the_mean_of_the_function(function, metric):
     torch.testing.assert_close(result["per_class"][[0, 2]], torch.stack([values[label == c].nanmean() for c in (0, 2)]))
     assert result["per_class"][1].isnan()
     assert (result["samples"], result["undefined"]) == (5, 0)
-    if instance.has_chance:
-        torch.testing.assert_close(result["chance"], uniform_chance(function, annotation).nanmean().float())
+    torch.testing.assert_close(result["chance"], uniform_chance(function, annotation).nanmean().float())
 
 
 @every
@@ -188,15 +179,16 @@ def test_nothing_seen_is_nan():
 
 
 def test_a_collection_never_takes_two_metrics_for_one():
-    collection = MetricCollection({"few": TokenF1(k=1), "many": TokenF1(k=3)})
+    near = PointingGame(grid=(1, 4), tolerance=1)
+    collection = MetricCollection({"on": PointingGame(), "near": near})
     absent = rationale_to_tokens(torch.full((1, 4), 255))
-    annotation = rationale_to_tokens(torch.tensor([[1, 0, 0, 0]]))
+    annotation = rationale_to_tokens(torch.tensor([[0, 1, 0, 0]]))
     scores = torch.tensor([[4.0, 3, 2, 1]])
     collection.update(scores, absent)
     collection.update(scores, annotation)
     result = collection.compute()
-    assert result["few_value"] == 1
-    assert result["many_value"] == 0.5
+    assert result["on_value"] == 0
+    assert result["near_value"] == 1
 
 
 @pytest.mark.parametrize("label", [None, torch.tensor([0, 3]), torch.tensor([0, -1]), torch.tensor([0])])
@@ -217,10 +209,10 @@ def test_public_names_are_sorted_and_exist():
 
 
 def public_metrics():
-    """Every public metric of the project; the two bases are no metrics of anything yet."""
+    """Every public metric of the project; the base is no metric of anything yet."""
     exported = [getattr(metrics, name) for name in metrics.__all__]
     classes = [item for item in exported if isinstance(item, type) and issubclass(item, Metric)]
-    return [*(each for each in classes if each not in (AnnotationMetric, SampleMean)), MaskScore]
+    return [*(each for each in classes if each is not AnnotationMetric), MaskScore]
 
 
 @pytest.mark.parametrize("metric", public_metrics(), ids=lambda metric: metric.__name__)
@@ -228,7 +220,7 @@ def test_a_metric_says_what_loggers_and_plots_need(metric):
     assert metric.key.replace("_", "").isalnum()
     assert metric.key == metric.key.lower()
     assert metric.title.strip() == metric.title != ""
-    assert metric.higher_is_better in (True, False, None)
+    assert metric.higher_is_better in (True, False)
     assert isinstance(metric.is_differentiable, bool)
     assert isinstance(metric.full_state_update, bool)
     assert callable(metric.function)
@@ -238,13 +230,6 @@ def test_keys_and_titles_of_metrics_are_unique():
     for attribute in ("key", "title"):
         names = [getattr(metric, attribute) for metric in public_metrics()]
         assert len(set(names)) == len(names)
-
-
-def test_only_the_perturbation_area_learns_its_direction_from_an_argument():
-    open_direction = [metric for metric in public_metrics() if metric.higher_is_better is None]
-    assert open_direction == [PerturbationArea]
-    assert PerturbationArea().higher_is_better is False
-    assert pickle.loads(pickle.dumps(PerturbationArea(most_relevant_first=False))).higher_is_better is True
 
 
 @every
