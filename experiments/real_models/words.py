@@ -15,10 +15,10 @@ from transformers.utils import logging
 import lrptrain
 from experiments import weights
 from experiments.data import dataset
+from experiments.eraser import EraserDocuments
 from experiments.real_models.measured import Measure
 from experiments.real_models.watched import PLAIN, SWAP, guidance_of, watched
 from experiments.short_tweets import LENGTH, short_tweets, tokenizer, with_word
-from lrptrain.data import EraserDocuments
 from lrptrain.data.texts import Example, fast_tokenizer, text_loader
 from lrptrain.models import TextClassifier
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from word_pieces import saved_words
 
-from lrptrain.data import EraserDocuments
+from experiments.eraser import EraserDocuments
 from lrptrain.data.common import SPLITS
 
 MOVIES = Path(__file__).parents[3] / "shared" / "data" / "eraser_movies"
