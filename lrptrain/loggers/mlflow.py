@@ -20,6 +20,7 @@ _REFUSED = re.compile(r"[^/\w.\- ]")
 _REFUSED_IN_IMAGE_KEYS = re.compile(r"[^a-zA-Z0-9_.\- ]")
 _LONGEST_KEY = 250
 _MOST_METRICS = 1000
+"""MLflow's own bounds on the length of a key, and on the metrics of one request."""
 # By this tag of a run, MLflow's page finds the tables among its files.
 _TABLES = "mlflow.loggedArtifacts"
 
