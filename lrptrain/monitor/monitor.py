@@ -52,10 +52,9 @@ from lrptrain.trainers.discover import guided_by
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.naming import find_tokens, has_tokenizer
 
-
 _ROUNDING = 0.01
-"""Answers that differ by no more of the largest are the same: a choice, ten times what sums in another order differ by in
-half precision."""
+"""Answers that differ by no more of the largest are the same: a choice, ten times what sums in another order differ by
+in half precision."""
 
 
 def _differ(one: Tensor, other: Tensor) -> bool:
