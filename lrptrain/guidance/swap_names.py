@@ -78,7 +78,6 @@ class Asked(NamedTuple):
     """What is swapped.
 
     Attributes:
-        several: Names and cues.
         warning: What the user has to know of it; "" for nothing.
         inputs: The inputs of the model in which findings lie, as far as they say.
     """

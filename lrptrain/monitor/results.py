@@ -16,11 +16,7 @@ _STYLE = "font:14px/1.45 system-ui,sans-serif;color:#111;background:#fff;padding
 
 
 class MonitorResults(HasFindings):
-    """The results of a monitor's core, as attributes of what a user attaches.
-
-    Attributes:
-        core: What evaluates, finds and tests.
-    """
+    """The results of a monitor's core, as attributes of what a user attaches."""
 
     core: MonitorCore
 
