@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -95,7 +96,7 @@ def test_every_file_of_the_folder_registers_tests_of_orders_of_their_own():
 @pytest.mark.parametrize("test", [each for each in registered_tests() if each.columns], ids=lambda test: test.name)
 def test_the_columns_of_a_test_show_what_it_measures(test):
     """A column of a name that the test does not give would stay empty, and nobody would know."""
-    values = {}
+    values: dict[str, Any] = {}
     for kind in ("vit", "bert"):
         samples = batches(kind, sizes=(3,))
         if kind == "vit":

@@ -31,7 +31,7 @@ def test_real_movie_reviews():
     train, test = read_split(MOVIES, "train"), read_split(MOVIES, "test")
     assert (len(train), len(test)) == (1600, 199)
     assert sum(found.spans is None for found in train) == 1
-    marked = "".join(f"[{test[0].text[start:end]}]" for start, end in test[0].spans)
+    marked = "".join(f"[{test[0].text[start:end]}]" for start, end in test[0].spans or ())
     assert marked.startswith("[i even giggled][something about these films causes")
-    words = sum(found.text[start:end].count(" ") + 1 for found in test for start, end in found.spans)
+    words = sum(found.text[start:end].count(" ") + 1 for found in test for start, end in found.spans or ())
     assert 0.25 < words / sum(found.text.count(" ") + 1 for found in test) < 0.4

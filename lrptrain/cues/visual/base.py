@@ -10,6 +10,7 @@ from lrptrain.cues.look import Look
 LookClass = TypeVar("LookClass", bound=type[Look])
 Parts = Callable[[Role, int, Where], Sequence[Cue]]
 """Makes cues of a role, of images of so many channels, in all of them or outside of the annotation."""
+PartsFunction = TypeVar("PartsFunction", bound=Parts)
 _LOOKS: dict[str, type[Look]] = {}
 _PARTS: dict[str, Parts] = {}
 
@@ -22,7 +23,7 @@ def register_look(look: LookClass) -> LookClass:
     return look
 
 
-def register_parts(parts: Parts) -> Parts:
+def register_parts(parts: PartsFunction) -> PartsFunction:
     """Test the cues that a function makes in all images; used as its decorator."""
     if parts.__name__ in _PARTS:
         raise ValueError(f"there are already parts called {parts.__name__!r}")
