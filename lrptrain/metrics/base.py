@@ -60,7 +60,7 @@ def uniform_chance(
 
 
 class AnnotationMetric(Metric):
-    """Mean of per-sample values against an annotation; a subclass names its `function` and sets its `options`.
+    """Mean of per-sample values against an annotation; a subclass names its `function`.
 
     `compute()` returns a dict:
 
@@ -79,8 +79,7 @@ class AnnotationMetric(Metric):
         key: Name of the metric in logged keys.
         title: Name of the metric in plots.
         explanation: What a value means, in one sentence for someone who sees it for the first time; "" for none.
-        function: The metric per sample, of `(scores, annotation, **options)`.
-        options: Keyword arguments of `function`.
+        function: The metric per sample, of `(scores, annotation)`.
     """
 
     key: ClassVar[str]
@@ -90,7 +89,6 @@ class AnnotationMetric(Metric):
     higher_is_better = True
     is_differentiable = False
     full_state_update = False
-    options: dict[str, Any]
     moments: Tensor
     undefined: Tensor
     chance_sum: Tensor
@@ -100,7 +98,6 @@ class AnnotationMetric(Metric):
         if num_classes is not None and num_classes < 1:
             raise ValueError(f"num_classes must be positive or None, got {num_classes}")
         self.num_classes = num_classes
-        self.options = {}
         rows = num_classes or 1
         self.add_state("moments", empty_moments(rows), dist_reduce_fx=merge_moments)
         self.add_state("undefined", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
@@ -111,7 +108,7 @@ class AnnotationMetric(Metric):
 
     def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
         """Return the metric per sample, nan where it is undefined."""
-        return self.function(scores, annotation, **self.options)
+        return self.function(scores, annotation)
 
     def update(
         self,
