@@ -23,7 +23,7 @@ class Look(Cue):
     Attributes:
         word: What a person calls it, without saying where.
         order: Looks are tested by this number.
-        keeps_places: Whether each pixel goes on showing what it did, so that labels of pixels hold, and that a part of
+        keeps_places: Whether each pixel still shows what it did, so that labels of pixels hold, and that a part of
             an image can have a look of its own.
         is_of_evidence: Whether it is tested in the annotated object alone, too.
     """
