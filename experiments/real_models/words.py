@@ -15,10 +15,10 @@ from transformers.utils import logging
 import lrptrain
 from experiments import weights
 from experiments.data import dataset
-from experiments.eraser import read_split
 from experiments.real_models.measured import Measure
 from experiments.real_models.watched import PLAIN, SWAP, guidance_of, watched
 from experiments.short_tweets import LENGTH, short_tweets, tokenizer, with_word
+from lrptrain.data import EraserDocuments
 from lrptrain.data.texts import Example, fast_tokenizer, text_loader
 from lrptrain.models import TextClassifier
 
@@ -58,7 +58,9 @@ def tweets() -> Corpus:
 
 def reviews() -> Corpus:
     """The ends of film reviews: of the training ones those with a mark in it, all of the official test ones."""
-    train, test = (list(map(_end, read_split(dataset("movies"), split))) for split in ("train", "test"))
+    source = EraserDocuments(str(dataset("movies")))
+    source.setup()
+    train, test = (list(map(_end, source.splits[split])) for split in ("train", "test"))
     return Corpus([review for review in train if review.spans], test, END + MORE)
 
 

@@ -1,7 +1,8 @@
 """Datamodules whose batches carry the evidence: planted shortcuts, images with masks, texts with rationales."""
 
+from lrptrain.data.eraser import EraserDocuments
 from lrptrain.data.image_folder import ImageMaskFolder
 from lrptrain.data.planted import PlantedDigits
 from lrptrain.data.text_csv import TextSpans
 
-__all__ = ["ImageMaskFolder", "PlantedDigits", "TextSpans"]
+__all__ = ["EraserDocuments", "ImageMaskFolder", "PlantedDigits", "TextSpans"]

@@ -2,14 +2,11 @@
 
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytorch_lightning as pl
-from torch.utils.data import DataLoader
 
 from lrptrain.data.common import CsvRow, class_names, read_csv, stratified_split
-from lrptrain.data.texts import Example, fast_tokenizer, text_loader
+from lrptrain.data.texts import Example, TextDataModule, fast_tokenizer
 from lrptrain.terminal import WrappedWarning
 
 
@@ -31,12 +28,12 @@ def read_span(text: str, start: str, end: str) -> tuple[int, int] | None:
     return int(start), int(end)
 
 
-class TextSpans(pl.LightningDataModule):
+class TextSpans(TextDataModule):
     """Texts, labels and rationale spans from one CSV file, split into training and validation by class.
 
     The evidence is either a substring (`rationale_column`; its first occurrence counts) or a pair of character
-    positions (`span_columns`). An empty field means that the sample has no annotation. `class_names`, `num_classes`,
-    the `tokenizer` and the examples in `splits` are known after `setup`.
+    positions (`span_columns`). An empty field means that the sample has no annotation. `class_names` and `num_classes`
+    are known after `setup`.
 
     Args:
         path: UTF-8 CSV file with a header.
@@ -70,31 +67,19 @@ class TextSpans(pl.LightningDataModule):
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(tokenizer, max_length, batch_size, num_workers)
         self.save_hyperparameters(logger=False)
         if rationale_column is not None and span_columns is not None:
             raise ValueError("give rationale_column or span_columns, not both")
         self.path = Path(path)
-        self.tokenizer_source = tokenizer
         self.text_column = text_column
         self.label_column = label_column
         self.rationale_column = rationale_column
         self.span_columns = span_columns
         self.labels = labels
-        self.max_length = max_length
-        self.batch_size = batch_size
         self.val_share = val_share
         self.limit = limit
         self.seed = seed
-        self.num_workers = num_workers
-        self.class_names: list[str] = []
-        self.tokenizer: Any = None
-        self.splits: dict[str, list[Example]] = {}
-
-    @property
-    def num_classes(self) -> int:
-        """The number of classes; 0 before `setup`."""
-        return len(self.class_names)
 
     def setup(self, stage: str | None = None) -> None:
         """Read and split the texts and load the tokenizer, once.
@@ -110,18 +95,6 @@ class TextSpans(pl.LightningDataModule):
         examples = self._examples()
         train, val = stratified_split([example.label for example in examples], self.val_share, self.seed)
         self.splits = {"train": [examples[index] for index in train], "val": [examples[index] for index in val]}
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of shuffled training texts."""
-        return self._loader("train", shuffle=True)
-
-    def val_dataloader(self) -> DataLoader[Any]:
-        """Return a loader of the validation texts in the file's order."""
-        return self._loader("val")
-
-    def _loader(self, split: str, shuffle: bool = False) -> DataLoader[Any]:
-        examples = self.splits[split]
-        return text_loader(examples, self.tokenizer, self.max_length, self.batch_size, self.num_workers, shuffle)
 
     def _examples(self) -> list[Example]:
         columns = (self.text_column, self.label_column, self.rationale_column, *(self.span_columns or ()))

@@ -49,7 +49,7 @@ def uniform_chance(
 
     For `energy_pointing_game` it is `annotation.chance`, for the ranking metrics the share of tokens that count
     (their ties are counted by expectation, so it is also what a random order gets on average; average precision alone
-    is a little higher under a random order).
+    is a little higher under a random order). `iou_f1` breaks ties by position and has no such level.
 
     Args:
         function: Takes `(scores, annotation, **options)`.
@@ -59,83 +59,7 @@ def uniform_chance(
     return function(torch.ones_like(annotation.valid), annotation, **options)
 
 
-class AnnotationMetric(Metric):
-    """Mean of per-sample values against an annotation; a subclass names its `function`.
-
-    `compute()` returns a dict:
-
-    - `value`: mean over all samples with a value; nan if there is none,
-    - `low`, `high`: its 95 % t interval over samples; nan below two,
-    - `samples`: how many samples had a value,
-    - `undefined`: how many annotated samples had none (left out of the mean: look when it is not 0),
-    - `chance`: mean chance level over the samples with a value,
-    - `per_class`: `[num_classes]` means by label, nan for classes without samples; only with `num_classes`.
-
-    Args:
-        num_classes: How many classes get a mean of their own; `update` then needs the labels.
-        **kwargs: Passed to `torchmetrics.Metric`.
-
-    Attributes:
-        key: Name of the metric in logged keys.
-        title: Name of the metric in plots.
-        explanation: What a value means, in one sentence for someone who sees it for the first time; "" for none.
-        function: The metric per sample, of `(scores, annotation)`.
-    """
-
-    key: ClassVar[str]
-    title: ClassVar[str]
-    explanation: ClassVar[str] = ""
-    function: ClassVar[Callable[..., Tensor]]
-    higher_is_better = True
-    is_differentiable = False
-    full_state_update = False
-    moments: Tensor
-    undefined: Tensor
-    chance_sum: Tensor
-
-    def __init__(self, num_classes: int | None = None, **kwargs: Any):
-        super().__init__(**kwargs)
-        if num_classes is not None and num_classes < 1:
-            raise ValueError(f"num_classes must be positive or None, got {num_classes}")
-        self.num_classes = num_classes
-        rows = num_classes or 1
-        self.add_state("moments", empty_moments(rows), dist_reduce_fx=merge_moments)
-        self.add_state("undefined", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
-        self.add_state("chance_sum", torch.zeros(rows), dist_reduce_fx="sum")
-        # A collection takes two metrics for one if their states agree after the first batch, and then updates only one
-        # of them. NaN equals nothing, so a state that is NaN makes any two metrics differ.
-        self.add_state("never_equal", torch.tensor(torch.nan), dist_reduce_fx="sum")
-
-    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
-        """Return the metric per sample, nan where it is undefined."""
-        return self.function(scores, annotation)
-
-    def update(
-        self,
-        scores: Float[Tensor, "batch tokens"],
-        annotation: TokenAnnotation,
-        label: Shaped[Tensor, " batch"] | None = None,
-    ) -> None:
-        """Add a batch."""
-        values = self.score(scores, annotation)
-        row = _class_index(label, self.num_classes, values)
-        defined = ~values.isnan()
-        self.moments = merge_moments(torch.stack([self.moments, moments_by_row(values, row, len(self.moments))]))
-        self.undefined = self.undefined + (annotation.present & ~defined).sum()
-        chance = uniform_chance(self.score, annotation)[defined].to(self.chance_sum.dtype)
-        self.chance_sum = self.chance_sum.index_add(0, row[defined], chance)
-
-    def compute(self) -> dict[str, Tensor]:
-        """Return the dict described above."""
-        overall = merge_moments(self.moments)
-        result = {**mean_with_interval(overall), "samples": overall[0].long(), "undefined": self.undefined}
-        result["chance"] = self.chance_sum.sum() / result["samples"]
-        if self.num_classes is not None:
-            result["per_class"] = mean_with_interval(self.moments)["value"]
-        return result
-
-
-def _class_index(
+def class_index(
     label: Shaped[Tensor, " batch"] | None, num_classes: int | None, like: Shaped[Tensor, "batch ..."]
 ) -> Int[Tensor, " batch"]:
     """Return the row of each sample in a per-class state: its label, or 0 if there is one row for all classes."""
@@ -147,3 +71,143 @@ def _class_index(
     if ((label < 0) | (label >= num_classes)).any():
         raise ValueError(f"labels must lie in 0..{num_classes - 1}, got {label.unique().tolist()}: raise num_classes?")
     return label.long()
+
+
+def state_rows(num_classes: int | None) -> int:
+    """Return how many rows a per-class state has."""
+    if num_classes is not None and num_classes < 1:
+        raise ValueError(f"num_classes must be positive or None, got {num_classes}")
+    return num_classes or 1
+
+
+def leave_compute_groups(metric: Metric) -> None:
+    """Forbid a `MetricCollection` to put the metric into a compute group with another.
+
+    A collection takes two metrics for one if their states agree after the first batch, and then updates only one of
+    them. NaN equals nothing, so a state that is NaN makes any two metrics differ.
+    """
+    metric.add_state("never_equal", torch.tensor(torch.nan), dist_reduce_fx="sum")
+
+
+class SampleMean(Metric):
+    """Mean over samples of a value that is nan where undefined; a subclass fills in `score`.
+
+    `compute()` returns a dict:
+
+    - `value`: mean over all samples with a value; nan if there is none,
+    - `low`, `high`: its 95 % t interval over samples; nan below two,
+    - `samples`: how many samples had a value,
+    - `undefined`: how many samples had none.
+
+    Args:
+        num_classes: How many classes get a mean of their own, in a subclass that knows the labels.
+        **kwargs: Passed to `torchmetrics.Metric`.
+
+    Attributes:
+        key: Name of the metric in logged keys.
+        title: Name of the metric in plots.
+        function: The plain function that the values come from.
+    """
+
+    key: ClassVar[str]
+    title: ClassVar[str]
+    function: ClassVar[Callable[..., Tensor]]
+    is_differentiable = False
+    full_state_update = False
+    moments: Tensor
+    undefined: Tensor
+
+    def __init__(self, num_classes: int | None = None, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.add_state("moments", empty_moments(state_rows(num_classes)), dist_reduce_fx=merge_moments)
+        self.add_state("undefined", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
+        leave_compute_groups(self)
+
+    def score(self, *args: Any, **kwargs: Any) -> Float[Tensor, " batch"]:
+        """Return the value per sample, nan where it is undefined."""
+        raise NotImplementedError
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Add a batch; the arguments are those of `score`."""
+        values = self.score(*args, **kwargs)
+        self._add(values, class_index(None, None, values), values.isnan())
+
+    def _add(self, values: Float[Tensor, " batch"], row: Int[Tensor, " batch"], lost: Bool[Tensor, " batch"]) -> None:
+        """Add values to their rows, and samples that should have had one."""
+        self.moments = merge_moments(torch.stack([self.moments, moments_by_row(values, row, len(self.moments))]))
+        self.undefined = self.undefined + lost.sum()
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return the dict described above."""
+        overall = merge_moments(self.moments)
+        return {**mean_with_interval(overall), "samples": overall[0].long(), "undefined": self.undefined}
+
+
+class AnnotationMetric(SampleMean):
+    """Mean of per-sample values against an annotation; a subclass names its `function` and sets its `options`.
+
+    `compute()` returns the dict of `SampleMean`, and:
+
+    - `undefined`: of the annotated samples alone (left out of the mean: look when it is not 0),
+    - `chance`: mean chance level over the samples with a value; absent where the metric has none,
+    - `per_class`: `[num_classes]` means by label, nan for classes without samples; only with `num_classes`.
+
+    Args:
+        num_classes: How many classes get a mean of their own; `update` then needs the labels.
+        **kwargs: Passed to `torchmetrics.Metric`.
+
+    Attributes:
+        explanation: What a value means, in one sentence for someone who sees it for the first time; "" for none.
+        function: The metric per sample, of `(scores, annotation, **options)`.
+        has_chance: Whether a map of equal scores has a meaningful value.
+        options: Keyword arguments of `function`.
+    """
+
+    explanation: ClassVar[str] = ""
+    higher_is_better = True
+    has_chance = True
+    options: dict[str, Any]
+    chance_sum: Tensor
+
+    def __init__(self, num_classes: int | None = None, **kwargs: Any):
+        super().__init__(num_classes, **kwargs)
+        self.num_classes = num_classes
+        self.options = {}
+        self.add_state("chance_sum", torch.zeros(len(self.moments)), dist_reduce_fx="sum")
+
+    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
+        """Return the metric per sample, nan where it is undefined."""
+        return self.function(scores, annotation, **self.options)
+
+    def update(
+        self,
+        scores: Float[Tensor, "batch tokens"],
+        annotation: TokenAnnotation,
+        label: Shaped[Tensor, " batch"] | None = None,
+    ) -> None:
+        """Add a batch."""
+        values = self.score(scores, annotation)
+        row = class_index(label, self.num_classes, values)
+        defined = ~values.isnan()
+        self._add(values, row, annotation.present & ~defined)
+        if self.has_chance:
+            self.chance_sum = add_by_row(self.chance_sum, row, uniform_chance(self.score, annotation), defined)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return the dict described above."""
+        result = super().compute()
+        if self.has_chance:
+            result["chance"] = self.chance_sum.sum() / result["samples"]
+        if self.num_classes is not None:
+            result["per_class"] = mean_with_interval(self.moments)["value"]
+        return result
+
+
+def add_by_row(
+    state: Shaped[Tensor, "rows ..."],
+    row: Int[Tensor, " batch"],
+    values: Shaped[Tensor, "batch ..."],
+    defined: Bool[Tensor, " batch"],
+) -> Shaped[Tensor, "rows ..."]:
+    """Return a new state with the values of the defined samples added to their rows."""
+    return state.index_add(0, row[defined], values[defined].to(state.dtype))

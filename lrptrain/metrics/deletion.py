@@ -13,6 +13,8 @@ def text_probability(
     predict: Callable[..., Tensor],
     inputs: Mapping[str, Tensor],
     target: Int[Tensor, " batch"],
+    keep_ends: bool = True,
+    pad: int | None = None,
 ) -> Callable[[Bool[Tensor, "batch tokens"]], Float[Tensor, " batch"]]:
     """Return a class's probability as a function of the tokens that stay, for `comprehensiveness` and `sufficiency`.
 
@@ -21,11 +23,13 @@ def text_probability(
         inputs: Of the model's forward. `input_ids`, `attention_mask` and whatever else is `[batch, tokens]` and whole
             numbers lose the same tokens; anything else is passed on as it is.
         target: The explained class of every sample.
+        keep_ends: The first and the last token always stay where they are special: where all texts have the same one.
+        pad: Id that fills rows up; else the one the inputs are padded with, or 0 where none is.
 
     Returns:
         `probability(keep)`, with `keep` true for the tokens that stay. Every row moves together to the left, keeps the
-        order of its tokens, and the batch is as long as its longest row: short texts cost less. The first and the last
-        token stay where all texts have the same one. A row of which nothing is left keeps its first token.
+        order of its tokens, and the batch is as long as its longest row: short texts cost less. A row of which nothing
+        is left keeps its first token.
 
     Raises:
         ValueError: If there is no `attention_mask`.
@@ -35,8 +39,8 @@ def text_probability(
             "deleting tokens needs inputs['attention_mask'] [batch, tokens]: ones, where no text is padded"
         )
     attended = inputs["attention_mask"] != 0
-    always = special_tokens({"input_ids": attended, **inputs})
-    fill = _pad_id(inputs, attended)
+    always = special_tokens({"input_ids": attended, **inputs}) if keep_ends else torch.zeros_like(attended)
+    fill = _pad_id(inputs, attended) if pad is None else pad
 
     def probability(keep: Bool[Tensor, "batch tokens"]) -> Float[Tensor, " batch"]:
         shorter = delete_tokens(inputs, (keep | always) & attended, fill)

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lrptrain.metrics.base import nan_where_undefined
+from lrptrain.metrics.base import SampleMean, nan_where_undefined
 from lrptrain.metrics.ranking import select_top
 from lrptrain.relevance.propagation.propagator import at_least_float32
 
@@ -17,6 +18,7 @@ SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 Fractions = Sequence[int | float]
 Predict = Callable[[Tensor], Tensor]
 Probability = Callable[[Tensor], Tensor]
+Mean = Literal["eraser", "er_test", "ferret"]
 
 
 def perturbation_curve(
@@ -91,13 +93,14 @@ def comprehensiveness(
     scores: Float[Tensor, "batch tokens"],
     usable: Bool[Tensor, "batch tokens"],
     fractions: Fractions = SHARES,
+    mean: Mean = "eraser",
     full: Float[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, " batch"]:
     """Return the fall of the explained class without the most relevant tokens: mean of p(x) - p(x without r).
 
-    DeYoung et al. 2020 (ERASER), section 5.2, with the mean of its code: the formula divides by one more. For a
-    fraction f of n usable tokens, r are the ceil(f * n) of highest (signed) relevance, one at least; of tied tokens the
-    earlier. (ERASER's scorer takes probabilities and leaves the rounding to others; the ceiling is ours.)
+    DeYoung et al. 2020 (ERASER), section 5.2. For a fraction f of n usable tokens, r are the ceil(f * n) of highest
+    (signed) relevance, one at least; of tied tokens the earlier. (ERASER's scorer takes the probabilities as given and
+    leaves the rounding to whoever computes them; the ceiling is ours.)
 
     Args:
         probability: `probability(keep)` is the explained class's probability per sample when only the tokens that
@@ -105,15 +108,18 @@ def comprehensiveness(
         scores: Signed relevance.
         usable: Tokens that take part. All others (special tokens, a question) are kept throughout.
         fractions: Shares of the usable tokens, rising, each in (0, 1].
+        mean: "eraser": plain mean, as its code does. "er_test": the sum divided by one more than there are fractions,
+            as if the empty set were one (also the formula in ERASER's paper). "ferret": the mean over those fractions
+            that take more tokens than the one before.
         full: p(x), if it has been computed before; saves a forward pass.
 
     Returns:
         In [-1, 1], higher is better; nan where scores are not finite or no token is usable.
 
     Raises:
-        ValueError: If shapes or fractions do not fit.
+        ValueError: If shapes or fractions do not fit, or `mean` is unknown.
     """
-    return _mean_drop(probability, scores, usable, fractions, full, lambda top: ~top)
+    return _mean_drop(probability, scores, usable, fractions, mean, full, lambda top: ~top)
 
 
 def sufficiency(
@@ -121,6 +127,7 @@ def sufficiency(
     scores: Float[Tensor, "batch tokens"],
     usable: Bool[Tensor, "batch tokens"],
     fractions: Fractions = SHARES,
+    mean: Mean = "eraser",
     full: Float[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, " batch"]:
     """Return the fall of the explained class with the most relevant tokens alone: mean over fractions of p(x) - p(r).
@@ -131,9 +138,88 @@ def sufficiency(
         In [-1, 1], lower is better; nan where scores are not finite or no token is usable.
 
     Raises:
-        ValueError: If shapes or fractions do not fit.
+        ValueError: If shapes or fractions do not fit, or `mean` is unknown.
     """
-    return _mean_drop(probability, scores, usable, fractions, full, lambda top: top | ~usable)
+    return _mean_drop(probability, scores, usable, fractions, mean, full, lambda top: top | ~usable)
+
+
+class PerturbationArea(SampleMean):
+    """Mean `area_under_curve` of `perturbation_curve`; see `SampleMean` for what `compute()` returns.
+
+    Args:
+        most_relevant_first: True: positive test, lower is better. False: negative test, higher is better.
+        fractions: See `perturbation_curve`.
+        fill: See `perturbation_curve`.
+        **kwargs: Passed to `torchmetrics.Metric`.
+    """
+
+    key = "perturbation_area"
+    title = "Area under the perturbation curve"
+    function = staticmethod(perturbation_curve)
+    higher_is_better = None
+
+    def __init__(
+        self,
+        most_relevant_first: bool = True,
+        fractions: Fractions = STEPS,
+        fill: int | float | Fractions = 0.0,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        _check_fractions(fractions)
+        self.options: dict[str, Any] = {
+            "most_relevant_first": most_relevant_first, "fractions": tuple(fractions), "fill": fill
+        }  # fmt: skip
+        # The class cannot know which test it is, and torchmetrics forbids to assign the attribute.
+        self.__dict__["higher_is_better"] = not most_relevant_first
+
+    def score(
+        self,
+        predict: Predict,
+        images: Float[Tensor, "batch channels height width"],
+        scores: Float[Tensor, "batch tokens"],
+        grid: tuple[int, int],
+        target: Int[Tensor, " batch"],
+    ) -> Float[Tensor, " batch"]:
+        """Return the area per image."""
+        curve = perturbation_curve(predict, images, scores, grid, target, **self.options)
+        return area_under_curve(curve, self.options["fractions"])
+
+
+class Comprehensiveness(SampleMean):
+    """Mean of `comprehensiveness`; see `SampleMean` for what `compute()` returns.
+
+    Args:
+        fractions: See `comprehensiveness`.
+        mean: See `comprehensiveness`.
+        **kwargs: Passed to `torchmetrics.Metric`.
+    """
+
+    key = "comprehensiveness"
+    title = "Comprehensiveness"
+    function = staticmethod(comprehensiveness)
+    higher_is_better = True
+
+    def __init__(self, fractions: Fractions = SHARES, mean: Mean = "eraser", **kwargs: Any):
+        super().__init__(**kwargs)
+        _check_fractions(fractions)
+        self.fractions = tuple(fractions)
+        self.mean = mean
+
+    def score(
+        self, probability: Probability, scores: Float[Tensor, "batch tokens"], usable: Bool[Tensor, "batch tokens"]
+    ) -> Float[Tensor, " batch"]:
+        """Return the metric per sample."""
+        return self.function(probability, scores, usable, self.fractions, self.mean)
+
+
+class Sufficiency(Comprehensiveness):
+    """Mean of `sufficiency`, of which less is better; arguments as for `Comprehensiveness`."""
+
+    key = "sufficiency"
+    title = "Sufficiency"
+    function = staticmethod(sufficiency)
+    higher_is_better = False
 
 
 def _mean_drop(
@@ -141,6 +227,7 @@ def _mean_drop(
     scores: Float[Tensor, "batch tokens"],
     usable: Bool[Tensor, "batch tokens"],
     fractions: Fractions,
+    mean: Mean,
     full: Float[Tensor, " batch"] | None,
     tokens_to_keep: Callable[[Tensor], Tensor],
 ) -> Float[Tensor, " batch"]:
@@ -148,6 +235,8 @@ def _mean_drop(
     _check_fractions(fractions)
     if scores.shape != usable.shape:
         raise ValueError(f"scores {tuple(scores.shape)} and usable {tuple(usable.shape)} must have one shape")
+    if mean not in ("eraser", "er_test", "ferret"):
+        raise ValueError(f"mean must be 'eraser', 'er_test' or 'ferret', got {mean!r}")
     defined = usable.any(-1) & (scores.isfinite() | ~usable).all(-1)
     clean = torch.where(usable & scores.isfinite(), at_least_float32(scores), 0)
     length = usable.sum(-1, keepdim=True)
@@ -158,7 +247,13 @@ def _mean_drop(
     drops = torch.stack(
         [full_probability - probability(tokens_to_keep(select_top(clean, usable, count))) for count in counts], -1
     )
-    return nan_where_undefined(drops.mean(-1), defined)
+    if mean == "ferret":
+        # Of 3 tokens the shares .1 and .2 both take 1: only the first of them counts.
+        sizes = torch.cat(counts, -1)
+        new = F.pad(sizes[:, 1:] != sizes[:, :-1], (1, 0), value=True)
+        return nan_where_undefined(torch.where(new, drops, 0).sum(-1) / new.sum(-1), defined)
+    # `er_test` counts the empty set as one more fraction, with a drop of 0.
+    return nan_where_undefined(drops.sum(-1) / (len(fractions) + (mean == "er_test")), defined)
 
 
 def _check_fractions(fractions: Fractions) -> None:

@@ -1,6 +1,8 @@
 """Does relevance lie on the evidence? Energy and ranking scores of token relevance against an annotation."""
 
-from jaxtyping import Float
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lrptrain.batch.annotations import TokenAnnotation
@@ -37,7 +39,12 @@ def energy_pointing_game(scores: Float[Tensor, "batch tokens"], annotation: Toke
     return nan_where_undefined((mass * annotation.evidence).sum(-1) / mass.sum(-1), defined)
 
 
-def pointing_game(scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
+def pointing_game(
+    scores: Float[Tensor, "batch tokens"],
+    annotation: TokenAnnotation,
+    grid: tuple[int, int] | None = None,
+    tolerance: int | float = 0,
+) -> Float[Tensor, " batch"]:
     """Return whether the most relevant token touches the evidence (evidence > 0).
 
     Zhang et al. 2018, "Top-down neural attention by excitation backprop". Of tied maxima, the share that hits.
@@ -45,13 +52,21 @@ def pointing_game(scores: Float[Tensor, "batch tokens"], annotation: TokenAnnota
     Args:
         scores: Signed relevance.
         annotation: Evidence by area.
+        grid: Rows and columns of the patches, needed for a tolerance; `(1, tokens)` for text.
+        tolerance: A maximum at most so many tokens away (Euclidean) from the evidence is a hit too.
 
     Returns:
         1 hit, 0 miss, between for ties; higher is better. nan without annotation or with scores that are not finite.
+
+    Raises:
+        ValueError: If `tolerance` is negative, or given without a `grid` that fits.
     """
+    _check_tolerance(grid, tolerance)
     scores, defined = usable_scores(scores, annotation)
     usable = annotation.usable
     hits = usable & (annotation.evidence > 0)
+    if tolerance and grid is not None:
+        hits = _dilate(hits, grid, tolerance)
     # One place; none where no token is usable.
     return nan_where_undefined(expected_hits(scores, hits, usable, usable.any(-1).long()), defined)
 
@@ -106,12 +121,32 @@ class EnergyPointingGame(AnnotationMetric):
 
 @logged
 class PointingGame(AnnotationMetric):
-    """Mean of `pointing_game`; see `AnnotationMetric` for what `compute()` returns."""
+    """Mean of `pointing_game`, with the chance level under the same tolerance; see `AnnotationMetric`.
+
+    Args:
+        num_classes: How many classes get a mean of their own.
+        grid: Rows and columns of the patches, needed for a tolerance.
+        tolerance: The distance from the evidence, in tokens, up to which a maximum is a hit.
+        **kwargs: Passed to `torchmetrics.Metric`.
+    """
 
     key = "pointing_game"
     title = "Pointing game"
     explanation = "Share of the samples whose most relevant place lies on the annotation."
     function = staticmethod(pointing_game)
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        grid: tuple[int, int] | None = None,
+        tolerance: int | float = 0,
+        **kwargs: object,
+    ):
+        super().__init__(num_classes, **kwargs)
+        _check_tolerance(grid, tolerance)
+        self.grid = grid
+        self.tolerance = tolerance
+        self.options = {"grid": grid, "tolerance": tolerance}
 
 
 @logged
@@ -132,3 +167,21 @@ class LocalizationAUPRC(AnnotationMetric):
     title = "Average precision on the annotation"
     explanation = "How well the relevance tells annotated places from all others, as average precision."
     function = staticmethod(localization_auprc)
+
+
+def _dilate(
+    hits: Bool[Tensor, "batch tokens"], grid: tuple[int, int], radius: int | float
+) -> Bool[Tensor, "batch tokens"]:
+    if grid[0] * grid[1] != hits.shape[-1]:
+        raise ValueError(f"a grid of {grid} holds {grid[0] * grid[1]} tokens, got {hits.shape[-1]}: patches only")
+    reach = int(radius)
+    steps = torch.arange(-reach, reach + 1, device=hits.device)
+    # Radius 1 is a plus of 5 tokens. The convolution counts the hits within it, so one hit is enough.
+    disk = (steps[:, None] ** 2 + steps**2 <= radius**2).float()[None, None]
+    reached = F.conv2d(hits.float().unflatten(-1, (1, *grid)), disk, padding=reach)
+    return (reached > 0.5).flatten(1)
+
+
+def _check_tolerance(grid: tuple[int, int] | None, tolerance: int | float) -> None:
+    if tolerance < 0 or (tolerance and grid is None):
+        raise ValueError(f"tolerance={tolerance} must not be negative and needs grid=(rows, columns), got {grid}")

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -12,13 +13,35 @@ from lrptrain.batch.annotations import TokenAnnotation, rationale_to_tokens
 from lrptrain.metrics import (
     AnnotationMetric,
     EnergyPointingGame,
+    IouF1,
+    LocalizationAUPRC,
+    PerturbationArea,
     PointingGame,
+    RelevanceRankAccuracy,
+    SampleMean,
+    TokenF1,
+    energy_pointing_game,
+    iou_f1,
+    localization_auprc,
+    pointing_game,
+    relevance_rank_accuracy,
+    token_f1_at_k,
     uniform_chance,
 )
-from lrptrain.metrics.localization import LOCALIZATION_METRICS
 from lrptrain.segmentation.scoring import MaskScore
 
-PAIRS: dict[str, tuple[Callable, Callable]] = {metric.key: (metric.function, metric) for metric in LOCALIZATION_METRICS}
+PAIRS: dict[str, tuple[Callable, Callable]] = {
+    "energy": (energy_pointing_game, EnergyPointingGame),
+    "pointing": (pointing_game, PointingGame),
+    "pointing_near": (
+        partial(pointing_game, grid=(3, 4), tolerance=1),
+        partial(PointingGame, grid=(3, 4), tolerance=1),
+    ),
+    "rank": (relevance_rank_accuracy, RelevanceRankAccuracy),
+    "auprc": (localization_auprc, LocalizationAUPRC),
+    "token_f1": (partial(token_f1_at_k, k=3), partial(TokenF1, k=3)),
+    "iou_f1": (partial(iou_f1, k=3), partial(IouF1, k=3)),
+}
 every = pytest.mark.parametrize(("function", "metric"), PAIRS.values(), ids=PAIRS.keys())
 
 
@@ -96,7 +119,7 @@ def test_positive_scale_does_not_matter(function, metric):
     torch.testing.assert_close(function(scores * 4, annotation), function(scores, annotation), equal_nan=True)
 
 
-@pytest.mark.parametrize("name", [metric.key for metric in LOCALIZATION_METRICS])
+@pytest.mark.parametrize("name", ["energy", "pointing", "rank", "auprc", "token_f1"])
 def test_order_of_tokens_does_not_matter(name):
     function = PAIRS[name][0]
     scores, annotation = example()
@@ -124,7 +147,8 @@ def test_metric_is_the_mean_of_the_function(function, metric):
     torch.testing.assert_close(result["per_class"][[0, 2]], torch.stack([values[label == c].nanmean() for c in (0, 2)]))
     assert result["per_class"][1].isnan()
     assert (result["samples"], result["undefined"]) == (5, 0)
-    torch.testing.assert_close(result["chance"], uniform_chance(function, annotation).nanmean().float())
+    if instance.has_chance:
+        torch.testing.assert_close(result["chance"], uniform_chance(function, annotation).nanmean().float())
 
 
 @every
@@ -171,15 +195,15 @@ def test_nothing_seen_is_nan():
 
 
 def test_a_collection_never_takes_two_metrics_for_one():
-    collection = MetricCollection({"energy": EnergyPointingGame(), "pointing": PointingGame()})
+    collection = MetricCollection({"few": TokenF1(k=1), "many": TokenF1(k=3)})
     absent = rationale_to_tokens(torch.full((1, 4), 255))
-    annotation = rationale_to_tokens(torch.tensor([[0, 1, 0, 0]]))
+    annotation = rationale_to_tokens(torch.tensor([[1, 0, 0, 0]]))
     scores = torch.tensor([[4.0, 3, 2, 1]])
     collection.update(scores, absent)
     collection.update(scores, annotation)
     result = collection.compute()
-    assert result["energy_value"] == pytest.approx(0.3)
-    assert result["pointing_value"] == 0
+    assert result["few_value"] == 1
+    assert result["many_value"] == 0.5
 
 
 @pytest.mark.parametrize("label", [None, torch.tensor([0, 3]), torch.tensor([0, -1]), torch.tensor([0])])
@@ -200,10 +224,10 @@ def test_public_names_are_sorted_and_exist():
 
 
 def public_metrics():
-    """Every public metric of the project; the base is no metric of anything yet."""
+    """Every public metric of the project; the two bases are no metrics of anything yet."""
     exported = [getattr(metrics, name) for name in metrics.__all__]
     classes = [item for item in exported if isinstance(item, type) and issubclass(item, Metric)]
-    return [*(each for each in classes if each is not AnnotationMetric), MaskScore]
+    return [*(each for each in classes if each not in (AnnotationMetric, SampleMean)), MaskScore]
 
 
 @pytest.mark.parametrize("metric", public_metrics(), ids=lambda metric: metric.__name__)
@@ -211,7 +235,7 @@ def test_a_metric_says_what_loggers_and_plots_need(metric):
     assert metric.key.replace("_", "").isalnum()
     assert metric.key == metric.key.lower()
     assert metric.title.strip() == metric.title != ""
-    assert metric.higher_is_better in (True, False)
+    assert metric.higher_is_better in (True, False, None)
     assert isinstance(metric.is_differentiable, bool)
     assert isinstance(metric.full_state_update, bool)
     assert callable(metric.function)
@@ -223,9 +247,16 @@ def test_keys_and_titles_of_metrics_are_unique():
         assert len(set(names)) == len(names)
 
 
+def test_only_the_perturbation_area_learns_its_direction_from_an_argument():
+    open_direction = [metric for metric in public_metrics() if metric.higher_is_better is None]
+    assert open_direction == [PerturbationArea]
+    assert PerturbationArea().higher_is_better is False
+    assert pickle.loads(pickle.dumps(PerturbationArea(most_relevant_first=False))).higher_is_better is True
+
+
 @every
 def test_the_function_of_a_metric_gives_its_scores(function, metric):
     scores, annotation = example()
     instance = metric()
-    expected = type(instance).function(scores, annotation)
+    expected = type(instance).function(scores, annotation, **instance.options)
     assert torch.equal(expected.nan_to_num(-1), function(scores, annotation).nan_to_num(-1))

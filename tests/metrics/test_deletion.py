@@ -32,15 +32,15 @@ def with_ends(inputs):
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
-@pytest.mark.parametrize("has_ends", [True, False])
-def test_the_probability_is_that_of_the_shorter_text_alone(kind, has_ends):
+@pytest.mark.parametrize("keep_ends", [True, False])
+def test_the_probability_is_that_of_the_shorter_text_alone(kind, keep_ends):
     net, pad = model(kind)
-    inputs, target = with_ends(texts(pad)) if has_ends else texts(pad), torch.tensor([0, 2, 1])
+    inputs, target = with_ends(texts(pad)), torch.tensor([0, 2, 1])
     keep = torch.rand(inputs["input_ids"].shape, generator=torch.Generator().manual_seed(2)) < 0.5
     keep[:, 2] = True
-    found = text_probability(lambda **batch: net(**batch).logits, inputs, target)(keep)
+    found = text_probability(lambda **batch: net(**batch).logits, inputs, target, keep_ends)(keep)
     for i, length in enumerate(inputs["attention_mask"].sum(1).tolist()):
-        chosen = [t for t in range(length) if keep[i, t] or (has_ends and t in (0, length - 1))]
+        chosen = [t for t in range(length) if keep[i, t] or (keep_ends and t in (0, length - 1))]
         with torch.no_grad():
             logits = net(inputs["input_ids"][i, chosen][None]).logits
         torch.testing.assert_close(found[i], logits.softmax(1)[0, target[i]], atol=1e-12, rtol=0)

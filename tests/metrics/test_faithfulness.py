@@ -5,6 +5,9 @@ import pytest
 import torch
 
 from lrptrain.metrics import (
+    Comprehensiveness,
+    PerturbationArea,
+    Sufficiency,
     area_under_curve,
     comprehensiveness,
     perturbation_curve,
@@ -86,6 +89,12 @@ def test_a_map_that_is_not_finite_has_no_curve(images):
     target = predict(pictures).argmax(1)
     curve = perturbation_curve(predict, pictures, scores, GRID, target)
     assert curve.isnan().all(1).tolist() == [row == 2 for row in range(6)]
+    metric = PerturbationArea()
+    metric.update(predict, pictures, scores, GRID, target)
+    found = metric.compute()
+    assert (found["samples"], found["undefined"]) == (5, 1)
+    torch.testing.assert_close(found["value"], area_under_curve(curve).nanmean().float())
+    assert (PerturbationArea().higher_is_better, PerturbationArea(False).higher_is_better) == (False, True)
 
 
 @pytest.mark.parametrize("fractions", [(), (0.5, 0.2), (0.1, 1.2), (-0.1, 0.5)])
@@ -114,12 +123,13 @@ def words():
 
 
 @pytest.mark.parametrize("function", [comprehensiveness, sufficiency])
-def test_drops_equal_the_formula_text_by_text(words, function):
+@pytest.mark.parametrize("mean", ["eraser", "er_test", "ferret"])
+def test_drops_equal_the_formula_text_by_text(words, function, mean):
     probability, weight, scores, usable = words
     fractions = (0.01, 0.05, 0.1, 0.2, 0.5)
     expected = []
     for w, row, length in zip(weight, scores, usable.sum(1).tolist(), strict=True):
-        drops = []
+        drops, sizes = [], []
         for fraction in fractions:
             size = max(1, math.ceil(round(fraction * length, 9)))
             top = set(row[:length].argsort(descending=True)[:size].tolist())
@@ -127,8 +137,11 @@ def test_drops_equal_the_formula_text_by_text(words, function):
                 t for t in range(30) if (t not in top if function is comprehensiveness else t in top or t >= length)
             ]
             drops.append(float(w.sum().sigmoid() - w[stays].sum().sigmoid()))
-        expected.append(sum(drops) / len(drops))
-    found = function(probability, scores, usable, fractions)
+            sizes.append(size)
+        if mean == "ferret":
+            drops = [drop for i, drop in enumerate(drops) if i == 0 or sizes[i] != sizes[i - 1]]
+        expected.append(sum(drops) / (len(drops) + (mean == "er_test")))
+    found = function(probability, scores, usable, fractions, mean)
     assert found.tolist() == pytest.approx(expected, abs=1e-12)
 
 
@@ -174,7 +187,21 @@ def test_undefined_where_nothing_is_usable_or_scores_are_not_finite(words, funct
     assert function(probability, scores, usable).isnan().tolist() == [True, True, False, False, False]
 
 
+@pytest.mark.parametrize(("metric", "function"), [(Comprehensiveness, comprehensiveness), (Sufficiency, sufficiency)])
+def test_metric_is_the_mean_of_the_function(words, metric, function):
+    probability, _, scores, usable = words
+    instance = metric(mean="er_test", fractions=(0.1, 0.5))
+    instance.update(probability, scores, usable)
+    expected = function(probability, scores, usable, (0.1, 0.5), "er_test")
+    found = instance.compute()
+    torch.testing.assert_close(found["value"], expected.mean().float())
+    assert found["low"] < found["value"] < found["high"]
+    assert instance.higher_is_better == (metric is Comprehensiveness)
+
+
 def test_bad_arguments_are_refused(words):
     probability, _, scores, usable = words
     with pytest.raises((ValueError, TypeError), match=r"must have one shape|Type-check"):
         comprehensiveness(probability, scores, usable[:, 1:])
+    with pytest.raises((ValueError, TypeError), match="er_test"):
+        sufficiency(probability, scores, usable, mean="plain")  # type: ignore[arg-type]

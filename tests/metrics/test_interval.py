@@ -3,12 +3,14 @@ import pytest
 import torch
 from scipy import stats
 
-from lrptrain.batch.annotations import TokenAnnotation, rationale_to_tokens
-from lrptrain.metrics import EnergyPointingGame, energy_pointing_game
+from lrptrain.batch.annotations import rationale_to_tokens
+from lrptrain.metrics import IouF1, SampleMean, SegmentationScore, iou_f1, mean_iou, segmentation_confusion
 from lrptrain.metrics.interval import (
     mean_with_interval,
     merge_moments,
     moments_by_row,
+    pooled_interval,
+    products_of_counts,
     t_quantile,
 )
 
@@ -53,23 +55,72 @@ def test_too_few_samples_have_no_interval(count):
     assert found["high"].isnan()
 
 
-def test_a_metric_has_the_t_interval_of_its_values_however_it_is_merged():
-    generator = torch.Generator().manual_seed(1)
-    scores, evidence = torch.rand(50, 6, generator=generator), torch.rand(50, 6, generator=generator) > 0.5
-    evidence[:, 0] = True
-    scores[3] = torch.nan
-    annotation = rationale_to_tokens(evidence)
-    metric, other = EnergyPointingGame(), EnergyPointingGame()
+class Given(SampleMean):
+    """The mean of what it is given."""
 
-    def rows(few):
-        return scores[few], TokenAnnotation(annotation.evidence[few], annotation.valid[few])
+    def score(self, values):
+        return values
 
-    metric(*rows(slice(10)))  # forward: computes the batch and goes on
-    metric.update(*rows(slice(10, 30)))
-    other.update(*rows(slice(30, 50)))
+
+def test_sample_mean_over_batches():
+    values = torch.rand(50, generator=torch.Generator().manual_seed(1))
+    values[3] = torch.nan
+    metric, other = Given(), Given()
+    metric(values[:10])  # forward: computes the batch and goes on
+    metric.update(values[10:30])
+    other.update(values[30:])
     metric.merge_state(other)
-    values = energy_pointing_game(scores, annotation)
     found = metric.compute()
-    known = values[~values.isnan()].double().numpy()
-    assert [float(found[name]) for name in ("value", "low", "high")] == textbook(known)
+    assert [float(found[name]) for name in ("value", "low", "high")] == textbook(
+        values[~values.isnan()].double().numpy()
+    )
     assert (found["samples"], found["undefined"]) == (49, 1)
+
+
+def test_pooled_interval_of_a_plain_mean_is_the_t_interval():
+    hits = torch.randint(0, 11, (40,), generator=torch.Generator().manual_seed(2))
+    counts = torch.stack([hits, torch.full_like(hits, 10)], 1)
+    total, products, samples = counts.sum(0), products_of_counts(counts), torch.tensor(40)
+    low, high = pooled_interval(lambda cells: cells[0] / cells[1], total, products, samples)
+    expected = (hits.double() / 10).numpy()
+    assert [expected.mean(), float(low), float(high)] == textbook(expected)
+
+
+def test_pooled_interval_of_the_mean_iou_is_near_the_jackknife():
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.rand(200, 16, generator=generator)
+    mask = (torch.rand(200, 16, 16, generator=generator) < torch.rand(200, 1, 1, generator=generator)).long()
+    metric = SegmentationScore((4, 4))
+    for rows in torch.arange(200).split(64):
+        metric.update(scores[rows], mask[rows])
+    found = metric.compute()
+    cells = segmentation_confusion(scores, (4, 4), mask)
+    without = mean_iou(cells.sum(0) - cells).double()
+    deviation = (199 / 200 * ((without - without.mean()) ** 2).sum()).sqrt()
+    half = float(stats.t.ppf(0.975, 199) * deviation)
+    assert float(found["high"] - found["low"]) / 2 == pytest.approx(half, rel=0.02)
+    assert float(found["high"] + found["low"]) / 2 == pytest.approx(float(found["value"]), rel=1e-5)
+    assert found["pixel_accuracy_low"] < found["pixel_accuracy"] < found["pixel_accuracy_high"]
+    assert found["average_precision_low"] < found["average_precision"] < found["average_precision_high"]
+
+
+def test_micro_average_of_spans_has_an_interval_over_documents():
+    generator = torch.Generator().manual_seed(4)
+    scores = torch.rand(60, 12, generator=generator)
+    annotation = rationale_to_tokens(torch.randint(0, 2, (60, 12), generator=generator))
+    metric = IouF1(k=4)
+    metric.update(scores, annotation)
+    found = metric.compute()
+    assert found["micro_low"] < found["micro"] < found["micro_high"]
+    values = iou_f1(scores, annotation, 4).double()
+    spread = float(found["micro_high"] - found["micro_low"])
+    assert spread == pytest.approx(float(found["high"] - found["low"]), rel=0.5)
+    assert float(found["value"]) == pytest.approx(float(values.nanmean()))
+
+
+def test_one_image_has_no_interval():
+    metric = SegmentationScore((1, 2))
+    metric.update(torch.tensor([[0.0, 1.0]]), torch.tensor([[[0, 0, 1, 1]]]))
+    found = metric.compute()
+    assert found["value"] == 1
+    assert found["low"].isnan()

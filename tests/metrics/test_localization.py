@@ -9,6 +9,7 @@ from torch import Tensor
 
 from lrptrain.batch.annotations import TokenAnnotation, rationale_to_tokens
 from lrptrain.metrics import (
+    PointingGame,
     energy_pointing_game,
     localization_auprc,
     pointing_game,
@@ -84,6 +85,40 @@ def test_pointing_by_hand(scores, rationale, expected):
 def test_pointing_counts_a_token_that_only_touches_the_evidence():
     annotation = TokenAnnotation(evidence=torch.tensor([[0.1, 0.0]]), valid=torch.ones(1, 2))
     assert pointing_game(torch.tensor([[1.0, 0.0]]), annotation).item() == 1
+
+
+@pytest.mark.parametrize("tolerance", [0.5, 1, 1.5, 2, 3])
+def test_pointing_tolerance_is_a_distance(tolerance):
+    rows, width = 5, 6
+    rationale = torch.zeros(1, rows * width, dtype=torch.uint8)
+    rationale[0, 2 * width + 3] = 1
+    annotation = rationale_to_tokens(rationale)
+    for token in range(rows * width):
+        scores = torch.zeros(1, rows * width)
+        scores[0, token] = 1
+        y, x = divmod(token, width)
+        near = ((y - 2) ** 2 + (x - 3) ** 2) ** 0.5 <= tolerance
+        assert pointing_game(scores, annotation, (rows, width), tolerance).item() == near
+
+
+@pytest.mark.parametrize(("grid", "tolerance"), [(None, 1), ((1, 3), -1)])
+def test_wrong_tolerance_is_refused(grid, tolerance):
+    with pytest.raises(ValueError, match="needs grid"):
+        pointing_game(*one([1, 2, 3], [0, 1, 0]), grid=grid, tolerance=tolerance)
+    with pytest.raises(ValueError, match="needs grid"):
+        PointingGame(grid=grid, tolerance=tolerance)
+
+
+def test_grid_must_hold_the_tokens():
+    with pytest.raises(ValueError, match="holds 4 tokens, got 3"):
+        pointing_game(*one([1, 2, 3], [0, 1, 0]), grid=(2, 2), tolerance=1)
+
+
+def test_chance_of_pointing_knows_the_tolerance():
+    metric = PointingGame(grid=(1, 4), tolerance=1)
+    metric.update(*one([0, 0, 0, 1], [1, 0, 0, 0]))
+    assert metric.compute()["value"] == 0
+    assert metric.compute()["chance"] == 0.5
 
 
 @pytest.mark.parametrize(
