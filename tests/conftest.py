@@ -12,8 +12,26 @@ import pytest
 NO_SKIPS = "LRPTRAIN_NO_SKIPS"
 """The variable of the job in continuous integration that has what no developer needs."""
 ROOT = Path(__file__).parent.parent
-# model_zoo, browsing, doc_tables, experiments.sweep
-sys.path[:0] = [str(ROOT / "tests" / "relevance"), str(ROOT / "tests" / "dashboard"), str(ROOT / "tests"), str(ROOT)]
+# model_zoo, browsing, setting, doc_tables, experiments.sweep
+sys.path[:0] = [*(str(ROOT / "tests" / name) for name in ("relevance", "dashboard", "callbacks", "")), str(ROOT)]
+OF_TRAINERS = (
+    "ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning",
+    "ignore:The '.*_dataloader' does not have many workers",
+    "ignore:Trying to infer the `batch_size` from an ambiguous collection",
+    "ignore:Checkpoint directory .* exists and is not empty",
+    "ignore:Be aware that when using `ckpt_path`, callbacks used to create the checkpoint",
+    "ignore:The number of training batches",
+    "ignore:.*pin_memory",
+)
+"""What trainers warn of, wherever small models are trained."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the tests that train pass over what trainers warn of."""
+    for item in items:
+        if item.path.parent.name in ("callbacks", "monitor"):
+            for message in OF_TRAINERS:
+                item.add_marker(pytest.mark.filterwarnings(message))
 
 
 @pytest.fixture(scope="session")
@@ -110,6 +128,7 @@ LONG = (
     "tests/dashboard/",
     "tests/test_",
     "tests/callbacks/",
+    "tests/monitor/",
     "tests/cli/",
     "tests/trainers/",
     "tests/experiments/",

@@ -214,12 +214,7 @@ class _Clock:
 
 @dataclass(frozen=True)
 class _Cost:
-    """About how long a unit of a test takes on all samples.
-
-    Attributes:
-        seconds: The seconds; at least those where it is not known.
-        is_known: Whether a unit, or its trial, came to its end.
-    """
+    """How long a unit of a test takes on all samples: about so long, or at least, where no trial came to its end."""
 
     seconds: float
     is_known: bool
@@ -227,14 +222,7 @@ class _Cost:
 
 @dataclass
 class _Runner:
-    """Runs tests unit by unit, as long as there is time.
-
-    Attributes:
-        context: What is audited.
-        store: What was measured before.
-        fingerprint: Tells this model and these samples from others in the store.
-        clock: The time that the audit has.
-    """
+    """Runs tests unit by unit, as long as there is time."""
 
     context: AuditContext
     store: Store

@@ -70,7 +70,7 @@ class AuditTest(ABC):
             \"\"\"Whether a method gives the same map twice.\"\"\"
 
             name = "repeatability"
-            order = 65
+            order = 35
             columns = (Column("repeatability", values="correlation", higher_is_better=True),)
 
             def run(self, context, unit):

@@ -37,9 +37,6 @@ def voc_mask(
 def coco_boxes(boxes: Shaped[Tensor, "batch boxes 4"]) -> Float[Tensor, "batch boxes 4"]:
     """Return boxes of COCO, (x, y, width, height) in pixels, by their corners (x1, y1, x2, y2).
 
-    Args:
-        boxes: Boxes, padded with all-NaN boxes.
-
     Raises:
         ValueError: If `boxes` is not `[batch, boxes, 4]`.
     """

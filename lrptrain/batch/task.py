@@ -27,11 +27,7 @@ NO_LABEL = -1
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """What a model's output and its labels mean.
-
-    Attributes:
-        name: What users call the task.
-    """
+    """What a model's output and its labels mean."""
 
     name: ClassVar[str]
 
@@ -100,9 +96,6 @@ class Task(ABC):
     @abstractmethod
     def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
         """Return the class of each label, negative where there is none.
-
-        Args:
-            label: The labels of a batch.
 
         Raises:
             ValueError: If a label has no meaning for the task.

@@ -18,12 +18,23 @@ Images = Float[Tensor, "batch channels *places"]
 
 @dataclass(frozen=True)
 class Look(Cue):
-    """A look of images."""
+    """A look of images: a file in `lrptrain/cues/visual`, under `register_look`.
+
+    Attributes:
+        word: What a person calls it, without saying where.
+        order: Looks are tested by this number.
+        keeps_places: Whether each pixel still shows what it did, so that labels of pixels hold, and that a part of
+            an image can have a look of its own.
+        is_of_evidence: Whether it is tested in the annotated object alone, too.
+    """
 
     name: str
     role: Role
     where: Where
     word: ClassVar[str]
+    order: ClassVar[int]
+    keeps_places: ClassVar[bool] = True
+    is_of_evidence: ClassVar[bool] = False
 
     @classmethod
     def of(cls, where: Where, role: Role) -> Self:

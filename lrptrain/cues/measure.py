@@ -132,7 +132,6 @@ class Exchanged(NamedTuple):
     """Some samples that have taken a cue.
 
     Attributes:
-        rows: The samples.
         differ: Which differ by their source; the others have nothing to measure.
         batches: The samples with the cue of a source of another answer, and with that of one of the same.
         same_as: Which sample each of these is now, itself or its source; -1 for what the model has not answered yet.
@@ -148,12 +147,10 @@ class Measure:
     """Measures the effects of cues on the same samples.
 
     Args:
-        samples: The samples.
         answers: What the model answers to each, as a class.
         probabilities: Returns the class probabilities of a batch, without gradients.
         device: Where the model is.
         batch_size: Samples of a forward pass.
-        seed: The seed of the sources.
         before: The class probabilities of the samples; None if the model has to be asked.
         mine: The samples that this process measures; None for all.
         gather: Returns the values of all processes.

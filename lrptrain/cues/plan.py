@@ -10,11 +10,8 @@ from lrptrain.batch.chunks import chunk_width
 from lrptrain.batch.matters import FEWEST_SAMPLES
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.rows import grid_sizes
-from lrptrain.cues.band import bands
-from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import CANDIDATES, Cue, Role
 from lrptrain.cues.family import LARGEST, Family
-from lrptrain.cues.framing import Framing
 from lrptrain.cues.images import Where, are_videos, image_of, mask_in
 from lrptrain.cues.length import Length
 from lrptrain.cues.mark import Marks
@@ -33,9 +30,10 @@ from lrptrain.cues.rows import is_annotated as has_annotated_rows
 from lrptrain.cues.search import Node
 from lrptrain.cues.segment import AllWords, ends_of
 from lrptrain.cues.series import SeriesPart, SeriesSurroundings, parts_of_series
-from lrptrain.cues.spectrum import Spectrum
-from lrptrain.cues.surroundings import LOOKS, Surroundings
+from lrptrain.cues.surroundings import Surroundings
 from lrptrain.cues.texts import Language, TextPart, is_annotated, parts_of
+from lrptrain.cues.visual import registered_looks, registered_parts
+from lrptrain.cues.visual.colour import Colour
 from lrptrain.cues.volumes import Planes, VolumeSurroundings, parts_of_volumes
 from lrptrain.cues.whole_input import whole_inputs
 
@@ -71,19 +69,23 @@ def of_images(
         return _merged(found)
 
     channels = image_of(collate(samples[:1]))[1].shape[1]
-    framing = Node(Framing.of("image", "unreviewed"), everyone)
+    looks = registered_looks()
+    kept, moved = (
+        [Node(look.of("image", "unreviewed"), everyone) for look in looks if look.keeps_places is keeps]
+        for keeps in (True, False)
+    )
     if not _are_told_apart(marked, answers):
-        parts = tuple(Node(part, everyone) for part in (*places("unreviewed"), *bands("unreviewed", channels)))
+        cues = [*places("unreviewed"), *registered_parts("unreviewed", channels)]
+        parts = tuple(Node(part, everyone) for part in cues)
         whole = Node(Place("the image", "unreviewed", WHOLE), everyone, parts, is_whole=True)
-        looks = (Node(look.of("image", "unreviewed"), everyone) for look in LOOKS)
-        return [*looks, framing, whole, *marked_by("image", everyone)]
+        return [*kept, *moved, whole, *marked_by("image", everyone)]
     named = tuple(Node(Region(name, "shortcut", i), marked) for i, name in enumerate(regions) if i)
-    named += tuple(Node(band, marked) for band in bands("shortcut", channels, "outside"))
+    named += tuple(Node(part, marked) for part in registered_parts("shortcut", channels, "outside"))
     return [
         Node(Surroundings(), marked, (*named, *marked_by("outside", marked)), FAULTS_WEIGH),
-        *(Node(look.of("image", "unreviewed"), everyone) for look in LOOKS),
-        *(Node(look.of("evidence", "unreviewed"), marked) for look in (Colour, Spectrum)),
-        framing,
+        *kept,
+        *(Node(look.of("evidence", "unreviewed"), marked) for look in looks if look.is_of_evidence),
+        *moved,
         Node(Placement.of("location"), marked),
         Node(Placement.of("size"), marked),
         *marked_by("evidence", marked),

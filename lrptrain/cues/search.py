@@ -43,7 +43,6 @@ class Node:
     """A cue to be tested.
 
     Attributes:
-        cue: The cue.
         rows: The samples that judge it, and give it.
         parts: What it divides into, beside the children of the cue.
         weight: Its share of the level, beside that of the other roots.
@@ -66,7 +65,6 @@ class Judged:
     """A cue with what its exchange has shown.
 
     Attributes:
-        cue: The cue.
         verdict: Whether the interval of the effect lies above the least one that matters, below it, or on both sides.
         effect: The effect; where the verdict needed no control, the drop that bounds it.
         values: The effect on each sample of the evaluation; nan where it was not measured.

@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Batch, Cue, Role
 from lrptrain.cues.images import Part, Where, image_of, pixels_of
 from lrptrain.cues.surroundings import Surroundings
+from lrptrain.cues.visual.colour import Colour
 
 _QUARTERS = ("first", "second", "third", "last")
 Places = Bool[Tensor, "batch channels time"]

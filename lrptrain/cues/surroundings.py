@@ -8,16 +8,10 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from lrptrain.cues.beside import Beside
-from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Batch, Cue, Role
-from lrptrain.cues.grain import Grain
 from lrptrain.cues.images import Part, Where, pixels_of
-from lrptrain.cues.light import Light
 from lrptrain.cues.places import places
-from lrptrain.cues.spectrum import Spectrum
-
-LOOKS = (Colour, Spectrum, Light, Grain)
-"""What a part of an image can look like."""
+from lrptrain.cues.visual import registered_looks
 
 
 @dataclass(frozen=True)
@@ -36,5 +30,5 @@ class Surroundings(Part):
 
     def children(self) -> Sequence[Cue]:
         """Return what lies next to the evidence, its places and its looks."""
-        looks = (look.of(self.where, self.role) for look in LOOKS)
+        looks = (look.of(self.where, self.role) for look in registered_looks() if look.keeps_places)
         return [Beside(role=self.role), *places(self.role, self.where), *looks]

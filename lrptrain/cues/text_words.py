@@ -68,7 +68,6 @@ class Marker(NamedTuple):
     Attributes:
         kind: "link", "address", "domain", "mention", "hashtag", "date" or "number".
         span: The tokens that it is made of.
-        text: The letters of it.
     """
 
     kind: str

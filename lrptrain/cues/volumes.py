@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import QUARTER, Batch, Cue, Role
 from lrptrain.cues.images import Part, Where, image_of, pixels_of
 from lrptrain.cues.places import places
 from lrptrain.cues.surroundings import Surroundings
+from lrptrain.cues.visual.colour import Colour
 
 Planes = Literal["slices", "frames"]
 _PARTS = {

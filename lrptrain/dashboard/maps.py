@@ -18,6 +18,10 @@ from lrptrain.loggers.local import CLASS_MAPS, MAP
 from lrptrain.loggers.tables import arrow_errors, read_columns, read_schema
 from lrptrain.render import join_words
 
+_LEVELS = 127
+"""The levels of either sign in a signed byte."""
+_TINY = 1e-300
+"""The quotient of `_LEVELS` and less overflows: a map of only such values counts as all zero."""
 MOST_EPOCHS = 40
 """The most evaluations of which `read_histories` returns the maps."""
 # What an evaluation has of maps: the row of each sample id in the table; the table's column of each target ("label",
@@ -93,8 +97,7 @@ def packed(values: Any, scored: Sequence[bool] | None = None) -> dict[str, Any] 
     size = np.abs(numbers)
     in_scale = np.ones(len(numbers), dtype=bool) if scored is None else np.asarray(scored, dtype=bool)
     peak = float(size[in_scale].max(initial=0.0))
-    # The quotient 127 / peak overflows near the smallest floats: a map of only such values counts as all zero.
-    levels = np.rint((numbers * (127 / peak)).clip(-127, 127)) if peak > 1e-300 else np.zeros_like(numbers)
+    levels = np.rint((numbers * (_LEVELS / peak)).clip(-_LEVELS, _LEVELS)) if peak > _TINY else np.zeros_like(numbers)
     share = float(f"{size[~in_scale].sum() / (size.sum() or 1.0):.6g}")
     if size[in_scale].any():  # nearly all of the relevance must not be rounded to all of it
         share = min(share, 1 - 1e-6)

@@ -9,14 +9,17 @@ from lrptrain.dashboard.maps import read_cards, read_histories
 from lrptrain.dashboard.notes import read_notes
 from lrptrain.dashboard.page import page
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, proof_picture, read_new_events
-from lrptrain.dashboard.samples import read_sample_table, read_scores
+from lrptrain.dashboard.samples import confidence_or_usual, read_sample_table, read_scores
 from lrptrain.files import read_whole, to_json, write_text
 from lrptrain.loggers.inputs import input_path
 from lrptrain.loggers.timeline import UnreadableRunError, refusal
 
-MOST_SAMPLES = 200  # that have maps and images in the file
-MOST_PICTURE_BYTES = 2**24  # of one; those of inputs are at most 384 pixels long
-MOST_SCORED_CLASSES = 20  # that have scores of their own, which take some milliseconds each
+MOST_SAMPLES = 200
+"""So many samples have maps and images in the file: a choice, of how large it is to send."""
+MOST_PICTURE_BYTES = 2**24
+"""A larger picture is left out: a choice, far above those of inputs, whose longer side is `LARGEST` at most."""
+MOST_SCORED_CLASSES = 20
+"""So many classes have scores of their own, which take some milliseconds each: a choice, of how long a report takes."""
 
 
 def write_html_report(folder: Path, output: Path) -> list[str]:
@@ -39,9 +42,7 @@ def _everything(folder: Path) -> dict[str, Any]:
     table = read_sample_table(folder)
     columns = table["columns"]
     settings = about["settings"]
-    # An interval needs a confidence in (0, 1); a run.json of others may say anything.
-    stated = settings.get("confidence")
-    confidence = stated if isinstance(stated, float) and 0 < stated < 1 else 0.95
+    confidence = confidence_or_usual(settings.get("confidence"))
     labels = sorted({label for label in columns.get("label", []) if isinstance(label, str)})
     scores = read_scores(folder, [None, *labels[:MOST_SCORED_CLASSES]], confidence)
     ids = _chosen(table)

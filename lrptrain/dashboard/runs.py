@@ -14,6 +14,7 @@ MARKS = ("events.jsonl", "run.json")
 """A folder with any of these is a monitored run."""
 PNG = b"\x89PNG\r\n\x1a\n"
 _DEEPEST = 8
+"""Runs are looked for so many folders below the one that is shown: a choice, of how long that takes on a whole disk."""
 _BRIEF = ("kind", "name", "role", "verdict", "effect", "interval", "is_fault")
 SUMMARY = (*_BRIEF, "sentences")
 """What the list of runs says of a finding."""

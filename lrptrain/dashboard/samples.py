@@ -21,8 +21,12 @@ _NAME = re.compile(r"epoch_(\d+)_step_(\d+)")
 _NOT_SHOWN = ("epoch", "step")
 ACCURACY = "correct"
 """The name under which accuracies are returned; no table has such a column."""
+CONFIDENCE = 0.95
+"""The level of intervals where a run says none: that of `lrptrain.Judge`."""
 _RESAMPLES = 2000
+"""Samples of a bootstrap: a choice, of speed. The ends of an interval vary by a fiftieth of its width."""
 _VALUES_AT_ONCE = 2_000_000
+"""So many numbers are drawn at once, 16 MB: a choice, on which no result depends."""
 _scoring = Lock()
 _NO_SCORES = ("sample_id", "label", "predicted", "group")
 
@@ -77,7 +81,7 @@ def read_sample_table(folder: Path, name: str | None = None) -> dict[str, Any]:
 def read_scores(
     folder: Path,
     labels: Sequence[str | None] = (None,),
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     columns: Sequence[str] | None = None,
 ) -> dict[str | None, dict[str, Any]]:
     """Means over samples in every evaluation, with intervals.
@@ -207,6 +211,11 @@ def _estimate(
         return wilson_interval(int(values.sum()), len(values), confidence)
     mean, low, high = bootstrap_interval(values, confidence)
     return (mean, None, None) if np.isnan(low) else (mean, low, high)
+
+
+def confidence_or_usual(stated: Any) -> float:
+    """Return a confidence in (0, 1); the usual one for anything else that a run or an address may say."""
+    return stated if isinstance(stated, float) and 0 < stated < 1 else CONFIDENCE
 
 
 def bootstrap_interval(values: Float[np.ndarray, " n"], confidence: float) -> tuple[float, float, float]:

@@ -21,7 +21,7 @@ from lrptrain.dashboard.runs import (
     read_curves,
     read_new_events,
 )
-from lrptrain.dashboard.samples import read_sample_table, read_scores
+from lrptrain.dashboard.samples import CONFIDENCE, confidence_or_usual, read_sample_table, read_scores
 from lrptrain.extras import require
 from lrptrain.files import to_json
 from lrptrain.loggers.inputs import input_path
@@ -39,8 +39,10 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-MOST_CARDS = 100  # in one answer; a page of the gallery has 24
-MOST_CURVES = 20  # runs, and scalars of each; as MOST_DRAWN of the page
+MOST_CARDS = 100
+"""So many cards are in one answer: a choice, above the 24 of a page of the gallery."""
+MOST_CURVES = 20
+"""So many runs, and scalars of each, are drawn: as `MOST_DRAWN` of the page."""
 TYPES = {".webp": "image/webp", ".png": "image/png", ".jpg": "image/jpeg"}
 
 
@@ -178,10 +180,9 @@ def _count(query: Any, name: str) -> int:
 
 def _confidence(query: Any) -> float:
     try:
-        confidence = float(query.get("confidence", ""))
+        return confidence_or_usual(float(query.get("confidence", "")))
     except ValueError:
-        return 0.95
-    return confidence if 0 < confidence < 1 else 0.95
+        return CONFIDENCE
 
 
 _READERS: dict[str, Callable[[Path, Any], Any]] = {

@@ -23,8 +23,6 @@ class ProvenSample:
     """One sample, and the probability of the class that the model answers of it as it is.
 
     Attributes:
-        sample_id: The id of the sample.
-        answer: The name of the class.
         before: Its probability, in [0, 1].
         changed: Its probability in the swapped sample.
         control: Its probability under the control.
@@ -62,7 +60,6 @@ class Proof:
     Attributes:
         change: What was done to the cue, such as `Swapped with another class`.
         control: What was done instead for the control, such as `swapped within the class`.
-        samples: The samples.
         path: The file in the folder of the run that shows them; "" where it was not kept.
         png: Images: a picture with a row per sample, as it is, swapped, and under the control. Not in the record.
     """

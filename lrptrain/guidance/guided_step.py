@@ -53,8 +53,6 @@ class GuidedStep:
        `replaying`.
 
     Attributes:
-        model: The module that is listened to.
-        batch: The batch.
         values: What was measured, once the step is guided.
         replay: What the backward pass must run in; None where it runs as ever.
     """

@@ -34,7 +34,6 @@ class GuidedTraining:
     """Guides one step of a training after another; it knows no trainer.
 
     Args:
-        options: What is asked for.
         name: What messages to the user call the guidance.
         inform: Says something to the user, in the first process.
 
@@ -90,13 +89,6 @@ class GuidedTraining:
 
         What is decided here is decided alike in all processes, or a collective would wait for ever: it follows the
         index of the batch and the state, which are the same in all of them.
-
-        Args:
-            model: The module that the step calls with the samples of the batch.
-            trained: The module with all weights that the step may train.
-            batch: The batch, as the step gets it.
-            progress: Where the training stands.
-            processes: The processes that take part.
         """
         if not (self.state.worked or self._is_checked):
             self._is_checked = True

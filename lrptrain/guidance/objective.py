@@ -28,10 +28,8 @@ class Objective:
     Attributes:
         weights: The weight by name of the loss, of `lrptrain.guidance.LOSSES`.
         maps: The maps that losses on maps judge.
-        task: What the model's output means.
         swapped_share: The share of the samples that the step sees swapped, above 0 and up to 1; None for a step that
             sees its batch as it is.
-        swap: What is swapped.
 
     Raises:
         ValueError: If a loss is unknown, a weight not positive and finite, or the share beyond 1.
@@ -141,14 +139,10 @@ class Objective:
         rows: Int[Tensor, " rows"],
         generator: torch.Generator | None = None,
     ) -> dict[str, LossSum]:
-        """Compute every loss on the guided samples of a forward pass.
+        """Compute every loss on the guided samples, `rows`, of a forward pass.
 
-        Args:
-            forward: The intercepted call of the model with a batch.
-            annotation: 1 evidence, 0 not, 255 ignored, as `evidence` makes it.
-            label: The class indices, or 0 and 1 of each of several labels; needed for `target="label"`.
-            rows: The indices of the guided samples.
-            generator: The random numbers of the swaps.
+        Annotations are as `evidence` makes them; labels, class indices or 0 and 1 of each of several, are needed for
+        `target="label"`.
         """
         # What several losses need (a recording, a map, a swap's input) is computed once, in this object.
         batch = GuidedBatch(forward, annotation, label, rows, self.maps, generator, self.swap, self.task)

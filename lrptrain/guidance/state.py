@@ -49,11 +49,6 @@ class GuidanceState:
     """What a guidance is asked for, and what it has measured and counted so far.
 
     Attributes:
-        options: What the user asks for.
-        objective: The losses and the swap.
-        strength: What scales the losses.
-        failed: Counts failures.
-        voice: Speaks to the user.
         values: The values of the last batch, by the names that they are logged under.
         skipped: How often a loss or a gradient was not finite.
         left_out: How often a sample went unguided for its values.

@@ -19,7 +19,6 @@ from lrptrain.batch.chunks import flattened
 from lrptrain.batch.content import SPECIAL, special_tokens
 from lrptrain.batch.rows import has_rows
 from lrptrain.batch.sizes import marks_time
-from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.family import FAMILIES
 from lrptrain.cues.images import image_of
@@ -27,9 +26,10 @@ from lrptrain.cues.look import Look
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.series import SeriesSurroundings
 from lrptrain.cues.sources import random_sources
-from lrptrain.cues.surroundings import LOOKS
 from lrptrain.cues.text_form import Padding, padding_of
 from lrptrain.cues.texts import UNNAMED, Language, as_wide_as
+from lrptrain.cues.visual import registered_looks
+from lrptrain.cues.visual.colour import Colour
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.guidance.followed_cues import FollowedCues, names_of
 from lrptrain.guidance.swap_names import FINDINGS, OF_IMAGES, OF_ROWS, OF_TEXTS, OUTSIDE, Medium, medium_of
@@ -105,7 +105,7 @@ class Swap:
     def keeps_places(self) -> bool:
         """Whether each pixel shows what it did, in another look: then labels of single pixels hold."""
         kinds = {each if isinstance(each, str) else each.kind for each in self._every}
-        return self.followed is None and kinds <= {look.kind for look in LOOKS}
+        return self.followed is None and kinds <= {look.kind for look in registered_looks() if look.keeps_places}
 
     @property
     def title(self) -> str:

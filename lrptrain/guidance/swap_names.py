@@ -6,7 +6,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.family import FAMILIES, Family
-from lrptrain.cues.framing import Framing
 from lrptrain.cues.length import Length
 from lrptrain.cues.order import Order
 from lrptrain.cues.places import places
@@ -16,8 +15,9 @@ from lrptrain.cues.row_segment import AllRows
 from lrptrain.cues.rows import Stretch
 from lrptrain.cues.segment import AllWords
 from lrptrain.cues.series import SeriesPart, SeriesSurroundings
-from lrptrain.cues.surroundings import LOOKS, Surroundings
+from lrptrain.cues.surroundings import Surroundings
 from lrptrain.cues.texts import Language
+from lrptrain.cues.visual import registered_looks
 from lrptrain.cues.whole_input import WholeInput
 
 OUTSIDE = "outside"
@@ -25,7 +25,7 @@ FINDINGS = "findings"
 """What users call the faults that the monitor of the same run finds."""
 OF_IMAGES: Mapping[str, Callable[[], Cue]] = {
     OUTSIDE: Surroundings,
-    **{look.kind: partial(look.of, "image", "unreviewed") for look in (*LOOKS, Framing)},
+    **{look.kind: partial(look.of, "image", "unreviewed") for look in registered_looks()},
     "border": lambda: places("unreviewed")[0],
 }
 OF_TEXTS: Mapping[str, Callable[[Language], Cue]] = {
@@ -78,7 +78,6 @@ class Asked(NamedTuple):
     """What is swapped.
 
     Attributes:
-        several: Names and cues.
         warning: What the user has to know of it; "" for nothing.
         inputs: The inputs of the model in which findings lie, as far as they say.
     """

@@ -21,9 +21,15 @@ from lrptrain.files import file_name_of, to_json, write_atomically, write_text
 from lrptrain.loggers.record import Input
 
 MOST_INPUTS = 1000
+"""So many samples of a run are stored as the model is given them: a choice, of room on a disk."""
 LARGEST = 384
-_LOSSLESS = 64  # the longest side of an image that is stored without loss
-_GREYS = {1: 255, 255: 128}  # grey level of each value of an annotation: evidence white, ignored grey
+"""The longer side of a stored image in pixels: a choice, of what the page shows at full width."""
+_LOSSLESS = 64
+"""Up to this side an image is stored without loss, as single pixels can be seen then: a choice."""
+_QUALITY = 90
+"""The quality of a stored image on WebP's scale: a choice, at which people see no difference."""
+_GREYS = {1: 255, 255: 128}
+"""The grey level of each value of an annotation: evidence is white, what is ignored grey."""
 
 
 def write_inputs(folder: Path, inputs: Mapping[int | str, Callable[[], Input]], room_mb: float = float("inf")) -> None:
@@ -67,7 +73,7 @@ def _save(path: Path, pixels: UInt8[np.ndarray, "height width *channels"], lossl
         # A mask's levels have a meaning: none between them may arise.
         resampling = image.Resampling.NEAREST if pixels.ndim == 2 else image.Resampling.BOX
         picture = picture.resize([max(1, round(side * factor)) for side in picture.size], resampling)
-    write_atomically(path, partial(picture.save, format="WebP", lossless=lossless, quality=90, method=2))
+    write_atomically(path, partial(picture.save, format="WebP", lossless=lossless, quality=_QUALITY, method=2))
 
 
 def _shades(annotation: UInt8[np.ndarray, "height width"]) -> UInt8[np.ndarray, "height width"]:

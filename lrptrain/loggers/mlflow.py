@@ -20,6 +20,7 @@ _REFUSED = re.compile(r"[^/\w.\- ]")
 _REFUSED_IN_IMAGE_KEYS = re.compile(r"[^a-zA-Z0-9_.\- ]")
 _LONGEST_KEY = 250
 _MOST_METRICS = 1000
+"""MLflow's own bounds on the length of a key, and on the metrics of one request."""
 # By this tag of a run, MLflow's page finds the tables among its files.
 _TABLES = "mlflow.loggedArtifacts"
 
@@ -48,7 +49,8 @@ def log_scalars_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
     now = require("mlflow.utils.time", "mlflow").get_current_time_millis()
     scalars = {**record.scalars, "epoch": record.epoch}
     metrics = [
-        metric(_metric_key(f"{run.prefix}{key}"), float(value), now, record.step) for key, value in scalars.items()
+        metric(_shortened(f"{run.prefix}{key}", _REFUSED, _LONGEST_KEY), float(value), now, record.step)
+        for key, value in scalars.items()
     ]
     for start in range(0, len(metrics), _MOST_METRICS):
         run.client.log_batch(run.run_id, metrics=metrics[start : start + _MOST_METRICS])
@@ -93,10 +95,6 @@ def _log_table(run: MLflowRun, path: str, columns: Mapping[str, list[Any]]) -> N
 def _path(prefix: str) -> str:
     """Return what files begin with: the name of a monitor may have characters that MLflow refuses."""
     return "/".join(_shortened(part, _REFUSED_IN_IMAGE_KEYS, 100) for part in prefix.split("/"))
-
-
-def _metric_key(key: str) -> str:
-    return _shortened(key, _REFUSED, _LONGEST_KEY)
 
 
 def _shortened(name: str, refused: re.Pattern[str], longest: int) -> str:

@@ -8,10 +8,13 @@ from typing import Any
 from lrptrain.extras import require
 
 MOST_ROWS = 1_000_000
-MOST_VALUES = 100_000_000  # of the columns that are read
-MOST_CELLS = 5_000_000  # of those that become objects of Python, which take ten times the room
-MOST_BYTES = 4 * MOST_VALUES  # as many as float32 has; of texts, written out
+MOST_VALUES = 100_000_000
+MOST_CELLS = 5_000_000
+MOST_BYTES = 4 * MOST_VALUES
+"""Beyond these a file is passed over: rows, numbers of the columns that are read, cells that become objects of Python,
+which take ten times the room, and bytes of texts, written out. A choice: 400 MB, far above what a monitor writes."""
 _ROWS_AT_ONCE = 256
+"""Rows of a group: a choice, of how much of a file is in the memory at once."""
 # Texts that a file holds once, for all rows that have them, are read so, too: that takes no more room than the file.
 _TEXTS = ("is_string", "is_large_string", "is_binary", "is_large_binary")
 

@@ -17,9 +17,10 @@ from lrptrain.loggers.record import EpochRecord, Picture
 from lrptrain.loggers.record_tables import record_tables, rows_of, with_few_scores
 from lrptrain.loggers.sink import Sink, has_methods, lightning_sink, register, scalars_to_lightning
 
-# W&B shows at most 108 images under a key.
 MOST_IMAGES = 64
+"""So many images are under a key: a choice, below the 108 that W&B shows."""
 _LONGEST_TITLE = 63
+"""W&B's own bound on the title of an alert."""
 _MASK_LABELS = {0: "elsewhere", 1: "annotation", 255: "ignored"}
 
 # Lightning's WandbLogger logs this key with every point: charts of the monitor share the x axis of the training.

@@ -45,11 +45,7 @@ def expected_hits(
     usable: Bool[Tensor, "batch entries"],
     k: Int[Tensor, " batch"],
 ) -> Float[Tensor, " batch"]:
-    """Return how many of the k highest usable scores are hits; the mean over all tie-breaks if the k-th place is tied.
-
-    Returns:
-        In [0, k].
-    """
+    """Return how many of the k highest usable scores are hits; the mean over tie-breaks of a tied k-th place."""
     scores = at_least_float32(scores)
     places = torch.minimum(k, usable.sum(-1))
     ranked = torch.where(usable, scores, -torch.inf).sort(-1, descending=True).values

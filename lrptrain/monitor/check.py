@@ -1,6 +1,5 @@
 """Whether a run's findings pass: what `lrptrain check` does, as a function."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -187,13 +186,9 @@ def _doubt(judged: Judged, max_reliance: float) -> str:
     doubts = [each.name for each in judged.findings if each.role == "shortcut" and each.verdict == "inconclusive"]
     if doubts:
         return f"More samples decide whether the model relies on {listed(doubts)} (max_samples=128)."
-    for finding in _strongest_first(judged.findings):
+    for finding in sorted(judged.findings, key=lambda each: -each.interval[0]):
         if finding.needs_review and not finding.is_annotated and finding.interval[0] > max_reliance:
             return f"{sentences(finding).verdict.rstrip('.')}, by {points(finding.effect)} points."
     if not power and not any(each.is_fault for each in judged.findings):
         return "Nothing was tested: the record does not say by what."
     return ""
-
-
-def _strongest_first(findings: Sequence[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda each: -each.interval[0])

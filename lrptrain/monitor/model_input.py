@@ -35,7 +35,12 @@ from lrptrain.relevance.tape.nodes import map_nested
 from lrptrain.trainers.continuation import Continuation, way_out
 from lrptrain.trainers.discover import choice, choice_of_parts, parts, whole_batch
 
-_MOST_HEARD = 16  # a step that calls the model over and over, to write a text, say, must not fill the memory
+_MOST_HEARD = 16
+"""So many calls of a step are kept, as one that writes a text must not fill the memory: a choice, above those that a
+step needs for one batch."""
+_SAME, _SAME_IN_HALF = 1e-5, 0.01
+"""Tensors that differ relatively by no more are equal: by roundings of float32, or by one of bfloat16, whose eps is
+0.008."""
 _OF_THE_LOSS = ("label", "labels", "start_positions", "end_positions", "num_items_in_batch")
 
 
@@ -377,7 +382,7 @@ def _same(theirs: Tensor, ours: Tensor) -> bool:
     if theirs.shape != ours.shape:
         return False
     coarse = any(x.is_floating_point() and x.element_size() < 4 for x in (theirs, ours))
-    tolerance = 0.01 if coarse else 1e-5  # eps of bfloat16 is 0.008
+    tolerance = _SAME_IN_HALF if coarse else _SAME
     return torch.allclose(theirs.double(), ours.to(theirs.device).double(), rtol=tolerance, atol=1e-6, equal_nan=True)
 
 

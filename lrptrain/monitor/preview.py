@@ -117,7 +117,8 @@ def preview(
     for sample in drawn:
         make = shown.get(sample.sample_id)
         item = make() if make is not None else None
-        lines.append(f"#{sample.sample_id}{_label(sample)}: {_marked(sample, item)}")
+        label = "" if sample.label < 0 else f", label {sample.label}"
+        lines.append(f"#{sample.sample_id}{label}: {_marked(sample, item)}")
         if item is not None and item.image is not None:
             pictures.append(_outlined(item))
         elif item is not None:
@@ -158,10 +159,6 @@ def _samples(
 def _grid(sample: Sample) -> tuple[int, ...] | None:
     image = next((sample.tensors[name] for name in IMAGES if name in sample.tensors), None)
     return None if image is None or image.ndim < 3 else (1,) * (image.ndim - 1)
-
-
-def _label(sample: Sample) -> str:
-    return "" if sample.label < 0 else f", label {sample.label}"
 
 
 def _marked(sample: Sample, item: Input | None) -> str:

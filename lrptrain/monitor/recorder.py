@@ -15,7 +15,7 @@ from lrptrain.cues.text_form import text_form
 from lrptrain.cues.texts import Language
 from lrptrain.files import write_json
 from lrptrain.findings import Finding, reliance
-from lrptrain.findings.sentences import sentences
+from lrptrain.findings.sentences import counted, sentences
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
 from lrptrain.loggers.local import PROOFS, evaluation_name
 from lrptrain.loggers.metrics import key_names
@@ -297,12 +297,8 @@ def unannounced(
     announcers = [announced.setdefault((samples, finding.identity, finding.verdict), title) for finding in findings]
     new = [finding for finding, announcer in zip(findings, announcers, strict=True) if announcer == title]
     others = [announcer for announcer in announcers if announcer != title]
-    lines = [_line(title, others.count(announcer), announcer) for announcer in dict.fromkeys(others)]
-    return new, lines
-
-
-def _line(title: str, findings: int, announcer: str) -> str:
-    return f"{title}: {findings} finding{'s' if findings > 1 else ''} that {announcer} has told"
+    counts = {announcer: counted(others.count(announcer), "finding") for announcer in dict.fromkeys(others)}
+    return new, [f"{title}: {findings} that {announcer} has told" for announcer, findings in counts.items()]
 
 
 def _fingerprint(evaluation: Evaluation) -> Hashable:

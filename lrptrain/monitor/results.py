@@ -1,7 +1,6 @@
 """What a monitor shows of its work to its user, under whichever trainer it runs."""
 
 import html
-from collections.abc import Sequence
 from pathlib import Path
 
 from lrptrain.findings import Finding, HasFindings, announce
@@ -17,11 +16,7 @@ _STYLE = "font:14px/1.45 system-ui,sans-serif;color:#111;background:#fff;padding
 
 
 class MonitorResults(HasFindings):
-    """The results of a monitor's core, as attributes of what a user attaches.
-
-    Attributes:
-        core: What evaluates, finds and tests.
-    """
+    """The results of a monitor's core, as attributes of what a user attaches."""
 
     core: MonitorCore
 
@@ -61,18 +56,14 @@ class MonitorResults(HasFindings):
         """
         check_counts(0, max_samples=max_samples)
         drawn = self.core.recorder.drawn[:max_samples]
-        heading = _heading(self.core.planner.evaluated_epoch, self.findings)
+        epoch = self.core.planner.evaluated_epoch
+        heading = "No evaluation yet." if epoch is None else f"Epoch {epoch}: {headline(self.findings)}"
         blocks = [
             f'<div style="{_STYLE};font-weight:600">{html.escape(heading)}</div>',
             *(finding._repr_html_() for finding in self.findings),
             f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(map(_sample, drawn))}</div>',
         ]
         display("".join(blocks), "\n\n".join([heading, *announce(self.findings), *(each.caption for each in drawn)]))
-
-
-def _heading(epoch: int | None, findings: Sequence[Finding]) -> str:
-    """Return what the last evaluation came to, in a line; its epoch is None before it."""
-    return "No evaluation yet." if epoch is None else f"Epoch {epoch}: {headline(findings)}"
 
 
 def _sample(drawn: Picture | Highlight) -> str:

@@ -160,9 +160,9 @@ def continue_run(root: str | Path, point: RunPoint, name: str | None = None) -> 
         return branch_run(root, point, name, f"the run {point.name!r} ran from the checkpoint to its end")
     run = MonitoredRun(folder, point.run_id, identity.get("name"), identity.get("parent"))
     if later:
-        moment = None if last is None else last.moment
-        run._marks = continued_after(moment)
-        run.notice = f"{point.name!r} resumes {_after(moment)}; {len(later)} later evaluations are dropped"
+        run._marks = continued_after(None if last is None else last.moment)
+        after = "from its start" if last is None else f"after epoch {last.epoch}, step {last.step}"
+        run.notice = f"{point.name!r} resumes {after}; {len(later)} later evaluations are dropped"
     return run
 
 
@@ -255,7 +255,3 @@ def _is_running(writer: Any) -> bool:
 def is_numbered(folder_name: str, name: str) -> bool:
     """Return whether a folder was made for a name: `ours` and `ours-2` were for `ours`."""
     return folder_name == name or folder_name.removeprefix(f"{name}-").isdecimal()
-
-
-def _after(moment: Moment | None) -> str:
-    return "from its start" if moment is None else f"after epoch {moment[0]}, step {moment[1]}"

@@ -18,7 +18,8 @@ from lrptrain.relevance.sharding.shards import computes_in_half, is_shard, is_sh
 from lrptrain.relevance.tape.nodes import map_nested, tensors_in
 from lrptrain.trainers.discover import parts
 
-_SAME_IN_HALF = 0.05  # as `SAME`: eps of bfloat16 is 0.008
+_SAME_IN_HALF = 0.05
+"""As `SAME`, in half precision, where one rounding of bfloat16 is 0.008: a choice, of some of them."""
 
 
 class StrategyAnswers:

@@ -101,7 +101,6 @@ class ExchangedBatch(NamedTuple):
     """Samples that were given something of one of their own class, and of one of another class.
 
     Attributes:
-        rows: The index of each sample.
         same: What the model is given with that of the same class: the control.
         other: What it is given with that of another class.
     """

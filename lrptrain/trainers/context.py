@@ -76,10 +76,6 @@ class TrainingContext:
     Attributes:
         model: The module whose forward gives logits.
         module: The user's module, which holds the model: everything in it is left as it was.
-        device: The device of the model.
-        moment: Where the training stands.
-        output: Where things are written.
-        names: What things are called.
         data_share: Which part of the data this process is given; None for one of its own.
         forward_context: Makes the context of every forward pass, such as autocast.
     """

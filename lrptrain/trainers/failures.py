@@ -10,11 +10,7 @@ from lrptrain.terminal import give_warning
 
 
 class Failures:
-    """Counts failures, and warns of the first.
-
-    Attributes:
-        count: The number of failures so far.
-    """
+    """Counts failures, and warns of the first."""
 
     def __init__(self, on_error: Literal["warn", "raise"] = "warn", callback: str = "RelevanceMonitor") -> None:
         self.on_error = on_error

@@ -100,8 +100,6 @@ class Processes:
     """The processes of a training.
 
     Attributes:
-        rank: The number of this one.
-        size: How many there are.
         over_all: Takes the sum or the mean of a tensor over all of them, with the same shape in each.
     """
 

@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from audited import DECIDING, METHODS, batches, model, only
+import torch
+from audited import DECIDING, METHODS, QUICK, batches, model, only
 
 import lrptrain.auditing.checks
 from lrptrain.auditing import (
@@ -17,6 +19,7 @@ from lrptrain.auditing import (
 )
 from lrptrain.auditing.audit import run_audit
 from lrptrain.auditing.base import select_tests
+from lrptrain.auditing.context import AuditContext, predict_batches
 from lrptrain.auditing.plots import BLUE, saved_plot
 from lrptrain.auditing.report import audit_scalars, verdict_table, write_audit_report
 from lrptrain.metrics import rank_correlation
@@ -88,6 +91,22 @@ def test_every_file_of_the_folder_registers_tests_of_orders_of_their_own():
     names = {path.stem for path in Path(folder).glob("*.py")} - {"__init__"}
     assert {type(test).__module__.rpartition(".")[2] for test in registered_tests()} == names
     assert len({test.order for test in registered_tests()}) == len(registered_tests())
+
+
+@pytest.mark.parametrize("test", [each for each in registered_tests() if each.columns], ids=lambda test: test.name)
+def test_the_columns_of_a_test_show_what_it_measures(test):
+    """A column of a name that the test does not give would stay empty, and nobody would know."""
+    values: dict[str, Any] = {}
+    for kind in ("vit", "bert"):
+        samples = batches(kind, sizes=(3,))
+        if kind == "vit":
+            samples[0]["mask"] = torch.ones(3, *samples[0]["image"].shape[2:], dtype=torch.uint8).tril()
+        net = model(kind)
+        audit = AuditContext(net, predict_batches(net, samples), METHODS[:2], settings=QUICK)
+        values |= {} if test.obstacle(audit) else test.run(audit, METHODS[0])
+    for column in test.columns:
+        for name in filter(None, (column.values, column.chance)):
+            assert len(values[name]) in (1, 3), name
 
 
 def test_a_name_is_taken_once():

@@ -6,10 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from guided_loops import LOOPS
-from inspected import images
+from inspected import Tokenizer, images, reads_the_footer, texts
 from own_trainers import Named
 from setting import vit
-from test_inspection import Tokenizer, reads_the_footer, texts
 
 import lrptrain
 from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor

@@ -6,11 +6,11 @@ from typing import Any, cast
 import pytest
 import torch
 import torch.nn.functional as F
+from inspected import Tokenizer
 from own_trainers import answers, in_lightning, in_transformers
 from setting import learn
 from test_guidance_gradients import EXACT, assert_close
 from test_guidance_text_swaps import TOKENIZER, bert
-from test_inspection import Tokenizer
 from torch import Tensor, nn
 from transformers import BertConfig, BertForSequenceClassification
 

@@ -18,20 +18,20 @@ from torch import nn
 
 import lrptrain
 from lrptrain.callbacks import RelevanceGuidance
-from lrptrain.cues.colour import Colour
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.family import Family
 from lrptrain.cues.length import Length
-from lrptrain.cues.light import Light
 from lrptrain.cues.measure import Effect
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import places
 from lrptrain.cues.search import Judged
 from lrptrain.cues.segment import ends_of
 from lrptrain.cues.sources import random_sources
-from lrptrain.cues.spectrum import Spectrum
 from lrptrain.cues.surroundings import Surroundings
 from lrptrain.cues.texts import Language
+from lrptrain.cues.visual.colour import Colour
+from lrptrain.cues.visual.light import Light
+from lrptrain.cues.visual.spectrum import Spectrum
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.guidance.swap import Swap
 from lrptrain.guidance.swap_names import NAMES, OF_IMAGES, OF_TEXTS, Medium

@@ -14,8 +14,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import BertConfig, BertForSequenceClassification
 
 import lrptrain
-from lrptrain.cues.colour import Colour
 from lrptrain.cues.surroundings import Surroundings
+from lrptrain.cues.visual.colour import Colour
 
 SEED = hash((0, 0, 0, 1)) % 2**63
 SEED_OF_LOSSES = hash((0, 0, 0)) % 2**63

@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.cues import plan, surroundings
+from lrptrain.cues import plan
 from lrptrain.cues.mark import Marks
 from lrptrain.cues.places import places
+from lrptrain.cues.visual import registered_looks
 
-LOOKS = [look.kind for look in surroundings.LOOKS]
+LOOKS = [look.kind for look in registered_looks() if look.keeps_places]
 COUNT = len(LOOKS)
 
 

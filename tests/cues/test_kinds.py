@@ -5,11 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from lrptrain.cues.band import bands
 from lrptrain.cues.beside import Beside
-from lrptrain.cues.colour import Colour
 from lrptrain.cues.family import Family
-from lrptrain.cues.framing import Framing
 from lrptrain.cues.kinds import restored
 from lrptrain.cues.length import Length
 from lrptrain.cues.mark import Mark
@@ -22,6 +19,9 @@ from lrptrain.cues.row_mark import RowMark
 from lrptrain.cues.row_segment import AllRows
 from lrptrain.cues.segment import ends_of
 from lrptrain.cues.surroundings import Surroundings
+from lrptrain.cues.visual.band import bands
+from lrptrain.cues.visual.colour import Colour
+from lrptrain.cues.visual.framing import Framing
 from tests.plain_texts import bert
 
 LANGUAGE = bert().language

@@ -1,7 +1,7 @@
 """Which cues are named: one rule, on linear models and bags of words whose weights are set by hand."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,33 +10,12 @@ from plain_texts import BagOfWords, bert, mixed
 
 from lrptrain.batch import Sample
 from lrptrain.cues import plan
-from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.measure import Measure
 from lrptrain.cues.search import Node, Search
+from tests.cues.columns import Columns
 
 COUNT = 512
 EVERYONE = np.arange(COUNT)
-
-
-@dataclass(frozen=True)
-class Columns(Cue):
-    """Some columns of a row of numbers."""
-
-    kind: ClassVar[str] = "columns"
-    name: str
-    columns: tuple[int, ...]
-    role: Role = "unreviewed"
-    is_everywhere: bool = False
-
-    def exchange(self, batch, sources) -> dict[str, Any]:
-        image = batch["image"].clone()
-        image[:, 0, 0, list(self.columns)] = sources["image"][:, 0, 0, list(self.columns)]
-        return {**batch, "image": image}
-
-    def locate(self, batch):
-        inside = torch.zeros_like(batch["image"][:, 0], dtype=torch.bool)
-        inside[:, 0, list(self.columns)] = True
-        return None if self.is_everywhere else inside
 
 
 @dataclass(frozen=True)

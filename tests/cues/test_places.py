@@ -6,7 +6,8 @@ import torch
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import WHOLE, Place, place_of, places
-from lrptrain.cues.surroundings import LOOKS, Surroundings
+from lrptrain.cues.surroundings import Surroundings
+from lrptrain.cues.visual import registered_looks
 
 SIZE = 16
 
@@ -100,7 +101,8 @@ def test_surroundings_are_all_but_evidence_and_what_is_ignored():
     taken = (own["mask"][0] == 0) & (sources["mask"][0] == 1)
     assert not torch.isin(changed[0][:, taken], sources["image"][0]).any(), "a source gives none of its evidence"
     parts = Surroundings().children()
-    assert [each.kind for each in parts] == ["beside", *["place"] * 6, *(look.kind for look in LOOKS)]
+    kinds = [look.kind for look in registered_looks() if look.keeps_places]
+    assert [each.kind for each in parts] == ["beside", *["place"] * 6, *kinds]
     assert {each.role for each in parts} == {"shortcut"}
 
 

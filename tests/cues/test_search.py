@@ -1,43 +1,19 @@
 """Trees of cues: verdicts by an interval, levels handed down, the smallest part that does it is named."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.cues.colour import Colour
-from lrptrain.cues.cue import Cue, Role
 from lrptrain.cues.measure import FIRST_LOOK, Effect, Measure, MeasureError
 from lrptrain.cues.search import ENOUGH, Node, Search
+from lrptrain.cues.visual.colour import Colour
+from tests.cues.columns import Columns
 
 COUNT = 64
-
-
-@dataclass(frozen=True)
-class Columns(Cue):
-    """Some columns of a row of numbers."""
-
-    kind: ClassVar[str] = "columns"
-    name: str
-    columns: tuple[int, ...]
-    role: Role = "unreviewed"
-    parts: tuple["Columns", ...] = ()
-
-    def exchange(self, batch, sources) -> dict[str, Any]:
-        image = batch["image"].clone()
-        image[:, 0, 0, list(self.columns)] = sources["image"][:, 0, 0, list(self.columns)]
-        return {**batch, "image": image}
-
-    def locate(self, batch):
-        inside = torch.zeros_like(batch["image"][:, 0], dtype=torch.bool)
-        inside[:, 0, list(self.columns)] = True
-        return inside
-
-    def children(self):
-        return self.parts
 
 
 @dataclass(frozen=True)

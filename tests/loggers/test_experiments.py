@@ -13,7 +13,7 @@ FOCUS = "relevance/label/energy_pointing_game"
 
 def record(epoch, step, score):
     text = Highlight("t", "label", "<b>good</b>", "**good**")
-    scalars = {FOCUS: score, "relevance/reliance": 0.0}
+    scalars = {FOCUS: score, "relevance/reliance": 0.0, **{f"{FOCUS}_per_class/{i}": 0.5 for i in range(51)}}
     return EpochRecord(
         epoch, step, scalars, {"sample_id": ["t"]}, [], [text], [], [finding()], metrics=logged_metrics()
     )
@@ -58,6 +58,15 @@ def test_media_and_alerts_are_there(written):
     assert [entry["alert"]["text"] for entry in written if entry["type"] == "alert"]
 
 
+def test_many_classes_are_a_table_and_no_key_each(written):
+    keys = {key.partition(".")[0] for row in rows(written) for key in row}
+    declared = {
+        str(entry["metric"].get("name", entry["metric"].get("glob_name"))) for entry in written if "metric" in entry
+    }
+    assert not [key for key in keys | declared if "_per_class/0" in key]
+    assert "relevance/scores_table" in keys
+
+
 def test_a_writer_has_scalars_and_findings(tmp_path):
     writer = SummaryWriter(str(tmp_path))
     assert loggers.is_logger(writer)
@@ -67,6 +76,8 @@ def test_a_writer_has_scalars_and_findings(tmp_path):
     assert [(point.step, point.value) for point in board.Scalars(FOCUS)] == [(7, 0.5)]
     assert any("relevance/highlights/t" in tag for tag in board.Tags()["tensors"])
     assert any("relevance/findings" in tag for tag in board.Tags()["tensors"])
+    assert any("relevance/scores_table" in tag for tag in board.Tags()["tensors"])
+    assert not any("per_class" in tag for tag in board.Tags()["scalars"])
 
 
 def test_what_is_no_logger():

@@ -162,13 +162,6 @@ def test_any_sample_id_stays_inside_the_folder(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_highlights_are_one_page_with_escaped_captions(tmp_path):
-    write_record(tmp_path, record())
-    page = (tmp_path / "highlights" / "epoch_0003_step_000031.html").read_text()
-    assert "<h2>one &lt;b&gt;</h2>\n<span>good</span>" in page
-    assert "http" not in page
-
-
 def test_numbers_are_written_before_everything_that_takes_room(tmp_path):
     """On a disk that fills up while pictures are written, the line is there already."""
     seen: dict = {}

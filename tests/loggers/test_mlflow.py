@@ -11,7 +11,7 @@ from PIL import Image
 
 from lrptrain import loggers
 from lrptrain.findings.proof import Proof, ProvenSample
-from lrptrain.loggers import EpochRecord, Highlight, LoggedMetric, MLflowRun, Picture, send, send_scalars, what_is_sent
+from lrptrain.loggers import EpochRecord, Highlight, LoggedMetric, MLflowRun, Picture, send, send_scalars
 
 PIXELS = np.full((170, 180, 3), (0, 255, 0), np.uint8)
 CLASSES = LoggedMetric(("per_class/*",), "Classes", "Classes")
@@ -111,46 +111,3 @@ def test_tables_are_those_of_the_last_evaluation(written):
     assert tables["findings_table"]["data"] == []
     listed = json.loads(run.data.tags["mlflow.loggedArtifacts"])
     assert sorted(each["path"] for each in listed) == ["relevance/findings_table.json", "relevance/samples.json"]
-
-
-def test_scores_of_many_classes_are_a_table():
-    sent = {}
-
-    class Client:
-        """Of a logger without a place for anything but numbers, and of one with a place for tables."""
-
-        def log_metrics(self, metrics, step):
-            sent.update(metrics)
-
-        def save(self):
-            pass
-
-    many = {f"relevance/per_class/{i}": float(i) for i in range(51)}
-    record = EpochRecord(0, 0, {"relevance/epg": 0.5, **many}, metrics=[CLASSES])
-    send_scalars(Client(), record)
-    assert sent == {**record.scalars, "epoch": 0}
-    assert what_is_sent(Client(), record) == [
-        "Client gets the scalars, but has no place for pictures, texts, tables: they are in the run's folder"
-    ]
-    assert loggers.record_tables.with_few_scores(record).scalars == {"relevance/epg": 0.5}
-    table = loggers.record_tables.scores_table(record)
-    assert list(zip(*table.values(), strict=True)) == [("per_class", str(i), float(i)) for i in range(51)]
-    assert loggers.record_tables.scores_table(RECORD)["score"] == []
-    run = MLflowRun(None, "")
-    assert what_is_sent(run, record) == [
-        "MLflowRun gets the scores of single classes as a table, relevance/scores_table"
-    ]
-
-
-def test_how_many_classes_an_evaluation_has_does_not_decide_what_is_a_table():
-    names = [str(i) for i in range(60)]
-    notes = []
-    for predicted in (40, 55):
-        scalars = {"relevance/epg": 0.5, **{f"relevance/per_class/{name}": 1.0 for name in names[:predicted]}}
-        record = EpochRecord(0, 0, scalars, metrics=[CLASSES], class_names=names)
-        assert loggers.record_tables.with_few_scores(record).scalars == {"relevance/epg": 0.5}
-        assert len(loggers.record_tables.scores_table(record)["of"]) == predicted
-        notes.append(what_is_sent(MLflowRun(None, ""), record))
-    assert notes[0] == notes[1]
-    without = EpochRecord(0, 0, {"relevance/epg": 0.5}, metrics=[CLASSES], class_names=names)
-    assert what_is_sent(MLflowRun(None, ""), without) == []

@@ -2,7 +2,7 @@ import math
 
 from examples import OPEN, finding
 
-from lrptrain.loggers import EpochRecord, MLflowRun, what_is_sent
+from lrptrain.loggers import EpochRecord, LoggedMetric, MLflowRun, what_is_sent
 from lrptrain.loggers.record_tables import (
     MOST_ROWS,
     findings_markdown,
@@ -44,6 +44,7 @@ def test_markdown_keeps_a_finding_on_one_line():
     assert "| 0.5 | 0.25 |  | 24 |" in row
 
 
+CLASSES = [LoggedMetric(("per_class/*",), "Classes", "Classes")]
 FAMILY = "relevance/label/energy_pointing_game_per_class"
 RUN = MLflowRun(None, "")
 
@@ -71,3 +72,17 @@ def test_fifty_are_scalars_and_one_more_is_a_table():
     assert scores_table(record(50))["of"] == []
     assert len(with_few_scores(record(51)).scalars) == 1
     assert scores_table(record(51))["of"] == [str(i) for i in range(51)]
+
+
+def test_how_many_classes_an_evaluation_has_does_not_decide_what_is_a_table():
+    names = [str(i) for i in range(60)]
+    notes = []
+    for predicted in (40, 55):
+        scalars = {"relevance/epg": 0.5, **{f"relevance/per_class/{name}": 1.0 for name in names[:predicted]}}
+        given = EpochRecord(0, 0, scalars, metrics=CLASSES, class_names=names)
+        assert with_few_scores(given).scalars == {"relevance/epg": 0.5}
+        assert len(scores_table(given)["of"]) == predicted
+        notes.append(what_is_sent(RUN, given))
+    assert notes[0] == notes[1]
+    without = EpochRecord(0, 0, {"relevance/epg": 0.5}, metrics=CLASSES, class_names=names)
+    assert what_is_sent(RUN, without) == []

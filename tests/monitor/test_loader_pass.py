@@ -3,9 +3,7 @@
 import torch
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Subset, SubsetRandomSampler, TensorDataset
 
-from lrptrain.batch import read_batch
 from lrptrain.monitor.loader_pass import read_once, undisturbed
-from lrptrain.monitor.unread_columns import WholeBatches
 
 
 def dataset(samples=10):
@@ -72,41 +70,3 @@ def test_a_prepared_loader_goes_on_with_its_epochs():
 
     assert orders(True) == orders(False)
     assert orders(True)[2] == 2
-
-
-def rows(lengths):
-    return [
-        {"input_ids": torch.ones(n, dtype=torch.long), "rationale": [1] + [0] * (n - 1), "name": "x"} for n in lengths
-    ]
-
-
-def collator(side):
-    def collate(samples):
-        width = max(len(sample["input_ids"]) for sample in samples)
-        assert all("rationale" not in sample for sample in samples)
-        ids = torch.zeros(len(samples), width, dtype=torch.long)
-        for row, sample in zip(ids, samples, strict=True):
-            length = len(sample["input_ids"])
-            row[slice(None, length) if side == "right" else slice(width - length, None)] = sample["input_ids"]
-        return {"input_ids": ids, "attention_mask": ids}
-
-    return collate
-
-
-def test_columns_that_a_collator_drops_stand_where_its_tokens_do():
-    for side, expected in (("right", [[1, 0, 255], [1, 0, 0]]), ("left", [[255, 1, 0], [1, 0, 0]])):
-        batches = WholeBatches(rows([2, 3]), None, collator(side), ("rationale", "name"))
-        batch = batches.collate_fn(rows([2, 3]))
-        assert read_batch(batch)["rationale"].tolist() == expected
-        assert batch["name"] == ["x", "x"]
-
-
-def test_a_collator_gets_what_a_transform_makes_of_the_columns_that_a_dataset_names():
-    # As after `datasets.Dataset.set_transform`: the dataset has the column "image", its samples have "pixel_values".
-    samples = [{"pixel_values": torch.full((2,), float(i)), "mask": [i, 1]} for i in range(2)]
-    batches = WholeBatches(
-        samples, None, lambda batch: {"pixel_values": torch.stack([each["pixel_values"] for each in batch])}, {"mask"}
-    )
-    batch = batches.collate_fn(samples)
-    assert batch["pixel_values"].tolist() == [[0, 0], [1, 1]]
-    assert batch["mask"].tolist() == [[0, 1], [1, 1]]

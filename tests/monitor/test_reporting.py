@@ -9,7 +9,6 @@ from examples import explained
 from plain_texts import bert
 
 from lrptrain.batch import Sample
-from lrptrain.cues.colour import Colour
 from lrptrain.cues.family import Family
 from lrptrain.cues.length import Length
 from lrptrain.cues.measure import Effect
@@ -18,6 +17,7 @@ from lrptrain.cues.placement import Placement
 from lrptrain.cues.places import Place, places
 from lrptrain.cues.search import Judged
 from lrptrain.cues.surroundings import Surroundings
+from lrptrain.cues.visual.colour import Colour
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.reporting import findings_of, news_among, relevance_on, shown_rows
 

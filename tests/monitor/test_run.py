@@ -65,7 +65,10 @@ def test_a_run_continues_in_its_folder_without_what_was_later_than_the_checkpoin
 
 def test_a_run_that_ended_later_is_branched_and_one_that_ended_there_goes_on(killed, tmp_path):
     run, points = killed
-    change(run.folder, ended=True)
+    again = continue_run(tmp_path, points[2])
+    again.prepare({})
+    again.end(points[2].last)
+    change(run.folder, writer={"host": "elsewhere"})
     assert continue_run(tmp_path, points[2]).folder == run.folder
     branch = branched(tmp_path, run, points[0])
     assert "ran from the checkpoint to its end: this run continues in 'run-2'" in branch.notice

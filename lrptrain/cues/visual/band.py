@@ -9,6 +9,7 @@ from torch import Tensor
 
 from lrptrain.cues.cue import Batch, Role
 from lrptrain.cues.images import Part, Where, image_of, pixels_of
+from lrptrain.cues.visual.base import register_parts
 
 PICTURES = (1, 3)
 """So many channels have pictures in grey and in colours, whose channels are no things by themselves."""
@@ -31,6 +32,7 @@ class Band(Part):
         return inside
 
 
+@register_parts
 def bands(role: Role, channels: int, where: Where = "image") -> list[Band]:
     """Return every channel of images by itself; none of pictures."""
     beside = "" if where == "image" else " outside the annotation"

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.cues.look import Images, Look, Pixels, mean_of, smoothed
+from lrptrain.cues.visual.base import register_look
 
 WAVES = 4
 """So many cosines along either side, the constant one included: what is smaller than a third of it is no light, but a
@@ -17,12 +18,14 @@ that falls off within a quarter of the side. Doubled, 5 instead of 3 cues are na
 nothing changes (`python -m experiments.benchmark.moved`)."""
 
 
+@register_look
 @dataclass(frozen=True)
 class Light(Look):
     """How light falls across images: the low frequencies of the luminance, without its mean, which is colour."""
 
     kind: ClassVar[str] = "light"
     word: ClassVar[str] = "light"
+    order: ClassVar[int] = 30
 
     def transplant(self, images: Images, own: Pixels, sources: Images, theirs: Pixels) -> Images:
         """See `Look`."""

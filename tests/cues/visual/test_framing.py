@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from lrptrain.cues.framing import Framing, _frame
+from lrptrain.cues.visual.framing import Framing, _frame
 
 SIZES = [(48, 48), (56, 40)]
 FRAMING = Framing.of("image", "unreviewed")

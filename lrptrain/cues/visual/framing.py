@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.cues.look import Images, Look, Pixels, gaussian
+from lrptrain.cues.visual.base import register_look
 
 DETAIL = 1 / 48
 """The standard deviation at which gradients are taken, in shares of the shorter side: what is finer is mostly noise.
@@ -37,12 +38,15 @@ class Frame(NamedTuple):
     is_plain: Bool[Tensor, " batch"]
 
 
+@register_look
 @dataclass(frozen=True)
 class Framing(Look):
     """Scale and rotation of images: an image is magnified and turned around its middle until it has its source's."""
 
     kind: ClassVar[str] = "framing"
     word: ClassVar[str] = "scale and rotation"
+    order: ClassVar[int] = 50
+    keeps_places: ClassVar[bool] = False
 
     def transplant(self, images: Images, own: Pixels, sources: Images, theirs: Pixels) -> Images:
         """See `Look`; beyond its edges an image is mirrored."""

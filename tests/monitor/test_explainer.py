@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from setting import UNSEEING, UNTRAINED, data, loader, module, monitor, trainer
 from torch import nn
 
-import lrptrain
 from lrptrain.loggers import read_events
 
 BAD = 17  # in the last batch but one: beyond the two of the sanity check
@@ -123,28 +122,3 @@ def test_without_a_sanity_check_such_images_are_not_explained(tmp_path):
         watching, _ = run(tmp_path, data(), pl_module=prepared(module(), lambda x: x.flip(-1)), num_sanity_val_steps=0)
     assert watching.failures == 1
     assert watching.scored == []
-
-
-class Bytes(nn.Module):
-    def __init__(self, scales):
-        super().__init__()
-        self.net = module().net
-        self.scales = scales
-
-    def forward(self, image):
-        if self.scales and image.dtype == torch.uint8:
-            return self.net(image / 255)
-        return self.net(image.float())
-
-
-def test_images_of_bytes_in_a_loop_that_makes_floats_of_them():
-    """Nobody can know what it makes of them: the model alone would be given other numbers than in training."""
-    columns = {**data(), "image": torch.randint(0, 256, (24, 3, 16, 16), dtype=torch.uint8)}
-    net = module().net
-    with pytest.raises(ValueError, match=r"step=lambda model, batch: model\(batch\['image'\].float\(\) / 255\)"):
-        lrptrain.inspect(net, loader(columns))
-    with pytest.raises(ValueError, match=r"'image' as bytes .* which it takes otherwise"):
-        lrptrain.inspect(Bytes(scales=True), loader(columns))
-    assert lrptrain.inspect(Bytes(scales=False), loader(columns))
-    assert lrptrain.inspect(net, loader(columns), step=lambda model, batch: model(batch["image"] / 255))
-    assert lrptrain.inspect(net, loader(columns), step=lambda model, batch: model(batch["image"].float()))

@@ -13,18 +13,22 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.cues.look import Images, Look, Pixels, mean_of
+from lrptrain.cues.visual.base import register_look
 
 _RANK = 1e-6
 """Directions of colour with less of the largest variance have none: a grey image in three channels has one. What is
 less is rounding, so that half or twice as much changes nothing."""
 
 
+@register_look
 @dataclass(frozen=True)
 class Colour(Look):
     """The colours of images."""
 
     kind: ClassVar[str] = "colour"
     word: ClassVar[str] = "colours"
+    order: ClassVar[int] = 10
+    is_of_evidence: ClassVar[bool] = True
 
     def transplant(self, images: Images, own: Pixels, sources: Images, theirs: Pixels) -> Images:
         """See `Look`."""

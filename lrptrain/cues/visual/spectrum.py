@@ -13,17 +13,21 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lrptrain.cues.look import Images, Look, Pixels, mean_of
+from lrptrain.cues.visual.base import register_look
 
 BANDS, DIRECTIONS = 8, 4
 """A resolution, and no bound: finer ones carry over more of the source's own pattern, coarser ones tell fewer apart."""
 
 
+@register_look
 @dataclass(frozen=True)
 class Spectrum(Look):
     """Sharpness and texture of images."""
 
     kind: ClassVar[str] = "spectrum"
     word: ClassVar[str] = "sharpness and texture"
+    order: ClassVar[int] = 20
+    is_of_evidence: ClassVar[bool] = True
 
     def transplant(self, images: Images, own: Pixels, sources: Images, theirs: Pixels) -> Images:
         """See `Look`; of a part of an image, what lies beside it is filled with the part's mean."""

@@ -6,9 +6,9 @@ import torch
 
 from lrptrain.batch import Sample, collate
 from lrptrain.cues import plan
-from lrptrain.cues.band import bands
 from lrptrain.cues.measure import Measure
 from lrptrain.cues.search import Search
+from lrptrain.cues.visual.band import bands
 
 
 def of_two(channels=13):

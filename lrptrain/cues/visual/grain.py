@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.cues.look import Images, Look, Pixels, mean_of, smoothed
+from lrptrain.cues.visual.base import register_look
 
 SMOOTHING = 1.0
 """The standard deviation, in pixels, of the low-pass whose rest is grain: no more than neighbours differ by. Doubled,
@@ -22,12 +23,14 @@ the cause is first in 3 instead of 4 of 5 models; doubled, in as many, and 4 ins
 without one (`python -m experiments.benchmark.moved`)."""
 
 
+@register_look
 @dataclass(frozen=True)
 class Grain(Look):
     """The highest frequencies of images, with their phases."""
 
     kind: ClassVar[str] = "grain"
     word: ClassVar[str] = "grain"
+    order: ClassVar[int] = 40
 
     def transplant(self, images: Images, own: Pixels, sources: Images, theirs: Pixels) -> Images:
         """See `Look`."""

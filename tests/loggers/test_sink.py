@@ -2,8 +2,9 @@ import lightning.pytorch.loggers
 import pytest
 import pytorch_lightning.loggers
 
-from lrptrain.loggers import EpochRecord, send, send_scalars
+from lrptrain.loggers import EpochRecord, send, send_scalars, what_is_sent
 from lrptrain.loggers.sink import _SINKS, Sink, is_named, register, sink_of
+from lrptrain.monitor.summary import logged_metrics
 
 RECORD = EpochRecord(epoch=0, step=0)
 
@@ -37,6 +38,25 @@ def test_a_sink_that_is_registered_comes_before_that_of_any_logger(monkeypatch):
     send_scalars(logger, RECORD)
     send(logger, RECORD)
     assert heard == [(logger, RECORD)] * 2
+
+
+def test_a_logger_without_a_place_for_tables_gets_every_scalar_and_says_what_it_lacks():
+    sent = {}
+
+    class Client:
+        def log_metrics(self, metrics, step):
+            sent.update(metrics)
+
+        def save(self):
+            pass
+
+    scalars = {f"relevance/label/energy_pointing_game_per_class/{i}": 0.5 for i in range(51)}
+    many = EpochRecord(0, 0, scalars, metrics=logged_metrics())
+    send_scalars(Client(), many)
+    assert sent == {**many.scalars, "epoch": 0}
+    assert what_is_sent(Client(), many) == [
+        "Client gets the scalars, but has no place for pictures, texts, tables: they are in the run's folder"
+    ]
 
 
 def test_no_logger_is_no_error_unless_it_is_to_have_scalars():

@@ -1,10 +1,9 @@
 """The last evaluation, shown after training, under whichever trainer."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from inspected import images
+from setting import learn, loader, vit
 from torch.nn import functional as F
 
 import lrptrain
@@ -12,10 +11,6 @@ from lrptrain.callbacks import RelevanceMonitor, RelevanceMonitorCallback
 from lrptrain.findings import announce
 from lrptrain.monitor.results import MonitorResults
 from lrptrain.render import view
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "callbacks"))
-from inspected import images
-from setting import learn, loader, vit
 
 
 @pytest.mark.parametrize("kind", [RelevanceMonitor, RelevanceMonitorCallback, lrptrain.Monitor])
