@@ -273,7 +273,7 @@ class _Call:
         known = planned(self.model, inputs, self.explain, asked)
         if known is None or known.is_refused:
             return None
-        if known.plan is None:
+        if known.plan is None or known.is_to_be_tried(self.model):
             return self._making_plan(known, inputs)
         try:
             with preserved(self.model):
@@ -301,7 +301,7 @@ class _Call:
                 passed = forward_pass(self.model, inputs, self.explain, plain=known.by(plan), **options)
                 again = self._from(passed)
                 if agree(maps[0], again[0]):
-                    known.use(plan)
+                    known.use(plan, self.model)
                     maps = again  # as it will be from now on, to the bit
         return None if has_half else maps
 

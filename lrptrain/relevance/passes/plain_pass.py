@@ -174,7 +174,7 @@ class PlainPass(Lookups):
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Run the model inside."""
-        with in_turn(), eager(), _left_to_the_tape(), self:
+        with in_turn(), eager(), left_to_the_tape(), self:
             yield
         if self.root is None:
             raise NeedsTape
@@ -183,7 +183,7 @@ class PlainPass(Lookups):
     def replaying(self) -> Iterator[None]:
         """Take a gradient inside, which may run checkpointed blocks again."""
         self._is_first = False
-        with _left_to_the_tape(), self:
+        with left_to_the_tape(), self:
             yield
 
     reporting_functions = replaying
@@ -257,8 +257,8 @@ def explained_once(
 
 
 @contextmanager
-def _left_to_the_tape() -> Iterator[None]:
-    """Leave an error to the tape, which may know the reason."""
+def left_to_the_tape() -> Iterator[None]:
+    """Leave an error inside to the tape, which may know the reason."""
     try:
         yield
     except (torch.OutOfMemoryError, NeedsTape):

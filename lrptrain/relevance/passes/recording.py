@@ -25,7 +25,7 @@ from lrptrain.relevance.model.preserve import begin_anew, preserved
 from lrptrain.relevance.model.recordable import check_recordable, gives_answers_only, warn_of_train_mode
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.output.heads import Head, HeadFunction, as_head
-from lrptrain.relevance.passes.plain_pass import PlainPass
+from lrptrain.relevance.passes.plain_pass import PlainPass, left_to_the_tape
 from lrptrain.relevance.propagation.composite import Rules, applied_to, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.registry import Method, RelevanceMaps, check_finite, check_maps, differentiable, get_method
@@ -178,7 +178,11 @@ class Recording:
             torch.autocast(self.output.tensor.device.type, enabled=False),
             applied_to(self.model, self.tape.nodes) if chosen.uses_rules and planned is None else nullcontext(),
         ):
-            maps = chosen.function(explanation, **options) if planned is None else planned.maps(explanation)
+            if planned is None:
+                maps = chosen.function(explanation, **options)
+            else:
+                with left_to_the_tape():
+                    maps = planned.maps(explanation)
         own = _own_tokens(maps)
         tokens = self._number_of_tokens if own is None else math.prod(own)
         check_maps(maps, method, self.samples, tokens, self._grid_of(maps))

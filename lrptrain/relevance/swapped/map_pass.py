@@ -18,6 +18,8 @@ from lrptrain.relevance.swapped.planned_pass import KeptCall, PlannedPass
 from lrptrain.relevance.tape.explicit import attention_map
 from lrptrain.relevance.tape.functions import canonical_name
 from lrptrain.relevance.tape.nodes import making
+from lrptrain.relevance.tokens.provenance import NOWHERE
+from lrptrain.relevance.tokens.token_walk import numbered
 
 if TYPE_CHECKING:
     from lrptrain.relevance.explanation import Explanation
@@ -30,6 +32,7 @@ class MapPlan(Plan):
 
     Attributes:
         layers: The calls of every layer, first to last.
+        merged: How many heads are merged into the samples, by call.
         states: The call that makes the last states of all tokens, of which the logits read one.
         axis: Which of its axes counts the tokens.
         before: Tokens before those of the input.
@@ -37,11 +40,13 @@ class MapPlan(Plan):
     """
 
     layers: list[list[int]] = field(default_factory=list, init=False)
+    merged: dict[int, int] = field(default_factory=dict, init=False)
     states: int = field(default=0, init=False)
     axis: int = field(default=1, init=False)
     before: int = field(default=0, init=False)
     behind: int = field(default=0, init=False)
     read: ClassVar[frozenset[str]] = READING_NUMBERS | MOVING
+    reads_places: ClassVar[bool] = True
 
     def _special(self, recording: "Recording", numbers: dict[int, int]) -> set[int]:
         made = making(recording.tape.nodes, [recording.token_output])
@@ -49,15 +54,18 @@ class MapPlan(Plan):
             raise Mismatch("numbers say where the tokens go")
         with torch.no_grad():
             layers = recording.attention_layers.layers()
-            if not recording.pools_one_row or any(layer.queries != layer.keys for layer in layers):
+            if not _read_one_token(recording) or any(layer.queries != layer.keys for layer in layers):
                 raise Mismatch("the logits read several tokens, or tokens of two kinds")
             self.before, self.behind = _around(recording.layout.positions, recording.layout.length)
         for layer in layers:
+            self.layers.append([])
             for attention in layer.maps:
-                at = recording.propagator.axis(attention.parts[0])
-                if len(attention.parts) > 1 or at.axis != 0 or at.rows is not None:
-                    raise Mismatch("maps that are sums, or of which the samples are not the first axis")
-            self.layers.append([maker(recording, attention.parts[0], numbers) for attention in layer.maps])
+                (block, *others), number = attention.parts, maker(recording, attention.parts[0], numbers)
+                at = recording.propagator.axis(block)
+                self.merged[number], left = divmod(block.shape[0], recording.samples)
+                if others or at.axis != 0 or at.rows is not None or at.inner != self.merged[number] or left:
+                    raise Mismatch("maps that are sums, or whose first axis does not begin with the samples")
+                self.layers[-1].append(number)
         self.states = maker(recording, recording.token_output, numbers)
         axis = recording.propagator.token_axis(recording.token_output, recording.length)
         if axis is None:
@@ -65,6 +73,17 @@ class MapPlan(Plan):
         self.axis = axis
         self.kept = frozenset({self.states, *chain(*self.layers)})
         return set()
+
+
+def _read_one_token(recording: "Recording") -> bool:
+    """Whether all logits of a sample read one and the same token of the last states, whatever the numbers."""
+    origins, _ = numbered(recording.propagator, recording.token_output, recording.length)
+    for node in recording.tape.nodes:
+        if any(value in origins for value in node.inputs) and recording.token_output not in node.outputs:
+            origins.follow(node)
+    tokens = origins[recording.output]
+    is_one = bool((tokens > NOWHERE).all()) and bool((tokens == tokens[:, :1]).all())
+    return is_one and recording.pools_one_row
 
 
 def _around(positions: tuple[int, ...], length: int) -> tuple[int, int]:
@@ -91,19 +110,21 @@ class MapPass(PlannedPass):
         row = (read != 0).to(at_least_float32(read).dtype)
         gradients = dict(zip(numbers, at_maps, strict=True))
         for layer in reversed(plan.layers):
-            row = row + sum(_passed_on(self.kept[i], gradients[i], row) for i in layer)
+            row = row + sum(_passed_on(self.kept[i], gradients[i], row, plan.merged[i]) for i in layer)
         scores = row[:, plan.before : row.shape[1] - plan.behind]
         if scores.shape[1] != recording.explained.tokens:
             raise Mismatch("the model has added or dropped tokens")
         return RelevanceMaps(scores)
 
 
-def _passed_on(call: KeptCall, gradient: Tensor, row: Float[Tensor, "batch length"]) -> Tensor:
+def _passed_on(call: KeptCall, gradient: Tensor, row: Float[Tensor, "batch length"], merged: int) -> Tensor:
     """A row times the positive part of a map times its gradient, mean over heads: `[batch, length]`."""
     function = canonical_name(call.function)
     parts = _products(call, gradient, row.dtype) if function == FUSED else _product(call, gradient, row.dtype)
     total = torch.zeros_like(row)
     for queries, product in parts:
+        if product.shape[0] != merged * len(row):
+            raise Mismatch("another number of heads")
         per_head = product.clamp_(min=0).reshape(len(row), -1, *product.shape[-2:])
         total += (row[:, None, None, queries] @ per_head).mean(1)[:, 0]
     return total

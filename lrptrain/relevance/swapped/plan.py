@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import torch
 from torch import Tensor
 
 from lrptrain.relevance.passes.plain_pass import NeedsTape, is_looked_at
@@ -33,9 +34,11 @@ from lrptrain.relevance.tape.functions import (
     QUESTIONS,
     RESHAPES,
     SUMS,
+    TRANSPOSITIONS,
     WEIGHTED,
     WRITTEN,
     canonical_name,
+    is_in_place,
 )
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import Region
@@ -60,14 +63,22 @@ NATIVE = (
     | {"batch_norm", "hardshrink"}
 )
 """Operations whose rule is their gradient."""
+INDEXING = frozenset({"getitem", "index_select", "take_along_dim", "gather", "take"})
+"""Operations that may take samples in another order, by tensors of indices."""
+READING_NUMBERS = (
+    (SUMS | AVERAGES | MAXIMA | ALONG | TRANSPOSITIONS | INDEXING)
+    | {"pow", "softmax", "log_softmax", "mean", "sum", "einsum", "layer_norm", "rms_norm", "group_norm"}
+    | {"roll", "flip", "fliplr", "flipud", "rot90"}
+)
+"""Operations that have a rule for some exponents or axes only: others are for the tape to judge."""
 MOVING = ENTRIES - RESHAPES - {"expand", "expand_as", "broadcast_to", "repeat"}
 """Operations whose settings say where entries go, of which the sizes say nothing."""
-READING_NUMBERS = SUMS | AVERAGES | MAXIMA | ALONG | {"pow", "softmax", "log_softmax", "mean", "sum"}
-"""Operations that have a rule for some exponents or axes only: others are for the tape to judge."""
 FUSED = "scaled_dot_product_attention"
 Operands = tuple[int, ...]
 """Of each tensor that a call is given, the number of the call that made it; INPUT, or CONSTANT."""
 INPUT, CONSTANT = -1, -2
+OUTPUTS = 20
+"""A call of several outputs has the number of the call and, from this bit on, that of the output."""
 
 
 class Mismatch(NeedsTape):
@@ -99,16 +110,29 @@ def operands_of(args: Sequence[Any], kwargs: dict[str, Any] | None) -> list[Tens
     return found
 
 
-def constants_of(args: Sequence[Any], kwargs: dict[str, Any] | None) -> str:
-    """What is no tensor among the arguments of a call."""
-    named = sorted(kwargs.items()) if kwargs else ()
-    return repr([*map(_without_tensors, args), *((name, _without_tensors(x)) for name, x in named)])
+def constants_of(
+    func: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None,
+    depends: Callable[[Tensor], bool] | None,
+) -> str:
+    """What is no tensor among the arguments of a call; if places matter, how large constants are, which do not depend.
+
+    Where they do not, of indices only whether they are in order, which those of samples are.
+    """
+    given = [*args, *((name, kwargs[name]) for name in sorted(kwargs))] if kwargs else args
+    is_index = depends is None and canonical_name(func) in INDEXING
+    return repr([_constant_of(x, depends, is_index) for x in given])
 
 
-def _without_tensors(x: Any) -> Any:
+def _constant_of(x: Any, depends: Callable[[Tensor], bool] | None, is_index: bool) -> Any:
+    if isinstance(x, Tensor):
+        if not x.is_floating_point() and x.ndim == 1:
+            return bool((x == torch.arange(len(x), device=x.device)).all())
+        return None if depends is None or depends(x) else tuple(x.shape[1:])
     if isinstance(x, (tuple, list)):
-        return [*map(_without_tensors, x)]
-    return None if isinstance(x, Tensor) else x
+        return [_constant_of(each, depends, is_index) for each in x]
+    return None if is_index else x
 
 
 def note_made(made: dict[int, int], result: Any, number: int) -> None:
@@ -116,8 +140,8 @@ def note_made(made: dict[int, int], result: Any, number: int) -> None:
     if isinstance(result, Tensor):
         made[id(result)] = number
     elif isinstance(result, (tuple, list)):
-        for each in result:
-            note_made(made, each, number)
+        for place, each in enumerate(result):
+            note_made(made, each, number | place << OUTPUTS)
 
 
 @dataclass(eq=False)
@@ -128,13 +152,17 @@ class NotingTape(Tape):
         calls: The functions, in the order in which the model called them.
         operands: What each is given.
         numbers: By the id of an operation, the number of the call that it is part of.
-        constants: What calls are given that is no tensor, where it matters.
+        constants: What calls are given that is no tensor, where it matters: without places, and with them.
+        written: The calls that write into a tensor that they are given.
+        is_private: Whether a call does what no plan can follow: it reads `.data`, or hooks a gradient.
     """
 
     calls: list[Callable[..., Any]] = field(default_factory=list)
     operands: list[Operands] = field(default_factory=list)
     numbers: dict[int, int] = field(default_factory=dict)
-    constants: dict[int, str] = field(default_factory=dict)
+    constants: dict[int, tuple[str, str]] = field(default_factory=dict)
+    written: set[int] = field(default_factory=set)
+    is_private: bool = False
     _made: dict[int, int] = field(default_factory=dict, init=False)
     _is_inside: bool = field(default=False, init=False)
 
@@ -149,8 +177,13 @@ class NotingTape(Tape):
         tensors = operands_of(args, kwargs)
         made = [self._made.get(id(x), INPUT) if self._depends(x) else CONSTANT for x in tensors]
         self.operands.append(tuple(made))
-        if canonical_name(func) in READING_NUMBERS | MOVING:
-            self.constants[number] = constants_of(args, kwargs)
+        name = canonical_name(func)
+        if name in READING_NUMBERS | MOVING:
+            with_places = constants_of(func, args, kwargs, self._depends)
+            self.constants[number] = constants_of(func, args, kwargs, None), with_places
+        if is_in_place(func, args, kwargs or {}):
+            self.written.add(number)
+        self.is_private |= name in ("data", "register_hook") and max(made, default=CONSTANT) != CONSTANT
         # What is written out call by call is counted call by call.
         self._is_inside = not is_decomposed(func)
         try:
@@ -171,6 +204,7 @@ class Plan:
         calls: The functions that the model calls.
         operands: What each is given; None where nothing is asked, as of what the answer does not come from.
         constants: What calls are given that is no tensor, of the operations of `read`.
+        written: The calls that write into a tensor that they are given.
         direct: Calls that are carried out as they are.
         kept: Calls that a map is made of.
     """
@@ -178,9 +212,11 @@ class Plan:
     calls: list[Callable[..., Any]]
     operands: list[Operands | None]
     constants: dict[int, str]
+    written: set[int]
     direct: frozenset[int] = field(default=frozenset(), init=False)
     kept: frozenset[int] = field(default=frozenset(), init=False)
     read: ClassVar[frozenset[str]] = READING_NUMBERS
+    reads_places: ClassVar[bool] = False
 
     @classmethod
     def of(cls, recording: "Recording", count: int) -> Self:
@@ -197,13 +233,13 @@ class Plan:
         assert passed is not None
         tape = passed.tape
         assert isinstance(tape, NotingTape)
-        if tape._has_functions or tape.tables:
-            raise Mismatch("a custom autograd function, or several tables of words")
+        if tape._has_functions or tape.tables or tape.is_private:
+            raise Mismatch("a custom autograd function, several tables of words, a hook, or `.data`")
         used = {tape.numbers[id(node)] for node in passed.made_by() if id(node) in tape.numbers}
         operands = [given if i in used else None for i, given in enumerate(tape.operands[:count])]
         read = {i for i in used & tape.constants.keys() if canonical_name(tape.calls[i]) in cls.read}
-        constants = {i: tape.constants[i] for i in read}
-        plan = cls(tape.calls[:count], operands, constants)
+        constants = {i: tape.constants[i][cls.reads_places] for i in read}
+        plan = cls(tape.calls[:count], operands, constants, tape.written)
         special = plan._special(recording, tape.numbers)
         if any(number >= count for number in special | plan.kept):
             raise Mismatch("what reads the output is one of the calls that there is something to do at")
@@ -256,7 +292,7 @@ class SwapPlan(Plan):
         elif called in EXPLICIT and called not in NATIVE | PRODUCTS | {node.name}:
             raise Mismatch(f"{called} in parts")
         elif (node.name in PRODUCTS and len(node.inputs) == 2) or _is_square(node):
-            self.swaps[number] = halved
+            self._swap(number, halved)
         elif node.name == "mul":
             self._add_product(node, number, recording)
         elif node.name == "div":
@@ -267,7 +303,7 @@ class SwapPlan(Plan):
         elif node.name in NATIVE or node.name in PRODUCTS:
             pass
         elif node.name in ELEMENTWISE and node.name not in ("detach", "data", *NORMALISATIONS):
-            self.swaps[number] = slope
+            self._swap(number, slope)
         else:
             raise Mismatch(f"no gradient form of {node.name}")
 
@@ -281,7 +317,12 @@ class SwapPlan(Plan):
         if inverse[0] != inverse[1]:
             self.cut[number] = frozenset({inverse.index(True)})
         else:
-            self.swaps[number] = halved
+            self._swap(number, halved)
+
+    def _swap(self, number: int, swap: Swap) -> None:
+        if number in self.written:  # what is swapped makes a tensor of its own, and others may see the one written into
+            raise Mismatch("a product or an activation in place")
+        self.swaps[number] = swap
 
     def _add_region(self, node: Node, numbers: dict[int, int]) -> None:
         """What several calls are together: a softmax, a norm, or an activation."""
@@ -299,7 +340,8 @@ class SwapPlan(Plan):
         for number in inside & set(range(len(self.operands))):
             given = self.operands[number]
             if given is not None:  # what is made inside is constant: the source is cut from the graph
-                self.operands[number] = tuple([CONSTANT if each in inside else each for each in given])
+                own = [each >= 0 and each & ((1 << OUTPUTS) - 1) in inside for each in given]
+                self.operands[number] = tuple([CONSTANT if x else each for x, each in zip(own, given, strict=True)])
         for member in region.nodes:
             places = frozenset(i for i, x in enumerate(member.args) if x is region.source)
             if places:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from lrptrain.relevance.explanation import Explanation
 
 _HOLD_NONE = frozenset({Tensor, int, float, bool, str, type(None), slice, type(...), torch.Size, torch.dtype})
+
+
+_requires_grad = attrgetter("requires_grad")
+
+
+def _saving_hooks() -> Any:
+    """What is called for each tensor that is saved for a gradient, as in a checkpoint."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True)
 
 
 class KeptCall(NamedTuple):
@@ -65,6 +74,7 @@ class PlannedPass(PlainPass):
     _is_inside: bool = field(default=False, init=False)
     _made: dict[int, int] = field(default_factory=dict, init=False)
     _weights: dict[int, Tensor] = field(default_factory=dict, init=False)
+    _hooks: Any = field(default_factory=_saving_hooks, init=False)
 
     def maps(self, explanation: "Explanation") -> RelevanceMaps:
         """Return the relevance of the input, by one gradient of what is explained."""
@@ -78,6 +88,8 @@ class PlannedPass(PlainPass):
             return super().__torch_function__(func, types, args, kwargs)
         plan, number = self.plan, self._number
         self._number += 1
+        if _saving_hooks() is not self._hooks:  # a checkpoint would run its calls once more, without a plan
+            raise Mismatch(number)
         args, kwargs = self._without_weights(args), kwargs and self._without_weights(kwargs)
         if number >= len(plan.calls) or plan.calls[number] != func:
             raise Mismatch(number)
@@ -87,8 +99,10 @@ class PlannedPass(PlainPass):
             given = [made.get(id(x), INPUT) if x.requires_grad else CONSTANT for x in operands_of(args, kwargs)]
             if asked != tuple(given):
                 raise Mismatch(number)
-        if number in plan.constants and plan.constants[number] != constants_of(args, kwargs):
-            raise Mismatch(number)
+        if number in plan.constants:
+            depends = _requires_grad if plan.reads_places else None
+            if plan.constants[number] != constants_of(func, args, kwargs, depends):
+                raise Mismatch(number)
         if is_decomposed(func):
             with self:
                 result = enterable(func)(*args, **(kwargs or {}))

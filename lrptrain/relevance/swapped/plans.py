@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.relevance.fast.switch import is_plain
-from lrptrain.relevance.fast.walk import modules_of
+from lrptrain.relevance.fast.walk import modules_of, weights_of
 from lrptrain.relevance.output.logit_view import active_view
 from lrptrain.relevance.output.outputs import active_head
 from lrptrain.relevance.passes.plain_pass import MOST_KNOWN, PlainPass
@@ -24,10 +24,14 @@ from lrptrain.relevance.swapped.map_pass import MapPass, MapPlan
 from lrptrain.relevance.swapped.plan import ConservativePlan, Plan, SwapPlan
 from lrptrain.relevance.swapped.planned_pass import PlannedPass
 from lrptrain.relevance.swapped.swapped_pass import SwappedPass
+from lrptrain.relevance.tape.nodes import version_of
 from lrptrain.relevance.types import Relevance
 
 MOST_PLANS = 3
 """A model that changes its way more often is left to the tape: a plan costs a pass on it, and one to try the plan."""
+MOST_TRIED = 3
+"""A plan is tried again when weights have changed, until it was for so many states of them: a choice. What a weight of
+0 hides at first, as that of a gate, shows then."""
 LOST_IN_FLOAT32 = 1e-6
 """How far maps of a float64 model are apart that casts to float32 itself: 7e-8 at most (Llama, Qwen3 and ModernBERT of
 the tests), and ten times that."""
@@ -47,25 +51,35 @@ class Planned:
         method: The method.
         plan: The plan; None before it is made.
         is_refused: Whether none can be made, or too many were.
-        made: How many were made.
+        dropped: How many were given up.
+        weights: How often the weights had been written when the plan was tried last.
+        tried: For how many of such states of the weights it was.
     """
 
     method: str
     plan: Plan | None = None
     is_refused: bool = False
-    made: int = 0
+    dropped: int = 0
+    weights: int = 0
+    tried: int = 0
+
+    def is_to_be_tried(self, model: nn.Module) -> bool:
+        """Whether there is no plan, or one that was tried for too few weights: a gate at 0 hides what is behind it."""
+        return self.plan is None or (self.tried < MOST_TRIED and self.weights != _written(model))
 
     def by(self, plan: Plan) -> Callable[..., PlainPass]:
         """What makes a pass by a plan."""
         return partial(PLANNED[self.method][1], plan=plan)
 
-    def use(self, plan: Plan) -> None:
+    def use(self, plan: Plan, model: nn.Module) -> None:
         """Take a plan that has given the tape's map."""
-        self.plan, self.is_refused, self.made = plan, False, self.made + 1
+        self.plan, self.is_refused, self.weights = plan, False, _written(model)
+        self.tried += 1
 
     def drop(self) -> None:
         """Forget the plan of a pass that was another one: the model has changed, or chooses its way by the data."""
-        self.plan, self.is_refused = None, self.made >= MOST_PLANS
+        self.plan, self.tried, self.dropped = None, 0, self.dropped + 1
+        self.is_refused = self.dropped >= MOST_PLANS
 
 
 _known: WeakKeyDictionary[nn.Module, dict[Hashable, Planned]] = WeakKeyDictionary()
@@ -116,15 +130,22 @@ class Asked:
         return name if may_be and has_plan(name, self.options) else None
 
 
+def _written(model: nn.Module) -> int:
+    """How often the weights of a model were written."""
+    return sum(version_of(weight) for weight in weights_of(model))
+
+
 def _form(x: Any) -> Hashable:
     """What tells the arguments of a model apart, but for their sizes and numbers.
 
-    In a batch of one nothing shows whether a model mixes its samples: its plan says nothing of larger batches.
+    Of one sample, or one token, nothing shows whether a model mixes them: such a plan says nothing of several. Models
+    leave out a mask that hides nothing.
     """
     if isinstance(x, Tensor):
-        return x.ndim, x.shape[:1] == (1,), x.dtype, x.device
+        return tuple([size == 1 for size in x.shape]), x.dtype, x.device
     if isinstance(x, Mapping):
-        return tuple((name, _form(each)) for name, each in x.items())
+        masks = [bool((each != 0).all()) for name, each in x.items() if "mask" in name and isinstance(each, Tensor)]
+        return (*masks, *((name, _form(each)) for name, each in x.items()))
     return tuple(map(_form, x)) if isinstance(x, (tuple, list)) else repr(x)
 
 

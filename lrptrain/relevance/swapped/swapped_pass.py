@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.registry import RelevanceMaps
-from lrptrain.relevance.swapped.plan import SwapPlan
+from lrptrain.relevance.swapped.plan import Mismatch, SwapPlan
 from lrptrain.relevance.swapped.planned_pass import PlannedPass
 from lrptrain.relevance.swapped.swaps import with_slope
 from lrptrain.relevance.tape.functions import REORDERED, as_python
@@ -35,6 +35,8 @@ class SwappedPass(PlannedPass):
             if source is not None:
                 self._sources[source[0]] = args[source[1]]
             if cut is not None:
+                if max(cut) >= len(args):
+                    raise Mismatch("an operand that is given by name")
                 args = tuple([x.detach() if i in cut else x for i, x in enumerate(args)])
         result = swap(func, args, kwargs) if swap else super()._result(number, func, types, args, kwargs)
         end = plan.ends.get(number)

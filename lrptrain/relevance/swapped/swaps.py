@@ -11,8 +11,6 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from lrptrain.relevance.tape.functions import is_in_place
-
 Swap = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 """Carries out a call, given the function and its arguments, with the gradient of a rule."""
 
@@ -85,10 +83,9 @@ def with_slope(source: Tensor, result: Tensor) -> Tensor:
 
 
 def slope(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    """An activation of one argument; in place it would overwrite what its gradient needs."""
+    """An activation of one argument."""
     x, *rest = args
-    is_written = is_in_place(func, args, kwargs)
-    found: Tensor = _Slope.apply(x, lambda: func(x.clone() if is_written else x, *rest, **kwargs))
+    found: Tensor = _Slope.apply(x, lambda: func(x, *rest, **kwargs))
     return found
 
 
@@ -123,20 +120,20 @@ def rms_norm(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 def halved(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """A product of two activations: each gets half of the relevance."""
-    y: Tensor = func(*args, **kwargs)
-    if is_in_place(func, args, kwargs):
-        y.register_hook(lambda gradient: gradient / 2)  # type: ignore[no-untyped-call]
-        return y
-    return _scaled(y, 0.5)
+    return _scaled(func(*args, **kwargs), 0.5)
 
 
 def attention(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """Fused attention: two products, one within the other, and a softmax that is linearised."""
     query, key, value, *rest = args
+    mask = rest.pop(0) if rest else kwargs.get("attn_mask")
+    kwargs = {name: x for name, x in kwargs.items() if name != "attn_mask"}
+    is_masked = isinstance(mask, Tensor) and mask.requires_grad
     asks, answers = query.requires_grad or key.requires_grad, query.requires_grad and key.requires_grad
-    of_value = 0.5 if value.requires_grad and asks else 1.0
+    of_value = 0.5 if value.requires_grad and (asks or is_masked) else 1.0
     of_scores = of_value * (0.5 if answers else 1.0)
-    found: Tensor = func(_scaled(query, of_scores), _scaled(key, of_scores), _scaled(value, of_value), *rest, **kwargs)
+    scaled = _scaled(query, of_scores), _scaled(key, of_scores), _scaled(value, of_value)
+    found: Tensor = func(*scaled, _scaled(mask, of_value) if isinstance(mask, Tensor) else mask, *rest, **kwargs)
     return found
 
 
@@ -149,9 +146,8 @@ def held(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def of_values(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """Fused attention whose map is held fixed: queries, keys and a mask."""
-    value = kwargs.get("value", args[2] if len(args) > 2 else None)
-    args = tuple([_constant(x) if x is not value else x for x in args])
-    found: Tensor = func(*args, **{name: _constant(x) if x is not value else x for name, x in kwargs.items()})
+    args = tuple([x if place == 2 else _constant(x) for place, x in enumerate(args)])
+    found: Tensor = func(*args, **{name: x if name == "value" else _constant(x) for name, x in kwargs.items()})
     return found
 
 

@@ -368,7 +368,7 @@ def test_a_changed_model_has_another_plan():
     model.kind = "softmax in pieces"
     found = lrptrain.attribute(model, {"input_ids": IDS}, 0, "attnlrp")
     torch.testing.assert_close(found.scores, by_tape(model, {"input_ids": IDS}).scores, rtol=1e-9, atol=1e-12)
-    assert (state_of(model).plan is not None, state_of(model).made) == (True, 2)
+    assert (state_of(model).plan is not None, state_of(model).dropped) == (True, 1)
 
 
 def test_no_graph_is_handed_out_and_weights_are_as_they_were():
