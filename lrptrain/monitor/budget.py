@@ -113,9 +113,9 @@ class Budget:
             return self.costs[nearest] * size.work / nearest.work
         return 0.0 if self.seconds_per_sample is None else self.seconds_per_sample * size.work
 
-    def share_of(self, elapsed: float) -> float:
-        """Return the share of the time that the monitor has taken so far."""
-        return self.spent / elapsed if elapsed > 0 else 0.0
+    def is_exceeded(self, elapsed: float) -> bool:
+        """Return whether the monitor took more than its share of the time, and than a short run allows."""
+        return self.spent > max(self.share * elapsed, SHORT)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run continues."""

@@ -182,8 +182,8 @@ class Planner(RunState):
 
     @property
     def cost(self) -> str:
-        """What an evaluation takes, where all of them took more than their share of the time; else ""."""
-        if self.budget is None or self.budget.share_of(self.clock.elapsed) <= self.budget.share:
+        """What an evaluation takes, where all of them exceeded the budget; else ""."""
+        if self.budget is None or not self.budget.is_exceeded(self.clock.elapsed):
             return ""
         smaller = f"max_samples={SMALLEST}" if self.size.samples > SMALLEST else "cues=None"
         return (

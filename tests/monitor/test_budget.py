@@ -53,7 +53,7 @@ def simulate(
         size = run.budget.plan(run.elapsed, (epoch + 1) / epochs if has_known_end else None)
         if size is not None:
             run.evaluate(epoch, size, cost(size, epoch))
-        run.shares.append(run.budget.share_of(run.elapsed))
+        run.shares.append(run.budget.spent / run.elapsed)
     if not run.evaluated or run.evaluated[-1][0] != epochs - 1 or run.evaluated[-1][1].samples < FULL.samples:
         last = run.budget.plan_kept(run.elapsed)
         allowed = max(run.budget.share * run.elapsed, SHORT)
@@ -90,7 +90,7 @@ def test_the_share_is_kept(epochs, seconds, cost, known):
     if run.first <= 0.05 * seconds:
         assert max(run.shares) <= 0.05 * 1.1
     if not run.forced:
-        assert run.budget.share_of(run.elapsed) <= 0.05 * 1.1
+        assert run.budget.spent / run.elapsed <= 0.05 * 1.1
 
 
 def test_a_short_run_has_a_smaller_sample_and_few_pictures():
@@ -100,7 +100,7 @@ def test_a_short_run_has_a_smaller_sample_and_few_pictures():
     assert all(SMALLEST <= size.samples < 128 and size.drawn == 4 for size in sizes)
     gaps = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(run.evaluated[1:-1])]
     assert max(gaps) <= 5
-    assert run.budget.share_of(run.elapsed) > 0.025  # what is allowed is used
+    assert run.budget.spent / run.elapsed > 0.025  # what is allowed is used
 
 
 @pytest.mark.parametrize("samples", [1, 20, 40, 120, 128])
@@ -145,7 +145,7 @@ def test_a_run_with_a_known_end_keeps_the_share_with_its_ends_where_it_pays_for_
     assert run.evaluated[-1][0] == 9
     smallest = cost(SMALL_WITH_PICTURES, 0)
     if smallest + cost(ALL_SAMPLES, 9) <= 0.05 * run.elapsed:
-        assert budget.share_of(run.elapsed) <= 0.05 * 1.1
+        assert budget.spent / run.elapsed <= 0.05 * 1.1
     # Two of the smallest evaluations take 9.5 seconds: as soon as the run pays for them, there is a first look.
     assert (run.evaluated[0][0] == 0) == (2 * smallest <= 0.05 * 10 * seconds)
 
@@ -235,11 +235,11 @@ def test_the_foreseen_cost_is_what_was_measured_or_follows_from_the_nearest_size
     assert budget.cost_of(EvaluationSize(100, 0, 0)) == pytest.approx(20 * 100 / 132)
 
 
-def test_the_share_is_that_of_all_seconds():
-    assert Budget(0.5, FULL, spent=1.0).share_of(0.0) == 0
-    assert Budget(0.5, FULL, spent=1.0).share_of(0.5) == 2
-    assert Budget(0.5, FULL, spent=1.0).share_of(4.0) == 0.25
-    assert Budget(0.9, FULL).share == 0.9
+def test_a_budget_is_exceeded_beyond_its_share_of_the_time_and_what_a_short_run_allows():
+    assert not Budget(0.5, FULL, spent=SHORT).is_exceeded(0.0)
+    assert Budget(0.5, FULL, spent=SHORT + 1).is_exceeded(0.0)
+    assert Budget(0.5, FULL, spent=51.0).is_exceeded(100.0)
+    assert not Budget(0.5, FULL, spent=50.0).is_exceeded(100.0)
 
 
 @pytest.mark.parametrize(("elapsed", "spent", "is_due"), [(40.0, 0.0, True), (39.9, 0.0, False), (41.9, 1.0, False)])

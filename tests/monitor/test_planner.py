@@ -70,13 +70,13 @@ def test_kept_weights_are_evaluated_unless_the_last_evaluation_was_of_them_with_
 
 def test_what_an_evaluation_takes_is_reported_once_where_all_took_more_than_their_share():
     plans = planner(budget=0.05)
-    plans.clock.resume(30.0)
-    plans.budget.note(plans.size, 1.9)
-    plans.budget.spent = 1.4
+    plans.clock.resume(300.0)
+    plans.budget.note(plans.size, 19.0)
+    plans.budget.spent = 14.0
     assert plans.cost == ""
-    plans.budget.spent = 2.0
+    plans.budget.spent = 20.0
     assert plans.cost == (
-        "One evaluation takes about 2 s, and this run lasted 30 s: RelevanceMonitor(max_samples=16) makes it smaller."
+        "One evaluation takes about 19 s, and this run lasted 300 s: RelevanceMonitor(max_samples=16) makes it smaller."
     )
     plans.size = EvaluationSize(16, 4, 0)
     assert "RelevanceMonitor(cues=None) makes it smaller" in plans.cost
