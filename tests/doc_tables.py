@@ -68,7 +68,7 @@ TRAINERS = {
 """The trainers by their titles in the documentation, with their names in the tests of the monitor and the guidance."""
 
 
-RUNS = ("monitored", "alone", "disturbed", "frugal", "paired")
+RUNS = ("monitored", "alone", "disturbed", "no_time", "paired")
 """Fixtures of the behaviours: what several tests look at."""
 
 

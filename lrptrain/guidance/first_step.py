@@ -129,7 +129,7 @@ class FirstStep:
         """Say what one number per sample is taken for, where the user has not said it, and what may be features."""
         is_told = self._state.options.task is not None
         if not is_told and has_one_logit(output):
-            self._state.voice.say(ONE_LOGIT)
+            self._state.messages.inform(ONE_LOGIT)
         logits = logits_of(output)
         if not is_told and logits is not None and logits.ndim == 2 and are_steps(logits):
             raise ValueError(STEPS)
@@ -137,7 +137,7 @@ class FirstStep:
         if logits is None or labels is None or (logits.ndim, labels.ndim) != (2, 1):
             return
         if self._state.objective.weights and are_beyond(logits.detach().argmax(1).cpu(), labels.cpu()):
-            self._state.voice.say(features(logits.shape[1], int(labels.max())))
+            self._state.messages.inform(features(logits.shape[1], int(labels.max())))
 
     def _note_whole_batch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given = self._batch.given

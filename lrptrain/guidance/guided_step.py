@@ -184,7 +184,9 @@ class GuidedStep:
         if part is None:
             raise ValueError("the training step never called the model" if not self._first else self._first.no_call())
         self._state.part = part
-        self._state.voice.say(f"the training step calls its {type(part).__name__} itself, which is guided from now on")
+        self._state.messages.inform(
+            f"the training step calls its {type(part).__name__} itself, which is guided from now on"
+        )
 
     def _with_swapped_samples(self, arguments: Mapping[str, Any], name: str) -> dict[str, Tensor]:
         """Return what the model is given in place of the input of the user's step."""
@@ -221,7 +223,7 @@ class GuidedStep:
         # With swaps it is called within the step, before the model runs, and once more when the losses are computed.
         if self._evidence is None:
             name = type(self.model).__name__
-            warn = partial(self._state.voice.warn_once, topic="other images")
+            warn = partial(self._state.messages.warn_once, topic="other images")
             self._evidence = matched_evidence(self.batch.columns, explained, name, warn)
         return self._evidence
 
@@ -239,7 +241,7 @@ class GuidedStep:
     def _mention_distance(self, distance: float) -> None:
         """Say once if a bounded guidance leaves answers that change with what is swapped, after the first step."""
         if self._state.strength.bounded and self._progress.step and distance > LEAST_EFFECT:
-            self._state.voice.say_once(
+            self._state.messages.inform_once(
                 f"answers still change by {distance:.0%} when samples swap {self._state.objective.swap.title} "
                 "(guidance/swap_distance). If that does not fall, train longer, or with loss='swap' or weight=10",
                 "distance",

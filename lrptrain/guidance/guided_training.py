@@ -19,7 +19,7 @@ from lrptrain.guidance.guided_step import GuidedStep, Progress
 from lrptrain.guidance.losses import MapSettings
 from lrptrain.guidance.objective import SWAP, Objective, parse_losses
 from lrptrain.guidance.options import GuidanceOptions
-from lrptrain.guidance.state import GuidanceState, Voice
+from lrptrain.guidance.state import GuidanceMessages, GuidanceState
 from lrptrain.guidance.strength import Strength
 from lrptrain.guidance.swap import Swap
 from lrptrain.guidance.swap_names import FINDINGS, asked_for
@@ -51,7 +51,9 @@ class GuidedTraining:
     ) -> None:
         objective = _objective(options, name)
         strength = _strength(options, objective)
-        self.state = GuidanceState(options, objective, strength, Failures(options.on_error, name), Voice(name, inform))
+        self.state = GuidanceState(
+            options, objective, strength, Failures(options.on_error, name), GuidanceMessages(name, inform)
+        )
         self.batches = AnnotatedBatches(self.state)
         self.name_sources: Callable[[], NameSources] = tuple
         self._is_checked = False
@@ -103,7 +105,7 @@ class GuidedTraining:
         ready = self.batches.read(batch, language)
         swap.language = self.batches.language
         if swap.followed and swap.needs_annotation and not ready.columns.keys() & set(ANNOTATIONS):
-            self.state.voice.say_once(
+            self.state.messages.inform_once(
                 "what the monitor has found lies outside of annotations; batches without any are not swapped", "lacking"
             )
         return GuidedStep(self.state, listened, trained, ready, progress, processes)
@@ -115,9 +117,9 @@ class GuidedTraining:
         """
         objective, task = self.state.objective, self.state.options.task
         if not objective.swap.is_default:
-            self.state.voice.say(f"samples swap {objective.swap.title}")
+            self.state.messages.inform(f"samples swap {objective.swap.title}")
         if objective.swaps and isinstance(task, OneLabel):
-            self.state.voice.say(
+            self.state.messages.inform(
                 "a swap by one label moves the evidence of the others away from theirs: task=lrptrain.EachLabel() "
                 "leaves the evidence of each where it is"
             )
@@ -136,7 +138,7 @@ class GuidedTraining:
             )
         news = followed.follow(known)
         if news:
-            self.state.voice.say(news)
+            self.state.messages.inform(news)
 
     def _language_of(self, trained: nn.Module) -> Language:
         """Return how the texts of a model are made up, with the names of their tokens where anybody knows them."""

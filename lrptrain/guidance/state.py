@@ -12,35 +12,35 @@ from lrptrain.terminal import give_warning
 from lrptrain.trainers.failures import Failures
 
 
-class Voice:
-    """Speaks for a guidance, of most topics once; `name` is what messages call it."""
+class GuidanceMessages:
+    """The messages of a guidance, of most topics one; `name` is what they begin with."""
 
-    def __init__(self, name: str, inform: Callable[[str], None]) -> None:
+    def __init__(self, name: str, send: Callable[[str], None]) -> None:
         self.name = name
-        self.inform = inform
-        self._said: set[str] = set()
+        self.send = send
+        self._topics: set[str] = set()
 
     def start_over(self) -> None:
-        """Forget what was said."""
-        self._said = set()
+        """Forget the topics so far."""
+        self._topics = set()
 
-    def say(self, text: str) -> None:
-        """Say something."""
-        self.inform(f"{self.name}: {text}")
+    def inform(self, text: str) -> None:
+        """Send a message."""
+        self.send(f"{self.name}: {text}")
 
-    def say_once(self, text: str, topic: str) -> None:
-        """Say something of a topic that nothing was said of yet."""
+    def inform_once(self, text: str, topic: str) -> None:
+        """Send the first message of a topic."""
         if self._is_new(topic):
-            self.say(text)
+            self.inform(text)
 
     def warn_once(self, text: str, topic: str) -> None:
-        """Warn of a topic that nothing was said of yet."""
+        """Warn, if it is the first message of a topic."""
         if self._is_new(topic):
             give_warning(f"{self.name}: {text}")
 
     def _is_new(self, topic: str) -> bool:
-        is_new = topic not in self._said
-        self._said.add(topic)
+        is_new = topic not in self._topics
+        self._topics.add(topic)
         return is_new
 
 
@@ -62,7 +62,7 @@ class GuidanceState:
     objective: Objective
     strength: Strength
     failed: Failures
-    voice: Voice
+    messages: GuidanceMessages
     values: dict[str, float] = field(default_factory=dict)
     skipped: int = 0
     left_out: int = 0
@@ -82,7 +82,7 @@ class GuidanceState:
         self.skipped = self.left_out = self.failed.count = 0
         self.worked = self.continues = self.is_guided = False
         self.part = None
-        self.voice.start_over()
+        self.messages.start_over()
         self.strength.start_over()
         if self.objective.swap.followed:
             self.objective.swap.followed.start_over()

@@ -88,13 +88,13 @@ def survey(samples: Sequence[Sample]) -> AnnotationSurvey:
             part = AnnotationSurvey(name, has_evidence, bool((values != IGNORED).any()), mixed)
         else:
             part = AnnotationSurvey(boxes=_centres(sample))
-        marked, everywhere, nowhere = _extent(sample)
+        marked, everywhere, nowhere = _coverage(sample)
         part = replace(part, marked=marked, everywhere=everywhere, nowhere=nowhere)
         total = merged([total, part])
     return total
 
 
-def _extent(sample: Sample) -> tuple[bool, bool, bool]:
+def _coverage(sample: Sample) -> tuple[bool, bool, bool]:
     """Return whether anything is marked, everything, and nothing that is content."""
     batch = collate([sample])
     name = next((name for name in _ANNOTATIONS if name in batch), "")

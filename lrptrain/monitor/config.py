@@ -10,7 +10,7 @@ from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.cues.annotator import Annotate, Annotator
 from lrptrain.cues.cue import Cue, check_role
 from lrptrain.findings.sentences import listed
-from lrptrain.monitor.budget import Budget, Extent
+from lrptrain.monitor.budget import Budget, EvaluationSize
 from lrptrain.relevance.default import check_method
 from lrptrain.trainers.checks import (
     check_counts,
@@ -221,15 +221,17 @@ class MonitorConfig:
         return f"relevance/{self.run.name}" if self.run.name else "relevance"
 
     @property
-    def extent(self) -> Extent:
+    def full_size(self) -> EvaluationSize:
         """An evaluation in full."""
-        return Extent(self.max_samples, self.show.max_pictures, self.show.class_maps if self.show.max_pictures else 0)
+        return EvaluationSize(
+            self.max_samples, self.show.max_pictures, self.show.class_maps if self.show.max_pictures else 0
+        )
 
     def new_budget(self) -> Budget | None:
         """Return a planner for a run; None without a budget."""
         if self.budget is None:
             return None
-        return Budget(self.budget, self.extent, in_every_validation=self.judge.fail_on is not None)
+        return Budget(self.budget, self.full_size, in_every_validation=self.judge.fail_on is not None)
 
     @property
     def method_options(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from lrptrain.batch import Sample
 from lrptrain.findings.sentences import MOST_NAMES
-from lrptrain.monitor.budget import Extent
+from lrptrain.monitor.budget import EvaluationSize
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.display import choose_displayed, choose_in_turn
 from lrptrain.monitor.evaluation import ExplainedSample
@@ -59,21 +59,21 @@ class Explainer(RunState):
         return Evaluator(context.model, self._config, context.device, context.forward_context, self.method, class_maps)
 
     def explain(
-        self, context: TrainingContext, sample: ValidationSample, extent: Extent, failures: Failures
+        self, context: TrainingContext, sample: ValidationSample, size: EvaluationSize, failures: Failures
     ) -> tuple[Evaluator, GatheredSamples] | None:
         """Explain the first samples of a sample; every process takes part. None after a failure."""
-        samples = sample.first(extent.samples)
-        drawn = ids_to_draw(samples, extent.drawn)
+        samples = sample.first(size.samples)
+        drawn = ids_to_draw(samples, size.drawn)
         try:
-            evaluator = self.evaluator(context, extent.class_maps)
+            evaluator = self.evaluator(context, size.class_maps)
             progress = context.output.progress if self._config.run.progress_bar else no_bar
             local, problems = evaluator.explain_usable(samples, progress, drawn)
         except Exception as error:
             # The other processes wait for this one.
-            self._leave_out(sample, gather_explained([], describe_error(error), extent.drawn, sample.left_out))
+            self._leave_out(sample, gather_explained([], describe_error(error), size.drawn, sample.left_out))
             failures.note("computing relevance", error)
             return None
-        gathered = gather_explained(local, "", extent.drawn, {**sample.left_out, **problems})
+        gathered = gather_explained(local, "", size.drawn, {**sample.left_out, **problems})
         self._leave_out(sample, gathered)
         if gathered.error:
             failures.note("computing relevance", RuntimeError(gathered.error))
@@ -81,7 +81,7 @@ class Explainer(RunState):
         self.decide_method(gathered.explained)
         # Only maps and scores travel in every epoch; inputs do so once, as the sample stays the same.
         if self._config.cues is not None and not self._has_inputs_of(gathered.explained):
-            self.inputs = gather_inputs(sample.first(extent.samples))
+            self.inputs = gather_inputs(sample.first(size.samples))
         return evaluator, gathered
 
     def decide_method(self, explained: Sequence[ExplainedSample]) -> None:

@@ -174,10 +174,7 @@ class Judging(RunState):
         if power > 1 and not self.has_doubts:
             self.has_doubts = True
             confidence = float(evaluation.probabilities.max(1).mean())
-            self._inform(
-                f"{self._config.title}: the model's accuracy exceeds its mean confidence ({confidence:.2f}): "
-                "effects are measured on probabilities that are sharpened to its accuracy"
-            )
+            self._inform(f"{self._config.title}: effects use calibrated probabilities (mean was {confidence:.2f})")
         return power
 
 

@@ -26,7 +26,7 @@ from lrptrain.cues.followed import note_known
 from lrptrain.findings.sentences import beside_guessing, counted
 from lrptrain.loggers import EpochRecord
 from lrptrain.monitor.annotated import survey
-from lrptrain.monitor.budget import Extent
+from lrptrain.monitor.budget import EvaluationSize
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.evaluator import Evaluator
@@ -185,7 +185,7 @@ class MonitorCore:
     def _first_evaluation(
         self, context: TrainingContext, samples: Sequence[Sample], batch: dict[str, Any]
     ) -> Evaluation:
-        evaluator = self.explainer.evaluator(context, self.planner.extent.class_maps)
+        evaluator = self.explainer.evaluator(context, self.planner.size.class_maps)
         started = time.monotonic()
         try:
             evaluation = Evaluation(evaluator.evaluate(samples))
@@ -256,10 +256,10 @@ class MonitorCore:
                 self.recorder.next_key = EvaluationKey.new(moment)
                 if not self.planner.is_due(context.moment.epoch):
                     return None
-            extent = self.planner.plan(context)
-            if extent is None:
+            size = self.planner.plan(context)
+            if size is None:
                 return None
-            record = self._evaluate(context, extent, weights, EvaluationKey.new(moment))
+            record = self._evaluate(context, size, weights, EvaluationKey.new(moment))
             # What follows is another evaluation, behind this one in the record.
             self.recorder.next_key = EvaluationKey.new((context.moment.epoch, context.moment.step + 1))
             return record
@@ -286,8 +286,8 @@ class MonitorCore:
             planner.fit_to(self.reader.sample.size)
             weights = fingerprint(context.model)
             planner.weights.kept = weights if are_kept else None
-            extent = planner.plan_kept(weights)
-            if extent is None:
+            size = planner.plan_kept(weights)
+            if size is None:
                 return None
             # Steps may have followed the last validation.
             validated = planner.validated or (context.moment.epoch, context.moment.step)
@@ -298,11 +298,11 @@ class MonitorCore:
             self.judging.telling = 0  # of other weights or of more samples: it is not one more in a row
             with preserved(context.module):
                 context.module.eval()  # training is over, but the module still trains
-                return self._evaluate(last, extent, weights, key)
+                return self._evaluate(last, size, weights, key)
         return None
 
     def _evaluate(
-        self, context: TrainingContext, extent: Extent, weights: str, key: EvaluationKey
+        self, context: TrainingContext, size: EvaluationSize, weights: str, key: EvaluationKey
     ) -> EpochRecord | None:
         """Evaluate as much as is planned: explain, judge and record; every process takes part."""
         started = time.monotonic()
@@ -310,8 +310,8 @@ class MonitorCore:
         # What is written of this moment has the weights of a checkpoint that is saved meanwhile.
         self._before_evaluation = self._state()
         try:
-            with self.planner.evaluating(context, extent, weights), preserved(context.module):
-                explained = self.explainer.explain(context, self.reader.sample, extent, self.failures)
+            with self.planner.evaluating(context, size, weights), preserved(context.module):
+                explained = self.explainer.explain(context, self.reader.sample, size, self.failures)
                 return None if explained is None else self._judge_and_record(context, started, *explained)
         finally:
             self._before_evaluation = self.recorder.key = None

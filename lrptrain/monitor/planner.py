@@ -10,7 +10,7 @@ from torch import nn
 
 from lrptrain.cues.followed import is_followed
 from lrptrain.loggers.timeline import Moment
-from lrptrain.monitor.budget import SMALLEST, Budget, Extent
+from lrptrain.monitor.budget import SMALLEST, Budget, EvaluationSize
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.state import RunState, state
 from lrptrain.monitor.weights import WeightsWatch, fingerprint
@@ -77,7 +77,7 @@ def _loaded(_: Any, weights: WeightsWatch, plain: dict[str, Any]) -> WeightsWatc
 def _load_budget(planner: "Planner", budget: Budget | None, plain: dict[str, Any] | None) -> Budget | None:
     if budget is not None and plain is not None:
         budget.load_state_dict(plain)
-        planner.extent = budget.extent or planner.extent
+        planner.size = budget.size or planner.size
     return budget
 
 
@@ -85,15 +85,15 @@ class Planner(RunState):
     """Plans evaluations, and reports where they take more than they should.
 
     Attributes:
-        extent: How much was evaluated last, or is from now on.
+        size: How much was evaluated last, or is from now on.
         in_full: An evaluation of all samples that were drawn.
         evaluated_epoch: The epoch of the last evaluation, also of one that failed.
         validated: Epoch and step of the last validation.
     """
 
     clock: Clock = state(lambda _: Clock(), "elapsed", lambda clock: clock.elapsed, _resumed)
-    extent: Extent = state(lambda self: self._config.extent)
-    in_full: Extent = state(lambda self: self._config.extent)
+    size: EvaluationSize = state(lambda self: self._config.full_size)
+    in_full: EvaluationSize = state(lambda self: self._config.full_size)
     budget: Budget | None = state(lambda self: self._config.new_budget(), "budget", _saved, _load_budget)
     evaluated_epoch: int | None = state(lambda _: None, "evaluated_epoch")
     weights: WeightsWatch = state(lambda _: WeightsWatch(), "weights", _saved, _loaded)
@@ -122,7 +122,7 @@ class Planner(RunState):
             self.budget.seconds_per_sample = 2 * seconds_per_sample
 
     def evaluate_in_every_validation(self, in_full: bool = False) -> None:
-        """Evaluate every validation, since something decides by the values; the budget then bounds the extent alone.
+        """Evaluate every validation, since something decides by the values; the budget then bounds the size alone.
 
         Where it decides by the score of a class or group, the sample must be a full one.
         """
@@ -130,13 +130,13 @@ class Planner(RunState):
             self.budget.in_every_validation = True
             self.budget.in_full = in_full
 
-    def fit_to(self, size: int) -> None:
+    def fit_to(self, drawn: int) -> None:
         """Plan with as many samples as there are, now that they are drawn."""
-        self.in_full = replace(self._config.extent, samples=max(min(self._config.max_samples, size), 1))
+        self.in_full = replace(self._config.full_size, samples=max(min(self._config.max_samples, drawn), 1))
         if self.budget is not None:
             self.budget.most = self.in_full
-        if self.extent == self._config.extent:
-            self.extent = self.in_full
+        if self.size == self._config.full_size:
+            self.size = self.in_full
 
     def validation_of(self, model: nn.Module, context: TrainingContext) -> str:
         """Note a validation of a model, and return the fingerprint of its weights."""
@@ -153,7 +153,7 @@ class Planner(RunState):
         last = self.evaluated_epoch
         return last is None or not last < epoch < last + self._config.run.every_n_epochs
 
-    def plan(self, context: TrainingContext) -> Extent | None:
+    def plan(self, context: TrainingContext) -> EvaluationSize | None:
         """Return how much is evaluated, as the first process plans it; None if nothing is."""
         if self.budget is None or not context.moment.is_training:
             return self.in_full
@@ -161,33 +161,33 @@ class Planner(RunState):
             self.evaluate_in_every_validation()
         return gather(self.budget.plan(self.clock.elapsed, context.moment.share_done, context.moment.keeps_last))[0]
 
-    def plan_kept(self, weights: str) -> Extent | None:
+    def plan_kept(self, weights: str) -> EvaluationSize | None:
         """Return how much of the checkpoint that is kept is evaluated; None if the last evaluation was just that."""
-        extent = self.in_full if self.budget is None else gather(self.budget.plan_kept(self.clock.elapsed))[0]
-        return None if all(gather(self.weights.is_decided(weights, extent.samples))) else extent
+        size = self.in_full if self.budget is None else gather(self.budget.plan_kept(self.clock.elapsed))[0]
+        return None if all(gather(self.weights.is_decided(weights, size.samples))) else size
 
     @contextmanager
-    def evaluating(self, context: TrainingContext, extent: Extent, weights: str) -> Iterator[None]:
+    def evaluating(self, context: TrainingContext, size: EvaluationSize, weights: str) -> Iterator[None]:
         """Note an evaluation, and what it takes."""
         started = time.monotonic()
-        self.extent = extent
+        self.size = size
         # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
         self.evaluated_epoch = context.moment.epoch
-        self.weights.tried = weights, extent.samples
+        self.weights.tried = weights, size.samples
         try:
             yield
         finally:
             if self.budget is not None and context.moment.is_training:
-                self.budget.note(extent, time.monotonic() - started)
+                self.budget.note(size, time.monotonic() - started)
 
     @property
     def cost(self) -> str:
-        """What an evaluation takes, where all of them took more than their share of the time; else ""."""
-        if self.budget is None or self.budget.share_of(self.clock.elapsed) <= self.budget.share:
+        """What an evaluation takes, where all of them exceeded the budget; else ""."""
+        if self.budget is None or not self.budget.is_exceeded(self.clock.elapsed):
             return ""
-        smaller = f"max_samples={SMALLEST}" if self.extent.samples > SMALLEST else "cues=None"
+        smaller = f"max_samples={SMALLEST}" if self.size.samples > SMALLEST else "cues=None"
         return (
-            f"One evaluation takes about {self.budget.cost_of(self.extent):.0f} s, and this run lasted "
+            f"One evaluation takes about {self.budget.cost_of(self.size):.0f} s, and this run lasted "
             f"{self.clock.elapsed:.0f} s: {self._config.kind}({smaller}) makes it smaller."
         )
 

@@ -49,7 +49,8 @@ def spoken_by(logger: logging.Logger) -> Iterator[None]:
 
     Rich redraws its bars from where it thinks the cursor is, and takes what others write there with it, but for what is
     written through the streams that it has put in the place of the terminal's. A bar of tqdm leaves the cursor behind
-    it, and further bars below: all of them are wiped, and drawn anew below what is said.
+    it, and further bars below: all of them are wiped, and drawn anew below what is said. In a file, where nothing is
+    wiped, a line begins behind the bar.
     """
     moved: list[tuple[logging.StreamHandler[Any], Any]] = []
     for handler in _handlers(logger):
@@ -65,11 +66,20 @@ def spoken_by(logger: logging.Logger) -> Iterator[None]:
         elif is_terminal(stream):
             # To the first column, and what is on the screen from there on is wiped.
             stream.write("\r\x1b[J")
+        elif _has_bar(stream):
+            stream.write("\n")
     try:
         yield
     finally:
         for handler, stream in moved:
             handler.setStream(stream)
+
+
+def _has_bar(stream: Any) -> bool:
+    """Return whether a bar of tqdm is drawn on a stream; one that `disable` turned off has none."""
+    bars = getattr(getattr(sys.modules.get("tqdm.std"), "tqdm", None), "_instances", ())
+    files = [getattr(bar, "fp", None) for bar in list(bars) if not bar.disable]
+    return any(getattr(file, "_wrapped", file) is stream for file in files)
 
 
 def for_logger(text: str, logger: logging.Logger) -> str:

@@ -93,7 +93,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint_without_a_word(killed, tm
     assert second.folder == killed
     assert epochs(killed) == [0, 1, 2, 3]
     of_monitor = [line for line in lines if line.startswith("RelevanceMonitor: ")]
-    of_model = ("exceeds its mean confidence", "not tested whether")
+    of_model = ("calibrated probabilities", "not tested whether")
     assert not [line for line in of_monitor if not any(text in line for text in of_model)]
 
 

@@ -106,7 +106,7 @@ def test_a_single_finding_that_is_no_fault_is_swapped_and_warned_of():
 def test_what_is_swapped_is_said_once():
     said: list[str] = []
     guidance = lrptrain.Guidance("swap", swap=["outside", COLOURS])
-    guidance.state.voice.inform = said.append
+    guidance.state.messages.send = said.append
     net: nn.Module = vit().double()
     for _ in range(2):
         with guidance.step(net, annotated_data()) as step:

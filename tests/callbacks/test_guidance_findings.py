@@ -59,7 +59,7 @@ def test_without_annotations_faults_outside_of_them_are_not_swapped_and_that_is_
     net: nn.Module = vit().double()
     note_known(net, Known((BORDER,), 1))
     guidance = lrptrain.Guidance(**FINDINGS)
-    guidance.state.voice.inform = said.append
+    guidance.state.messages.send = said.append
     for columns in (unannotated(), unannotated(), annotated_data()):
         with guidance.step(net, columns) as step:
             step.guided(F.cross_entropy(net(columns["image"]), columns["label"]))

@@ -53,7 +53,7 @@ def test_the_only_part_that_is_given_the_samples_is_guided_from_the_second_step_
     first, second = ({name: x[rows] for name, x in annotated_data(12).items()} for rows in (slice(6), slice(6, 12)))
     pl_module, guided = of_the_whole_batch(sgd_module()), guidance(weight=0.5)
     said: list[str] = []
-    guided.guidance.state.voice.inform = said.append
+    guided.guidance.state.messages.send = said.append
     runner = fit(tmp_path, pl_module, annotated_data(12), guided)
     assert runner.callback_metrics["guidance/samples"] == 6
     assert said[-1:] == [

@@ -283,7 +283,7 @@ def test_a_bounded_guidance_says_once_that_answers_still_change(options, says, s
     with torch.no_grad():
         net[1].weight *= 10 * scale
     guide = lrptrain.Guidance("consistency", on_error="raise", compare_every_n_batches=1, **options)
-    guide.state.voice.inform = said.append
+    guide.state.messages.send = said.append
     counts = []
     for _ in range(3):
         with guide.step(net, columns) as step:

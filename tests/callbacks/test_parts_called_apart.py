@@ -119,7 +119,7 @@ def test_guidance_says_what_may_be_features(tmp_path):
     prototypes = nn.Parameter(torch.randn(3, 32))
     guidance = lrptrain.Guidance("consistency", weight=1.0, on_error="raise")
     said: list[str] = []
-    guidance.state.voice.say = lambda text: said.append(text)  # type: ignore[method-assign]
+    guidance.state.messages.inform = lambda text: said.append(text)  # type: ignore[method-assign]
     with guidance.step(net, batch) as step:
         step.guided(F.cross_entropy(net(batch["image"]) @ prototypes.T, batch["label"]))
     assert any("Its 32 outputs may be features" in each for each in said)

@@ -350,8 +350,8 @@ def test_a_module_of_a_network_and_a_partial_optimizer_is_explained(ignored, tmp
 
 
 def test_the_functions_of_the_page_for_users_are_explained(tmp_path, monkeypatch, capsys):
-    page = (ROOT / "docs" / "how-to" / "own-model.md").read_text(encoding="utf-8")
-    code = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    pages = [(ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("how-to/own-model.md", "reference/cli.md")]
+    code = re.findall(r"```python\n(.*?)```", "\n".join(pages), flags=re.DOTALL)
     (tmp_path / "page_of_users.py").write_text("\n".join(code), encoding="utf-8")
     sys.path.insert(0, str(ROOT / "tests" / "readers_project"))
     own_vision.checkpoint(importlib.import_module("my_project").MyModule(), tmp_path / "model.ckpt")

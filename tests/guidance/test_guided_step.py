@@ -158,7 +158,7 @@ def test_a_step_that_calls_a_part_guides_that_from_the_next_step_on():
 
     of, outer = training(), Outer()
     said: list[str] = []
-    of.state.voice.inform = said.append
+    of.state.messages.send = said.append
     step = of.begin(outer, outer, columns(), Progress(0, 0), torch_processes())
     with step.listening():
         loss = task_loss(outer.inner, columns())

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lrptrain.monitor.budget import SHORT, SMALLEST, Budget, Extent, extents_within
+from lrptrain.monitor.budget import SHORT, SMALLEST, Budget, EvaluationSize, sizes_within
 
-FULL = Extent(128, 16, 5)
-LARGE = Extent(32, 0, 0)
-SMALL = Extent(16, 0, 0)  # the smallest part of it that is planned with
-SMALL_WITH_PICTURES = Extent(16, 4, 0)  # the smallest part of the full one
-ALL_SAMPLES = Extent(128, 4, 0)  # the cheapest evaluation of all samples
+FULL = EvaluationSize(128, 16, 5)
+LARGE = EvaluationSize(32, 0, 0)
+SMALL = EvaluationSize(16, 0, 0)  # the smallest part of it that is planned with
+SMALL_WITH_PICTURES = EvaluationSize(16, 4, 0)  # the smallest part of the full one
+ALL_SAMPLES = EvaluationSize(128, 4, 0)  # the cheapest evaluation of all samples
 
 
 @dataclass
@@ -22,16 +22,16 @@ class Run:
 
     budget: Budget
     elapsed: float = 0.0
-    evaluated: list[tuple[int, Extent]] = field(default_factory=list)
+    evaluated: list[tuple[int, EvaluationSize]] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
     first: float = 0.0
     forced: float = 0.0
 
-    def evaluate(self, epoch: int, extent: Extent, seconds: float) -> None:
+    def evaluate(self, epoch: int, size: EvaluationSize, seconds: float) -> None:
         self.elapsed += seconds
-        self.budget.note(extent, seconds)
+        self.budget.note(size, seconds)
         self.budget.spent += seconds
-        self.evaluated.append((epoch, extent))
+        self.evaluated.append((epoch, size))
         self.first = self.first or seconds
 
     def share_but_for_the_ends(self) -> float:
@@ -43,17 +43,17 @@ class Run:
 def simulate(
     epochs: int,
     epoch_seconds: float,
-    cost: Callable[[Extent, int], float],
+    cost: Callable[[EvaluationSize, int], float],
     budget: Budget | None = None,
     has_known_end: bool = False,
 ):
     run = Run(budget or Budget(0.05, FULL))
     for epoch in range(epochs):
         run.elapsed += epoch_seconds
-        extent = run.budget.plan(run.elapsed, (epoch + 1) / epochs if has_known_end else None)
-        if extent is not None:
-            run.evaluate(epoch, extent, cost(extent, epoch))
-        run.shares.append(run.budget.share_of(run.elapsed))
+        size = run.budget.plan(run.elapsed, (epoch + 1) / epochs if has_known_end else None)
+        if size is not None:
+            run.evaluate(epoch, size, cost(size, epoch))
+        run.shares.append(run.budget.spent / run.elapsed)
     if not run.evaluated or run.evaluated[-1][0] != epochs - 1 or run.evaluated[-1][1].samples < FULL.samples:
         last = run.budget.plan_kept(run.elapsed)
         allowed = max(run.budget.share * run.elapsed, SHORT)
@@ -66,14 +66,14 @@ def simulate(
 
 def steady(seconds: float = 0.25, fixed: float = 0.5):
     """A training sample takes 0.1 seconds, a monitored one 0.25."""
-    return lambda extent, epoch: fixed + seconds * extent.work
+    return lambda size, epoch: fixed + seconds * size.work
 
 
 RUNS = {
     "1,000 images": (30, 100.0, steady()),
     "50,000 images": (10, 5000.0, steady()),
-    "slow pictures": (30, 100.0, lambda extent, _: 0.25 * extent.samples + 5.0 * extent.drawn),
-    "evaluations that become twice as slow": (40, 100.0, lambda extent, epoch: 0.25 * extent.work * (1 + (epoch > 9))),
+    "slow pictures": (30, 100.0, lambda size, _: 0.25 * size.samples + 5.0 * size.drawn),
+    "evaluations that become twice as slow": (40, 100.0, lambda size, epoch: 0.25 * size.work * (1 + (epoch > 9))),
     "a slow file system": (40, 100.0, steady(fixed=20.0)),
     "tiny epochs": (200, 1.0, steady()),
 }
@@ -90,35 +90,35 @@ def test_the_share_is_kept(epochs, seconds, cost, known):
     if run.first <= 0.05 * seconds:
         assert max(run.shares) <= 0.05 * 1.1
     if not run.forced:
-        assert run.budget.share_of(run.elapsed) <= 0.05 * 1.1
+        assert run.budget.spent / run.elapsed <= 0.05 * 1.1
 
 
 def test_a_short_run_has_a_smaller_sample_and_few_pictures():
     run = simulate(30, 100.0, steady())
-    extents = {extent for _, extent in run.evaluated[1:-1]}
-    assert len(extents) <= 2
-    assert all(SMALLEST <= extent.samples < 128 and extent.drawn == 4 for extent in extents)
+    sizes = {size for _, size in run.evaluated[1:-1]}
+    assert len(sizes) <= 2
+    assert all(SMALLEST <= size.samples < 128 and size.drawn == 4 for size in sizes)
     gaps = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(run.evaluated[1:-1])]
     assert max(gaps) <= 5
-    assert run.budget.share_of(run.elapsed) > 0.025  # what is allowed is used
+    assert run.budget.spent / run.elapsed > 0.025  # what is allowed is used
 
 
 @pytest.mark.parametrize("samples", [1, 20, 40, 120, 128])
 @pytest.mark.parametrize("seconds", [0.01, 1.0, 100.0, 10_000.0])
 def test_the_checkpoint_that_is_kept_takes_the_share_or_ten_seconds_or_has_the_smallest_sample(samples, seconds):
-    budget = Budget(0.05, Extent(samples, 16, 5), costs={Extent(16, 4, 0): 4.0})
+    budget = Budget(0.05, EvaluationSize(samples, 16, 5), costs={EvaluationSize(16, 4, 0): 4.0})
     budget.plan(seconds, 1 / 3)
     last = budget.plan(3 * seconds, 1.0)
     assert last is not None
     assert last == budget.plan_kept(3 * seconds)
     allowed = max(0.05 * 3 * seconds, 10.0)
-    larger = [each for each in extents_within(budget.most) if each.work > last.work]
+    larger = [each for each in sizes_within(budget.most) if each.work > last.work]
     assert 2 * budget.cost_of(last) <= allowed or last.samples == min(samples, 16)
     assert all(2 * budget.cost_of(each) > allowed for each in larger if each.samples > 16)
 
 
 def test_what_was_spent_before_is_part_of_the_ten_seconds():
-    budget = Budget(0.05, FULL, costs={ALL_SAMPLES: 9.0, Extent(64, 4, 0): 6.0}, evaluations=1)
+    budget = Budget(0.05, FULL, costs={ALL_SAMPLES: 9.0, EvaluationSize(64, 4, 0): 6.0}, evaluations=1)
     assert budget.plan_kept(1.0).samples == 128
     budget.spent = 3.0
     assert budget.plan_kept(1.0).samples == 64
@@ -133,7 +133,7 @@ def test_the_last_validation_is_one_of_many_where_other_weights_are_kept():
     kept, others = (Budget(0.05, FULL, seconds_per_sample=0.25) for _ in range(2))
     assert kept.plan(10.0, 1.0, keeps_last=True) == SMALL_WITH_PICTURES
     kept.note(SMALL_WITH_PICTURES, 2.0)  # so that 32 take 3.9 seconds, of which twice as much is set aside
-    assert kept.plan(10.0, 1.0, keeps_last=True) == Extent(32, 4, 0)
+    assert kept.plan(10.0, 1.0, keeps_last=True) == EvaluationSize(32, 4, 0)
     assert others.plan(10.0, 1.0, keeps_last=False) is None
 
 
@@ -145,7 +145,7 @@ def test_a_run_with_a_known_end_keeps_the_share_with_its_ends_where_it_pays_for_
     assert run.evaluated[-1][0] == 9
     smallest = cost(SMALL_WITH_PICTURES, 0)
     if smallest + cost(ALL_SAMPLES, 9) <= 0.05 * run.elapsed:
-        assert budget.share_of(run.elapsed) <= 0.05 * 1.1
+        assert budget.spent / run.elapsed <= 0.05 * 1.1
     # Two of the smallest evaluations take 9.5 seconds: as soon as the run pays for them, there is a first look.
     assert (run.evaluated[0][0] == 0) == (2 * smallest <= 0.05 * 10 * seconds)
 
@@ -169,16 +169,16 @@ def test_what_decides_by_the_values_does_not_wait_for_the_end():
 def test_where_something_decides_by_the_values_each_validation_is_evaluated_by_a_smaller_sample():
     run = simulate(10, 100.0, steady(), Budget(0.05, FULL, in_every_validation=True))
     assert [epoch for epoch, _ in run.evaluated] == [*range(10), 9]
-    assert {extent.samples for _, extent in run.evaluated[:-1]} == {SMALLEST}
+    assert {size.samples for _, size in run.evaluated[:-1]} == {SMALLEST}
     long = simulate(10, 5000.0, steady(), Budget(0.05, FULL, in_every_validation=True, seconds_per_sample=0.25))
-    assert {extent for _, extent in long.evaluated[1:]} == {FULL}
+    assert {size for _, size in long.evaluated[1:]} == {FULL}
 
 
 def test_a_size_that_is_nearly_right_is_not_changed():
     """Costs that vary by a third from epoch to epoch make no sample larger and smaller in turn."""
-    run = simulate(200, 100.0, lambda extent, epoch: 0.25 * extent.work * (1 + (epoch % 3) / 6))
-    sizes = [extent for _, extent in run.evaluated]
-    assert sum(size != other for size, other in itertools.pairwise(sizes)) <= 2
+    run = simulate(200, 100.0, lambda size, epoch: 0.25 * size.work * (1 + (epoch % 3) / 6))
+    sizes = [size for _, size in run.evaluated]
+    assert sum(one != other for one, other in itertools.pairwise(sizes)) <= 2
 
 
 def test_epochs_that_become_longer_allow_a_larger_sample():
@@ -187,23 +187,23 @@ def test_epochs_that_become_longer_allow_a_larger_sample():
     small = run.evaluated[-2][1]
     for epoch in range(20, 60):
         run.elapsed += 3000.0
-        extent = budget.plan(run.elapsed)
-        if extent is not None:
-            run.evaluate(epoch, extent, steady()(extent, epoch))
+        size = budget.plan(run.elapsed)
+        if size is not None:
+            run.evaluate(epoch, size, steady()(size, epoch))
     assert small.work < run.evaluated[-1][1].work == FULL.work
 
 
 def test_pictures_are_saved_before_samples_and_samples_nested():
-    assert extents_within(FULL) == [
+    assert sizes_within(FULL) == [
         FULL,
-        Extent(128, 4, 5),
-        Extent(128, 4, 0),
-        Extent(64, 4, 0),
-        Extent(32, 4, 0),
-        Extent(16, 4, 0),
+        EvaluationSize(128, 4, 5),
+        EvaluationSize(128, 4, 0),
+        EvaluationSize(64, 4, 0),
+        EvaluationSize(32, 4, 0),
+        EvaluationSize(16, 4, 0),
     ]
-    assert extents_within(Extent(10, 0, 0)) == [Extent(10, 0, 0)]
-    assert extents_within(Extent(20, 2, 0)) == [Extent(20, 2, 0), Extent(16, 2, 0)]
+    assert sizes_within(EvaluationSize(10, 0, 0)) == [EvaluationSize(10, 0, 0)]
+    assert sizes_within(EvaluationSize(20, 2, 0)) == [EvaluationSize(20, 2, 0), EvaluationSize(16, 2, 0)]
 
 
 def test_a_resumed_run_plans_as_the_one_that_was_not_stopped():
@@ -218,28 +218,28 @@ def test_a_resumed_run_plans_as_the_one_that_was_not_stopped():
 
 def test_work_is_counted_in_samples():
     """A picture is a quarter of a sample, and so is each of its maps of further classes."""
-    assert Extent(128, 0, 5).work == 128
-    assert Extent(128, 16, 0).work == 128 + 16 / 4
+    assert EvaluationSize(128, 0, 5).work == 128
+    assert EvaluationSize(128, 16, 0).work == 128 + 16 / 4
     assert FULL.work == 128 + 16 / 4 + 16 * 5 / 4
 
 
-def test_the_foreseen_cost_is_what_was_measured_or_follows_from_the_nearest_extent():
+def test_the_foreseen_cost_is_what_was_measured_or_follows_from_the_nearest_size():
     assert Budget(0.5, FULL).cost_of(FULL) == 0
-    assert Budget(0.5, FULL, seconds_per_sample=2.0).cost_of(Extent(64, 0, 0)) == 128
+    assert Budget(0.5, FULL, seconds_per_sample=2.0).cost_of(EvaluationSize(64, 0, 0)) == 128
     budget = Budget(0.5, FULL, seconds_per_sample=2.0)
-    of_the_same_work = Extent(33, 0, 0), Extent(32, 4, 0)
-    for extent, seconds in zip((*of_the_same_work, Extent(132, 0, 0)), (10.0, 11.0, 20.0), strict=True):
-        budget.note(extent, seconds)
-    assert [budget.cost_of(extent) for extent in of_the_same_work] == [10, 11]
-    assert budget.cost_of(Extent(66, 0, 0)) == 20  # twice the work of the first
-    assert budget.cost_of(Extent(100, 0, 0)) == pytest.approx(20 * 100 / 132)
+    of_the_same_work = EvaluationSize(33, 0, 0), EvaluationSize(32, 4, 0)
+    for size, seconds in zip((*of_the_same_work, EvaluationSize(132, 0, 0)), (10.0, 11.0, 20.0), strict=True):
+        budget.note(size, seconds)
+    assert [budget.cost_of(size) for size in of_the_same_work] == [10, 11]
+    assert budget.cost_of(EvaluationSize(66, 0, 0)) == 20  # twice the work of the first
+    assert budget.cost_of(EvaluationSize(100, 0, 0)) == pytest.approx(20 * 100 / 132)
 
 
-def test_the_share_is_that_of_all_seconds():
-    assert Budget(0.5, FULL, spent=1.0).share_of(0.0) == 0
-    assert Budget(0.5, FULL, spent=1.0).share_of(0.5) == 2
-    assert Budget(0.5, FULL, spent=1.0).share_of(4.0) == 0.25
-    assert Budget(0.9, FULL).share == 0.9
+def test_a_budget_is_exceeded_beyond_its_share_of_the_time_and_what_a_short_run_allows():
+    assert not Budget(0.5, FULL, spent=SHORT).is_exceeded(0.0)
+    assert Budget(0.5, FULL, spent=SHORT + 1).is_exceeded(0.0)
+    assert Budget(0.5, FULL, spent=51.0).is_exceeded(100.0)
+    assert not Budget(0.5, FULL, spent=50.0).is_exceeded(100.0)
 
 
 @pytest.mark.parametrize(("elapsed", "spent", "is_due"), [(40.0, 0.0, True), (39.9, 0.0, False), (41.9, 1.0, False)])
@@ -249,15 +249,15 @@ def test_an_evaluation_is_due_once_it_and_one_more_are_paid_for(elapsed, spent, 
     assert budget.plan(elapsed) == (SMALL if is_due else None)
 
 
-@pytest.mark.parametrize(("elapsed", "expected"), [(100.0, FULL), (99.9, ALL_SAMPLES), (1.0, Extent(16, 4, 0))])
+@pytest.mark.parametrize(("elapsed", "expected"), [(100.0, FULL), (99.9, ALL_SAMPLES), (1.0, EvaluationSize(16, 4, 0))])
 def test_the_pictures_of_the_kept_weights_are_a_matter_of_the_budget(elapsed, expected):
-    budget = Budget(0.5, FULL, extent=SMALL, evaluations=1, costs={FULL: 50.0, Extent(128, 4, 5): 50.0})
+    budget = Budget(0.5, FULL, size=SMALL, evaluations=1, costs={FULL: 50.0, EvaluationSize(128, 4, 5): 50.0})
     assert budget.plan_kept(elapsed) == expected
-    assert budget.extent == SMALL  # further validations, if there are any, are compared with the ones before
+    assert budget.size == SMALL  # further validations, if there are any, are compared with the ones before
 
 
 # Half of 100 seconds of training over 10 validations: 5 seconds are paid for by each, 20 by four of them.
-EXTENTS = {
+SIZES = {
     "the large one in four validations": (None, {LARGE: 20.0, SMALL: 1.0}, {}, LARGE),
     "not the large one in more": (None, {LARGE: 20.1, SMALL: 1.0}, {}, SMALL),
     "the smallest one where none is": (None, {LARGE: 40.0, SMALL: 30.0}, {}, SMALL),
@@ -271,13 +271,13 @@ EXTENTS = {
     "at first no more": (LARGE, {LARGE: 5.1, SMALL: 1.0}, {"evaluations": 0}, SMALL),
     "then what is worth waiting for": (SMALL, {LARGE: 20.0, SMALL: 1.0}, {"evaluations": 1}, LARGE),
     "and nothing else": (LARGE, {LARGE: 20.1, SMALL: 1.0}, {"evaluations": 1}, SMALL),
-    "an extent of other options is none": (Extent(128, 0, 0), {LARGE: 5.0, SMALL: 5.0}, {}, LARGE),
+    "a size of other options is none": (EvaluationSize(128, 0, 0), {LARGE: 5.0, SMALL: 5.0}, {}, LARGE),
 }
 
 
-@pytest.mark.parametrize(("present", "costs", "options", "expected"), EXTENTS.values(), ids=EXTENTS)
+@pytest.mark.parametrize(("present", "costs", "options", "expected"), SIZES.values(), ids=SIZES)
 def test_how_much_is_evaluated(present, costs, options, expected):
-    state = {"evaluations": 2, "spent": 10.0, "validations": 9, "extent": present, "costs": costs, **options}
+    state = {"evaluations": 2, "spent": 10.0, "validations": 9, "size": present, "costs": costs, **options}
     budget = Budget(0.5, LARGE, **state)
     budget.plan(110.0)
-    assert budget.extent == expected
+    assert budget.size == expected

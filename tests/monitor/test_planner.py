@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import lrptrain
-from lrptrain.monitor.budget import Extent
+from lrptrain.monitor.budget import EvaluationSize
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.planner import Clock, Planner
 from lrptrain.trainers.context import Moment, Output, TrainingContext
@@ -39,7 +39,7 @@ def test_an_epoch_is_due_once_so_many_have_passed(last, due):
 def test_it_plans_with_no_more_samples_than_there_are():
     plans = planner(budget=0.5)
     plans.fit_to(20)
-    assert plans.in_full.samples == plans.extent.samples == plans.budget.most.samples == 20
+    assert plans.in_full.samples == plans.size.samples == plans.budget.most.samples == 20
     plans.fit_to(0)
     assert plans.in_full.samples == 1
 
@@ -70,15 +70,15 @@ def test_kept_weights_are_evaluated_unless_the_last_evaluation_was_of_them_with_
 
 def test_what_an_evaluation_takes_is_reported_once_where_all_took_more_than_their_share():
     plans = planner(budget=0.05)
-    plans.clock.resume(30.0)
-    plans.budget.note(plans.extent, 1.9)
-    plans.budget.spent = 1.4
+    plans.clock.resume(300.0)
+    plans.budget.note(plans.size, 19.0)
+    plans.budget.spent = 14.0
     assert plans.cost == ""
-    plans.budget.spent = 2.0
+    plans.budget.spent = 20.0
     assert plans.cost == (
-        "One evaluation takes about 2 s, and this run lasted 30 s: RelevanceMonitor(max_samples=16) makes it smaller."
+        "One evaluation takes about 19 s, and this run lasted 300 s: RelevanceMonitor(max_samples=16) makes it smaller."
     )
-    plans.extent = Extent(16, 4, 0)
+    plans.size = EvaluationSize(16, 4, 0)
     assert "RelevanceMonitor(cues=None) makes it smaller" in plans.cost
     assert planner().cost == ""
 

@@ -5,6 +5,7 @@ import logging
 import sys
 
 import pytest
+from tqdm import tqdm
 
 from lrptrain.trainers.messages import for_logger, spoken_by
 
@@ -50,6 +51,19 @@ def test_what_is_said_is_led_around_bars(speaker, monkeypatch):
         speaker.warning("again")
     assert proxy.getvalue() == "again\n"
     assert handler.stream is screen
+
+
+def test_what_is_said_in_a_file_begins_on_a_line_of_its_own(speaker):
+    file, other = io.StringIO(), io.StringIO()
+    for stream in (file, other):
+        speaker.addHandler(logging.StreamHandler(stream))
+    with tqdm(total=2, file=file, disable=False), spoken_by(speaker):
+        speaker.warning("said")
+    assert "said" in file.getvalue().splitlines()
+    with spoken_by(speaker):
+        speaker.warning("again")
+    assert other.getvalue() == "said\nagain\n"
+    assert not file.getvalue().endswith("\n\nagain\n")
 
 
 def test_a_log_whose_file_is_opened_by_its_first_line_has_that_line(speaker, tmp_path):

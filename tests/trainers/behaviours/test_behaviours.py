@@ -87,10 +87,10 @@ def disturbed(train, folder) -> tuple[Trained, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def frugal(train, folder) -> Trained:
+def no_time(train, folder) -> Trained:
     """A run of three epochs with next to no time for the monitor, of a model that looks where it should."""
     options = {"budget": 1e-6, "on_error": "raise"}
-    return train(Training(folder / "frugal", options, epochs=3))
+    return train(Training(folder / "no_time", options, epochs=3))
 
 
 @pytest.fixture(scope="module")
@@ -193,21 +193,23 @@ def test_tensorboard_has_the_scalars_and_the_texts(monitored, folder):
     assert any(tag.startswith("relevance/highlights/") for tag in board.Tags()["tensors"])
 
 
-def test_where_the_budget_pays_for_nothing_the_final_weights_are_evaluated(frugal, name):
+def test_where_the_budget_pays_for_nothing_the_final_weights_are_evaluated(no_time, name):
     # A loop of one's own does not say when it ends: its first evaluation is not put off until then.
-    assert epochs(frugal.monitor) == ([2] if name in KNOW_THEIR_END else [0, 2])
-    batch = collate([row for row in Texts(11, 1).rows if row["sample_id"] == frugal.monitor.scored[0].sample.sample_id])
+    assert epochs(no_time.monitor) == ([2] if name in KNOW_THEIR_END else [0, 2])
+    batch = collate(
+        [row for row in Texts(11, 1).rows if row["sample_id"] == no_time.monitor.scored[0].sample.sample_id]
+    )
     with torch.no_grad():
-        final = frugal.net.eval()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
-    expected = torch.from_numpy(frugal.monitor.scored[0].probabilities).float()
+        final = no_time.net.eval()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+    expected = torch.from_numpy(no_time.monitor.scored[0].probabilities).float()
     assert torch.allclose(final.softmax(1)[0], expected, atol=1e-5)
 
 
-def test_a_model_without_a_finding_has_none(frugal):
-    assert frugal.monitor.findings == []
+def test_a_model_without_a_finding_has_none(no_time):
+    assert no_time.monitor.findings == []
     # That there is none is known of a model that tells classes apart alone.
-    assert {event["scalars"]["relevance/findings"] for event in read_events(frugal.monitor.folder)} <= {0, None}
-    assert lrptrain.check(frugal.monitor.folder, max_reliance=0.0).findings == ()
+    assert {event["scalars"]["relevance/findings"] for event in read_events(no_time.monitor.folder)} <= {0, None}
+    assert lrptrain.check(no_time.monitor.folder, max_reliance=0.0).findings == ()
 
 
 def test_both_parts_of_a_pair_are_read(paired):
