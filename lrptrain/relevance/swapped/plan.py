@@ -118,11 +118,15 @@ def constants_of(
 ) -> str:
     """What is no tensor among the arguments of a call; if places matter, how large constants are, which do not depend.
 
-    Where they do not, of indices only whether they are in order, which those of samples are.
+    Where they do not, of indices only those of the first axis, and whether tensors of indices are in order.
     """
     given = [*args, *((name, kwargs[name]) for name in sorted(kwargs))] if kwargs else args
     is_index = depends is None and canonical_name(func) in INDEXING
-    return repr([_constant_of(x, depends, is_index) for x in given])
+    found = [_constant_of(x, depends, is_index) for x in given]
+    if is_index and len(args) > 1:
+        first = args[1][0] if isinstance(args[1], tuple) and args[1] else args[1]
+        found.append(None if isinstance(first, Tensor) else first)
+    return repr(found)
 
 
 def _constant_of(x: Any, depends: Callable[[Tensor], bool] | None, is_index: bool) -> Any:

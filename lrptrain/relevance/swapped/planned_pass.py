@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.registry import RelevanceMaps
@@ -74,6 +75,7 @@ class PlannedPass(PlainPass):
     _is_inside: bool = field(default=False, init=False)
     _made: dict[int, int] = field(default_factory=dict, init=False)
     _weights: dict[int, Tensor] = field(default_factory=dict, init=False)
+    _masks: dict[int, Tensor] = field(default_factory=dict, init=False)
     _hooks: Any = field(default_factory=_saving_hooks, init=False)
 
     def maps(self, explanation: "Explanation") -> RelevanceMaps:
@@ -103,6 +105,8 @@ class PlannedPass(PlainPass):
             depends = _requires_grad if plan.reads_places else None
             if plan.constants[number] != constants_of(func, args, kwargs, depends):
                 raise Mismatch(number)
+        if func is F.scaled_dot_product_attention:
+            self._check_mask(args[3] if len(args) > 3 else (kwargs or {}).get("attn_mask"))
         if is_decomposed(func):
             with self:
                 result = enterable(func)(*args, **(kwargs or {}))
@@ -117,6 +121,14 @@ class PlannedPass(PlainPass):
         if number in plan.kept:
             self._keep(number, func, args, kwargs or {}, result)
         return result
+
+    def _check_mask(self, mask: Tensor | None) -> None:
+        """Leave a query to the tape that the lowest number keeps from all keys: fused kernels have another gradient."""
+        if mask is None or mask.dtype == torch.bool or id(mask) in self._masks:
+            return
+        if bool((mask <= torch.finfo(mask.dtype).min / 2).all(-1).any()):
+            raise Mismatch("a query without keys")
+        self._masks[id(mask)] = mask
 
     def _keep(
         self, number: int, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any

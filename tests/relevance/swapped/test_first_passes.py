@@ -66,6 +66,13 @@ class Gated(nn.Module):
             case "samples by indices":
                 order = torch.arange(len(x))
                 return a[order if is_first else order.flip(0)]
+            case "a list of samples":
+                return torch.cat([a[0 if is_first else len(x) - 1 :], a[: 0 if is_first else len(x) - 1]])
+            case "a query without keys":
+                lowest = torch.finfo(x.dtype).min
+                mask = x.new_zeros(len(x), 1, x.shape[1])
+                mask[0] = 0 if is_first else lowest
+                return F.scaled_dot_product_attention(a, b, x, attn_mask=mask.expand(-1, x.shape[1], -1))
             case "data of queries":
                 y = F.scaled_dot_product_attention(a, b, x)
                 a.data.mul_(2.0)
@@ -139,7 +146,7 @@ def check(model: nn.Module, ids: Tensor, target, method: str) -> None:
 OF_RULES = [
     "a mask of the input", "the same operand", "keys that are values", "a named divisor", "a hook",
     "a slice in place", "a product of a slice in place", "parts of a chunk", "turned samples", "samples by indices",
-    "data of queries",
+    "a list of samples",    "data of queries", "a query without keys",
 ]  # fmt: skip
 OF_MAPS = ["heads first", "words in front", "the largest word", "two words", "a word a class", "pooled by attention"]
 OF_MAPS += ["an equation", "turned samples", "data of queries"]
