@@ -114,8 +114,8 @@ class Budget:
         return 0.0 if self.seconds_per_sample is None else self.seconds_per_sample * size.work
 
     def is_exceeded(self, elapsed: float) -> bool:
-        """Return whether the monitor took more than its share of the time, and than a short run allows."""
-        return self.spent > max(self.share * elapsed, SHORT)
+        """Return whether the monitor took more than its share of the time, as it does in a short run."""
+        return self.spent > self.share * elapsed
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run continues."""
