@@ -14,7 +14,7 @@ class Known(NamedTuple):
     Attributes:
         cues: The faults that the model relies on, as of the last evaluation.
         evaluations: The number of evaluations so far.
-        is_at_chance: Whether the model was better than chance in an earlier evaluation, and in the last one was not.
+        is_at_chance: Whether the model was better than guessing in an earlier evaluation, and in the last one was not.
         inputs: The inputs of the model in which they lie, as far as anybody heard.
     """
 

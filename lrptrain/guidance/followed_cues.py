@@ -18,7 +18,7 @@ it learns what is harder ("A mark that was the object" in experiments/LOG.md).""
 class FollowedCues:
     """What a monitor finds, from then on: but for what the model cannot do without.
 
-    A monitor can be wrong. So where the answers are no better than chance for `IN_A_ROW` evaluations, what came to be
+    A monitor can be wrong. So where the answers are no better than guessing for `IN_A_ROW` evaluations, what came to be
     swapped last is swapped no more.
 
     Attributes:
@@ -59,8 +59,8 @@ class FollowedCues:
             self.dropped = (*self.dropped, *last)
             self.cues = tuple(cue for cue in self.cues if cue not in last)
             return (
-                f"without {names_of(last)} the answers were no better than chance in {IN_A_ROW} evaluations: it may be "
-                "what the samples are about, and is swapped no more. If it is a shortcut, train anew with "
+                f"without {names_of(last)} the answers were no better than guessing in {IN_A_ROW} evaluations: it may "
+                "be what the samples are about, and is swapped no more. If it is a shortcut, train anew with "
                 "swap=monitor.findings"
             )
         new = self._add(cue for cue in known.cues if not self._is_dropped(cue))

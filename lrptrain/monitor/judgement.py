@@ -27,6 +27,9 @@ from lrptrain.monitor.skill import sharpened
 from lrptrain.relevance.model.preserve import unwrap
 from lrptrain.trainers.processes import gather
 
+NAMELESS = "families of words, for nothing names the tokens: pass tokenizer="
+"""What is not tested of texts without a tokenizer."""
+
 
 class Judgement(NamedTuple):
     """What the tests of an evaluation have shown.
@@ -149,7 +152,7 @@ class Tests:
         samples, language, config = evaluation.inputs or (), self.language, self.config
         roots, seed, answers = plan.of_inputs(samples), config.judge.seed, evaluation.answers
         if evaluation.medium == "text":
-            unnamed = "" if language.is_named else "families of words, for nothing names the tokens: pass tokenizer="
+            unnamed = "" if language.is_named else NAMELESS
             texts = plan.of_texts(samples, answers, language, seed, candidates)
             return [*texts, *roots], [unnamed] if unnamed else []
         maps = [each.map_of_answer for each in evaluation.samples]

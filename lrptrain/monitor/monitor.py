@@ -31,6 +31,7 @@ from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluation import Evaluation
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.explainer import Explainer, GatheredSamples
+from lrptrain.monitor.judgement import NAMELESS
 from lrptrain.monitor.judging import FindingError, Judging
 from lrptrain.monitor.model_input import InputListener
 from lrptrain.monitor.planner import Planner
@@ -206,8 +207,8 @@ class MonitorCore:
             find_tokens(self.config.tokenizer, context.names.sources)(contract_batch["input_ids"][0].flatten().tolist())
         if "input_ids" in contract_batch and not has_tokenizer(self.config.tokenizer, context.names.sources):
             self.inform(
-                f"{title} names tokens by their ids: tokenizer= says which tokenizer names them; without it, families "
-                "of words (numbers, punctuation, links, capitals) are not tested"
+                f"{title} names tokens by their ids, and does not test kinds of words (numbers, punctuation, links, "
+                "capitals): pass tokenizer="
             )
         again, logits = (first_logits(context, contract_batch) for _ in range(2))
         if logits is not None and again is not None and _differ(logits, again):
@@ -326,7 +327,8 @@ class MonitorCore:
         names = recorder.names(evaluation, context.names.sources)
         judgement = self.judging.judge(evaluator, evaluation, mine, language, self._note_untested, names)
         if judgement.measures:  # else as in a first epoch, in which all answers are alike: no news
-            self.recorder.mention([f"not tested: {line}" for line in judgement.untested])
+            # What nothing names was said at the start.
+            self.recorder.mention([f"not tested: {line}" for line in judgement.untested if line != NAMELESS])
         guidance = self.config.meaning.in_guidance(context.names.guidance)
         told, before = self.judging.findings, self.judging.before
         record = recorder.build(evaluation, context.names.sources, judgement, told, guidance, before)

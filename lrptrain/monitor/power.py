@@ -24,7 +24,7 @@ class Power(NamedTuple):
     """What an evaluation without a fault shows.
 
     Attributes:
-        tells: Whether it shows anything: not while the answers are no better than chance.
+        tells: Whether it shows anything: not while the answers are no better than guessing.
         can_fault: Whether anything could be a fault: without annotations only what is declared can.
         doubt: Why a gate cannot pass all the same, in a sentence; "" where it can.
         short: As `text`, with numbers of cues in the place of their names; "" where it is short already.
@@ -55,14 +55,14 @@ def shown_by(
         few = "1 sample is" if len(scored) == 1 else f"{len(scored)} samples are"
         return Power(False, f"That says nothing: {few} too few; {FEWEST_SAMPLES} can be enough.")
     if not tells_classes_apart(Evaluation(scored), confidence):
-        return Power(False, "That says nothing yet: its answers are no better than chance.")
+        return Power(False, "That says nothing yet: its answers are no better than guessing. Train longer.")
     # What lies outside of annotations is not tested where the whole input is not relied on, nor where these are few.
     annotated = sum(each.annotated is not None for each in scored)
     can_fault = annotated >= FEWEST_SAMPLES or any(each.cue.role == "shortcut" for each in judged)
     missing = Evaluation(scored).num_labels - len({each.label for each in judged} - {None})
     doubt = f"{missing} of the labels could not be tested." if missing > 0 else ""
     if not Evaluation(scored).num_labels and all(each.sample.label < 0 for each in scored):
-        doubt = "No sample has a label, so that nobody knows whether the answers are better than chance."
+        doubt = "No sample has a label, so that nobody knows whether the answers are better than guessing."
     if failed:
         doubt = f"The test of {listed([*dict.fromkeys(failed)])} failed."
     return Power(bool(judged), " ".join(lines_of(judged, untested)), can_fault, doubt, _in_numbers(judged, untested))

@@ -249,14 +249,15 @@ class Recorder(RunState):
             self.mention(what_is_sent(each, record))
 
     def _announce(self, context: TrainingContext, record: EpochRecord, evaluation: Evaluation) -> None:
-        """Report what is new, a sentence each: the end of the run says where to look and what to do."""
+        """Report what is new, the first of it in a sentence: the end of the run names all, and says what to do."""
         title = self._config.title
         findings, told_by_others = unannounced(context.module, evaluation, record.new_findings, title)
         if context.moment.share_done == 1:  # the end of the run reports these
             findings = []
-        for each in findings:
-            text = sentences(each)
-            self._inform(f"{title}: epoch {evaluation.epoch}: {text.verdict} {text.effect}")
+        if findings:
+            text, others = sentences(findings[0]), len(findings) - 1
+            more = f" And {others} more." if others else ""
+            self._inform(f"{title}: epoch {evaluation.epoch}: {text.verdict} {text.effect}{more}")
         for line in told_by_others:
             self._inform(line)
 

@@ -157,7 +157,7 @@ def test_a_tokenizer_of_another_name_is_found_or_asked_for_once(place, text, tmp
     watching = monitor(on_error="raise")
     with messages() as lines:
         trainer(tmp_path, watching).fit(text, loader(texts()), loader(texts()))
-    asked = sum("RelevanceMonitor names tokens by their ids: tokenizer= says which" in line for line in lines)
+    asked = sum("RelevanceMonitor names tokens by their ids, and does not test" in line for line in lines)
     assert asked == (place is None)
     page = next(watching.folder.glob("highlights/epoch_0001_*.html")).read_text()
     assert ("word" in page) == (place is not None)

@@ -99,7 +99,7 @@ def test_wrong_use_has_a_status_of_its_own(option, says, tmp_path, capsys):
     ((OPEN,), TESTED, "NEEDS REVIEW: the model relies on the colours of the image, by 40 points."),
     ((INCONCLUSIVE, EVIDENCE), TESTED, "More samples decide whether the model relies on the border"),
     ((), {}, "Nothing was tested: the record does not say by what."),
-    ((), {"tells": False, "text": "Its answers are no better than chance."}, "no better than chance."),
+    ((), {"tells": False, "text": "Its answers are no better than guessing."}, "no better than guessing."),
 ])  # fmt: skip
 def test_what_nobody_can_say_is_not_sure(findings, power, says, tmp_path, capsys):
     code, line = status(capsys, evaluate(tmp_path, *findings, power=power))

@@ -56,7 +56,9 @@ def test_what_the_model_cannot_do_without_is_swapped_no_more():
     for evaluation, is_at_chance in ((3, True), (4, True), (5, False), (6, True), (7, True)):
         assert followed.follow(Known((), evaluation, is_at_chance)) == ""
     said = followed.follow(Known((BOTTOM,), 8, True))
-    assert said.startswith("without the bottom edge the answers were no better than chance in 3 evaluations: it may be")
+    assert said.startswith(
+        "without the bottom edge the answers were no better than guessing in 3 evaluations: it may be"
+    )
     assert followed.cues == (TOP,)
     # Neither it nor a part of it comes back.
     assert followed.follow(Known((BOTTOM, *BOTTOM.children()), 9)) == ""

@@ -15,7 +15,7 @@ from lrptrain.loggers import EpochRecord, write_record
 
 PASSED, FAILED, WRONG_USE, UNSURE, UNREADABLE = range(5)
 TESTED = {"tells": True, "text": "It does not rely on these alone: the light of the image.", "doubt": ""}
-MUTE = {"tells": False, "text": "That says nothing yet: its answers are no better than chance."}
+MUTE = {"tells": False, "text": "That says nothing yet: its answers are no better than guessing."}
 FEW = {"tells": False, "text": "That says nothing: 4 samples are too few; 8 can be enough."}
 COLLAPSED = {"tells": False, "text": "COLLAPSED: one answer.", "collapsed": True}
 UNLABELLED = {**TESTED, "doubt": "No sample has a label."}
@@ -97,9 +97,9 @@ RECORDS: dict[str, tuple[Any, dict[str, Any], int, str]] = {
     ),
     "a fault, and what follows failed": ([RELIES, RELIES_TWICE], {"kept": None}, FAILED, ""),
     # The last evaluation could not tell.
-    "chance": ([AT_CHANCE], {}, UNSURE, "no better than chance"),
-    "chance in the end": ([CLEAN, AT_CHANCE], {}, UNSURE, "no better than chance"),
-    "a mild fault at chance": ([evaluation(MILD, power=MUTE)], {}, UNSURE, "no better than chance"),
+    "chance": ([AT_CHANCE], {}, UNSURE, "no better than guessing"),
+    "chance in the end": ([CLEAN, AT_CHANCE], {}, UNSURE, "no better than guessing"),
+    "a mild fault at chance": ([evaluation(MILD, power=MUTE)], {}, UNSURE, "no better than guessing"),
     "collapsed": ([CLEAN, evaluation(power=COLLAPSED)], {}, UNSURE, "COLLAPSED"),
     "few samples in the end": ([CLEAN, evaluation(power=FEW)], {}, UNSURE, "too few"),
     "no label": ([evaluation(power=UNLABELLED)], {}, UNSURE, "No sample has a label"),

@@ -334,7 +334,7 @@ def test_a_model_that_guesses_every_label_is_told_nothing_of(tmp_path):
     assert monitor.core.judging.power(monitor.scored)["tells"] is False
     for gate in ("inconclusive", "relies"):
         monitor.core.config = replace(monitor.core.config, judge=lrptrain.Judge(fail_on=gate))
-        with pytest.raises(FindingError, match="no better than chance"):
+        with pytest.raises(FindingError, match="no better than guessing"):
             monitor.close()
 
 

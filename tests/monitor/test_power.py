@@ -73,7 +73,7 @@ def test_annotated_samples_could_have_had_a_fault_where_nothing_outside_was_test
     [
         (scored(7), "", "That says nothing: 7 samples are too few; 8 can be enough."),
         (scored(1), "", "That says nothing: 1 sample is too few; 8 can be enough."),
-        (scored(right=False), "", "That says nothing yet: its answers are no better than chance."),
+        (scored(right=False), "", "That says nothing yet: its answers are no better than guessing. Train longer."),
         (scored(), "It answers 'a'.", "It answers 'a'."),
     ],
 )
