@@ -40,8 +40,7 @@ format: .venv/.dev
 tables: .venv/.dev
 	$(BIN)/python tests/doc_tables.py
 
-# The documentation as a site, in build/site: open index.html there (its search needs a server, such as
-# `python3 -m http.server -d build/site`). The tests build it, too.
+# The documentation as a site, in build/site: open index.html there. The tests build it, too.
 docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
