@@ -85,7 +85,7 @@ def _git(*arguments: str) -> str:
 
 
 def named(findings: Iterable[Finding]) -> list[Record]:
-    """The faults among findings, and what else the model reads."""
+    """The faults among findings, and what else the model relies on."""
     return [
         {
             "cue": each.name,

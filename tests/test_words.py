@@ -35,7 +35,7 @@ def pages() -> Iterator[tuple[str, str]]:
 def scripts() -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "lrptrain" / "dashboard").rglob("*.js")):
         text = path.read_text(encoding="utf-8")
-        yield str(path.relative_to(ROOT)), "\n".join(re.findall(r"\"[^\"\n]*\"|`[^`\n]*`", text))
+        yield str(path.relative_to(ROOT)), "\n".join(re.findall(r"\"[^\"\n]*\"|`[^`\n]*`|//[^\n]*", text))
 
 
 def code() -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Does a report tell what a model reads, or how plain its data are? See README.md.
+"""Does a report tell what a model relies on, or how plain its data are? See README.md.
 
     .venv/bin/python -m experiments.benchmark.run --part try    # does everything run?
     .venv/bin/python -m experiments.benchmark.run [--part fresh|pretrained|plain|two|backgrounds] [--workers 2]

@@ -1,4 +1,4 @@
-"""Images with two marks: are both named, where a model reads them?"""
+"""Images with two marks: are both named, where a model relies on both?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

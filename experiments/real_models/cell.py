@@ -26,7 +26,7 @@ PLACES = {"middle": {}, "bottom": {"x_pos": 0.01, "y_pos": 0.84}}
 """Where the watermark lies: as published, across the pet; or at the bottom, mostly beside it."""
 UPPER = "no watermark (upper bound)"
 JUDGED = "swap of its findings, marks judged faults"
-"""Trained anew on swaps of the faults that the monitor of a plain training named, and of marks that it reads."""
+"""Trained anew on swaps of the faults that the monitor of a plain training named, and of marks that it relies on."""
 BOTH = "swap of its findings and of the surroundings"
 """As that, beside all that lies outside of the masks."""
 ARMS = (PLAIN, SWAP, UPPER, JUDGED, BOTH)

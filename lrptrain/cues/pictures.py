@@ -20,10 +20,11 @@ IN_CACHE = 2**18
 CORNERLESS = [i for i in range(POINTS**2) if i not in (0, POINTS - 1, POINTS**2 - POINTS, POINTS**2 - 1)]
 """The points of a picture among those of its square, row by row."""
 FIRST = [CORNERLESS.index(i) for i in (2, 10, 12, 14, 22)]
-"""The points that are compared first: the middle of the picture, and of its edges. A choice, for time."""
+"""The points that are compared first: the middle of the picture, and of its edges. A choice, for time: what is found
+is the same."""
 FEW = 32
 """Where at most one pair in so many agrees there, these are compared at all points one by one; else all pairs are, as a
-product of matrices. A choice, for time."""
+product of matrices. A choice, for time: what is found is the same, as the test shows of 0 and of all."""
 
 Pictures = Float[Tensor, "n channels points"]
 

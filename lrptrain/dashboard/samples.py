@@ -24,7 +24,7 @@ ACCURACY = "correct"
 CONFIDENCE = 0.95
 """The level of intervals where a run says none: that of `lrptrain.Judge`."""
 _RESAMPLES = 2000
-"""Samples of a bootstrap: a choice, of speed. The ends of an interval vary by a fiftieth of its width."""
+"""Samples of a bootstrap: a choice, of speed. The ends of an interval vary by less than a fiftieth of its width."""
 _VALUES_AT_ONCE = 2_000_000
 """So many numbers are drawn at once, 16 MB: a choice, on which no result depends."""
 _scoring = Lock()

@@ -174,7 +174,9 @@ class Judging(RunState):
         if power > 1 and not self.has_doubts:
             self.has_doubts = True
             confidence = float(evaluation.probabilities.max(1).mean())
-            self._inform(f"{self._config.title}: effects use calibrated probabilities (mean was {confidence:.2f})")
+            self._inform(
+                f"{self._config.title}: effects use calibrated probabilities (its mean confidence was {confidence:.2f})"
+            )
         return power
 
 

@@ -273,11 +273,12 @@ class _Call:
         known = planned(self.model, inputs, self.explain, asked)
         if known is None or known.is_refused:
             return None
-        if known.plan is None or known.is_to_be_tried(self.model):
+        plan = known.trusted(self.model)
+        if plan is None:
             return self._making_plan(known, inputs)
         try:
             with preserved(self.model):
-                return self._from(forward_pass(self.model, inputs, self.explain, plain=known.by(known.plan)))
+                return self._from(forward_pass(self.model, inputs, self.explain, plain=known.by(plan)))
         except NonFiniteError:  # where no key may be attended to, say: the tape knows, or says so
             return None
         except NeedsTape:

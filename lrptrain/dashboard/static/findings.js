@@ -88,7 +88,7 @@ function relevanceFact({ relevance, area }) {
     h("div", { className: "muted" }, "its ", term("area"), ` is ${percent(area)}`));
 }
 
-// How far each answer is told by it; an answer leads to the samples that the model gives it to.
+// How far each answer relies on it; an answer leads to the samples that the model gives it to.
 function classFact(finding) {
   const effects = Object.entries(finding.by_class || {}).filter(([, effect]) => isNumber(effect)).sort(([, one], [, other]) => other - one);
   if (!effects.length) return "";

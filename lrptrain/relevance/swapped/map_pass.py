@@ -13,9 +13,9 @@ from lrptrain.relevance.fast.kernels import at_a_time
 from lrptrain.relevance.fast.structure import structure_of
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.registry import RelevanceMaps
-from lrptrain.relevance.swapped.plan import FUSED, MOVING, READING_NUMBERS, Mismatch, Plan, maker
+from lrptrain.relevance.swapped.plan import FUSED, NOTED, Mismatch, Plan, maker
 from lrptrain.relevance.swapped.planned_pass import KeptCall, PlannedPass
-from lrptrain.relevance.tape.explicit import attention_map
+from lrptrain.relevance.tape.explicit import attention_map, attention_operands
 from lrptrain.relevance.tape.functions import canonical_name
 from lrptrain.relevance.tape.nodes import making
 from lrptrain.relevance.tokens.provenance import NOWHERE
@@ -45,7 +45,7 @@ class MapPlan(Plan):
     axis: int = field(default=1, init=False)
     before: int = field(default=0, init=False)
     behind: int = field(default=0, init=False)
-    read: ClassVar[frozenset[str]] = READING_NUMBERS | MOVING
+    read: ClassVar[frozenset[str]] = NOTED
     reads_places: ClassVar[bool] = True
 
     def _special(self, recording: "Recording", numbers: dict[int, int]) -> set[int]:
@@ -137,31 +137,11 @@ def _product(call: KeptCall, gradient: Tensor, dtype: torch.dtype) -> Iterator[t
 
 def _products(call: KeptCall, gradient: Tensor, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
     """The map within fused attention times its gradient, some queries at a time; of the gradient at the output."""
-    query, key, value, mask, is_causal, scale = _named(*call.args, **call.kwargs)
-    groups = query.shape[-3] // key.shape[-3] if query.ndim > 2 else 1
-    if groups > 1:
-        key, value = (x.repeat_interleave(groups, -3) for x in (key, value))
-    query, key, value = (x.detach().to(dtype) for x in (query * scale, key, value))
+    *operands, mask = attention_operands(*call.args, **call.kwargs)
+    query, key, value = (x.detach().to(dtype) for x in operands)
     queries, keys = query.shape[-2], key.shape[-2]
-    if is_causal:
-        mask = torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril()
     height = max(1, at_a_time(query.device) // (query.shape[:-2].numel() * keys))
     for start in range(0, queries, height):
         rows = slice(start, min(start + height, queries))
         of_rows = mask if mask is None or mask.ndim < 2 or mask.shape[-2] == 1 else mask[..., rows, :]
         yield rows, attention_map(query[..., rows, :], key, of_rows) * (gradient[..., rows, :].to(dtype) @ value.mT)
-
-
-def _named(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None, bool, float]:
-    if dropout_p > 0:
-        raise Mismatch("dropout")
-    return query, key, value, attn_mask, is_causal, query.shape[-1] ** -0.5 if scale is None else scale

@@ -63,17 +63,17 @@ NATIVE = (
     | {"batch_norm", "hardshrink"}
 )
 """Operations whose rule is their gradient."""
+FUSED = "scaled_dot_product_attention"
 INDEXING = frozenset({"getitem", "index_select", "take_along_dim", "gather", "take"})
 """Operations that may take samples in another order, by tensors of indices."""
 READING_NUMBERS = (
     (SUMS | AVERAGES | MAXIMA | ALONG | TRANSPOSITIONS | INDEXING)
     | {"pow", "softmax", "log_softmax", "mean", "sum", "einsum", "layer_norm", "rms_norm", "group_norm"}
-    | {"roll", "flip", "fliplr", "flipud", "rot90"}
+    | {"roll", "flip", "fliplr", "flipud", "rot90", FUSED}
 )
 """Operations that have a rule for some exponents or axes only: others are for the tape to judge."""
-MOVING = ENTRIES - RESHAPES - {"expand", "expand_as", "broadcast_to", "repeat"}
-"""Operations whose settings say where entries go, of which the sizes say nothing."""
-FUSED = "scaled_dot_product_attention"
+NOTED = READING_NUMBERS | (ENTRIES - RESHAPES - {"expand", "expand_as", "broadcast_to", "repeat"})
+"""And those whose settings say where entries go, of which the sizes say nothing."""
 Operands = tuple[int, ...]
 """Of each tensor that a call is given, the number of the call that made it; INPUT, or CONSTANT."""
 INPUT, CONSTANT = -1, -2
@@ -158,7 +158,7 @@ class NotingTape(Tape):
         numbers: By the id of an operation, the number of the call that it is part of.
         constants: What calls are given that is no tensor, where it matters: without places, and with them.
         written: The calls that write into a tensor that they are given.
-        is_private: Whether a call does what no plan can follow: it reads `.data`, or hooks a gradient.
+        is_private: Whether a call does what no plan can follow: it takes `.data`, or hooks a gradient.
     """
 
     calls: list[Callable[..., Any]] = field(default_factory=list)
@@ -182,7 +182,7 @@ class NotingTape(Tape):
         made = [self._made.get(id(x), INPUT) if self._depends(x) else CONSTANT for x in tensors]
         self.operands.append(tuple(made))
         name = canonical_name(func)
-        if name in READING_NUMBERS | MOVING:
+        if name in NOTED:
             with_places = constants_of(func, args, kwargs, self._depends)
             self.constants[number] = constants_of(func, args, kwargs, None), with_places
         if is_in_place(func, args, kwargs or {}):

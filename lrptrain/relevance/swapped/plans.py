@@ -63,9 +63,9 @@ class Planned:
     weights: int = 0
     tried: int = 0
 
-    def is_to_be_tried(self, model: nn.Module) -> bool:
-        """Whether there is no plan, or one that was tried for too few weights: a gate at 0 hides what is behind it."""
-        return self.plan is None or (self.tried < MOST_TRIED and self.weights != _written(model))
+    def trusted(self, model: nn.Module) -> Plan | None:
+        """The plan, unless it is to be tried for other weights: a gate at 0 hides what is behind it."""
+        return self.plan if self.tried >= MOST_TRIED or self.weights == _written(model) else None
 
     def by(self, plan: Plan) -> Callable[..., PlainPass]:
         """What makes a pass by a plan."""

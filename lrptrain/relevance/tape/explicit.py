@@ -27,15 +27,30 @@ def explicit_attention(
 
     A query whose keys are all masked out attends to nothing and yields 0, as the fused kernels do.
     """
+    query, key, value, mask = attention_operands(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    probabilities = attention_map(query, key, mask)
+    if dropout_p > 0:
+        probabilities = F.dropout(probabilities, dropout_p)
+    return probabilities @ value
+
+
+def attention_operands(
+    query: Float[Tensor, "*batch queries width"],
+    key: Float[Tensor, "*batch keys width"],
+    value: Float[Tensor, "*batch keys values"],
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Return scaled queries, a key and a value for each head, and the mask, of `F.scaled_dot_product_attention`."""
     if enable_gqa:
         key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
     if is_causal:
         attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    probabilities = attention_map(query * scale, key, attn_mask)  # scaled where it is small
-    if dropout_p > 0:
-        probabilities = F.dropout(probabilities, dropout_p)
-    return probabilities @ value
+    return query * scale, key, value, attn_mask  # scaled where it is small
 
 
 def attention_map(

@@ -146,7 +146,7 @@ def check(model: nn.Module, ids: Tensor, target, method: str) -> None:
 OF_RULES = [
     "a mask of the input", "the same operand", "keys that are values", "a named divisor", "a hook",
     "a slice in place", "a product of a slice in place", "parts of a chunk", "turned samples", "samples by indices",
-    "a list of samples",    "data of queries", "a query without keys",
+    "a list of samples", "data of queries", "a query without keys",
 ]  # fmt: skip
 OF_MAPS = ["heads first", "words in front", "the largest word", "two words", "a word a class", "pooled by attention"]
 OF_MAPS += ["an equation", "turned samples", "data of queries"]
@@ -155,18 +155,18 @@ REFUSED = {
     "generic_attention": ["the largest word", "two words", "a word a class", "pooled by attention", "an equation"],
 }
 REFUSED["generic_attention"] += ["turned samples"]  # the last two join words beside the attention
-CASES = [(kind, method) for kind in OF_RULES for method in RULES] + [
-    (kind, method) for kind in OF_MAPS for method in MAPS
-]
+CASES = [(kind, method) for kind in OF_RULES for method in RULES]
+CASES += [(kind, method) for kind in OF_MAPS for method in MAPS]
+ORDERS = [(*case, first) for case in CASES for first in ("closed", "short", "other data", "usual")]
+# That a gate was opened may be unseen by its version; behind one of 0 the tape itself does not see that words are joined.
+JOINED = [("an equation", *MAPS), ("turned samples", *MAPS)]
+ORDERS += [(*case, "closed, opened unseen") for case in CASES if case not in JOINED]
 
 
 @pytest.mark.filterwarnings("ignore::lrptrain.RelevanceWarning")
-@pytest.mark.parametrize("first", ["closed", "closed, opened unseen", "short", "other data", "usual"])
-@pytest.mark.parametrize(("kind", "method"), CASES)
+@pytest.mark.parametrize(("kind", "method", "first"), ORDERS)
 def test_what_a_first_pass_hides_is_no_part_of_a_later_map(kind: str, method: str, first: str):
     model, refused = Gated(kind, gate=0.0 if "closed" in first else 1.0), [*REFUSED[method], "data of queries"]
-    if "unseen" in first and kind in ("an equation", "turned samples") and method in MAPS:
-        pytest.skip("the tape, too, sees them by the numbers of the gate")
     starts: dict[str, Callable[[], Tensor]] = {
         "short": lambda: words(1, is_first=True, model=model),
         "other data": lambda: words(6, is_first=False, model=model),
