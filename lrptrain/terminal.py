@@ -64,8 +64,11 @@ def fitted(message: str) -> str:
     """Return a message in lines that fit a terminal; one of several lines has a layout of its own, and keeps it."""
     if "\n" in message:
         return message
-    # A path or a command that is longer than a line is there to be copied: it is never broken.
-    return textwrap.fill(message, WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+    # A path or a command that is longer than a line is there to be copied: it is never broken. A number and its percent
+    # sign stay on one line.
+    whole = message.replace(" %", "\xa0%")
+    broken = textwrap.fill(whole, WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+    return broken.replace("\xa0", " ")
 
 
 def fitted_to(stream: TextIO, message: str) -> str:

@@ -26,6 +26,12 @@ def test_a_message_is_broken_between_words_and_nowhere_else():
     assert fitted(f"{LONG}\n  See: {path}") == f"{LONG}\n  See: {path}"  # a layout of its own
 
 
+def test_a_number_and_its_percent_sign_stay_on_one_line():
+    for length in range(60, 80):
+        lines = fitted(f"{'x' * length} accuracy 100 %, guessing 33 %").splitlines()
+        assert not any(line.strip().startswith("%") for line in lines)
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_warning_is_broken_where_it_is_shown_and_filtered_as_one_line(monkeypatch, terminal):
     monkeypatch.setenv("TERM", "xterm")

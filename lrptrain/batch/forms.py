@@ -144,28 +144,35 @@ def ignored_parts(batch: Any) -> str:
     return ", ".join(unread)
 
 
-def overlooked_entries(batch: Any, label: str = "") -> str:
-    """Return which entries of other names look like the label or the mask that a batch of images has not, or "".
+def overlooked_entries(batch: Any, label: str = "") -> list[tuple[str, str, str]]:
+    """Return which entries of other names look like the label or the mask that a batch of images has not.
 
     Whoever calls the masks `segmentation` would else be told that nothing was annotated, and not why.
 
     Returns:
-        Such as `'segmentation' (uint8 [8, 32, 32]) for 'mask'`. A label is one number per sample, of integers; a mask
+        Such as `("segmentation", "uint8 [8, 32, 32]", "mask")`. A label is one number per sample, of integers; a mask
         has a height and a width and no other values than masks have.
     """
     entries = as_mapping(batch)
-    image = next((entries[name] for name in ("image", "pixel_values") if name in entries), None)
+    named = [entries[name] for name in ("image", "pixel_values") if name in entries]
+    # Of another name, images are what the model is given: the labels beside them are told all the same.
+    heard = [x for x in entries.values() if isinstance(x, Tensor) and x.ndim == 4 and x.is_floating_point()]
+    image = next(iter(named or heard), None)
     if not isinstance(image, Tensor) or image.ndim != 4:
-        return ""
+        return []
     missing = [("label", _is_like_label)] if not entries.keys() & {"label", "labels", label} else []
     missing += [("mask", _is_like_mask)] if not entries.keys() & {"mask", "boxes"} else []
-    others = {name: value for name, value in entries.items() if name not in _READ and isinstance(value, Tensor)}
-    return ", ".join(
-        f"{other!r} ({_kind(value)}) for {name!r}"
+    others = {
+        name: value
+        for name, value in entries.items()
+        if name not in _READ and isinstance(value, Tensor) and value is not image
+    }
+    return [
+        (other, _kind(value), name)
         for name, is_like in missing
         for other, value in others.items()
         if len(value.shape) > 0 and len(value) == len(image) and is_like(value)
-    )
+    ]
 
 
 def _is_like_label(value: Tensor) -> bool:

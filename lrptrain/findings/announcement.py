@@ -2,14 +2,13 @@
 
 import os
 import shlex
-import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lrptrain.findings.proof import Proof, views
 from lrptrain.findings.sentences import sentences
-from lrptrain.terminal import WIDTH
+from lrptrain.terminal import WIDTH, fitted
 
 if TYPE_CHECKING:
     from lrptrain.findings.finding import Finding
@@ -33,15 +32,10 @@ def announce(findings: Iterable["Finding"], run: Path | None = None) -> list[str
         told = [text.verdict, *(f"  {line}" for line in (*evidence, *({text.doubt} - said)) if line)]
         # A command is never broken: it is there to be copied.
         commands = [f"  {line}" for line in (*_where_next(each, run), *({text.remedy} - said)) if line]
-        paragraphs.append("\n".join([*map(_filled, told), *commands]))
+        paragraphs.append("\n".join([*map(fitted, told), *commands]))
         said |= {text.doubt, text.remedy}
         run = None
     return paragraphs
-
-
-def _filled(line: str) -> str:
-    # A number and its percent sign stay on one line.
-    return textwrap.fill(line.replace(" %", "\xa0%"), WIDTH, subsequent_indent="  ").replace("\xa0", " ")
 
 
 def look_at(run: Path) -> str:

@@ -174,9 +174,8 @@ class Judging(RunState):
         if power > 1 and not self.has_doubts:
             self.has_doubts = True
             confidence = float(evaluation.probabilities.max(1).mean())
-            self._inform(
-                f"{self._config.title}: effects use calibrated probabilities (its mean confidence was {confidence:.2f})"
-            )
+            told = f"effects use calibrated probabilities: the model's mean confidence was {confidence:.2f}"
+            self._inform(f"{self._config.title}: {told}")
         return power
 
 

@@ -7,7 +7,7 @@ sample is drawn; then `evaluate`, as often as the trainer validates; and at the 
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -228,8 +228,14 @@ class MonitorCore:
         task = self.config.meaning
         overlooked = overlooked_entries(batch, task.entry)
         if overlooked:
-            way_out = "label= of lrptrain.Head names it" if isinstance(task, Head) else "batch_adapter= renames it"
-            self.warn(f"{title} does not read what may be meant: {overlooked}; {way_out}")
+            told = ", ".join(f"{other!r} ({kind}) for {name!r}" for other, kind, name in overlooked)
+            (other, _, name), *_ = overlooked
+            is_one = isinstance(batch, Mapping) and other in batch
+            line = f"=lambda batch: {{**batch, {name!r}: batch[{other!r}]}}" if is_one else "="
+            way_out = (
+                "label= of lrptrain.Head names it" if isinstance(task, Head) else f"batch_adapter{line} renames it"
+            )
+            self.warn(f"{title} does not read what may be meant: {told}; {way_out}")
 
     def add_batch(
         self, context: TrainingContext, batch: Any, set_length: float, listener: InputListener | None = None

@@ -122,7 +122,7 @@ def test_each_of_two_heads_is_inspected_with_its_own_labels(form):
     model, loader = TwoHeads(form), [columns]
     with (
         pytest.raises(UnsupportedModelError, match=r"task=lrptrain.Head\(.*\) or lrptrain.Head\("),
-        pytest.warns(UserWarning, match="'labels_a' .* for 'label'.* batch_adapter= renames it"),
+        pytest.warns(UserWarning, match="'labels_a' .* for 'label'.* batch_adapter=.* renames it"),
     ):
         lrptrain.inspect(model, loader)
     for head, entry, part in zip(HEADS[form], ("labels_a", "labels_b"), ("a", "b"), strict=True):

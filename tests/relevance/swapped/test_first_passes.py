@@ -158,7 +158,7 @@ REFUSED["generic_attention"] += ["turned samples"]  # the last two join words be
 CASES = [(kind, method) for kind in OF_RULES for method in RULES]
 CASES += [(kind, method) for kind in OF_MAPS for method in MAPS]
 ORDERS = [(*case, first) for case in CASES for first in ("closed", "short", "other data", "usual")]
-# That a gate was opened may be unseen by its version; behind one of 0 the tape itself does not see that words are joined.
+# A version may not tell that a gate was opened; behind one of 0 the tape itself does not see that words are joined.
 JOINED = [("an equation", *MAPS), ("turned samples", *MAPS)]
 ORDERS += [(*case, "closed, opened unseen") for case in CASES if case not in JOINED]
 
