@@ -27,7 +27,8 @@ from lrptrain.relevance.passes.recording import Inputs, Recording, Target, expla
 from lrptrain.relevance.propagation.composite import Rules
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.sharding.whole_weights import check_graph
-from lrptrain.relevance.swapped.plan import NotingTape, Plan
+from lrptrain.relevance.swapped.calls import NotingTape
+from lrptrain.relevance.swapped.plan import Plan
 from lrptrain.relevance.swapped.plans import PLANNED, Asked, Planned, agree, planned
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.targets import BinaryClassifierOutputTarget

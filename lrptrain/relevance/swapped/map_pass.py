@@ -13,7 +13,8 @@ from lrptrain.relevance.fast.kernels import at_a_time
 from lrptrain.relevance.fast.structure import structure_of
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.registry import RelevanceMaps
-from lrptrain.relevance.swapped.plan import FUSED, NOTED, Mismatch, Plan, maker
+from lrptrain.relevance.swapped.calls import FUSED, NOTED
+from lrptrain.relevance.swapped.plan import Mismatch, Plan, maker
 from lrptrain.relevance.swapped.planned_pass import KeptCall, PlannedPass
 from lrptrain.relevance.tape.explicit import attention_map, attention_operands
 from lrptrain.relevance.tape.functions import canonical_name
@@ -48,7 +49,7 @@ class MapPlan(Plan):
     read: ClassVar[frozenset[str]] = NOTED
     reads_places: ClassVar[bool] = True
 
-    def _special(self, recording: "Recording", numbers: dict[int, int]) -> set[int]:
+    def _add_all(self, recording: "Recording", numbers: dict[int, int]) -> None:
         made = making(recording.tape.nodes, [recording.token_output])
         if structure_of(made, recording.propagator.root) is None:
             raise Mismatch("numbers say where the tokens go")
@@ -71,8 +72,8 @@ class MapPlan(Plan):
         if axis is None:
             raise Mismatch("states of which the shape does not say where the tokens are")
         self.axis = axis
-        self.kept = frozenset({self.states, *chain(*self.layers)})
-        return set()
+        for number in (self.states, *chain(*self.layers)):
+            self.calls[number].is_kept = True
 
 
 def _read_one_token(recording: "Recording") -> bool:

@@ -11,17 +11,17 @@ from torch.nn import functional as F
 
 from lrptrain.relevance.passes.plain_pass import PlainPass
 from lrptrain.relevance.registry import RelevanceMaps
-from lrptrain.relevance.swapped.plan import (
+from lrptrain.relevance.swapped.calls import (
     CONSTANT,
     INPUT,
-    Mismatch,
-    Plan,
-    constants_of,
+    Call,
     is_counted,
     is_decomposed,
     note_made,
     operands_of,
+    settings_of,
 )
+from lrptrain.relevance.swapped.plan import Mismatch, Plan
 from lrptrain.relevance.tape.functions import enterable
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _HOLD_NONE = frozenset({Tensor, int, float, bool, str, type(None), slice, type(...), torch.Size, torch.dtype})
 
 
+_NONE = Call(Call, None)  # no function of a model's
 _requires_grad = attrgetter("requires_grad")
 
 
@@ -86,44 +87,45 @@ class PlannedPass(PlainPass):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Carry out one call of the model, as the plan says."""
-        if self._is_inside or not self._is_first or not is_counted(func):
+        if self._is_inside or not self._is_first:
             return super().__torch_function__(func, types, args, kwargs)
-        plan, number = self.plan, self._number
-        self._number += 1
+        number, plan = self._number, self.plan
+        call = plan.calls[number] if number < len(plan.calls) else _NONE
+        if func is not call.function and func != call.function:
+            if is_counted(func):
+                raise Mismatch(number)
+            return super().__torch_function__(func, types, args, kwargs)
+        self._number = number + 1
         if _saving_hooks() is not self._hooks:  # a checkpoint would run its calls once more, without a plan
             raise Mismatch(number)
-        args, kwargs = self._without_weights(args), kwargs and self._without_weights(kwargs)
-        if number >= len(plan.calls) or plan.calls[number] != func:
-            raise Mismatch(number)
-        asked, made = plan.operands[number], self._made
-        if asked is not None:
+        if call.may_take_weights:
+            args = tuple([x if type(x) in _HOLD_NONE else self._without_weights(x) for x in args])
+            kwargs = kwargs and self._without_weights(kwargs)
+        made = self._made
+        if call.operands is not None:
             # Another operand, or one that is a constant now: another way through the model, and another rule.
             given = [made.get(id(x), INPUT) if x.requires_grad else CONSTANT for x in operands_of(args, kwargs)]
-            if asked != tuple(given):
+            if call.operands != tuple(given):
                 raise Mismatch(number)
-        if number in plan.constants:
+        if call.settings is not None:
             depends = _requires_grad if plan.reads_places else None
-            if plan.constants[number] != constants_of(func, args, kwargs, depends):
+            if call.settings != settings_of(func, args, kwargs, depends):
                 raise Mismatch(number)
-        if func is F.scaled_dot_product_attention:
-            self._check_mask(args[3] if len(args) > 3 else (kwargs or {}).get("attn_mask"))
-        if is_decomposed(func):
-            with self:
-                result = enterable(func)(*args, **(kwargs or {}))
-        elif number in plan.direct:
+        if call.is_direct:
             result = func(*args, **kwargs) if kwargs else func(*args)
         else:
-            result = self._result(number, func, types, args, kwargs or {})
+            result = self._result(call, func, types, args, kwargs or {})
         if type(result) is Tensor:
             made[id(result)] = number
         else:
             note_made(made, result, number)
-        if number in plan.kept:
+        if call.is_kept:
             self._keep(number, func, args, kwargs or {}, result)
         return result
 
-    def _check_mask(self, mask: Tensor | None) -> None:
+    def _check_mask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Leave a query to the tape that the lowest number keeps from all keys: fused kernels have another gradient."""
+        mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
         if mask is None or mask.dtype == torch.bool or id(mask) in self._masks:
             return
         if bool((mask <= torch.finfo(mask.dtype).min / 2).all(-1).any()):
@@ -144,21 +146,26 @@ class PlannedPass(PlainPass):
         The weights themselves are left alone: another thread may train them meanwhile.
         """
         kind = type(given)
-        if kind is tuple or kind is list:
-            if _HOLD_NONE.issuperset(map(type, given)):
+        if kind is nn.Parameter or isinstance(given, nn.Parameter):
+            if not given.requires_grad:
                 return given
-            return kind([x if type(x) in _HOLD_NONE else self._without_weights(x) for x in given])
-        if kind is dict:
-            return {name: self._without_weights(x) for name, x in given.items()}
-        if isinstance(given, nn.Parameter) and given.requires_grad:
             constant = self._weights.get(id(given))
             return constant if constant is not None else self._weights.setdefault(id(given), given.detach())
+        if kind is tuple or kind is list:
+            return kind([x if type(x) in _HOLD_NONE else self._without_weights(x) for x in given])
+        if kind is dict:
+            return {name: x if type(x) in _HOLD_NONE else self._without_weights(x) for name, x in given.items()}
         return given
 
     def _result(
-        self, number: int, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, call: Call, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Carry out a call that is looked at, as a plain pass does."""
+        """Carry out a call that is looked at, as a plain pass does, or written out in others."""
+        if func is F.scaled_dot_product_attention:
+            self._check_mask(args, kwargs)
+        if is_decomposed(func):
+            with self:
+                return enterable(func)(*args, **kwargs)
         self._is_inside = True
         try:
             return super().__torch_function__(func, types, args, kwargs)
