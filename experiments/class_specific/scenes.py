@@ -59,7 +59,9 @@ def digit_pools(seed: int) -> dict[str, Digits]:
     return {name: Digits(torch.from_numpy(strokes[i]), torch.from_numpy(labels[i])) for name, i in pools.items()}
 
 
-def digit_scenes(pool: Digits, count: int, generator: torch.Generator, alone: float = 0.0) -> Scenes:
+def digit_scenes(
+    pool: Digits, count: int, generator: torch.Generator, alone: float = 0.0, alike: float = 0.0
+) -> Scenes:
     """Two digits of different classes, each in its half of the image at a random patch, on noise.
 
     Args:
@@ -67,8 +69,12 @@ def digit_scenes(pool: Digits, count: int, generator: torch.Generator, alone: fl
         count: Number of scenes.
         generator: Of all that is random.
         alone: Share of the scenes in which the second digit is left out.
+        alike: Share of them, before that, in which both are of one class.
     """
     pair = pairs(pool.labels, count, generator)
+    if alike:
+        of_one = torch.multinomial((pool.labels[pair[0]][:, None] == pool.labels).float(), 1, generator=generator)[:, 0]
+        pair = pair[0], torch.where(torch.rand(count, generator=generator) < alike, of_one, pair[1])
     beside = torch.rand(count, generator=generator) < 0.5  # or one below the other
     pasted = []
     for half, chosen in zip((0, CANVAS // 2), pair, strict=True):

@@ -3,6 +3,7 @@
 from lrptrain.data.eraser import EraserDocuments
 from lrptrain.data.image_folder import ImageMaskFolder
 from lrptrain.data.planted import PlantedDigits
+from lrptrain.data.segmentation_folders import COCOFolder, VOCFolder
 from lrptrain.data.text_csv import TextSpans
 
-__all__ = ["EraserDocuments", "ImageMaskFolder", "PlantedDigits", "TextSpans"]
+__all__ = ["COCOFolder", "EraserDocuments", "ImageMaskFolder", "PlantedDigits", "TextSpans", "VOCFolder"]

@@ -127,9 +127,15 @@ def voc_palette() -> bytes:
     return np.asarray(colours, dtype=np.uint8).tobytes()
 
 
+def array_picture(mask: UInt8[Tensor, "height width"]) -> "Image":
+    """Return a picture of values, in grey."""
+    picture: Image = require("PIL.Image", "monitor").fromarray(mask.detach().cpu().numpy().astype(np.uint8))
+    return picture
+
+
 def write_mask(path: Path, mask: UInt8[Tensor, "height width"]) -> None:
     """Write a mask as a PNG with VOC's palette, whole or not at all."""
-    picture = require("PIL.Image", "monitor").fromarray(mask.detach().cpu().numpy().astype(np.uint8))
+    picture = array_picture(mask)
     picture.putpalette(voc_palette())
     write_atomically(path, partial(picture.save, format="PNG"))
 

@@ -5,19 +5,22 @@ from typing import Any, Literal
 import pytorch_lightning as pl
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor
-from torchmetrics.classification import MulticlassAccuracy
+from torch import Tensor, nn
+from torchmetrics import Metric
+from torchmetrics.classification import MulticlassAccuracy, MultilabelAveragePrecision
 
 from lrptrain.models.optimizer import LearningRateSchedule, adamw, check_schedule
 from lrptrain.models.pretrained import huggingface_classifier, timm_classifier
 
 
 class Classifier(pl.LightningModule):
-    """Cross-entropy on a dict batch with AdamW.
+    """Cross-entropy on a dict batch with AdamW; of several classes per sample, that of each.
 
-    A subclass names the `batch_keys` it passes to its `forward`, which returns logits `[batch, classes]`.
+    A subclass names the `batch_keys` it passes to its `forward`, which returns logits `[batch, classes]`. Labels are a
+    class per sample, or `[batch, classes]` of 0 and 1.
 
-    Logged: `train/loss`, `val/loss` (cross-entropy, nats), `val/accuracy`, `test/accuracy` (0..1).
+    Logged: `train/loss`, `val/loss` (cross-entropy, nats), `val/accuracy`, `test/accuracy` (0..1); of several classes
+    per sample `average_precision` (mean over classes, 0..1) in place of the accuracy.
 
     Args:
         num_classes: Number of classes.
@@ -34,27 +37,33 @@ class Classifier(pl.LightningModule):
         self.lr = lr
         self.weight_decay = weight_decay
         self.schedule = schedule
-        self.val_accuracy = MulticlassAccuracy(num_classes, average="micro")
-        self.test_accuracy = MulticlassAccuracy(num_classes, average="micro")
+        self.accuracies = nn.ModuleDict(
+            {split: MulticlassAccuracy(num_classes, average="micro") for split in ("val", "test")}
+        )
+        self.precisions = nn.ModuleDict({split: MultilabelAveragePrecision(num_classes) for split in ("val", "test")})
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         """Return the task loss of one batch."""
-        loss = F.cross_entropy(self._logits(batch), batch["label"])
+        loss = _loss(self._logits(batch), batch["label"])
         self.log("train/loss", loss, prog_bar=True, batch_size=len(batch["label"]))
         return loss
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """Log the loss and the accuracy over the validation set."""
-        logits = self._logits(batch)
-        label = batch["label"]
-        self.val_accuracy(logits, label)
-        self.log("val/loss", F.cross_entropy(logits, label), prog_bar=True, batch_size=len(label))
-        self.log("val/accuracy", self.val_accuracy, prog_bar=True, batch_size=len(label))
+        """Log the loss and how many are right over the validation set."""
+        logits, label = self._logits(batch), batch["label"]
+        self.log("val/loss", _loss(logits, label), prog_bar=True, batch_size=len(label))
+        self._log_right("val", logits, label)
 
     def test_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """Log the accuracy over the test set."""
-        self.test_accuracy(self._logits(batch), batch["label"])
-        self.log("test/accuracy", self.test_accuracy, batch_size=len(batch["label"]))
+        """Log how many are right over the test set."""
+        self._log_right("test", self._logits(batch), batch["label"])
+
+    def _log_right(self, split: str, logits: Tensor, label: Tensor) -> None:
+        of_several = label.ndim == 2
+        metric: Metric = (self.precisions if of_several else self.accuracies)[split]  # type: ignore[assignment]
+        metric(logits, label.long())
+        name = f"{split}/average_precision" if of_several else f"{split}/accuracy"
+        self.log(name, metric, prog_bar=split == "val", batch_size=len(label))
 
     def configure_optimizers(self) -> Any:
         """Return AdamW over all parameters that require gradients, with the chosen schedule."""
@@ -64,8 +73,14 @@ class Classifier(pl.LightningModule):
         return self(**{key: batch[key] for key in self.batch_keys})
 
 
+def _loss(logits: Tensor, label: Tensor) -> Tensor:
+    if label.ndim == 2:
+        return F.binary_cross_entropy_with_logits(logits, label.to(logits.dtype))
+    return F.cross_entropy(logits, label)
+
+
 class ImageClassifier(Classifier):
-    """Fine-tune an image classifier on batches with `image` and `label`.
+    """Fine-tune an image classifier on batches with `image` and `label`, a class or several per image.
 
     A checkpoint holds the weights and all it takes to rebuild the model: `ImageClassifier.load_from_checkpoint(path)`
     needs neither the network nor the pretrained weights that training started from.

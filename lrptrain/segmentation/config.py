@@ -39,7 +39,8 @@ class PseudoMaskConfig:
             (0 background, 1 + class). Pixels of 255 are ignored.
         threshold: The threshold of the background in [0, 1), for seeds and refined maps alike. None chooses for each
             the one that fits the true masks of the validation images best; where there are none, `DEFAULT_THRESHOLD`.
-        margin: Distance to the threshold, in [0, 1), below which a pixel of a pseudo-mask is ignored.
+        margin: A pixel of a pseudo-mask is ignored up to this distance from the threshold, as a share of it in [0, 1).
+            `experiments/segment_pets`, `segment_scenes` and `segment_folders` took the default.
         mean: The mean of each channel, with which images were normalised. Without it each image is stretched from its
             minimum to its maximum.
         std: The standard deviation of each channel, with which images were normalised.
@@ -56,7 +57,7 @@ class PseudoMaskConfig:
     multi_label: bool = False
     masks: Literal["evidence", "classes"] = "evidence"
     threshold: float | None = None
-    margin: float = 0.1
+    margin: float = 0.15
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
     chunk: int = CHUNK

@@ -215,7 +215,7 @@ def _write(
         truth = true_masks(batch, maps.present, generator.config.masks).cpu()
         masks: dict[str, Tensor] = {}
         if len(maps.classes):
-            low, high = max(middle - margin, 0.0), min(middle + margin, 1.0)
+            low, high = (1 - margin) * middle, min((1 + margin) * middle, 1.0)
             masks[export_files.SEEDS] = label_map(maps.seeds, thresholds["seeds"], maps.classes)
             masks[export_files.REFINED] = label_map(maps.refined, middle, maps.classes)
             masks[export_files.MASKS] = pseudo_masks(maps.refined, low, high, maps.classes)

@@ -160,3 +160,22 @@ def test_padding_does_not_change_the_logits():
     padded = torch.nn.functional.pad(tokens, (0, 3))
     mask = torch.nn.functional.pad(torch.ones_like(tokens), (0, 3))
     assert torch.allclose(model(tokens, torch.ones_like(tokens)), model(padded, mask), atol=1e-5)
+
+
+def test_labels_of_several_classes_are_learned_each():
+    """A class is there or not, by its colour, whatever the other is."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 2, (64, 2), generator=generator)
+    colours = torch.cat([labels, labels[:, :1]], 1)[:, :, None, None]
+    images = colours.expand(64, 3, 32, 32) - 0.5 + 0.1 * torch.randn(64, 3, 32, 32, generator=generator)
+    torch.manual_seed(0)
+    model = ImageClassifier(2, lr=3e-3, **TIMM)
+    batches = DataLoader(StackDataset(image=images, label=labels), batch_size=16)  # type: ignore[arg-type]
+    trained = trainer(max_epochs=15, enable_checkpointing=False)
+    trained.fit(model, batches, batches)
+    assert "val/accuracy" not in trained.callback_metrics
+    assert trained.callback_metrics["val/average_precision"] > 0.95
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(model.eval()(images), labels.float())
+    assert trained.callback_metrics["val/loss"] == pytest.approx(loss.item(), rel=1e-3)
+    (tested,) = trained.test(model, batches, verbose=False)
+    assert tested["test/average_precision"] > 0.95

@@ -11,7 +11,7 @@ from lrptrain.segmentation import export_files
 from lrptrain.segmentation.config import DEFAULT_THRESHOLD, PseudoMaskConfig
 from lrptrain.segmentation.export import SeedGenerator, run_export
 from lrptrain.segmentation.images import image_batches, read_images
-from lrptrain.segmentation.masks import best_threshold, label_map
+from lrptrain.segmentation.masks import best_threshold, label_map, pseudo_masks
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.seeds import seed_maps
 
@@ -49,6 +49,8 @@ def test_an_export_holds_what_the_functions_give(tmp_path):
     assert scores["train"]["seeds"]["mean_iou"] == pytest.approx(score.compute()["mean_iou"].item())
     assert scores["train"]["seeds"] == scores["train"]["refined"]  # nothing was refined
     masks = torch.stack([read_mask(tmp_path / export_files.MASKS / f"{name}.png") for name in names])
+    # Ignored is what is near the threshold, measured by it: a low one has a narrow band, and a background.
+    assert torch.equal(masks, pseudo_masks(maps, 0.85 * threshold, 1.15 * threshold))
     decided = MaskScore(2)
     decided.update(masks, torch.where(masks == 255, masks, truth))
     assert scores["train"]["masks"]["mean_iou"] == pytest.approx(decided.compute()["mean_iou"].item())

@@ -1,0 +1,258 @@
+"""Folders in the form of Pascal VOC and of COCO: images of several classes, with a mask of the classes."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytorch_lightning as pl
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from lrptrain.batch.annotations import IGNORED
+from lrptrain.batch.coco import Objects, coco_mask
+from lrptrain.data.common import SPLITS, loader
+from lrptrain.data.pictures import array_picture, open_picture, read_mask, to_image, to_values
+from lrptrain.files import read_text
+
+VOC_CLASSES = (
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
+    "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
+)  # fmt: skip
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class SceneFile:
+    """An image of several classes: its file, the numbers of its classes, and what reads their mask at a size."""
+
+    image: Path
+    classes: frozenset[int]
+    mask: Callable[[Size], UInt8[Tensor, "height width"]]
+
+
+@dataclass(frozen=True)
+class SceneDataset(Dataset[dict[str, Any]]):
+    """Dicts of `image`, `label` (0 or 1 per class), `mask` (0 background, 1 + class, 255 ignored) and `sample_id`."""
+
+    scenes: Sequence[SceneFile]
+    classes: int
+    size: Size
+    mean: Float[Tensor, "3 1 1"]
+    std: Float[Tensor, "3 1 1"]
+
+    def __len__(self) -> int:
+        return len(self.scenes)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        scene = self.scenes[index]
+        label = torch.zeros(self.classes)
+        label[sorted(scene.classes)] = 1.0
+        image = (to_image(open_picture(scene.image), self.size) - self.mean) / self.std
+        return {"image": image, "label": label, "mask": scene.mask(self.size), "sample_id": scene.image.stem}
+
+
+class SegmentationFolder(pl.LightningDataModule):
+    """What the folders have in common; batches hold `image`, `label` `[batch, classes]`, `mask` and `sample_id`.
+
+    Attributes:
+        class_names: The classes in the order of their numbers.
+    """
+
+    def __init__(
+        self,
+        splits: Sequence[str | None],
+        size: int | Size,
+        mean: Sequence[float],
+        std: Sequence[float],
+        batch_size: int,
+        num_workers: int,
+    ) -> None:
+        super().__init__()
+        self.split_names = dict(zip(SPLITS, splits, strict=True))
+        self.size = (size, size) if isinstance(size, int) else (size[0], size[1])
+        self.mean, self.std = (torch.tensor(list(x))[:, None, None] for x in (mean, std))
+        self.loading = (batch_size, num_workers)
+        self.class_names: list[str] = []
+        self._datasets: dict[str, SceneDataset] = {}
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes; 0 before `setup`."""
+        return len(self.class_names)
+
+    def scenes_of(self, split: str) -> list[SceneFile]:
+        """Find the images of a split, by the name that the folder has for it, and the classes."""
+        raise NotImplementedError
+
+    def setup(self, stage: str | None = None) -> None:
+        """Find the files, once."""
+        for split, name in self.split_names.items():
+            if name is not None and split not in self._datasets:
+                scenes = self.scenes_of(name)
+                self._datasets[split] = SceneDataset(scenes, self.num_classes, self.size, self.mean, self.std)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Return a loader of shuffled training images."""
+        return loader(self._datasets["train"], *self.loading, shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Return a loader of the validation images in the folder's order."""
+        return loader(self._datasets["val"], *self.loading)
+
+    def test_dataloader(self) -> DataLoader[Any] | list[Any]:
+        """Return a loader of the test images in the folder's order; none without a test split."""
+        return loader(self._datasets["test"], *self.loading) if "test" in self._datasets else []
+
+
+class VOCFolder(SegmentationFolder):
+    """A folder like `VOCdevkit/VOC2012`.
+
+    It holds `JPEGImages/<name>.jpg`, `ImageSets/<lists>/<split>.txt`, `Annotations/<name>.xml` with the objects, and
+    masks `<masks>/<name>.png` (1 + class, 255 ignored). An image without a mask has 255 everywhere; without an XML file
+    its classes are those of its mask.
+
+    Args:
+        root: The folder.
+        splits: The lists of training, validation and test images; None for no test images.
+        classes: The names of the classes, in the order of the masks' numbers, of which the first is 1.
+        lists: The folder of the lists.
+        masks: The folder of the masks.
+        size: Side or `(height, width)` in pixels to which images and masks are resized.
+        mean: The mean of each RGB channel, for values in 0..1.
+        std: The standard deviation of each RGB channel, for values in 0..1.
+        batch_size: Images per batch.
+        num_workers: Worker processes of each loader.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        splits: tuple[str, str, str | None] = ("train", "val", None),
+        classes: Sequence[str] = VOC_CLASSES,
+        lists: str = "Segmentation",
+        masks: str = "SegmentationClass",
+        size: int | Size = 224,
+        mean: tuple[float, float, float] = (0.5, 0.5, 0.5),
+        std: tuple[float, float, float] = (0.5, 0.5, 0.5),
+        batch_size: int = 32,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(splits, size, mean, std, batch_size, num_workers)
+        self.save_hyperparameters(logger=False)
+        self.root, self.lists, self.masks = Path(root), lists, masks
+        self.class_names = list(classes)
+
+    def scenes_of(self, split: str) -> list[SceneFile]:
+        """Find the images of a list.
+
+        Raises:
+            FileNotFoundError: If there is no such list, or an image is missing.
+            ValueError: If an object is of an unknown class, or nothing says what an image shows.
+        """
+        listed = self.root / "ImageSets" / self.lists / f"{split}.txt"
+        if not listed.is_file():
+            raise FileNotFoundError(f"no list {listed}: name its folder by `lists`, and the lists by `splits`")
+        names = [line.split()[0] for line in read_text(listed).splitlines() if line.strip()]
+        return [self._scene(name) for name in names]
+
+    def _scene(self, name: str) -> SceneFile:
+        image, mask = self.root / "JPEGImages" / f"{name}.jpg", self.root / self.masks / f"{name}.png"
+        if not image.is_file():
+            raise FileNotFoundError(f"no image {image}")
+
+        def read(size: Size) -> Tensor:
+            if not mask.is_file():
+                return torch.full(size, IGNORED, dtype=torch.uint8)
+            return read_mask(mask, size, self.num_classes, resize=True)
+
+        return SceneFile(image, self._classes(self.root / "Annotations" / f"{name}.xml", mask), read)
+
+    def _classes(self, objects: Path, mask: Path) -> frozenset[int]:
+        if objects.is_file():
+            names = {str(each.findtext("name")) for each in ElementTree.fromstring(read_text(objects)).iter("object")}
+            if unknown := sorted(names - set(self.class_names)):
+                raise ValueError(f"{objects} has the classes {unknown}: name all of them by `classes`")
+            return frozenset(map(self.class_names.index, names))
+        if not mask.is_file():
+            raise ValueError(f"nothing says what an image shows: neither {objects} nor {mask} is there")
+        values = read_mask(mask, classes=self.num_classes).unique().tolist()
+        return frozenset(value - 1 for value in values if value not in (0, IGNORED))
+
+
+class COCOFolder(SegmentationFolder):
+    """A folder like COCO's: `<images>/<split>/<file_name>` and `<annotations>`, such as `instances_{split}.json`.
+
+    Masks are drawn of polygons and run lengths, small objects on top of large ones; crowds are ignored.
+
+    Args:
+        root: The folder.
+        splits: The names of training, validation and test images; None for no test images.
+        annotations: The files of the annotations, relative to `root`, with `{split}`.
+        images: The folders of the images, relative to `root`, with `{split}`.
+        size: As of `VOCFolder`.
+        mean: As of `VOCFolder`.
+        std: As of `VOCFolder`.
+        batch_size: Images per batch.
+        num_workers: Worker processes of each loader.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        splits: tuple[str, str, str | None] = ("train2017", "val2017", None),
+        annotations: str = "annotations/instances_{split}.json",
+        images: str = "{split}",
+        size: int | Size = 224,
+        mean: tuple[float, float, float] = (0.5, 0.5, 0.5),
+        std: tuple[float, float, float] = (0.5, 0.5, 0.5),
+        batch_size: int = 32,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(splits, size, mean, std, batch_size, num_workers)
+        self.save_hyperparameters(logger=False)
+        self.root, self.annotations, self.images = Path(root), annotations, images
+
+    def scenes_of(self, split: str) -> list[SceneFile]:
+        """Read the annotations of a split.
+
+        Raises:
+            FileNotFoundError: If there are none, or an image is missing.
+            ValueError: If the categories are not those of the other splits.
+        """
+        path = self.root / self.annotations.format(split=split)
+        if not path.is_file():
+            raise FileNotFoundError(f"no annotations {path}: name them by `annotations` and `splits`")
+        said = json.loads(read_text(path))
+        categories = {each["id"]: each["name"] for each in sorted(said["categories"], key=lambda each: each["id"])}
+        if self.class_names and self.class_names != list(categories.values()):
+            raise ValueError(f"{path} has other categories than the first split: {', '.join(categories.values())}")
+        self.class_names = list(categories.values())
+        numbers = {identity: number for number, identity in enumerate(categories)}
+        objects = defaultdict(list)
+        for each in said["annotations"]:
+            objects[each["image_id"]].append(each)
+        folder = self.root / self.images.format(split=split)
+        return [_coco_scene(folder, each, objects[each["id"]], numbers) for each in said["images"]]
+
+
+def _coco_scene(folder: Path, image: Mapping[str, Any], objects: Objects, numbers: Mapping[int, int]) -> SceneFile:
+    path = folder / image["file_name"]
+    if not path.is_file():
+        raise FileNotFoundError(f"no image {path}")
+
+    def read(size: Size) -> Tensor:
+        full = (image["height"], image["width"])
+        mask = torch.zeros(full, dtype=torch.uint8)
+        # Crowds first, so that what was marked one by one stands on top of them.
+        for each in sorted(objects, key=lambda each: (not each.get("iscrowd"), -each.get("area", 0.0))):
+            drawn = coco_mask([each], full)
+            mask[drawn > 0] = IGNORED if each.get("iscrowd") else 1 + numbers[each["category_id"]]
+        return to_values(array_picture(mask), size).to(torch.uint8)
+
+    return SceneFile(path, frozenset(numbers[each["category_id"]] for each in objects), read)
