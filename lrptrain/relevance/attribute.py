@@ -317,7 +317,7 @@ class _Call:
         with suppress(Exception):  # whatever fails, there is no plan
             recording = passed.logits()
             if recording.watched.token_ids is None:  # so that the plan's pass need not find it on a tape of its own
-                explained_once(self.model, inputs, self.explain, recording.found_on_tape)
+                explained_once(self.model, inputs, self.explain, recording.found_on_tape, recording.samples)
             return maps, PLANNED[known.method][0].of(recording, count)
         return maps, None
 

@@ -1,5 +1,7 @@
 """What a recording serves: the label, the predicted class, and the further classes of samples that are drawn."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from lrptrain.batch import Sample
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.relevance import attribute
+from lrptrain.relevance.passes import recording
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +28,13 @@ def samples(model, misread: int, count: int = 6):
     return [Sample(i, label, {"image": image}) for i, (label, image) in enumerate(zip(labels, images, strict=True))]
 
 
-def passes_of(model, work):
-    """The number of samples of every forward pass, and what was made."""
+def passes_of(model, work, before=()):
+    """The number of samples of every forward pass, and what was made, once other work was done."""
     sizes: list[int] = []
     hook = model.head.register_forward_hook(lambda _, arguments, __: sizes.append(len(arguments[0])))
+    for each in before:  # here: a model with another hook would be another one, with plans and tokens to be found
+        each()
+    sizes.clear()
     made = work()
     hook.remove()
     return sizes, made
@@ -47,13 +53,17 @@ BY_PLAN = [(0, [6]), (1, [6, 1]), (3, [6, 3]), (6, [6, 6])]
     ("method", "misread", "passes"),
     [("epsilon_lrp", *each) for each in WALKED] + [("attnlrp", *each) for each in BY_PLAN],
 )
-def test_the_label_and_the_predicted_class_share_a_recording_where_many_differ(model, method, misread, passes):
+def test_the_label_and_the_predicted_class_share_a_recording_where_many_differ(
+    model, method, misread, passes, monkeypatch
+):
     evaluator = Evaluator(model, MonitorConfig(), method=method)
     given = samples(model, misread)
-    for each in (given, given[:1]):  # plans are made once
-        attribute(model, torch.stack([sample.tensors["image"] for sample in each]), 0, method)
-    sizes, explained = passes_of(model, lambda: evaluator.evaluate(given))
+    recorded: list[int] = []
+    monkeypatch.setattr(recording, "_run_on", lambda *args, run=recording._run_on: recorded.append(1) or run(*args))
+    plans = [partial(evaluator.evaluate, samples(model, each)) for each in (6, 1)]
+    sizes, explained = passes_of(model, lambda: evaluator.evaluate(given), [*plans, recorded.clear])
     assert sizes == passes
+    assert bool(recorded) == (method == "epsilon_lrp"), "a map by a plan needs no tape"
     for each, sample in zip(explained, given, strict=True):
         for target, of_class in (("label", sample.label), ("predicted", each.predicted)):
             expected = single(model, sample, of_class, method)
@@ -64,7 +74,9 @@ def test_drawn_samples_have_the_maps_of_further_classes_from_the_same_recording(
     config = MonitorConfig(run=lrptrain.Run(batch_size=4))
     evaluator = Evaluator(model, config, method="attnlrp", class_maps=3)
     given = samples(model, misread=2)
-    sizes, explained = passes_of(model, lambda: evaluator.evaluate(given, drawn={1, 3, 5}))
+    given_alone = samples(model, misread=1)
+    plans = [partial(evaluator.evaluate, x) for x in (given, given_alone)]
+    sizes, explained = passes_of(model, lambda: evaluator.evaluate(given, drawn={1, 3, 5}), plans)
     assert [each.sample.sample_id for each in explained] == [1, 3, 5, 0, 2, 4]
     # Sample 1 is one of three that are misread, sample 0 another; no class map takes a pass.
     assert sizes == [3, 1, 3, 1]

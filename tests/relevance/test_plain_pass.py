@@ -90,11 +90,18 @@ def test_an_image_takes_one_for_each_shape_and_state_of_the_model(monkeypatch):
 
     assert tapes(patches()) == (True, (4, 4))
     assert tapes(patches() + 1) == (False, (4, 4))
+    twice = torch.cat([patches(), patches()])
+    assert tapes(twice) == (False, (4, 4)), "more samples, as in another batch, have the same tokens"
+    one, both = (lrptrain.attribute(model, images, 1, "input_x_gradient").input for images in (patches(), twice))
+    assert one is not None
+    assert both is not None
+    torch.testing.assert_close(both, torch.cat([one, one]))
+    assert tapes(patches()[:1]) == (True, (4, 4)), "of one sample nothing shows whether it is one"
     model.embed.stride, model.position = (6, 6), nn.Parameter(torch.zeros(9, 8, dtype=torch.float64))
     assert tapes(patches()) == (True, (3, 3))
     model.embed.padding = (1, 1)
     assert tapes(patches())[0]
-    assert len(_known[model]) == 3
+    assert len(_known[model]) == 4
     model.train()
     assert [tapes(patches())[0] for _ in range(2)] == [True, True], (
         "in train mode a model may do another thing each time"

@@ -197,7 +197,7 @@ class PlainPass(Lookups):
             return text_input(self.root)
         if model.training or (isinstance(inputs, Mapping) and "spatial_shapes" in inputs):
             return find()[0]
-        return explained_once(model, inputs, explain, find)
+        return replace(explained_once(model, inputs, explain, find, len(self.root.tensor)), shape=self.root.shape)
 
     def as_value(self, numbers: Tensor) -> Value:
         """The logits, or what a head made of the output."""
@@ -240,10 +240,10 @@ class PlainPass(Lookups):
 
 
 def explained_once(
-    model: nn.Module, inputs: Any, explain: str | None, find: Callable[[], tuple[ExplainedInput, bool]]
+    model: nn.Module, inputs: Any, explain: str | None, find: Callable[[], tuple[ExplainedInput, bool]], samples: int
 ) -> ExplainedInput:
-    """Return what the explained input is, as found in a model that is as it was, or now."""
-    key = (explain, _described(inputs), _as_it_is(model))
+    """Return what the explained input is, as found in a model that is as it was, or now; of several samples any."""
+    key = (explain, _described(inputs, samples), _as_it_is(model))
     known = _known.setdefault(model, {})
     if key in known:
         return known[key]
@@ -273,13 +273,14 @@ def _loses_the_graph(arguments: Any, result: Any) -> bool:
     return any(x.requires_grad for x in numbers_in(arguments))
 
 
-def _described(x: Any) -> Hashable:
-    """What tells arguments apart, but for the numbers in tensors."""
+def _described(x: Any, samples: int) -> Hashable:
+    """What tells arguments apart, but for the numbers in tensors, and for how many samples there are beyond one."""
     if isinstance(x, Tensor):
-        return x.shape, x.dtype, x.device
+        shape = ("several" if samples > 1 else "one", *x.shape[1:]) if x.shape[:1] == (samples,) else x.shape
+        return shape, x.dtype, x.device
     if isinstance(x, Mapping):
-        return tuple((name, _described(each)) for name, each in x.items())
-    return tuple(map(_described, x)) if isinstance(x, (tuple, list)) else repr(x)
+        return tuple((name, _described(each, samples)) for name, each in x.items())
+    return tuple([_described(each, samples) for each in x]) if isinstance(x, (tuple, list)) else repr(x)
 
 
 @once_per_walk

@@ -83,7 +83,7 @@ class Call:
     @property
     def is_special(self) -> bool:
         """Whether a later pass has something to do there."""
-        return self.is_kept or not (self.swap is self.cut is self.end is None)
+        return self.is_kept or any(each is not None for each in (self.swap, self.cut, self.end))
 
     @property
     def may_be_direct(self) -> bool:

@@ -87,12 +87,12 @@ _known: WeakKeyDictionary[nn.Module, dict[Hashable, Planned]] = WeakKeyDictionar
 
 def planned(model: nn.Module, inputs: Any, explain: str | None, settings: "Asked") -> Planned | None:
     """What is known of such a pass; None where the tape serves in any case."""
-    if settings.method is None or is_plain() or custom_rules() or active_view() is not None or is_sharded(model):
+    if settings.method is None or is_plain() or custom_rules() or is_sharded(model):
         return None
     if any(module.training for module in modules_of(model)):  # what is random differs from pass to pass
         return None
     # Neither the sizes nor what the model is like: another way through it shows in its calls.
-    key = (settings.method, explain, repr(active_head()), _form(inputs))
+    key = (settings.method, explain, repr(active_head()), repr(active_view()), _form(inputs))
     known = _known.setdefault(model, {})
     if key not in known:
         if len(known) == MOST_KNOWN:

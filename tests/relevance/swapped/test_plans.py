@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import torch
 from model_zoo import KINDS, select
+from small_models import tiny_vit
 
 import lrptrain
 from lrptrain.relevance.fast.switch import plainly
+from lrptrain.relevance.output.logit_view import LogitView, one_logit_as
 from lrptrain.relevance.output.outputs import head_of_output
 from lrptrain.relevance.passes.plain_pass import MOST_KNOWN
 from lrptrain.relevance.swapped import plans
@@ -86,3 +88,22 @@ def test_the_tape_is_gone_before_the_plans_pass_takes_memory(method: str, name: 
         gc.enable()
     assert alive == [0, 0]
     assert len(tapes) == 0
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+@pytest.mark.parametrize("method", plans.PLANNED)
+def test_a_monitors_view_of_one_logit_has_a_plan_of_its_own(method: str, classes: int):
+    """A monitor reads one logit as two, and leaves several as they are."""
+    model = tiny_vit(num_classes=classes).double().eval()
+    images, target = torch.randn(4, 3, 16, 16, dtype=torch.float64), [0, 1, 1, 0]
+    with plainly(), one_logit_as(LogitView()):
+        expected = lrptrain.attribute(model, images, target, method)
+    with one_logit_as(LogitView()):
+        found = [lrptrain.attribute(model, images, target, method) for _ in range(2)]
+    for each in found:
+        assert torch.allclose(each.scores, expected.scores, rtol=1e-9, atol=1e-15)
+        assert torch.allclose(each.logits, expected.logits)
+    (state,) = plans._known[model].values()
+    assert state.plan is not None
+    lrptrain.attribute(model, images, 0, method)  # as it is
+    assert len(plans._known[model]) == 2
