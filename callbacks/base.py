@@ -49,8 +49,7 @@ def inform(message: str) -> None:
 class ModelCallback(Callback):
     """Runs the user's model beside its steps: finds it, and rejects trainers with which the callback cannot work.
 
-    The model is looked up when training or validation starts, not in `setup`: the module's own `setup` or
-    `configure_model` may make it.
+    The model is looked up when training or validation starts: the module's own `setup` may make it.
 
     Attributes:
         takes_shards: Whether the callback gathers parameters that are DTensors.

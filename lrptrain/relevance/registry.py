@@ -98,19 +98,24 @@ def register_method(
 ) -> RegisteredMethod:
     """Add a method that `attribute`, the callbacks and the command line then know.
 
+    Examples:
+        >>> import torch, lrptrain
+        >>> def largest(explanation):
+        ...     return lrptrain.RelevanceMaps(explanation.recording.inputs.abs())
+        >>> with lrptrain.register_method(largest, class_specific=False, signed=False):
+        ...     lrptrain.attribute(torch.nn.Linear(2, 2), torch.tensor([[1.0, -3.0]]), method="largest").scores
+        tensor([[1., 3.]])
+
     Args:
-        function: `function(explanation, **options) -> RelevanceMaps`; `explanation` has the recorded forward pass
-            (`explanation.recording`), gradients (`explanation.gradient`) and relevance (`explanation.relevance`) of the
-            explained logit. Its keyword arguments are the method's options. Scores are `[batch, tokens]`, without
-            class tokens; others are refused when the method is used.
+        function: `function(explanation, **options) -> RelevanceMaps` with scores `[batch, tokens]`, without class
+            tokens. An `Explanation` has the recorded forward pass, and gradients and relevance of the explained logit.
         class_specific: Whether the map depends on the target.
         signed: Whether scores may be negative.
         source: Paper.
         differentiable: Whether a loss on the scores reaches the model's parameters.
         reaches_input: Whether the maps have relevance of the input itself.
         uses_rules: Whether it propagates relevance by rules, so that a composite changes it.
-        full_precision: Whether it needs a recording in float32 where the model runs in half precision, since it would
-            amplify the rounding (quotients of small sums, differences of answers). By default it does if it uses rules.
+        full_precision: Whether it needs float32 where the model runs in half precision. By default if it uses rules.
         needs: What it needs of a forward pass. By default "maps" if it uses rules, "tape" if not.
         name: The name of the method; that of the function by default.
 
@@ -153,7 +158,13 @@ def method(**facts: Any) -> Callable[[MethodFunction], MethodFunction]:
 
 
 def methods() -> tuple[str, ...]:
-    """The names of all methods that `attribute` knows."""
+    """The names of all methods that `attribute` knows.
+
+    Examples:
+        >>> import lrptrain
+        >>> "attnlrp" in lrptrain.methods(), "gradcam" in lrptrain.methods()
+        (True, True)
+    """
     return tuple(sorted(_METHODS))
 
 
