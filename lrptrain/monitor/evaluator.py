@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lrptrain.batch import Sample, collate, model_inputs, token_annotations
 from lrptrain.batch.annotations import TokenAnnotation
-from lrptrain.batch.call import explained_argument, of_batches, rows_of
+from lrptrain.batch.call import explained_argument, of_batches, samples_of
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.rows import grid_sizes, has_rows, rows_in
 from lrptrain.batch.sizes import by_size
@@ -293,7 +293,7 @@ def _steps(batch: Mapping[str, Any], relevance: Relevance) -> tuple[int] | None:
 
 def _rows(inputs: Tensor | dict[str, Any], rows: Tensor) -> Tensor | dict[str, Any]:
     """Return some rows of a model's inputs."""
-    return inputs[rows] if isinstance(inputs, Tensor) else rows_of(inputs, rows)
+    return inputs[rows] if isinstance(inputs, Tensor) else samples_of(inputs, rows)
 
 
 def _mixing_ratios(model: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, list[float]]:

@@ -219,21 +219,21 @@ def check_finite(relevance: Relevance, leaf: Tensor) -> None:
     ):
         for values in maps:
             if not values.isfinite().all():
-                raise NonFiniteError(_why_not_finite(relevance, leaf, field, _rows_not_finite(values)))
+                raise NonFiniteError(_why_not_finite(relevance, leaf, field, _not_finite(values)))
 
 
-def _rows_not_finite(values: Float[Tensor, "batch ..."]) -> list[int]:
+def _not_finite(values: Float[Tensor, "batch ..."]) -> list[int]:
     return (~values.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
 
 
-def _why_not_finite(relevance: Relevance, leaf: Tensor, field: str, rows: list[int]) -> str:
+def _why_not_finite(relevance: Relevance, leaf: Tensor, field: str, samples: list[int]) -> str:
     """The message, which names the nearest cause: the input, the explained logits, or the method itself."""
-    what = f"{relevance.method}: the {field} are NaN or infinite in samples {rows[:10]}"
-    if set(rows) & set(_rows_not_finite(leaf)):
+    what = f"{relevance.method}: the {field} are NaN or infinite in samples {samples[:10]}"
+    if set(samples) & set(_not_finite(leaf)):
         return f"{what}, as is the input: replace such numbers in it"
     explained = [relevance.target] if relevance.other is None else [relevance.target, relevance.other]
     logits = torch.stack([relevance.logits.gather(1, classes[:, None])[:, 0] for classes in explained], 1)
-    if set(rows) & set(_rows_not_finite(logits)):
+    if set(samples) & set(_not_finite(logits)):
         return f"{what}, as are the explained logits: choose another target, or check the model's weights"
     return (
         f"{what}, though input and logits are not: run the model in float32 or float64, check its weights, or take "

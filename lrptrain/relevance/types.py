@@ -54,9 +54,9 @@ class TokenLayout:
     positions: tuple[int, ...]
     grid: tuple[int, ...] | None = None
 
-    def content(self, rows: Float[Tensor, "*batch length"]) -> Float[Tensor, "*batch tokens"]:
+    def content(self, values: Float[Tensor, "*batch length"]) -> Float[Tensor, "*batch tokens"]:
         """Keep the content tokens of the last axis, in reading order."""
-        return rows[..., list(self.positions)]
+        return values[..., list(self.positions)]
 
 
 @dataclass(frozen=True, repr=False)
