@@ -13,7 +13,7 @@ from lrptrain.cues.measure import Indices
 from lrptrain.cues.texts import Language
 from lrptrain.findings import Finding, reliance
 from lrptrain.findings.finding import Verdict
-from lrptrain.findings.sentences import headline
+from lrptrain.findings.sentences import headline, percent
 from lrptrain.monitor.config import FORBIDDEN, MonitorConfig
 from lrptrain.monitor.each_label import judge_labels
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
@@ -174,8 +174,8 @@ class Judging(RunState):
         if power > 1 and not self.has_doubts:
             self.has_doubts = True
             confidence = float(evaluation.probabilities.max(1).mean())
-            told = f"effects use calibrated probabilities: the model's mean confidence was {confidence:.2f}"
-            self._inform(f"{self._config.title}: {told}")
+            low = f"the confidence of {percent(confidence)} is below the accuracy"
+            self._inform(f"{self._config.title}: {low}, so effects use calibrated probabilities")
         return power
 
 

@@ -26,9 +26,7 @@ def test_positions_that_start_anew_tell_packed_texts():
 @pytest.mark.parametrize("name", ["cu_seq_lens_q", "seq_idx"])
 def test_bounds_of_texts_are_named(name):
     batch = {"input_ids": torch.ones(1, 8, dtype=torch.long), name: torch.tensor([0, 3, 8])}
-    with pytest.raises(
-        ValueError, match=f"'{name}' says that a sample holds several packed texts: make each"
-    ):
+    with pytest.raises(ValueError, match=f"'{name}' says that a sample holds several packed texts: make each"):
         read_batch(batch)
 
 
