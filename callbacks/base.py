@@ -53,8 +53,7 @@ class ModelCallback(Callback):
 
     Attributes:
         takes_shards: Whether the callback gathers parameters that are DTensors.
-        model: The attribute path of the model, or of a method, on the LightningModule. None if that is the model, or
-            if it has no forward of its own and only one child with parameters.
+        model: The attribute path of the model, or of a method, on the LightningModule; None for itself or its only one.
         dataloader_idx: The index of the validation dataloader that the callback reads; None if it reads none.
 
     Raises:

@@ -253,10 +253,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         state.log_history.append({**known, "epoch": state.epoch, "step": step})
 
     def _show(self, prefix: str, args: Any, metrics: MutableMapping[str, float]) -> None:
-        """Show, among the metrics, the scalar that best checkpoints are chosen by.
-
-        No others: a search of hyperparameters adds up whatever the metrics hold.
-        """
+        """Show, among the metrics, the scalar for best checkpoints alone: searches add up all metrics."""
         watched = args.metric_for_best_model or ""
         key = watched.removeprefix("eval_").removeprefix(f"{prefix.removeprefix('eval_')}_")
         if key.startswith(f"{self.config.prefix}/"):

@@ -10,10 +10,10 @@ UNREADABLE = 4
 
 
 def check_run(run: str, max_reliance: float = 0.0, fail_after: int = 2) -> None:
-    """Exit with 0 if a run passes, 1 if it relies on a fault, 3 if nobody can say, 4 if it is unreadable.
+    """Exit with 0 if a run passes, 1 if it relies on a shortcut, 3 if it is inconclusive, 4 if it is unreadable.
 
-    0 passed: the last evaluation is of the kept checkpoint, could tell, and found no fault greater than allowed.
-    1 failed: it does.
+    0 passed: the last evaluation is of the kept checkpoint, was conclusive, and found no shortcut above the limit.
+    1 failed: it relies on one.
     2 wrong use: an option or the run's folder is not what it should be.
     3 inconclusive: the run has not ended, its last evaluation failed, had too few samples or no test, or the model is
     no better than guessing, or relies on something that needs your review.

@@ -134,10 +134,7 @@ class _Found(NamedTuple):
 
 
 def _recurring(texts: Sequence[Sequence[Sequence[TextWord]]], ends: Sequence[set[int]]) -> dict[Words, _Found]:
-    """Return the phrases that several texts hold.
-
-    A phrase all of whose texts hold a longer one with it is that longer one (a closed pattern, Pasquier et al. 1999).
-    """
+    """Return the phrases of several texts, the longest of the same texts (closed patterns, Pasquier et al. 1999)."""
     found: dict[Words, _Found] = {}
     for size in range(1, LONGEST + 1):
         level: dict[Words, _Found] = {}

@@ -210,10 +210,7 @@ def with_further(roots: Sequence[Node], further: Sequence[tuple[Cue, Indices | N
 
 
 def _are_told_apart(marked: Indices, answers: Indices) -> bool:
-    """Whether annotated samples can be compared: there are enough, and another answer than theirs is annotated, too.
-
-    Else none could take anything from one of another answer, and what all samples show would stay hidden.
-    """
+    """Whether annotated samples can be compared: there are enough, and those of another answer are annotated, too."""
     several = len(np.unique(answers[marked])) > 1 or len(np.unique(answers)) < 2
     return len(marked) >= FEWEST_SAMPLES and several
 

@@ -146,10 +146,7 @@ class Search:
         return named(opened(judged, *options, self._declared), *options, self._size)
 
     def _may_be_outside(self, judged: Judged, rests: Sequence[Judged]) -> bool:
-        """Return whether a cue is no shortcut outside of the annotation, or not more than all that lies there.
-
-        An image statistic may break what a swap of all that lies there leaves as it is.
-        """
+        """Return whether a cue may be no shortcut outside of the annotation, or not more than all that lies there."""
         if not (judged.is_fault and judged.cue.is_outside):
             return True
         more = [effect_of(judged.values - rest.values, self._level / 2).low for rest in rests]
@@ -233,10 +230,7 @@ class Search:
         level: float,
         classes: Sequence[int],
     ) -> bool:
-        """Return whether the last look may still say "relies", of all answers or of one alone.
-
-        A test that ends for want of hope says "inconclusive", and makes no false "relies".
-        """
+        """Return whether the last look may still say "relies", of all answers or of one alone; else the test ends."""
         answers = self._measure.answers
         groups = [(np.ones(len(answers), bool), level / 2)]
         groups += [(answers == each, level / len(classes)) for each in classes if len(classes) > 2]
@@ -258,10 +252,7 @@ class Search:
     def _of_one_answer(
         self, values: Float[np.ndarray, " samples"], classes: Sequence[int], level: float
     ) -> tuple[int, Effect] | None:
-        """Return the answer that is told, if one is, and the effect on its samples.
-
-        What matters is the same as of all answers: the effect has to be large enough in the mean over all samples.
-        """
+        """Return the answer that the cue reveals, if it is one, and the effect on its samples."""
         answers = self._measure.answers
         found = [(each, effect_of(values[answers == each], level)) for each in classes]
         answer, effect = max(found, key=lambda pair: pair[1].low)

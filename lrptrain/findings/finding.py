@@ -50,7 +50,7 @@ class Finding:
         input: The parameter of the model whose argument it lies in, where it is known; "" elsewhere.
         worst_samples: The ids of up to six samples with the largest effects, of those that have it where these show it.
         excerpts: Of texts, the words around it, each with its sample.
-        medium: What the samples are, `"image"`, `"text"` or `"volume"`; "" where it is none of them.
+        medium: What the samples are, `"image"`, `"text"`, `"volume"` or "".
         note: What else there is to know, or "".
         fix: The line of code that swaps it in training, under the trainer of the run; "" of what needs none.
         plain: The cue as plain values; see `Cue.to_dict`.

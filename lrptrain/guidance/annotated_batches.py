@@ -138,10 +138,7 @@ class AnnotatedBatches:
         return columns | ({"label": columns.pop(LABELS)} if LABELS in columns else {})
 
     def _named(self, batch: Any) -> dict[str, Any]:
-        """Return a batch in the contract's form, in which what is explained is the input.
-
-        A step may give the model what a batch calls by another name: then the input is what the contract says.
-        """
+        """Return a batch in the contract's form, in which the explained input has its name there."""
         task, explain = self._objective.task, self._options.explain
         if explain is not None:
             columns = read_batch(batch, self._options.batch_adapter, task, needs_input=False)

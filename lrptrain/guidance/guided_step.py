@@ -259,10 +259,7 @@ class GuidedStep:
         return reduce_losses(losses, names, counts, task_loss, self._processes.size, over_all)
 
     def _compare(self, task_loss: Tensor, guidance: Tensor) -> float:
-        """Update what scales the guidance, and return the norm of its gradient over that of the task's.
-
-        The guidance is without its factor here, so that the norms are those at a factor of 1.
-        """
+        """Update what scales the guidance, and return its gradient's norm, at a factor of 1, over the task's."""
         strength = self._state.strength
         with self.replaying():
             mean = partial(self._processes.reduced, operation="mean")

@@ -228,10 +228,7 @@ class Swap:
         arguments: Mapping[str, Any],
         chosen: Bool[Tensor, " batch"] | None,
     ) -> Swapped:
-        """Return what a swap makes of one sample, as of a bag of any size: it takes from the one of the step before.
-
-        In a shuffled training, that is a random other one.
-        """
+        """Return the swap of one sample, as of a bag of any size, with the one of the step before."""
         unchanged = Swapped(explained, torch.zeros(1, dtype=torch.bool, device=explained.device), annotation)
         if not bool((annotation != IGNORED).any()):
             return unchanged
@@ -279,11 +276,7 @@ class Swap:
 def _swapped(
     after: dict[str, Tensor], which: Tensor, annotation: Tensor, explained: Tensor, arguments: Mapping[str, Any]
 ) -> Swapped:
-    """Return an exchanged batch in the words of the step that gave it.
-
-    The explained input comes back under its name in the contract, or, where it is another one than that which a monitor
-    explains, as an argument.
-    """
+    """Return a swapped batch by the names of the step: the explained input may be one of its arguments."""
     moved = after.pop("rationale", annotation)
     for name in ("mask", SPECIAL):
         after.pop(name, None)

@@ -169,10 +169,7 @@ class _GuidedTrainer:
         return rest
 
     def _share(self, num_items_in_batch: Any) -> float:
-        """Return what the guidance of one batch counts for, among several that are accumulated.
-
-        The Trainer divides a loss by their number, unless it is a part of a mean over the labels of all of them.
-        """
+        """Return the weight of one batch among several that are accumulated, as the Trainer divides its loss."""
         trainer = self.trainer
         divided = getattr(trainer, "loss_is_scaled_for_ga", None)
         if divided is None:

@@ -26,10 +26,10 @@ class CheckResult:
     """What a check says of a run; true where the run passes.
 
     Attributes:
-        verdict: `"failed"` if the model relies on a fault by more than allowed; `"inconclusive"` if the last evaluation
-            cannot tell, or found something that a person has to judge; else `"passed"`.
+        verdict: `"failed"` if the model relies on a shortcut more than allowed; `"inconclusive"` if the last evaluation
+            is, or a cue needs your review; else `"passed"`.
         reason: Why it is inconclusive, in a sentence; "" else.
-        reliance: The largest effect that is sure among faults, 0..1.
+        reliance: The lower bound of the largest effect among shortcuts, 0..1.
     """
 
     run: Path

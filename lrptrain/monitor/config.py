@@ -39,8 +39,8 @@ class Show:
     Attributes:
         targets: The classes to explain: some of "label" and "predicted".
         method_options: The options of the monitor's method.
-        class_maps: For how many classes, the most probable ones, drawn samples have maps on the dashboard; 0 for those
-            of `targets` alone. Each class costs a backward pass.
+        class_maps: For how many of the most probable classes drawn samples have maps on the dashboard, a backward pass
+            each; 0 for those of `targets` alone.
         max_pictures: The number of pictures or texts drawn per epoch; with 0, no inputs are kept, either.
         mixing_ratios: Whether to log per block what share of a token's state comes from other tokens.
         class_names: The name of each class, in the order of the logits; None for those of the datamodule or module.

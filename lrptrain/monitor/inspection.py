@@ -44,7 +44,7 @@ class Inspection(HasFindings):
     Attributes:
         findings: Shortcuts, then what needs review, each by the lower bound of its effect; none of a model that is no
             better than guessing.
-        judged: All cues that were tested, in the same order.
+        judged: All cues that were tested; what is named comes first.
         samples: The number of samples.
         accuracy: The share of the labelled samples that is predicted correctly, in [0, 1]; nan without labels.
         guessing: The accuracy of the same predictions in a random order, in [0, 1]; nan without labels.

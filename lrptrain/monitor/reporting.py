@@ -192,10 +192,7 @@ def _note(judged: Judged) -> str:
 
 
 def _excerpt(cue: Cue, evaluation: Evaluation, row: int, name_tokens: Callable[[list[int]], list[str]]) -> str:
-    """Return which sample a text is, and its words around a cue, in quotation marks, with dots where it continues.
-
-    Around the most relevant token if the cue lies everywhere.
-    """
+    """Return which sample a text is, and its words around a cue, or around the most relevant token."""
     explained = evaluation.samples[row]
     assert explained.content_ids is not None
     assert evaluation.inputs is not None

@@ -270,10 +270,7 @@ class _Call:
             return None if known.is_refused else self._making_plan(known, inputs)
 
     def _making_plan(self, known: Planned, inputs: Inputs) -> list[Relevance] | None:
-        """Return the map by a plan that is made now, or by the tape where none is to be had.
-
-        A plan is trusted once its map equals that of the tape. Weights in half precision are tried in float32.
-        """
+        """Return the map by a new plan, which is trusted once its map equals that of the tape; else by the tape."""
         known.is_refused = True  # unless all goes well
         has_half = has_half_weights(self.model)
         options: dict[str, Any] = {"differentiable": False, "full_precision": has_half}

@@ -80,8 +80,7 @@ class GuidedBatch:
     Attributes:
         forward: The call of the model in the user's training step.
         annotation: 1 evidence, 0 not, 255 ignored, of all samples, as `evidence` makes it.
-        label: The class indices of all samples, or 0 and 1 of each of several labels; None is allowed unless a map
-            explains the label.
+        label: The class indices of all samples, or 0 and 1 of each of several labels; None unless a map needs it.
         guided: The indices of the guided samples.
         maps: Which relevance maps to compute.
         generator: The random numbers of the swaps.
