@@ -49,13 +49,11 @@ def inform(message: str) -> None:
 class ModelCallback(Callback):
     """Runs the user's model beside its steps: finds it, and rejects trainers with which the callback cannot work.
 
-    The model is looked up when training or validation starts, not in `setup`: the module's own `setup` or
-    `configure_model` may make it.
+    The model is looked up when training or validation starts: the module's own `setup` may make it.
 
     Attributes:
         takes_shards: Whether the callback gathers parameters that are DTensors.
-        model: The attribute path of the model, or of a method, on the LightningModule. None if that is the model, or
-            if it has no forward of its own and only one child with parameters.
+        model: The attribute path of the model, or of a method, on the LightningModule; None for itself or its only one.
         dataloader_idx: The index of the validation dataloader that the callback reads; None if it reads none.
 
     Raises:

@@ -32,25 +32,26 @@ class ExplanationAudit(ModelCallback):
     """Runs `lrptrain.audit` at the end of `fit`, and in `validate`: are methods faithful on the trained model?
 
     Attach it to any LightningModule whose forward returns logits. The first validation draws a class-stratified sample
-    from its batches (which have the form that `RelevanceMonitor` reads). The audit runs once, in the first process, in
-    the model's own precision and without autocast, and leaves weights, gradients, flags and random states as they were.
-    It ends in a verdict per method: "faithful on this model: yes / weakly / no", or why it is not judged.
+    from its batches. The audit runs once, in the first process and without autocast, and leaves the model as it was.
+    It gives a verdict per method: "faithful on this model: yes / weakly / no", or why it is not judged.
 
     Logged per method: `audit/<method>/perturbation_gain`, how much better than random orders its order is, in [-2, 2];
-    and `audit/<method>/verdict`: 1 yes, 0.5 weakly, 0 no. What was not measured or judged is not logged.
+    and `audit/<method>/verdict`: 1 yes, 0.5 weakly, 0 no. `audit.html`, `results.json` and `units.jsonl` with all that
+    was measured lie in `<default_root_dir>/relevance/<run>/audit/`.
 
-    Written to `<default_root_dir>/relevance/<run>/audit/`, beside the record of a `RelevanceMonitor` if there is one:
-    `audit.html`, `results.json`, and `units.jsonl` with all that was measured.
+    Examples:
+        >>> import pytorch_lightning as pl
+        >>> from lrptrain.callbacks import ExplanationAudit
+        >>> audit = ExplanationAudit(["attnlrp", "gradcam"], budget=60)
+        >>> trainer = pl.Trainer(callbacks=[audit], logger=False)  # trainer.fit(...), then print(audit.result)
 
     Args:
         methods: Some of `lrptrain.methods()`.
         budget: Seconds; tests that do not fit are left out, and named. The other processes wait as long.
         max_samples: The size of the sample, in all processes together; a verdict needs 8.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
-        batch_adapter: Function that brings a batch of another form to the names of the contract.
-        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
-            soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
-            By default classes, of which one logit tells two apart.
+        batch_adapter: Brings a batch of another form to the names of the contract.
+        task: What output and labels mean; see `RelevanceMonitor`. Not `EachLabel`.
         settings: Which tests are run, and how they measure.
         dataloader_idx: The index of the validation dataloader.
         on_error: "warn": a failure of the audit is a warning; "raise": it ends the run, in the first process.

@@ -26,35 +26,33 @@ if TYPE_CHECKING:
 class RelevanceGuidance(ModelCallback):
     """Adds a guidance loss to the training step of any LightningModule.
 
-    The step is wrapped while the trainer fits, so that gradient accumulation, mixed precision, clipping and DDP see one
-    loss. The step's own forward pass is recorded and serves the relevance, too, where at least half of its batch is
-    guided. Batches are those of `RelevanceMonitor`, with `mask`, `boxes` or `rationale`; the model must be given what
-    these belong to.
+    Batches are those of `RelevanceMonitor`, with `mask`, `boxes` or `rationale`. Gradient accumulation, mixed
+    precision, clipping and DDP see one loss.
 
-    **How strong the guidance is.** Without a `weight`, the task's gradient bounds it: in the first guided batches and
-    then in every tenth the norms of both gradients at the trained weights are compared, and the guidance is multiplied
-    by the largest factor up to 1 at which its gradient is at most half as long as the task's. A model that is right by
-    a shortcut has hardly any gradient of its task left, so that the guidance fades with it. Between comparisons the
-    factor stays. It falls at once, and at most doubles from one comparison to the next. A comparison costs two more
-    backward passes. A `weight` or weights by name switch this off: they are applied as they are; too large ones harm
-    the run.
+    **How strong the guidance is.** Without a `weight`, it is multiplied by the largest factor up to 1 at which its
+    gradient is at most half as long as the task's. Both are compared in the first guided batches and then in every
+    tenth, which costs two backward passes. The factor falls at once, and at most doubles at a time. A model that is
+    correct because of a shortcut has hardly any gradient of its task left: the guidance fades with it. A `weight`, or
+    weights by name, are applied as they are; too large ones harm the run.
 
     Logged under `guidance/`, over all processes:
 
     - each loss by its name: its mean over the guided samples; `total`: their weighted sum;
     - `applied_weight`: what all losses are multiplied by in this step, beside their weights by name;
-    - `samples`: guided samples; `swapped`: how many of them the step saw with swapped surroundings; `failures`;
-      `left_out`: samples that went unguided for their values; `skipped`: losses left out because they were not finite,
-      and steps undone because their gradient was not (a GradScaler does that itself);
-    - where gradients are compared, `norm_ratio`: the norm of the guidance's gradient at a factor of 1, over that of the
-      task's;
-    - from time to time `swap_distance`: how far the prediction moves (total variation, 0..1) when another sample's
-      content takes the place of what is swapped. Near 0, the model uses the annotated alone; a map that looks
-      right while this stays high is no proof.
+    - `samples`: guided samples; `swapped`: how many of them were swapped; `failures`; `left_out`: samples with values
+      that cannot be guided; `skipped`: losses and steps left out because they were not finite;
+    - where gradients are compared, `norm_ratio`: the norm of the guidance's gradient at a factor of 1, over the task's;
+    - from time to time `swap_distance`: how far the prediction moves (total variation, 0..1) by a swap. Near 0, the
+      model uses the annotated region alone; a map that looks right while this stays high is no proof.
 
-    Guided steps run eagerly where a model is compiled. Blocks that a model computes again in the backward pass
-    are recognised by the flags of timm and transformers; if yours calls `torch.utils.checkpoint` itself, set
+    Guided steps of a compiled model run eagerly. If yours calls `torch.utils.checkpoint` itself, set
     `gradient_checkpointing = True` on it.
+
+    Examples:
+        >>> import pytorch_lightning as pl
+        >>> from lrptrain.callbacks import RelevanceGuidance
+        >>> guidance = RelevanceGuidance("swap", swap="border")
+        >>> trainer = pl.Trainer(callbacks=[guidance], logger=False)  # trainer.fit(...) trains the border away
 
     Args:
         loss: "swap", one of `lrptrain.guidance.LOSSES`, several as in "consistency+energy", or a weight for each by its

@@ -48,39 +48,45 @@ _VALIDATE = 'trainer.validate(model, loader, ckpt_path="best")'
 class RelevanceMonitor(MonitorResults, ModelCallback):
     """Computes relevance maps on a fixed, class-stratified sample of the validation set and flags a wrong focus.
 
-    Attach it to any LightningModule whose forward gives logits; nothing of the model or the module is edited, and
-    training is bit-identical with and without it. Batches are dicts (or tuples) with `image` or `pixel_values`, or
-    `input_ids` and `attention_mask`; `label`; and, to be scored, a `mask` `[B, H, W]`, `boxes` `[B, K, 4]` or a
-    `rationale` `[B, T]` (1 evidence, 0 not, 255 ignored). The first validation draws the sample as its
-    batches pass by.
+    Attach it to any LightningModule whose forward gives logits; training is bit-identical with and without it. Batches
+    are dicts (or tuples) with `image` or `pixel_values`, or `input_ids` and `attention_mask`; `label`; and, where there
+    are annotations, a `mask` `[B, H, W]`, `boxes` `[B, K, 4]` or a `rationale` `[B, T]` (1 evidence, 0 not, 255
+    ignored). The first validation draws the sample.
 
-    It logs scalars under `relevance/`: where maps lie beside the annotation, accuracies of the sample, what the model
-    relies on, and what the monitor costs; `docs/reference/logged-keys.md` says what each of them means.
-    Pictures, texts, tables and findings go to every logger, as far as it takes them (see `lrptrain.loggers`), and to
-    `<default_root_dir>/relevance/<run>/`: `run.json`, `events.jsonl`, `findings.json`, `samples/*.parquet`,
-    `pictures/`, `highlights/`, `class_maps/*.parquet`, `inputs/` (the samples themselves, once).
+    Scalars are logged under `relevance/` (`docs/reference/logged-keys.md` says what each means). Pictures, texts and
+    findings go to every logger that takes them, and to `<default_root_dir>/relevance/<run>/`.
+
+    Examples:
+        >>> import pytorch_lightning as pl
+        >>> from lrptrain.callbacks import RelevanceMonitor
+        >>> from lrptrain.data import PlantedDigits
+        >>> from lrptrain.models import ImageClassifier
+        >>> network = {"img_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}
+        >>> data = PlantedDigits(image_size=16, digit_size=8, train_size=32, val_size=32)
+        >>> quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        >>> monitor = RelevanceMonitor()
+        >>> trainer = pl.Trainer(max_epochs=1, callbacks=[monitor], **quiet)
+        >>> trainer.fit(ImageClassifier(num_classes=10, model_kwargs=network), datamodule=data)
+        >>> len(monitor.scored)
+        32
 
     Args:
         max_samples: The size of the sample, in all processes together. A verdict on a single class needs 8 of it.
         budget: The share of the time of training, in (0, 1), that the monitor takes at most: evaluations become rarer,
-            then smaller. A run that is too short for that has one evaluation, of the checkpoint that is kept, on as
-            many samples as take ten seconds (16 at least). Where something decides by the values (`fail_on`, early
-            stopping, checkpoints), every validation is evaluated, and the checkpoint that is kept on all samples,
-            whatever that takes. None for an evaluation in full in each validation.
-        method: One of `lrptrain.methods()`. By default that of `lrptrain.attribute`: the sanity check, or else the
-            first evaluation, decides what serves the model, and the run keeps to it, also when it is resumed.
+            then smaller. A run that is too short for that has one small evaluation, of the kept checkpoint. Where
+            `fail_on`, early stopping or checkpoints need the values, every validation is evaluated, whatever that
+            takes. None for an evaluation in full in each validation.
+        method: One of `lrptrain.methods()`. By default that of `lrptrain.attribute`, for the whole run.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own, or of the
             method that gives the logits.
-        explain: The parameter of the model's forward that is explained, where it takes several images or texts; by
-            default the one that the batch calls its input. All other arguments stay with their samples.
-        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
-            soft labels), `lrptrain.EachLabel()` of several labels per sample or `lrptrain.OneLabel(column)` of one of
-            them, or `lrptrain.Regression(mean, std)`. By default classes, of which one logit tells two apart.
+        explain: The parameter of the model's forward that is explained, where it takes several images or texts.
+        task: What output and labels mean: "classes" (one-hot labels), "binary" (one logit), `lrptrain.EachLabel()` or
+            `lrptrain.OneLabel(column)` of several labels per sample, `lrptrain.Regression(mean, std)`, or
+            `lrptrain.Ordinal()`. By default classes, or two of them by one logit.
         batch_adapter: Brings a batch of another form to the names above.
-        annotate: Makes the annotations, where batches hold none: of images `function(image, label)`, which returns a
-            mask `[H, W]` of 0 and 1, boxes `[n, 4]`, or None; or a network that segments images. Of texts
-            `function(text)`, which returns words or spans (start, end) of characters; or a list of words, or
-            `re.compile(...)`. It is asked once for each sample.
+        annotate: Makes the annotations, where batches hold none. Of images: a network that segments them, or
+            `function(image, label)` that returns a mask `[H, W]`, boxes `[n, 4]`, or None. Of texts: words,
+            `re.compile(...)`, or `function(text)` that returns words or spans (start, end) of characters.
         tokenizer: The tokenizer that names tokens, its name or its folder; None for that of the datamodule or module.
         cues: Cues to be tested beside those that the samples propose (places, marks, colours, words ...), or of which
             you say what they are: `cues=[finding.cue.declared("annotation")]`, or `"shortcut"`. None tests none.
@@ -89,7 +95,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         run: When it evaluates, under which names it writes, and what a failure does: `lrptrain.Run(run_name="a")`.
 
     Attributes:
-        findings: The findings of the last evaluation: what the model relies on, doubts about faults, what it relied on.
+        findings: The findings of the last evaluation, the most severe first.
         scalars: The scalars of the last evaluation, by the keys under which they are logged.
         failures: The number of the monitor's failures.
         folder: The folder of the run; None before the first evaluation, and in all processes but the first.

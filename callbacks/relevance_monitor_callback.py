@@ -35,19 +35,20 @@ logger = logging.getLogger(__name__)
 class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, trainer_callback.ExportableState):  # type: ignore[name-defined]
     """Explains a fixed sample of the evaluation set whenever a `transformers.Trainer` evaluates.
 
-        trainer = Trainer(model, args, eval_dataset=..., callbacks=[RelevanceMonitorCallback()])
+    It does what `lrptrain.callbacks.RelevanceMonitor` does, and writes to `<output_dir>/relevance/<run>/`. Training is
+    bit-identical with and without it. Annotations (`mask`, `boxes`, `rationale`), `group` and `sample_id` come from the
+    evaluation set itself, also where the Trainer drops columns. The tokenizer is that of the Trainer
+    (`processing_class`), class names are those of `model.config.id2label`.
 
-    The same as `lrptrain.callbacks.RelevanceMonitor` for Lightning: the sample, the maps, the findings and the files,
-    which lie in `<output_dir>/relevance/<run>/`. Training is bit-identical with and without it. Annotations (`mask`,
-    `boxes`, `rationale`), `group` and `sample_id` are read from the evaluation set itself, whatever the Trainer and its
-    collator make of columns that the model does not take. The tokenizer is that of the Trainer (`processing_class`),
-    and classes have the names of `model.config.id2label`.
+    Scalars are in `state.log_history`, and go with pictures, texts and findings to the loggers in `report_to`.
+    `metric_for_best_model="relevance/..."` works, and so do `load_best_model_at_end` and early stopping. At the end the
+    weights that the Trainer keeps are evaluated. A resumed training continues with the run of its checkpoint.
 
-    The scalars are in `state.log_history`; they and all pictures, texts and findings go to W&B, TensorBoard, MLflow and
-    Comet where `report_to` names them. One that `metric_for_best_model` names, such as
-    `relevance/label/energy_pointing_game`, is among the metrics of each evaluation, so that `load_best_model_at_end`
-    and early stopping go by it. At the end the weights that the Trainer keeps are evaluated, the best ones with
-    `load_best_model_at_end`. A resumed training continues with the run of its checkpoint.
+    Examples:
+        >>> from lrptrain.callbacks import RelevanceMonitorCallback
+        >>> callback = RelevanceMonitorCallback(max_samples=64)  # Trainer(..., eval_dataset=..., callbacks=[callback])
+        >>> callback.config.max_samples
+        64
 
     Args:
         eval_name: Of several evaluation sets, the name of the one to draw from; None for the first.
@@ -252,10 +253,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         state.log_history.append({**known, "epoch": state.epoch, "step": step})
 
     def _show(self, prefix: str, args: Any, metrics: MutableMapping[str, float]) -> None:
-        """Show, among the metrics, the scalar that best checkpoints are chosen by.
-
-        No others: a search of hyperparameters adds up whatever the metrics hold.
-        """
+        """Show, among the metrics, the scalar for best checkpoints alone: searches add up all metrics."""
         watched = args.metric_for_best_model or ""
         key = watched.removeprefix("eval_").removeprefix(f"{prefix.removeprefix('eval_')}_")
         if key.startswith(f"{self.config.prefix}/"):

@@ -33,26 +33,25 @@ class SegmentationSeeds(ModelCallback):
     """Exports seeds and pseudo-masks of a classifier's images: PNGs in VOC's layout, and an index.
 
     Attach it to any LightningModule whose forward gives logits. At the end of `fit` (and every so many epochs), after
-    `validate` and after `predict` it iterates over a dataloader once more, in all processes, and writes the files that
-    `lrptrain.segmentation.export_files` describes. An export that was cut off continues where it was, with the same
-    model. An image of none of the classes, or without positive relevance, is skipped, and counted with its reason.
-
-    The threshold of the background is the config's, or the one that fits the true masks of the validation images best;
-    where no validation image has one, it is `lrptrain.segmentation.config.DEFAULT_THRESHOLD`.
+    `validate` and after `predict` it iterates over a dataloader once more, in all processes. An export that was cut off
+    continues with the same model. An image of none of the classes, or without positive relevance, is skipped and
+    counted. The threshold of the background is the config's, or else fits the true masks of the validation best.
 
     Logged: `segmentation/<split>/images`, `.../skipped`; where true masks are known also `.../seeds_miou`,
     `.../refined_miou`, `.../masks_miou` (0..1; the last over the pixels that are not ignored) and `.../masks_decided`
-    (their share); and `segmentation/failures`.
+    (their share); and `segmentation/failures`. The model runs without autocast, and is left as it was.
 
-    The model runs in its own precision, without autocast, in evaluation mode. Weights, gradients, flags and random
-    states are left as they were.
+    Examples:
+        >>> import pytorch_lightning as pl
+        >>> from lrptrain.callbacks import SegmentationSeeds
+        >>> seeds = SegmentationSeeds(folder="masks", split="val")
+        >>> trainer = pl.Trainer(callbacks=[seeds], logger=False)  # trainer.fit(...) writes them, then seeds.scores
 
     Args:
         config: How seeds and masks are made; None for the defaults.
-        split: The images that `fit` exports: those of the training or of the validation, in the dataset's order, with
-            the training's augmentation if its dataset has one. `validate` exports its images, `predict` its own.
-        folder: The folder of the export. None for `<default_root_dir>/relevance/<run>/segmentation`, beside the record
-            of a `RelevanceMonitor` if there is one. Only an export in a named folder can be continued by a later run.
+        split: The images that `fit` exports, those of the training or of the validation, as the dataset gives them.
+        folder: The folder of the export, which a later run can continue. None for
+            `<default_root_dir>/relevance/<run>/segmentation`.
         every_n_epochs: Export during training, too, to `<folder>/epoch_<n>`; 0: at its end only.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the names of the contract.

@@ -105,6 +105,7 @@ QUESTIONS = {
     "multi-label": "reference/labels.html",
     "several labels": "reference/labels.html",
     "slow": "explanation/cost-and-power.html",
+    "why is it slow": "explanation/cost-and-power.html",
     "is the map right": "how-to/compare-methods.html",
     "resume": "how-to/monitor.html",
     "multi gpu": "how-to/multi-gpu.html",

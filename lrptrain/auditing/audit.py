@@ -51,9 +51,8 @@ def audit(
 ) -> AuditResult:
     """Measure on a model and a loader which methods are faithful, where their maps lie, and what they cost.
 
-    `print(lrptrain.audit(model, loader))` shows the table and a verdict per method: yes, weakly, no, or why it is not
-    judged. The model is run in evaluation mode on the device it is on, and left as it was; the predicted class is
-    explained.
+    `print(result)` shows the table and a verdict per method: yes, weakly, no, or why it is not judged. The predicted
+    class is explained, in evaluation mode; the model is left as it was.
 
     Examples:
         >>> import torch, lrptrain
@@ -64,22 +63,15 @@ def audit(
         ['attnlrp', 'random']
 
     Args:
-        model: A LightningModule, or any module of which the forward returns logits `[batch, classes]` or an object
-            with `.logits`.
-        loader: Batches as the callbacks read them: a dict with `image`, `pixel_values` or `input_ids`, and `label`,
-            `mask`, `boxes` or `rationale` where known, or a tuple (image, label[, mask]).
+        model: Any module whose forward returns logits `[batch, classes]` or an object with `.logits`.
+        loader: Batches as for `RelevanceMonitor`, or tuples (image, label[, mask]).
         methods: Some of `lrptrain.methods()`.
-        budget: Seconds, from now on; tests that do not fit are left out, and named. The result says how many methods
-            could be judged, and what one more takes.
-        max_samples: How many samples of the loader are taken, as evenly over the classes as they allow; a verdict needs
-            8.
-        batch_adapter: Function that brings a batch of another form to the names of the contract.
-        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
-            soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
-            By default classes, of which one logit tells two apart.
+        budget: Seconds; tests that do not fit are left out, and named.
+        max_samples: How many samples are taken, evenly over the classes; a verdict needs 8.
+        batch_adapter: Brings a batch of another form to the names of the contract.
+        task: What output and labels mean; see `RelevanceMonitor`. Not `EachLabel`.
         settings: Which tests are run, and how they measure; see `lrptrain.auditing.AuditSettings`.
-        output: Folder for audit.html, results.json and units.jsonl with all that is measured; an audit of the same
-            model, samples and settings that is started again resumes there. None for none.
+        output: Folder for audit.html, results.json and units.jsonl; the same audit, started again, resumes there.
         verbose: Whether to print how far it is.
 
     Raises:

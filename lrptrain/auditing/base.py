@@ -62,26 +62,22 @@ class Check:
 class AuditTest(ABC):
     """A measurement of explanations on a model, whether or not a verdict rests on it.
 
-    A test is one object in one file of `lrptrain/auditing/checks/`, which holds all that the audit, its table and its
-    plots need to know of it:
+    A test is one object in one file of `lrptrain/auditing/checks/`, with all that the table and the plots need. It is
+    run once for the model, or once per method; each result is saved when it is done.
 
-        @register
-        class RepeatabilityTest(AuditTest):
-            \"\"\"Whether a method gives the same map twice.\"\"\"
-
-            name = "repeatability"
-            order = 35
-            columns = (Column("repeatability", values="correlation", higher_is_better=True),)
-
-            def run(self, context, unit):
-                return {"correlation": ...}  # one number per sample
-
-    It is run unit by unit: once for the model, or once per method. Every unit is saved when it is done.
+    Examples:
+        >>> from lrptrain.auditing import AuditTest, Column, register, unregister
+        >>> @register
+        ... class PositiveShare(AuditTest):
+        ...     name, order = "positive_share", 35
+        ...     columns = (Column("positive", values="positive", higher_is_better=True),)
+        ...     def run(self, context, unit):  # one number per sample
+        ...         return {"positive": [float((maps.scores > 0).float().mean()) for maps in context.maps(unit)]}
+        >>> unregister("positive_share")
 
     Attributes:
         name: Names the test in results, files and `AuditSettings.tests`.
-        order: The audit runs the tests by this number: cheap and telling ones first. Before all of them come those that
-            decide verdicts, in this order for each method.
+        order: The audit runs the tests by this number, those that decide verdicts first.
         columns: The numbers that the table shows for every method; none where units are not methods.
         decides_verdict: Whether the verdict on a method rests on this test, by `check` of the first column's mean.
         settings: What its values depend on beside model, samples and seed: names of `AuditSettings`, or "methods".

@@ -59,6 +59,11 @@ class AuditBatch:
 class AuditSettings:
     """How an audit measures.
 
+    Examples:
+        >>> from lrptrain.auditing import AuditSettings
+        >>> AuditSettings(tests=["leave_one_out"], batch_size=32).seed  # lrptrain.audit(model, loader, settings=...)
+        0
+
     Attributes:
         tests: Names of the tests to run, of `lrptrain.auditing.registered_tests()`; None for all.
         batch_size: Samples per forward pass.

@@ -1,7 +1,7 @@
 """How the user's own code calls a model: the arguments of its forward, kept so that the call can be made again.
 
 A batch in the contract's form has, beside the input that is explained, an entry `argument:<parameter>` for each other
-tensor with one row per sample. What is no such tensor (flags, shared tables) is the same in all calls: see `Call`.
+tensor `[samples, ...]`. What is no such tensor (flags, shared tables) is the same in all calls: see `Call`.
 """
 
 import inspect
@@ -130,14 +130,14 @@ def split_call(arguments: Mapping[str, Any], explained: str, length: int) -> tup
         if isinstance(value, Tensor) and value.ndim and len(value) == length:
             columns[name] = value
         elif isinstance(value, Tensor) and value.ndim > 1 and len(value) == 1:
-            columns[name] = value.expand(length, *value.shape[1:])  # one row for all, such as positions [1, tokens]
+            columns[name] = value.expand(length, *value.shape[1:])  # the same for all, such as positions [1, tokens]
         elif isinstance(value, Tensor):
             constants[name] = value.detach().cpu().clone()
         elif _is_plain(value):
             constants[name] = value
         else:
             raise ValueError(
-                f"the model's argument {name!r} is a {type(value).__name__}, of which no rows of samples are known: "
+                f"the model's argument {name!r} is a {type(value).__name__}, which cannot be cut into samples: "
                 "name the network that is called with tensors, model='<attribute>'"
             )
     return Call(explained, tuple(name for name in TEXTS if name in columns), constants), columns
@@ -271,10 +271,10 @@ def inputs_of(batch: Mapping[str, Any], explained: str) -> dict[str, tuple[str, 
     return {name: tuple(each) for name, each in inputs.items()}
 
 
-def rows_of(entries: Mapping[str, Any], rows: Any) -> dict[str, Any]:
-    """Return some rows, a slice or indices, of a batch or of a model's arguments; what has no rows stays as it is."""
+def samples_of(entries: Mapping[str, Any], chosen: Any) -> dict[str, Any]:
+    """Return some samples, a slice or indices, of a batch or of arguments; what has no axis of samples stays."""
     length = batch_length(entries)
-    return {name: x[rows] if _is_column(x, length) else x for name, x in entries.items()}
+    return {name: x[chosen] if _is_column(x, length) else x for name, x in entries.items()}
 
 
 def _is_column(value: Any, length: int) -> bool:
@@ -295,7 +295,7 @@ def model_output(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor,
     length = batch_length(batch)
     called = of_batches(model, batch)
     if called is not model and length > 1:
-        return torch.cat([model_output(model, rows_of(batch, slice(i, i + 1))) for i in range(length)])
+        return torch.cat([model_output(model, samples_of(batch, slice(i, i + 1))) for i in range(length)])
     model, inputs = called, model_inputs(model, batch)
     output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
     return read_logits(output, length)
@@ -307,7 +307,7 @@ def _output_by_length(model: nn.Module, batch: Mapping[str, Any]) -> Float[Tenso
     found: dict[int, Tensor] = {}
     for length in lengths.unique().tolist():
         samples = (lengths == length).nonzero().flatten()
-        part = {name: x for name, x in rows_of(batch, samples).items() if name != ROWS}
+        part = {name: x for name, x in samples_of(batch, samples).items() if name != ROWS}
         aligned = [name for name, x in part.items() if isinstance(x, Tensor) and batch[name].shape[:2] == there.shape]
         output = model_output(model, part | {name: part[name][:, :length] for name in aligned})
         found |= dict(zip(samples.tolist(), output, strict=True))

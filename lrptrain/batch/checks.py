@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lrptrain.batch.annotations import boxes_to_mask, split_values
-from lrptrain.batch.call import IMAGES, batch_length, rows_of
+from lrptrain.batch.call import IMAGES, batch_length, samples_of
 from lrptrain.batch.rows import has_rows
 
 
@@ -51,7 +51,7 @@ def unusable(batch: Mapping[str, Any], limits: Limits = Limits()) -> dict[int, s
 
 def _problem(batch: Mapping[str, Any], row: int, limits: Limits) -> str:
     try:
-        check_values(rows_of(batch, slice(row, row + 1)), limits)
+        check_values(samples_of(batch, slice(row, row + 1)), limits)
     except ValueError as error:
         return str(error)
     except Exception as error:

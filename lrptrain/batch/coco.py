@@ -2,6 +2,16 @@
 
 `coco_mask` draws one image's objects. `CocoTransforms` does it in the dataset, where what crops and flips the image
 moves the mask, too; `CocoAdapter` in a batch whose images were resized at most.
+
+Examples:
+    >>> from lrptrain.batch.coco import *
+    >>> objects = [{"bbox": [0, 0, 2, 1], "category_id": 3, "iscrowd": 0}]
+    >>> coco_mask(objects, (2, 3)), only_category(objects)
+    (tensor([[1, 1, 0],
+            [0, 0, 0]], dtype=torch.uint8), 3)
+    >>> mask_of_runs([2, 1], (1, 3)), mask_of_polygons([[0, 0, 2, 0, 2, 1, 0, 1]], (1, 3)), run_lengths("21")
+    (array([[False, False,  True]]), array([[ True,  True, False]]), [2, 1])
+    >>> adapter = CocoAdapter(categories=[3, 7])  # RelevanceMonitor(batch_adapter=adapter)
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,4 +1,16 @@
-"""Masks and boxes as the common data sets write them, brought to the contract: 1 evidence, 0 not, 255 ignored."""
+"""Masks and boxes as the common data sets write them, brought to the contract: 1 evidence, 0 not, 255 ignored.
+
+Examples:
+    >>> import torch
+    >>> from lrptrain.batch.formats import coco_boxes, voc_boxes, voc_mask
+    >>> voc_mask(torch.tensor([[[0, 3, 255]]]), label=torch.tensor([2]))
+    tensor([[[  0,   1, 255]]], dtype=torch.uint8)
+    >>> coco_boxes(torch.tensor([[[10, 20, 5, 5]]]))
+    tensor([[[10., 20., 15., 25.]]])
+    >>> box = {"xmin": "1", "ymin": "1", "xmax": "8", "ymax": "4"}
+    >>> voc_boxes([{"annotation": {"object": [{"name": "cat", "bndbox": box}]}}])
+    tensor([[[0., 0., 8., 4.]]])
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -47,10 +47,7 @@ def _fields(value: Any) -> dict[str, Any] | None:
 
 
 def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries with those of nested mappings, such as {"inputs": {"image": ...}, "targets": {...}}.
-
-    An entry further up goes before those inside: {"label": 1, "meta": {"label": "cat"}} has the label 1.
-    """
+    """Return the entries with those of nested mappings; an entry further up goes before those inside."""
     top = {str(name): value for name, value in fields.items() if _fields(value) is None}
     flat: dict[str, Any] = {}
     for name, value in fields.items():

@@ -10,14 +10,14 @@ _BOUNDS = ("cu_seqlens", "cu_seq_lens", "cu_seq_lens_q", "cu_seq_lens_k", "seq_i
 
 
 def check_unpacked(batch: Mapping[str, Any]) -> None:
-    """Reject a batch whose rows hold several texts."""
+    """Reject a batch in which one sample holds several texts."""
     name = next((name for name in _BOUNDS if name in batch), "")
     positions = batch.get("position_ids")
     if not name and not (isinstance(positions, Tensor) and positions.ndim == 2 and _restarts(positions)):
         return
-    what = f"{name!r} says" if name else "'position_ids' start anew within a row, which says"
+    what = f"{name!r} says" if name else "'position_ids' start anew within a sample, which says"
     raise ValueError(
-        f"{what} that a row holds several packed texts: give a row per text, as by "
+        f"{what} that a sample holds several packed texts: make each text a sample, as by "
         "collate_fn=transformers.DataCollatorWithPadding(tokenizer), or without packing"
     )
 

@@ -88,10 +88,7 @@ def _grown(values: Float[Tensor, "planes height width"], radius: int) -> Float[T
 
 
 def _within_border(present: Bool[Tensor, "planes length"]) -> Bool[Tensor, "planes length"]:
-    """Return which rows, or columns, are no border that padding left: from the first to the last with a 0.
-
-    A border is narrow, or as wide on both sides, as of a letterbox. A wide band on one side alone may be an object.
-    """
+    """Return which rows, or columns, lie within a border of padding: narrow, or the same on both sides."""
     length = present.shape[1]
     before = (present.long().cumsum(1) == 0).sum(1)
     behind = (present.flip(1).long().cumsum(1) == 0).sum(1)

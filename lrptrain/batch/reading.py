@@ -76,7 +76,7 @@ def read_batch(
         has_regions: Whether several masks of a sample are of named regions; else they may be those of several labels.
 
     Returns:
-        The entries of the contract. A further tensor with one row per sample is one by the name `argument:<name>`: the
+        The entries of the contract. A further tensor `[samples, ...]` is one by the name `argument:<name>`: the
         model may take it.
     """
     columns = read_columns(batch, adapter, needs_input, task.entry)

@@ -216,11 +216,16 @@ class Binary(Task):
 
 @dataclass(frozen=True)
 class Regression(Task):
-    """One number per sample, which is told from the mean of the labels: class 1 lies above it, class 0 below.
+    """One number per sample: class 1 lies above the mean of the labels, class 0 below.
 
-    Maps explain in which direction the prediction departs from the mean; the probability of class 1 is the sigmoid of
-    the prediction in standard deviations from the mean, so that a change by a tenth of a deviation near the mean
-    changes it by 0.025.
+    The probability of class 1 is the sigmoid of the prediction in standard deviations from the mean.
+
+    Examples:
+        >>> import torch, lrptrain
+        >>> images = torch.rand(32, 1, 8, 8)
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 1))
+        >>> lrptrain.inspect(model, [(images, images.mean((1, 2, 3)))], task=lrptrain.Regression(0.5, 0.04)).samples
+        32
 
     Attributes:
         mean: The mean of the labels, in the units of the model's output.
@@ -277,10 +282,7 @@ SIGNS = (
 
 @dataclass(frozen=True)
 class OneLabel(Task):
-    """One of several labels per sample, each with a logit of its own (binary cross-entropy): is it there or not?
-
-    Class 1 are the samples that have the label, class 0 those that have not. Several labels are watched by several
-    monitors, each with a name.
+    """One of several labels per sample, each with a logit of its own (binary cross-entropy): class 1 is to have it.
 
     Attributes:
         column: The number of the label, of logits and labels `[batch, labels]`.
@@ -348,9 +350,17 @@ MASKS = "masks:"
 
 @dataclass(frozen=True)
 class EachLabel(Task):
-    """All of several labels per sample, each with a logit of its own: monitors and inspections tell what each reads.
+    """All of several labels per sample, each with a logit of its own: what each relies on is tested.
 
-    The samples are exchanged once for all labels. Guidance goes by all of them; audits and repairs take `OneLabel`.
+    Audits and repairs take `OneLabel`.
+
+    Examples:
+        >>> import torch, lrptrain
+        >>> data = [(torch.rand(32, 1, 8, 8), torch.randint(2, (32, 2)))]
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
+        >>> tasks = lrptrain.EachLabel(("cat", "dog")), lrptrain.OneLabel(1, "dog")
+        >>> [lrptrain.inspect(model, data, task=task).samples for task in tasks]
+        [32, 32]
 
     Attributes:
         titles: What the labels are called, in the order of the logits; empty for the names of the classes, or numbers.
@@ -420,9 +430,14 @@ class EachLabel(Task):
 
 @dataclass(frozen=True)
 class Ordinal(Task):
-    """Grades 0 to K, with one logit for each step between two of them (CORAL, Cao et al. 2020): is it more than this?
+    """Grades 0 to K, with one logit for each step between two of them: is it more than this (CORAL, Cao et al. 2020)?
 
-    Read as classes, K logits would be K classes, and the lowest nearly always the answer.
+    Examples:
+        >>> import torch, lrptrain
+        >>> data = [(torch.rand(32, 1, 8, 8), torch.arange(32) % 3)]
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))  # three grades, two steps
+        >>> lrptrain.inspect(model, data, task=lrptrain.Ordinal()).samples
+        32
     """
 
     name: ClassVar[str] = "ordinal"
@@ -456,6 +471,15 @@ class Ordinal(Task):
 @dataclass(frozen=True)
 class Head(Task):
     """One head of a model that returns several: its logits are a part of the output.
+
+    Examples:
+        >>> import torch, lrptrain
+        >>> class TwoHeads(torch.nn.Linear):
+        ...     def forward(self, image):
+        ...         return super().forward(image.flatten(1)).split(2, 1)
+        >>> data = [(torch.rand(32, 1, 8, 8), torch.arange(32) % 2)]
+        >>> lrptrain.inspect(TwoHeads(64, 4), data, task=lrptrain.Head(1)).samples
+        32
 
     Attributes:
         output: The name of the output's field, its number in a tuple, as 0 of `(logits, states)`, or a function of the

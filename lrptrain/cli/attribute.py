@@ -89,14 +89,14 @@ def _first(loader: Any, model: Any, most: int, batch_adapter: Any) -> Any:
     from torch import Tensor
 
     from lrptrain.batch import model_inputs
-    from lrptrain.batch.call import rows_of
+    from lrptrain.batch.call import samples_of
     from lrptrain.batch.reading import read_columns
     from lrptrain.trainers.discover import device_of
 
     batch = next(iter(loader), None)
     if batch is None:
         raise ValueError("the loader has no sample")
-    rows = rows_of(read_columns(batch, batch_adapter), slice(most))
+    rows = samples_of(read_columns(batch, batch_adapter), slice(most))
     return model_inputs(
         model, {name: x.to(device_of(model)) if isinstance(x, Tensor) else x for name, x in rows.items()}
     )

@@ -10,22 +10,19 @@ UNREADABLE = 4
 
 
 def check_run(run: str, max_reliance: float = 0.0, fail_after: int = 2) -> None:
-    """Exit with 0 if a run passes, 1 if it relies on a fault, 3 if nobody can say, 4 if it is unreadable.
+    """Exit with 0 if a run passes, 1 if it relies on a shortcut, 3 if it is inconclusive, 4 if it is unreadable.
 
-    0 passed: the last evaluation is of the kept checkpoint, could tell, and found no fault greater than allowed.
-    1 failed: it does.
+    0 passed: the last evaluation is of the kept checkpoint, was conclusive, and found no shortcut above the limit.
+    1 failed: it relies on one.
     2 wrong use: an option or the run's folder is not what it should be.
     3 inconclusive: the run has not ended, its last evaluation failed, had too few samples or no test, or the model is
     no better than guessing, or relies on something that needs your review.
     4 unreadable: there is no run, no evaluation, or a line of its record cannot be read.
 
-    What counts is on what the model relied in the last evaluations in a row that could tell, two by default, as a
-    single one is wrong now and then; a run with fewer is judged by those that it has.
-
     Args:
         run: Folder of a monitored run (with events.jsonl), or one that holds a single such folder.
-        max_reliance: So much the model may rely on a fault: the lower end of its effect, 0..1.
-        fail_after: The evaluations in a row in which it has to.
+        max_reliance: How much the model may rely on a shortcut: the lower bound of its effect, 0..1.
+        fail_after: The evaluations in a row in which it has to exceed that; a run with fewer is judged by those.
     """
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.loggers.timeline import UnreadableRunError

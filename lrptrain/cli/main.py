@@ -25,7 +25,7 @@ VERBS = {
     "inspect": ("lrptrain.cli.inspect.inspect_model", "Print on which cues a trained model relies."),
     "attribute": ("lrptrain.cli.attribute.attribute_samples", "Show which patches or words speak for a class."),
     "audit": ("lrptrain.cli.audit.audit_model", "Test whether maps are faithful on your model."),
-    "check": ("lrptrain.cli.check.check_run", "Exit with 0 if a run passes, 1 if not, 3 if nobody can say."),
+    "check": ("lrptrain.cli.check.check_run", "Exit with 0 if a run passes, 1 if not, 3 if inconclusive."),
     "segment": ("lrptrain.cli.segment.segment", "Make masks and a segmenter from a classifier of images."),
     "dashboard": ("lrptrain.cli.dashboard.dashboard", "Serve runs as a page on this machine."),
     "report": ("lrptrain.cli.report.report", "Write runs as one HTML file."),
@@ -183,10 +183,7 @@ def sentence_of(error: BaseException) -> str:
 
 
 def _spelled_out(options: Sequence[str]) -> list[str]:
-    """Options as jsonargparse reads them: a flag has a value, too.
-
-    For example `["--open", "--max-reliance=0.1"]` becomes `["--open=true", "--max_reliance=0.1"]`.
-    """
+    """Return options as jsonargparse reads them: `--open` is `--open=true`, `--max-reliance` is `--max_reliance`."""
     following = [*options[1:], "--"]  # the end counts as an option
     return [
         f"{option}=true" if option in FLAGS and after.startswith("--") else _underscored(option)

@@ -1,4 +1,23 @@
-"""A cue: something in the input that may decide an answer, and its exchange between samples."""
+"""A cue: something in the input that may decide an answer, and its exchange between samples.
+
+Examples:
+    >>> import torch
+    >>> from dataclasses import dataclass
+    >>> from lrptrain.cues.cue import Cue
+    >>> @dataclass(frozen=True)
+    ... class TopLine(Cue):
+    ...     name: str = "the top line"
+    ...     role: str = "unreviewed"
+    ...     kind = "top line"
+    ...     def exchange(self, batch, sources):
+    ...         image = batch["image"].clone()
+    ...         image[:, :, 0] = sources["image"][:, :, 0]
+    ...         return {**batch, "image": image}
+    >>> images = torch.rand(2, 1, 4, 4)
+    >>> swapped = TopLine().exchange({"image": images}, {"image": images.flip(0)})["image"]
+    >>> (swapped != images).sum((1, 2, 3))  # changed pixels
+    tensor([4, 4])
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

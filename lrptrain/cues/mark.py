@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.batch import Sample, collate
-from lrptrain.batch.call import rows_of
+from lrptrain.batch.call import samples_of
 from lrptrain.cues.association import association, associations, distinct
 from lrptrain.cues.cue import CANDIDATES, FEWEST, Batch, Role
 from lrptrain.cues.images import Part, Where, image_of, pixels_of
@@ -100,17 +100,17 @@ class Marks:
         self._found: dict[tuple[bytes, Where], list[Counted]] = {}
 
     def proposed(
-        self, rows: Int[np.ndarray, " n"], answers: Int[np.ndarray, " n"], where: Where, count: int
+        self, chosen: Int[np.ndarray, " n"], answers: Int[np.ndarray, " n"], where: Where, count: int
     ) -> Iterator[tuple[float, Mark]]:
         """Yield at most `count` marks of some images, ranked by how far their being there goes with the answers.
 
         Where each answer has a mark of its own, none decides much alone: together they are a cue, the last one.
         """
-        batch = collate([self._samples[row] for row in rows])
-        key = rows.tobytes(), where
+        batch = collate([self._samples[i] for i in chosen])
+        key = chosen.tobytes(), where
         if key not in self._found:
-            relevance = torch.stack([self._maps[row] for row in rows])
-            self._found[key] = _marks(batch, relevance, self._grid, self._groups[:, rows], where)
+            relevance = torch.stack([self._maps[i] for i in chosen])
+            self._found[key] = _marks(batch, relevance, self._grid, self._groups[:, chosen], where)
         # Where all images show a picture, its number may tell the answer.
         scored = [
             (max(association(count > 0, answers), association(count > np.median(count), answers)), mark, count > 0)
@@ -130,7 +130,7 @@ class Marks:
 def _placed(mark: Mark, batch: Batch, present: Bool[np.ndarray, " batch"]) -> Mark:
     """Return a mark with the edge of images in its name at which those lie that show it, if there is one."""
     shown = np.flatnonzero(present)[: EACH * len(mark.pictures)]
-    place = place_of(mark.locate(rows_of(batch, torch.from_numpy(shown))))
+    place = place_of(mark.locate(samples_of(batch, torch.from_numpy(shown))))
     return replace(mark, name=f"{mark.name}, at {place}") if place else mark
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from lrptrain.batch import Sample, collate
-from lrptrain.batch.call import IMAGES, TEXTS, rows_of
+from lrptrain.batch.call import IMAGES, TEXTS, samples_of
 from lrptrain.batch.matters import FEWEST_SAMPLES, LEVEL
 from lrptrain.batch.reading import CONTRACT
 from lrptrain.batch.sizes import by_size, fitted, size_of
@@ -20,7 +20,7 @@ from lrptrain.extras import require
 
 special = require("scipy.special", "monitor")
 
-Rows = Int[np.ndarray, " n"]
+Indices = Int[np.ndarray, " n"]
 Probabilities = Callable[[Batch], Float[np.ndarray, "batch classes"]]
 FIRST_LOOK = 12
 """So many samples are measured first, then as many again, and so on, until the verdict is sure.
@@ -110,7 +110,7 @@ def at_best(values: Float[np.ndarray, " n"], total: int, level: float, doubt: fl
     return Effect(mean, mean - reach, min(mean + reach, 1.0), expected)
 
 
-def sources_for(answers: Rows, among: Rows, same: bool, seed: int) -> Rows:
+def sources_for(answers: Indices, among: Indices, same: bool, seed: int) -> Indices:
     """Return for each sample a random other one that has the same answer, or another one; -1 where there is none.
 
     Each gives about as often as any other: one odd sample would else be the source of many.
@@ -137,10 +137,10 @@ class Exchanged(NamedTuple):
         same_as: Which sample each of these is now, itself or its source; -1 for what the model has not answered yet.
     """
 
-    rows: Rows
+    chosen: Indices
     differ: Bool[np.ndarray, " n"]
     batches: tuple[Batch, Batch]
-    same_as: tuple[Rows, Rows]
+    same_as: tuple[Indices, Indices]
 
 
 class Measure:
@@ -162,13 +162,13 @@ class Measure:
     def __init__(
         self,
         samples: Sequence[Sample],
-        answers: Rows,
+        answers: Indices,
         probabilities: Probabilities,
         device: torch.device | str = "cpu",
         batch_size: int = 32,
         seed: int = 0,
         before: Float[np.ndarray, "n classes"] | None = None,
-        mine: Rows | None = None,
+        mine: Indices | None = None,
         gather: Callable[[Any], list[Any]] = lambda value: [value],
     ) -> None:
         self.samples = samples
@@ -185,36 +185,36 @@ class Measure:
         self._known: dict[tuple[Cue, bytes, bool], dict[int, float]] = {}
         self._exchanged: tuple[tuple[Cue, bytes, bytes] | None, list[Exchanged]] = (None, [])
 
-    def effects(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
+    def effects(self, cue: Cue, chosen: Indices, among: Indices) -> Float[np.ndarray, " n"]:
         """Return the effect of a cue on each of some samples; nan where both sources' cues are the same.
 
         Every process has to call it, with the same cue and samples. Nothing is measured twice.
         """
-        return self.drops(cue, rows, among) - self._drops(cue, rows, among, same=True)
+        return self.drops(cue, chosen, among) - self._drops(cue, chosen, among, same=True)
 
-    def drops(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
+    def drops(self, cue: Cue, chosen: Indices, among: Indices) -> Float[np.ndarray, " n"]:
         """Return by how much each answer's probability drops with the cue of another answer; see `effects`.
 
         It costs half as much, and bounds the effect: with the cue of another sample of their answer, answers are hardly
         surer in the mean than they were (of 24 models, by 2 points at most; of 6, within noise, for whole images).
         """
-        return self._drops(cue, rows, among, same=False)
+        return self._drops(cue, chosen, among, same=False)
 
-    def _drops(self, cue: Cue, rows: Rows, among: Rows, same: bool) -> Float[np.ndarray, " n"]:
+    def _drops(self, cue: Cue, chosen: Indices, among: Indices, same: bool) -> Float[np.ndarray, " n"]:
         known = self._known.setdefault((cue, among.tobytes(), same), {})
-        missing = np.array([row for row in rows.tolist() if row not in known], int)
+        missing = np.array([i for i in chosen.tolist() if i not in known], int)
         if len(missing):
             mine = missing if self._mine is None else missing[np.isin(missing, self._mine)]
-            for where, found in by_all(mine, lambda rows: self._measured(cue, rows, among, same), self._gather):
+            for where, found in by_all(mine, lambda chosen: self._measured(cue, chosen, among, same), self._gather):
                 known.update(zip(where.tolist(), found.tolist(), strict=True))
-        return np.array([known[row] for row in rows.tolist()])
+        return np.array([known[i] for i in chosen.tolist()])
 
     @torch.no_grad()
-    def example(self, cue: Cue, row: int, among: Rows) -> list[dict[str, Any]]:
+    def example(self, cue: Cue, i: int, among: Indices) -> list[dict[str, Any]]:
         """Return a sample as it is, with the cue of its source of the same answer, and with that of another's."""
-        sources = [int(sources_for(self.answers, among, same, self._seed)[row]) for same in (True, False)]
-        own, given = together(self.samples, np.array([row, row]), np.array(sources), self._device)
-        parts = [[rows_of(batch, slice(i, i + 1)) for i in range(2)] for batch in (own, given)]
+        sources = [int(sources_for(self.answers, among, same, self._seed)[i]) for same in (True, False)]
+        own, given = together(self.samples, np.array([i, i]), np.array(sources), self._device)
+        parts = [[samples_of(batch, slice(i, i + 1)) for i in range(2)] for batch in (own, given)]
         return [parts[0][0], *(cue.exchange(*pair) for pair in zip(*parts, strict=True))]
 
     @torch.no_grad()
@@ -223,55 +223,55 @@ class Measure:
         return self._probabilities(batch)[0]
 
     @torch.no_grad()
-    def _measured(self, cue: Cue, rows: Rows, among: Rows, same: bool) -> Float[np.ndarray, " n"]:
+    def _measured(self, cue: Cue, chosen: Indices, among: Indices, same: bool) -> Float[np.ndarray, " n"]:
         # Both sources' cues are exchanged together: the control is what is asked for next.
-        what = (cue, among.tobytes(), rows.tobytes())
+        what = (cue, among.tobytes(), chosen.tobytes())
         if self._exchanged[0] != what:
             sources = [sources_for(self.answers, among, kind, self._seed) for kind in (False, True)]
-            split = [rows[indices] for indices in by_size([self.samples[row] for row in rows], self._batch_size)]
+            split = [chosen[indices] for indices in by_size([self.samples[i] for i in chosen], self._batch_size)]
             self._exchanged = what, [self._exchange(cue, part, *(each[part] for each in sources)) for part in split]
         values = np.full(len(self.samples), np.nan)
         for each in self._exchanged[1]:
-            values[each.rows] = self._drops_of(each, same)
-        return values[rows]
+            values[each.chosen] = self._drops_of(each, same)
+        return values[chosen]
 
     def _drops_of(self, exchanged: Exchanged, same: bool) -> Float[np.ndarray, " n"]:
-        rows, differ = exchanged.rows, exchanged.differ
-        drops = np.full(len(rows), np.nan)
+        chosen, differ = exchanged.chosen, exchanged.differ
+        drops = np.full(len(chosen), np.nan)
         same_as = exchanged.same_as[same]
         answered, new = (np.flatnonzero(differ & is_it) for is_it in (same_as >= 0, same_as < 0))
         if len(answered):
-            drops[answered] = self._answered(same_as[answered], rows[answered])
+            drops[answered] = self._answered(same_as[answered], chosen[answered])
         if len(new):
-            batch = rows_of(exchanged.batches[same], torch.from_numpy(new))
-            drops[new] = self._asked(batch, len(new))[np.arange(len(new)), self.answers[rows[new]]]
-        drops[differ] = self._answered(rows[differ], rows[differ]) - drops[differ]
+            batch = samples_of(exchanged.batches[same], torch.from_numpy(new))
+            drops[new] = self._asked(batch, len(new))[np.arange(len(new)), self.answers[chosen[new]]]
+        drops[differ] = self._answered(chosen[differ], chosen[differ]) - drops[differ]
         return drops
 
-    def _exchange(self, cue: Cue, rows: Rows, unlike: Rows, like: Rows) -> Exchanged:
+    def _exchange(self, cue: Cue, chosen: Indices, unlike: Indices, like: Indices) -> Exchanged:
         missing = (like < 0) | (unlike < 0)
-        sources = [np.where(missing, rows, each) for each in (unlike, like)]
-        size = len(rows)
-        takers, givers = np.tile(rows, 2), np.concatenate(sources)
+        sources = [np.where(missing, chosen, each) for each in (unlike, like)]
+        size = len(chosen)
+        takers, givers = np.tile(chosen, 2), np.concatenate(sources)
         own, given = together(self.samples, takers, givers, self._device)
         both = cue.exchange(own, given)
         same_as = np.full(2 * size, -1)
         # What a source is at another size, the model has not been asked.
-        sizes = [[size_of(self.samples[row]) for row in group] for group in (takers, givers)]
+        sizes = [[size_of(self.samples[i]) for i in group] for group in (takers, givers)]
         asked = np.array([one == other for one, other in zip(*sizes, strict=True)], bool)
         for sample, who in ((given, np.where(asked, givers, -1)), (own, takers)):
             same_as = np.where(differ(both, as_wide_as(both, sample)), same_as, who)
-        batches = rows_of(both, slice(size)), rows_of(both, slice(size, 2 * size))
-        return Exchanged(rows, differ(*batches) & ~missing, batches, (same_as[:size], same_as[size:]))
+        batches = samples_of(both, slice(size)), samples_of(both, slice(size, 2 * size))
+        return Exchanged(chosen, differ(*batches) & ~missing, batches, (same_as[:size], same_as[size:]))
 
-    def _answered(self, who: Rows, rows: Rows) -> Float[np.ndarray, " n"]:
+    def _answered(self, who: Indices, chosen: Indices) -> Float[np.ndarray, " n"]:
         """Return the probability that some samples, as they are, give to the answers of others."""
         unknown = np.unique(who[np.isnan(self._before[who]).any(1)])
-        for indices in by_size([self.samples[row] for row in unknown], self._batch_size):
+        for indices in by_size([self.samples[i] for i in unknown], self._batch_size):
             part = unknown[indices]
-            batch = collate([self.samples[row] for row in part], self._device)
+            batch = collate([self.samples[i] for i in part], self._device)
             self._before[part] = self._asked(batch, len(part))[:, : self._before.shape[1]]
-        return self._before[who, self.answers[rows]]
+        return self._before[who, self.answers[chosen]]
 
     def _asked(self, batch: Batch, size: int) -> Float[np.ndarray, "batch classes"]:
         self.passes += size
@@ -279,10 +279,10 @@ class Measure:
 
 
 def by_all(
-    mine: Rows,
-    measure: Callable[[Rows], np.ndarray],
+    mine: Indices,
+    measure: Callable[[Indices], np.ndarray],
     gather: Callable[[Any], list[Any]],
-) -> list[tuple[Rows, np.ndarray]]:
+) -> list[tuple[Indices, np.ndarray]]:
     """Return what every process measures on its own samples, and which these are; all of them call it."""
     problem, cause, measured = "", None, np.empty(0)
     try:
@@ -297,12 +297,12 @@ def by_all(
 
 
 def together(
-    samples: Sequence[Sample], takers: Rows, sources: Rows, device: torch.device | str
+    samples: Sequence[Sample], takers: Indices, sources: Indices, device: torch.device | str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return samples of one size, and their sources brought to it, as two batches that are padded alike."""
     given = [fitted(samples[source], samples[taker]) for source, taker in zip(sources, takers, strict=True)]
-    joint = collate([*(samples[row] for row in takers), *given], device)
-    return rows_of(joint, slice(len(takers))), rows_of(joint, slice(len(takers), 2 * len(takers)))
+    joint = collate([*(samples[i] for i in takers), *given], device)
+    return samples_of(joint, slice(len(takers))), samples_of(joint, slice(len(takers), 2 * len(takers)))
 
 
 def differ(one: Batch, other: Batch) -> Bool[np.ndarray, " batch"]:

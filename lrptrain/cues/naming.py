@@ -8,7 +8,7 @@ import numpy as np
 
 from lrptrain.cues.apart import Apart
 from lrptrain.cues.cue import CANDIDATES, Cue
-from lrptrain.cues.measure import FIRST_LOOK, Measure, MeasureError, Rows, effect_of
+from lrptrain.cues.measure import FIRST_LOOK, Indices, Measure, MeasureError, effect_of
 
 if TYPE_CHECKING:
     from lrptrain.cues.search import Judged
@@ -19,7 +19,7 @@ def named(
     measure: Measure,
     least: float,
     level: float,
-    rows: Callable[["Judged"], Rows],
+    chosen: Callable[["Judged"], Indices],
     size: Callable[[Cue], float],
 ) -> list["Judged"]:
     """Return judged cues; those that are named come first, in their order.
@@ -33,13 +33,13 @@ def named(
         measure: Measures what a cue does while others stay.
         least: The least effect that matters.
         level: The probability that an effect lies beyond either end of its interval.
-        rows: Returns these samples. Of those that do not have a cue, it decides none.
+        chosen: Returns these samples. Of those that do not have a cue, it decides none.
         size: Returns which share of an input a cue changes, in [0, 1].
     """
     relied = {i: each for i, each in enumerate(judged) if each.verdict == "relies" and not each.is_whole}
     has_things = {each.is_fault for each in relied.values() if not each.cue.is_rest}
     left = {i: each for i, each in relied.items() if not (each.cue.is_rest and each.is_fault in has_things)}
-    has = {i: float(1 - np.isnan(judged[i].values[rows(judged[i])]).mean()) for i in left}
+    has = {i: float(1 - np.isnan(judged[i].values[chosen(judged[i])]).mean()) for i in left}
     order: list[int] = []
     while left and len(order) < CANDIDATES:
         ranks = {i: (not judged[i].is_fault, judged[i].cue.is_position) for i in left}
@@ -52,7 +52,7 @@ def named(
         order.append(min(alike[::-1], key=lambda i: (judged[i].cue.is_family, size(judged[i].cue), -effects[i])))
         stays = judged[order[-1]].cue
         beside = {
-            i: _without(each, stays, measure, least, level, rows(judged[i]))
+            i: _without(each, stays, measure, least, level, chosen(judged[i]))
             for i, each in left.items()
             if i != order[-1]
         }
@@ -71,7 +71,7 @@ def opened(
     measure: Measure,
     least: float,
     level: float,
-    rows: Callable[["Judged"], Rows],
+    chosen: Callable[["Judged"], Indices],
     declared: Sequence[Cue],
 ) -> list["Judged"]:
     """Return judged cues, of which what may be evidence that nobody marked needs review, and is no shortcut.
@@ -84,7 +84,7 @@ def opened(
         rests = (each for each in judged if each.cue.is_rest and each.is_fault and each.within == whole.cue.name)
         for rest in rests:
             beside = _without(
-                replace(rest, cue=whole.cue, rows=whole.rows), rest.cue, measure, least, level, rows(rest)
+                replace(rest, cue=whole.cue, chosen=whole.chosen), rest.cue, measure, least, level, chosen(rest)
             )
             if rest.effect.mean > beside.effect.mean:
                 continue
@@ -95,15 +95,15 @@ def opened(
     return found
 
 
-def _without(judged: "Judged", other: Cue, measure: Measure, least: float, level: float, rows: Rows) -> "Judged":
+def _without(judged: "Judged", other: Cue, measure: Measure, least: float, level: float, chosen: Indices) -> "Judged":
     """Return what a cue does, on the same samples, while another one stays as it is."""
-    cue, rows = Apart.of(judged.cue, other), rows[~np.isnan(judged.values[rows])]
+    cue, chosen = Apart.of(judged.cue, other), chosen[~np.isnan(judged.values[chosen])]
     values = np.full(len(judged.values), np.nan)
     try:
         # What is the same in both sources does nothing. As in a search, answers that do not drop need no control.
-        values[rows[:FIRST_LOOK]] = np.nan_to_num(measure.drops(cue, rows[:FIRST_LOOK], judged.rows))
+        values[chosen[:FIRST_LOOK]] = np.nan_to_num(measure.drops(cue, chosen[:FIRST_LOOK], judged.chosen))
         if effect_of(values, level).high >= least:
-            values[rows] = np.nan_to_num(measure.effects(cue, rows, judged.rows))
+            values[chosen] = np.nan_to_num(measure.effects(cue, chosen, judged.chosen))
     except MeasureError:  # cues of different inputs
         return judged
     return replace(judged, cue=cue, values=values, effect=effect_of(values, level))
@@ -119,7 +119,7 @@ def _shared(judged: "Judged", among: Sequence["Judged"], measure: Measure) -> "J
         around = next((each for each in among if each.is_whole and each.cue.kind != "input"), around)
     if around is judged:
         return judged
-    rows = np.flatnonzero(~np.isnan(judged.values))
-    whole = float(np.nansum(measure.effects(around.cue, rows, around.rows)))
-    share = min(max(float(np.nansum(judged.values[rows])) / whole, 0.0), 1.0) if whole > 0 else None
+    chosen = np.flatnonzero(~np.isnan(judged.values))
+    whole = float(np.nansum(measure.effects(around.cue, chosen, around.chosen)))
+    share = min(max(float(np.nansum(judged.values[chosen])) / whole, 0.0), 1.0) if whole > 0 else None
     return replace(judged, within=around.cue.name, share=share)

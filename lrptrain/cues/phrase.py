@@ -69,7 +69,7 @@ def propose_phrases(
         return
     present = np.zeros((len(keys), len(answers)), bool)
     for number, each in enumerate(found):
-        present[number, list(each.rows)] = True
+        present[number, list(each.texts)] = True
     of_answer = [answers == answer for answer in np.unique(answers)]
     by_answer = [covering(present, is_answer) for is_answer in of_answer]
     for score, number in sorted((each for ranked in by_answer for each in ranked), key=lambda each: -each[0])[:count]:
@@ -122,7 +122,7 @@ class _Found(NamedTuple):
     """A phrase: its words, which texts hold it, and whether each occurrence stands at an end of its text."""
 
     text: str
-    rows: set[int]
+    texts: set[int]
     at_ends: list[bool]
 
     @property
@@ -134,10 +134,7 @@ class _Found(NamedTuple):
 
 
 def _recurring(texts: Sequence[Sequence[Sequence[TextWord]]], ends: Sequence[set[int]]) -> dict[Words, _Found]:
-    """Return the phrases that several texts hold.
-
-    A phrase all of whose texts hold a longer one with it is that longer one (a closed pattern, Pasquier et al. 1999).
-    """
+    """Return the phrases of several texts, the longest of the same texts (closed patterns, Pasquier et al. 1999)."""
     found: dict[Words, _Found] = {}
     for size in range(1, LONGEST + 1):
         level: dict[Words, _Found] = {}
@@ -151,14 +148,14 @@ def _recurring(texts: Sequence[Sequence[Sequence[TextWord]]], ends: Sequence[set
                         if key not in level:
                             read = "".join(f"{' ' if word.space else ''}{word.text}" for word in part)
                             level[key] = _Found(read if _SPACED.match(read) else read.strip(), set(), [])
-                        level[key].rows.add(number)
+                        level[key].texts.add(number)
                         level[key].at_ends.append(not ends[number].isdisjoint((part[0].span[0], part[-1].span[1])))
-        level = {key: each for key, each in level.items() if len(each.rows) >= FEWEST}
+        level = {key: each for key, each in level.items() if len(each.texts) >= FEWEST}
         if not level:
             break
         for key, each in level.items():
             for shorter in (key[:-1], key[1:]):
-                if shorter in found and found[shorter].rows == each.rows:
+                if shorter in found and found[shorter].texts == each.texts:
                     del found[shorter]
         found.update(level)
     return found

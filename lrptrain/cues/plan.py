@@ -15,7 +15,7 @@ from lrptrain.cues.family import LARGEST, Family
 from lrptrain.cues.images import Where, are_videos, image_of, mask_in
 from lrptrain.cues.length import Length
 from lrptrain.cues.mark import Marks
-from lrptrain.cues.measure import Rows
+from lrptrain.cues.measure import Indices
 from lrptrain.cues.order import Order
 from lrptrain.cues.pair import OneOfPair, Overlap
 from lrptrain.cues.phrase import propose_phrases
@@ -45,7 +45,7 @@ Only annotated samples have any, so that `python -m experiments.benchmark.moved`
 def of_images(
     samples: Sequence[Sample],
     marks: Marks | None,
-    answers: Rows,
+    answers: Indices,
     seed: int = 0,
     regions: Sequence[str] = (),
     candidates: int = CANDIDATES,
@@ -58,9 +58,9 @@ def of_images(
     everyone = np.arange(len(samples))
     marked = everyone[[_is_annotated(sample) for sample in samples]]
 
-    def marked_by(where: Where, rows: Rows) -> tuple[Node, ...]:
+    def marked_by(where: Where, chosen: Indices) -> tuple[Node, ...]:
         found: list[Node] = []
-        for proposing, judging in _halves(rows, seed) if marks is not None else ():
+        for proposing, judging in _halves(chosen, seed) if marks is not None else ():
             assert marks is not None
             proposed = [mark for _, mark in marks.proposed(proposing, answers[proposing], where, candidates)]
             alone = tuple(Node(mark, judging) for mark in proposed if not mark.is_several)
@@ -93,7 +93,7 @@ def of_images(
 
 
 def of_texts(
-    samples: Sequence[Sample], answers: Rows, language: Language, seed: int = 0, candidates: int = CANDIDATES
+    samples: Sequence[Sample], answers: Indices, language: Language, seed: int = 0, candidates: int = CANDIDATES
 ) -> list[Node]:
     """Return what is tested in texts; see `of_images`."""
     everyone = np.arange(len(samples))
@@ -102,18 +102,18 @@ def of_texts(
     pairs = everyone[[is_whole and len(parts) == 2 for parts in parts_of(batch, language)]]
     marked = everyone[is_annotated(batch).numpy()]
 
-    def parts_as(role: Role, where: TextPart, rows: Rows) -> list[Node]:
+    def parts_as(role: Role, where: TextPart, chosen: Indices) -> list[Node]:
         found: list[Node] = []
-        for proposing, judging in _halves(rows, seed):
-            texts = collate([samples[row] for row in proposing])
+        for proposing, judging in _halves(chosen, seed):
+            texts = collate([samples[i] for i in proposing])
             proposed = propose_phrases(texts, answers[proposing], language, role, where, candidates)
             found += [Node(phrase, judging) for _, phrase in proposed]
         families = LARGEST if language.is_named else ()
-        return [*(Node(Family.of(each, role, language, where), rows) for each in families), *_merged(found)]
+        return [*(Node(Family.of(each, role, language, where), chosen) for each in families), *_merged(found)]
 
-    def ends_as(role: Role, where: TextPart, rows: Rows) -> list[Node]:
+    def ends_as(role: Role, where: TextPart, chosen: Indices) -> list[Node]:
         of = "the text" if is_whole else "each chunk"
-        return [Node(each, rows) for each in ends_of(role, language, where, of)]
+        return [Node(each, chosen) for each in ends_of(role, language, where, of)]
 
     others = [
         Node(Length("the length of the text", "unreviewed", language), everyone),
@@ -134,7 +134,7 @@ def of_texts(
     return [Node(all_words, marked, (faults,), FAULTS_WEIGH, is_whole=True), *others]
 
 
-def of_volumes(samples: Sequence[Sample], answers: Rows) -> list[Node]:
+def of_volumes(samples: Sequence[Sample], answers: Indices) -> list[Node]:
     """Return what is tested in volumes and videos; see `of_images`."""
     everyone = np.arange(len(samples))
     planes: Planes = "frames" if are_videos(collate(samples[:1])) else "slices"
@@ -147,7 +147,7 @@ def of_volumes(samples: Sequence[Sample], answers: Rows) -> list[Node]:
     return [Node(VolumeSurroundings(planes=planes), marked, (), FAULTS_WEIGH), brightness, inside]
 
 
-def of_series(samples: Sequence[Sample], answers: Rows) -> list[Node]:
+def of_series(samples: Sequence[Sample], answers: Indices) -> list[Node]:
     """Return what is tested in series; see `of_images`."""
     everyone = np.arange(len(samples))
     channels = image_of(collate(samples[:1]))[1].shape[1]
@@ -160,20 +160,20 @@ def of_series(samples: Sequence[Sample], answers: Rows) -> list[Node]:
 
 
 def of_rows(
-    samples: Sequence[Sample], maps: Sequence[Tensor], answers: Rows, seed: int = 0, candidates: int = CANDIDATES
+    samples: Sequence[Sample], maps: Sequence[Tensor], answers: Indices, seed: int = 0, candidates: int = CANDIDATES
 ) -> list[Node]:
     """Return what is tested in rows, such as the instances of a bag; see `of_images`."""
     everyone = np.arange(len(samples))
     alone = [collate([sample]) for sample in samples]  # together, large bags would be padded to the largest
     marked = everyone[[bool(has_annotated_rows(each).any()) for each in alone]]
 
-    def marks(where: RowPart, rows: Rows) -> tuple[Node, ...]:
+    def marks(where: RowPart, chosen: Indices) -> tuple[Node, ...]:
         found = []
-        for proposing, judging in _halves(rows, seed) if candidates else ():
+        for proposing, judging in _halves(chosen, seed) if candidates else ():
             proposed = propose_row_marks(
-                collate([samples[row] for row in proposing]),
-                [maps[row] for row in proposing],
-                [samples[row].sample_id for row in proposing],
+                collate([samples[i] for i in proposing]),
+                [maps[i] for i in proposing],
+                [samples[i].sample_id for i in proposing],
                 answers[proposing],
                 where,
                 candidates,
@@ -198,25 +198,24 @@ def of_inputs(samples: Sequence[Sample]) -> list[Node]:
     return [Node(cue, everyone, is_whole=not number) for number, cue in enumerate(cues)]
 
 
-def with_further(roots: Sequence[Node], further: Sequence[tuple[Cue, Rows | None]], count: int) -> list[Node]:
+def with_further(roots: Sequence[Node], further: Sequence[tuple[Cue, Indices | None]], count: int) -> list[Node]:
     """Return roots with cues that are tested whatever the samples propose, unless they are roots themselves."""
     planned = {root.cue.declared("unreviewed") for root in roots}
     added = {
-        cue.declared("unreviewed"): (cue, rows) for cue, rows in further if cue.declared("unreviewed") not in planned
+        cue.declared("unreviewed"): (cue, chosen)
+        for cue, chosen in further
+        if cue.declared("unreviewed") not in planned
     }
-    return [*roots, *(Node(cue, np.arange(count) if rows is None else rows) for cue, rows in added.values())]
+    return [*roots, *(Node(cue, np.arange(count) if chosen is None else chosen) for cue, chosen in added.values())]
 
 
-def _are_told_apart(marked: Rows, answers: Rows) -> bool:
-    """Whether annotated samples can be compared: there are enough, and another answer than theirs is annotated, too.
-
-    Else none could take anything from one of another answer, and what all samples show would stay hidden.
-    """
+def _are_told_apart(marked: Indices, answers: Indices) -> bool:
+    """Whether annotated samples can be compared: there are enough, and those of another answer are annotated, too."""
     several = len(np.unique(answers[marked])) > 1 or len(np.unique(answers)) < 2
     return len(marked) >= FEWEST_SAMPLES and several
 
 
-def untold(samples: Sequence[Sample], answers: Rows) -> list[str]:
+def untold(samples: Sequence[Sample], answers: Indices) -> list[str]:
     """Return what cannot be tested in images, volumes or series, as the masks are of one answer alone."""
     marked = np.flatnonzero([_is_annotated(sample) for sample in samples])
     is_one = len(marked) >= FEWEST_SAMPLES and not _are_told_apart(marked, answers)
@@ -227,9 +226,9 @@ def _is_annotated(sample: Sample) -> bool:
     return not sample.tensors.keys().isdisjoint(ANNOTATIONS) and bool((mask_in(collate([sample])) == 1).any())
 
 
-def _halves(rows: Rows, seed: int) -> Iterable[tuple[Rows, Rows]]:
+def _halves(chosen: Indices, seed: int) -> Iterable[tuple[Indices, Indices]]:
     """Yield one half of some samples, which proposes, and the other, which judges; then the other way round."""
-    mixed = np.random.default_rng([seed, len(rows)]).permutation(rows)
+    mixed = np.random.default_rng([seed, len(chosen)]).permutation(chosen)
     one, other = mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
     return [(one, other), (other, one)] if len(one) else []
 
@@ -242,5 +241,5 @@ def _merged(nodes: Sequence[Node]) -> tuple[Node, ...]:
     merged = []
     for cue, found in same.items():
         parts = _merged([part for each in found for part in each.parts])
-        merged.append(Node(cue, np.unique(np.concatenate([each.rows for each in found])), parts))
+        merged.append(Node(cue, np.unique(np.concatenate([each.chosen for each in found])), parts))
     return tuple(merged)

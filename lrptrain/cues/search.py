@@ -22,9 +22,9 @@ from lrptrain.cues.measure import (
     FIRST_LOOK,
     FLIP,
     Effect,
+    Indices,
     Measure,
     MeasureError,
-    Rows,
     at_best,
     effect_of,
     flipped,
@@ -43,21 +43,21 @@ class Node:
     """A cue to be tested.
 
     Attributes:
-        rows: The samples that judge it, and give it.
+        chosen: The samples that judge it, and give it.
         parts: What it divides into, beside the children of the cue.
         weight: Its share of the level, beside that of the other roots.
         is_whole: Whether it is all of an input, which cannot but decide answers: only its parts say anything.
     """
 
     cue: Cue
-    rows: Rows
+    chosen: Indices
     parts: tuple["Node", ...] = ()
     weight: float = 1.0
     is_whole: bool = False
 
     def divided(self) -> list["Node"]:
         """Return what it divides into."""
-        return [*(Node(cue, self.rows) for cue in self.cue.children()), *self.parts]
+        return [*(Node(cue, self.chosen) for cue in self.cue.children()), *self.parts]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Judged:
         verdict: Whether the interval of the effect lies above the least one that matters, below it, or on both sides.
         effect: The effect; where the verdict needed no control, the drop that bounds it.
         values: The effect on each sample of the evaluation; nan where it was not measured.
-        rows: The samples that judge it, and give it.
+        chosen: The samples that judge it, and give it.
         within: The name of the cue that it is a part of; "" for none. Of what is named it is all of the input.
         share: Of what is named, which share of that cue's effect it carries, in [0, 1]; None for none.
         named: Whether it is what a report names; see `lrptrain.cues.naming`.
@@ -82,7 +82,7 @@ class Judged:
     verdict: Verdict
     effect: Effect
     values: Float[np.ndarray, " samples"] = field(repr=False, compare=False)
-    rows: Rows = field(repr=False, compare=False)
+    chosen: Indices = field(repr=False, compare=False)
     within: str = ""
     share: float | None = None
     named: bool = False
@@ -146,10 +146,7 @@ class Search:
         return named(opened(judged, *options, self._declared), *options, self._size)
 
     def _may_be_outside(self, judged: Judged, rests: Sequence[Judged]) -> bool:
-        """Return whether a cue is no shortcut outside of the annotation, or not more than all that lies there.
-
-        An image statistic may break what a swap of all that lies there leaves as it is.
-        """
+        """Return whether a cue may be no shortcut outside of the annotation, or not more than all that lies there."""
         if not (judged.is_fault and judged.cue.is_outside):
             return True
         more = [effect_of(judged.values - rest.values, self._level / 2).low for rest in rests]
@@ -165,7 +162,7 @@ class Search:
             self._on_failure(node.cue, error)
             return
         # What no sample has, as texts without numbers, is no cue of theirs; of a fault that is a doubt.
-        if not judged.effect.samples and len(node.rows) >= FEWEST_SAMPLES and judged.cue.role != "shortcut":
+        if not judged.effect.samples and len(node.chosen) >= FEWEST_SAMPLES and judged.cue.role != "shortcut":
             return
         self._judged.append(judged)
         nodes = node.divided() if judged.verdict == "relies" else []
@@ -178,7 +175,7 @@ class Search:
     def _judge(self, node: Node, level: float, parent: Judged | None) -> Judged:
         answers = self._measure.answers
         answer = None if parent is None else parent.answer
-        takers = node.rows if answer is None else node.rows[answers[node.rows] == answer]
+        takers = node.chosen if answer is None else node.chosen[answers[node.chosen] == answer]
         classes = [] if answer is not None else [int(each) for each in np.unique(answers[takers])]
         # Of three classes and more, one may be predictable from what says nothing of the others: the level is shared.
         share = level / 2 if len(classes) > 2 else level
@@ -193,12 +190,12 @@ class Search:
         for number, part in enumerate(parts):
             measured = np.concatenate(parts[: number + 1])
             known = drops
-            known[part] = self._measure.drops(node.cue, part, node.rows)
+            known[part] = self._measure.drops(node.cue, part, node.chosen)
             is_idle = self._is_idle(known)
             if not is_idle and (is_asked or self._may_rely(known, measured, takers, share, classes)):
                 known = values
                 missing = measured[np.isnan(known[measured])]  # also of earlier looks that needed no control
-                known[missing] = self._measure.effects(node.cue, missing, node.rows)
+                known[missing] = self._measure.effects(node.cue, missing, node.chosen)
                 # Each look may say that the model relies on it: the last has half of the level, the one before a
                 # quarter.
                 if effect_of(known, share / 2 ** (len(parts) - number)).low > self._least:
@@ -218,7 +215,7 @@ class Search:
                 answer, effect, verdict = *alone, "relies"
                 known = np.where(answers == answer, values, np.nan)
         within = "" if parent is None else parent.cue.name
-        return Judged(node.cue, verdict, effect, known, node.rows, within, answer=answer, is_whole=node.is_whole)
+        return Judged(node.cue, verdict, effect, known, node.chosen, within, answer=answer, is_whole=node.is_whole)
 
     def _is_idle(self, values: Float[np.ndarray, " samples"]) -> bool:
         """Return whether a model does not rely on a cue, by the interval: neither in the mean nor in a few samples."""
@@ -226,12 +223,14 @@ class Search:
         return flips < FEWEST_FLIPPED and effect_of(values, self._level / 2).high < self._least
 
     def _may_rely(
-        self, values: Float[np.ndarray, " samples"], measured: Rows, takers: Rows, level: float, classes: Sequence[int]
+        self,
+        values: Float[np.ndarray, " samples"],
+        measured: Indices,
+        takers: Indices,
+        level: float,
+        classes: Sequence[int],
     ) -> bool:
-        """Return whether the last look may still say "relies", of all answers or of one alone.
-
-        A test that ends for want of hope says "inconclusive", and makes no false "relies".
-        """
+        """Return whether the last look may still say "relies", of all answers or of one alone; else the test ends."""
         answers = self._measure.answers
         groups = [(np.ones(len(answers), bool), level / 2)]
         groups += [(answers == each, level / len(classes)) for each in classes if len(classes) > 2]
@@ -243,7 +242,7 @@ class Search:
                 return True
         return False
 
-    def _looks(self, takers: Rows) -> list[Rows]:
+    def _looks(self, takers: Indices) -> list[Indices]:
         """Return samples in the order in which they are measured, in parts; of every cue the same ones come first."""
         everyone = np.random.default_rng(len(self._measure.answers)).permutation(len(self._measure.answers))
         order = everyone[np.isin(everyone, takers)]
@@ -253,10 +252,7 @@ class Search:
     def _of_one_answer(
         self, values: Float[np.ndarray, " samples"], classes: Sequence[int], level: float
     ) -> tuple[int, Effect] | None:
-        """Return the answer that is told, if one is, and the effect on its samples.
-
-        What matters is the same as of all answers: the effect has to be large enough in the mean over all samples.
-        """
+        """Return the answer that the cue reveals, if it is one, and the effect on its samples."""
         answers = self._measure.answers
         found = [(each, effect_of(values[answers == each], level)) for each in classes]
         answer, effect = max(found, key=lambda pair: pair[1].low)
@@ -268,15 +264,15 @@ class Search:
         """Return a cue that is relied on, measured on the same `ENOUGH` samples as all others that may be named."""
         if judged.verdict != "relies" or judged.is_whole:
             return judged
-        rows = self._first(judged)
-        judged.values[rows] = self._measure.effects(judged.cue, rows, judged.rows)
+        chosen = self._first(judged)
+        judged.values[chosen] = self._measure.effects(judged.cue, chosen, judged.chosen)
         effect = effect_of(judged.values, self._level / 2)
         return replace(judged, effect=effect, verdict="relies" if effect.low > self._least else "inconclusive")
 
-    def _first(self, judged: Judged) -> Rows:
+    def _first(self, judged: Judged) -> Indices:
         """Return the first `ENOUGH` samples that judge a cue."""
         answer = judged.answer
-        takers = judged.rows if answer is None else judged.rows[self._measure.answers[judged.rows] == answer]
+        takers = judged.chosen if answer is None else judged.chosen[self._measure.answers[judged.chosen] == answer]
         return np.concatenate(self._looks(takers))[:ENOUGH]
 
     def _size(self, cue: Cue) -> float:

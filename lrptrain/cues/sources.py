@@ -8,7 +8,7 @@ from torch import Tensor
 def random_sources(usable: Bool[Tensor, " batch"], generator: torch.Generator | None = None) -> Int[Tensor, " batch"]:
     """Return for every usable sample a random other one of these, each once; the others have themselves.
 
-    In a shuffled batch, another sample has the sample's class as often as any sample of the data, so that its cue tells
+    In a shuffled batch, another sample has the sample's class as often as any sample of the data, so that its cue says
     nothing. The sample itself always has it: one of `n` would be its own source with a chance of 1 / n, and small
     models learned a shortcut from that in batches of 8.
     """

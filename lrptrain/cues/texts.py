@@ -307,7 +307,7 @@ def composed(
     ]
     if any(len(piece) > most for row in pieces for piece in row):
         kept = kept_in(batch, parts_of(batch, language))
-        if "rationale" in batch:  # one that marks all of a text tells nothing apart
+        if "rationale" in batch:  # one that marks all of a text separates nothing
             kept &= (batch["rationale"] == 0).any(1, keepdim=True).cpu().numpy()
         padding = language.form.padding.token  # what is not masked is special, too, and goes
         kept |= (special_tokens(batch, language.form.ends, padding) & (ids != padding)).cpu().numpy()

@@ -92,6 +92,19 @@ class ImageMaskFolder(pl.LightningDataModule):
 
     `class_names` and `num_classes` are known after `setup`. An image without a mask file counts as not annotated.
 
+    Examples:
+        >>> from pathlib import Path
+        >>> from PIL import Image
+        >>> from lrptrain.data import ImageMaskFolder
+        >>> for name in ("images/tom", "images/rex", "masks/rex"):
+        ...     Path(f"pets/{name}").parent.mkdir(parents=True, exist_ok=True)
+        ...     Image.new("L", (8, 8), 1).save(f"pets/{name}.png")
+        >>> _ = Path("pets/labels.csv").write_text(chr(10).join(["name,label,split", "tom,cat,train", "rex,dog,val"]))
+        >>> data = ImageMaskFolder("pets", size=8)
+        >>> data.setup()
+        >>> next(iter(data.val_dataloader()))["mask"].shape
+        torch.Size([1, 8, 8])
+
     Args:
         root: The folder that holds everything below.
         table: CSV with a header, relative to `root`.

@@ -158,9 +158,16 @@ def _covered(
 class PlantedDigits(pl.LightningDataModule):
     """Digits with a shortcut tied to the class, nothing to download.
 
-    `splits` holds, after `setup`: `train`, `val` (both with the shortcut) and `val_clean`, the images of `val` without
-    it, which `test_dataloader` serves. The accuracy lost from `val` to `val_clean` is what the model owes to the
-    shortcut. No handwritten digit of `train` is in the other two.
+    After `setup`, `splits` holds `train`, `val` (both with the shortcut) and `val_clean`, the images of `val` without
+    it, which `test_dataloader` serves.
+
+    Examples:
+        >>> from lrptrain.data import PlantedDigits
+        >>> data = PlantedDigits(image_size=16, digit_size=8, train_size=32, val_size=32)
+        >>> data.setup("fit")
+        >>> batch = next(iter(data.val_dataloader()))
+        >>> batch["image"].shape, batch["mask"].shape
+        (torch.Size([32, 3, 16, 16]), torch.Size([32, 16, 16]))
 
     Args:
         shortcut: `"tag"`, `"background"`, `"both"`, `"position"`, `"border"` or `"none"`, see `planted_digits`.

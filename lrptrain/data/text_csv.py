@@ -35,6 +35,16 @@ class TextSpans(TextDataModule):
     positions (`span_columns`). An empty field means that the sample has no annotation. `class_names` and `num_classes`
     are known after `setup`.
 
+    Examples:
+        >>> from pathlib import Path
+        >>> from lrptrain.data import TextSpans
+        >>> films = [f"a {word} film,{word},{word}" for word in ("good", "bad") * 4]
+        >>> _ = Path("films.csv").write_text(chr(10).join(["text,label,why", *films]))
+        >>> data = TextSpans("films.csv", rationale_column="why", val_share=0.5)
+        >>> data.setup()
+        >>> next(iter(data.val_dataloader()))["rationale"][0].tolist()  # 255 at special tokens
+        [255, 0, 1, 0, 255]
+
     Args:
         path: UTF-8 CSV file with a header.
         tokenizer: Folder or hub name of a fast tokenizer, or `"minilm"`.

@@ -26,12 +26,11 @@ class Finding:
     Attributes:
         name: What a person calls the cue, such as `the top left corner`.
         kind: The cue's kind; see `lrptrain.cues`.
-        role: What the cue is: `"annotation"` (declared to be what should decide), a `"shortcut"` (it lies outside the
-            annotation, or was declared one), or `"unreviewed"`: it needs review.
-        verdict: Whether the model relies on it: by whether the interval of the effect lies above the least effect that
-            matters, below it, or on both sides.
+        role: `"annotation"` (it should decide), `"shortcut"` (outside the annotation, or declared one), or
+            `"unreviewed"`: it needs your review.
+        verdict: Whether the model relies on it: whether the interval of the effect lies above `min_effect`.
         effect: The mean over samples of `p(answer | cue of a source with that answer) - p(answer | cue of a source with
-            another)`, in [-1, 1]; nan where nothing could be exchanged.
+            another)`, in [-1, 1]; nan where nothing could be swapped.
         interval: The interval (low, high) of the effect.
         samples: The number of samples in which the two differ.
         epoch: The epoch of the evaluation.
@@ -41,17 +40,17 @@ class Finding:
         verdicts: The verdict in each of them.
         epochs: The epoch of each of them; empty where these are not known.
         within: The name of the cue that it is a part of; "" for none.
-        share: Which share of that cue's effect it carries, in [0, 1]: 1 also where it does more; None for none. Of
-            several findings within the same cue only the first has one: what they do overlaps.
+        share: Which share of that cue's effect it carries, in [0, 1]; None for none. Of several findings within the
+            same cue only the first has one.
         by_class: The effect on the samples of each answer, by its name; empty where there are two.
         relevance: The share of the positive relevance that lies on it, in [0, 1]; None for a cue that lies everywhere.
         area: The share of pixels or tokens that it covers, in [0, 1]; None likewise.
         also_relies_on: The names of what else the model relies on, so that fixing this one is not enough.
-        label: Of a model of several labels, the number of that which it tells; None of any other.
-        input: The parameter of the model whose argument it lies in, where the step was heard; "" elsewhere.
+        label: Of a model of several labels, the number of the one that relies on it; None of any other.
+        input: The parameter of the model whose argument it lies in, where it is known; "" elsewhere.
         worst_samples: The ids of up to six samples with the largest effects, of those that have it where these show it.
         excerpts: Of texts, the words around it, each with its sample.
-        medium: What the samples are, `"image"`, `"text"` or `"volume"`; "" where it is none of them.
+        medium: What the samples are, `"image"`, `"text"`, `"volume"` or "".
         note: What else there is to know, or "".
         fix: The line of code that swaps it in training, under the trainer of the run; "" of what needs none.
         plain: The cue as plain values; see `Cue.to_dict`.

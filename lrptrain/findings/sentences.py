@@ -79,10 +79,7 @@ def headline(findings: Sequence["Finding"], can_fault: bool = True) -> str:
 
 
 def _unfound(findings: Sequence["Finding"]) -> str:
-    """Return how much of the effect of a whole lies in nothing that is named, where that is most of it.
-
-    What several cues do overlaps: the sum of their effects is the most that they can do together.
-    """
+    """Return how much of the effect of a whole lies in nothing that is named, where that is most of it."""
     first = next((each for each in findings if each.relies and each.whole is not None), None)
     # Of a text with annotations, the whole has what people marked, too.
     if first is None or first.whole is None or (first.medium == "text" and first.is_outside):

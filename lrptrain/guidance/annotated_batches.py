@@ -33,12 +33,12 @@ class AnnotatedBatch:
     Attributes:
         given: The batch, as the user's step gets it.
         columns: The batch in the contract's form, with its evidence; empty if it cannot be used.
-        rows: The indices of the samples to guide.
+        guided: The indices of the samples to guide.
     """
 
     given: Any
     columns: dict[str, Any]
-    rows: Int[Tensor, " rows"]
+    guided: Int[Tensor, " guided"]
 
 
 class AnnotatedBatches:
@@ -79,7 +79,7 @@ class AnnotatedBatches:
             self._state.failed.note("reading a batch", error)
             return AnnotatedBatch(batch, {}, _none())
 
-    def _read(self, batch: Any, learn: Callable[[], Language]) -> tuple[dict[str, Any], Int[Tensor, " rows"]]:
+    def _read(self, batch: Any, learn: Callable[[], Language]) -> tuple[dict[str, Any], Int[Tensor, " guided"]]:
         columns = self._columns(batch)
         if "input_ids" in columns:
             columns[SPECIAL] = self._special(columns, learn)
@@ -138,10 +138,7 @@ class AnnotatedBatches:
         return columns | ({"label": columns.pop(LABELS)} if LABELS in columns else {})
 
     def _named(self, batch: Any) -> dict[str, Any]:
-        """Return a batch in the contract's form, in which what is explained is the input.
-
-        A step may give the model what a batch calls by another name: then the input is what the contract says.
-        """
+        """Return a batch in the contract's form, in which the explained input has its name there."""
         task, explain = self._objective.task, self._options.explain
         if explain is not None:
             columns = read_batch(batch, self._options.batch_adapter, task, needs_input=False)
@@ -160,20 +157,20 @@ class AnnotatedBatches:
         return read_batch(batch, self._options.batch_adapter, task)
 
     def _problems(self, columns: dict[str, Any]) -> dict[int, str]:
-        """Return what is wrong with samples whose values cannot be used, by their row; name the first of them."""
+        """Return what is wrong with samples whose values cannot be used, by their number; name the first of them."""
         problems = unusable(columns, Limits())
         failed = self._state.failed
-        for row, problem in problems.items():
-            name = f"the sample {columns['sample_id'][row]}" if "sample_id" in columns else f"sample {row} of a batch"
+        for i, problem in problems.items():
+            name = f"the sample {columns['sample_id'][i]}" if "sample_id" in columns else f"sample {i} of a batch"
             if not self._state.worked or failed.on_error == "raise":
                 raise ValueError(f"{failed.callback} cannot use {name}: {problem}")
             if not self._state.left_out:
                 give_warning(
-                    f"{failed.callback} leaves out {name}: {problem}. This is said once; `guidance/left_out` counts"
+                    f"{failed.callback} leaves out {name}: {problem}. Reported once; `guidance/left_out` counts"
                 )
             self._state.left_out += 1
         return problems
 
 
-def _none() -> Int[Tensor, " rows"]:
+def _none() -> Int[Tensor, " guided"]:
     return torch.zeros(0, dtype=torch.long)

@@ -114,7 +114,7 @@ class FirstStep:
         # Rounding leaves a gradient where there is none.
         idle = all(gradient is None or float(gradient.norm()) <= ROUNDING for gradient in gradients.values())
         annotation = self._batch.columns["evidence"]
-        annotation = annotation[self._batch.rows.to(annotation.device)]
+        annotation = annotation[self._batch.guided.to(annotation.device)]
         is_bag = len(annotation) == 1  # of which one may have no marked row, or no other
         if idle and not (is_bag or self._state.sparse or bool(contrasted(annotation).any())):
             marks = "all" if bool((annotation == 1).any()) else "nothing"

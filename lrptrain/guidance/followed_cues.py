@@ -93,10 +93,7 @@ class FollowedCues:
             self._additions = [added]
 
     def _add(self, cues: Iterable[Cue]) -> list[Cue]:
-        """Add what is not there yet, and return that: what was swapped once is swapped to the end.
-
-        A model that is no longer trained on swaps would take up again what it has just lost.
-        """
+        """Add what is not there yet, and return it; what was swapped once stays, or the model would use it again."""
         new: list[Cue] = []
         for cue in cues:
             if not any(_is_part(cue, whole) for whole in (*self.cues, *new)):

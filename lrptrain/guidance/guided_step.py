@@ -84,7 +84,7 @@ class GuidedStep:
     @property
     def samples(self) -> int:
         """How many samples of this process are to be guided."""
-        return len(self.batch.rows)
+        return len(self.batch.guided)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -165,7 +165,7 @@ class GuidedStep:
             with forward.autocast.restored():
                 evidence = evidence if self._swapped is None else self._swapped.annotation
                 label = self.batch.columns.get("label")
-                losses = state.objective.losses(forward, evidence, label, self.batch.rows, self._generator())
+                losses = state.objective.losses(forward, evidence, label, self.batch.guided, self._generator())
             # The backward pass frees what it has used, which the recording would hold.
             forward.let_go()
             if self._first is not None:
@@ -205,7 +205,7 @@ class GuidedStep:
             share = state.objective.swapped_share or 0.0
             chosen = torch.zeros(len(explained), dtype=torch.bool)
             # Of the guided samples alone, and drawn on the CPU: other devices draw other numbers from the same seed.
-            chosen[self.batch.rows.cpu()] = torch.rand(self.samples, generator=generator) < share
+            chosen[self.batch.guided.cpu()] = torch.rand(self.samples, generator=generator) < share
             self._swapped = state.objective.swap(explained, evidence, generator, arguments, chosen)
         except Exception as error:
             if not state.worked:
@@ -234,8 +234,8 @@ class GuidedStep:
         assert forward is not None
         with state.failed.caught("measuring the swap distance"), forward.autocast.restored():
             evidence = self._match_evidence(forward.original)
-            rows, generator = self.batch.rows, self._generator()
-            return {SWAP_DISTANCE: state.objective.swap_distance(forward, evidence, rows, generator)}
+            guided, generator = self.batch.guided, self._generator()
+            return {SWAP_DISTANCE: state.objective.swap_distance(forward, evidence, guided, generator)}
         return {}
 
     def _mention_distance(self, distance: float) -> None:
@@ -254,15 +254,12 @@ class GuidedStep:
         names = [*objective.weights, *([SWAP_DISTANCE] if self._measures_swaps else [])]
         counts = {"samples": samples, "failures": self._state.failed.count}
         if objective.swaps:
-            counts["swapped"] = 0 if self._swapped is None else int(self._swapped.rows.sum())
+            counts["swapped"] = 0 if self._swapped is None else int(self._swapped.which.sum())
         over_all = partial(self._processes.reduced, operation="sum")
         return reduce_losses(losses, names, counts, task_loss, self._processes.size, over_all)
 
     def _compare(self, task_loss: Tensor, guidance: Tensor) -> float:
-        """Update what scales the guidance, and return the norm of its gradient over that of the task's.
-
-        The guidance is without its factor here, so that the norms are those at a factor of 1.
-        """
+        """Update what scales the guidance, and return its gradient's norm, at a factor of 1, over the task's."""
         strength = self._state.strength
         with self.replaying():
             mean = partial(self._processes.reduced, operation="mean")

@@ -111,10 +111,7 @@ class GuidedTraining:
         return GuidedStep(self.state, listened, trained, ready, progress, processes)
 
     def _check_task(self, model: nn.Module) -> None:
-        """Say what is swapped, and reject a model that says that it is none of classes.
-
-        Only before its first step: those of transformers note in their first forward pass what the labels look like.
-        """
+        """Say what is swapped, and reject a model that says before its first step that it is no classifier."""
         objective, task = self.state.objective, self.state.options.task
         if not objective.swap.is_default:
             self.state.messages.inform(f"samples swap {objective.swap.title}")
@@ -126,10 +123,7 @@ class GuidedTraining:
         find_task(task, model, several=True)
 
     def _follow(self, followed: FollowedCues, trained: nn.Module) -> None:
-        """Swap what the run's own monitor has found by now, too, and say so.
-
-        All processes of a monitor come to the same findings, so that they swap alike.
-        """
+        """Swap what the run's own monitor has found by now, too, alike in all processes, and report it."""
         known = follow_known(trained)
         if known is None:
             raise ValueError(

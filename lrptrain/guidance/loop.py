@@ -21,28 +21,29 @@ from lrptrain.trainers.processes import torch_processes
 class Guidance(GuidedTraining):
     """Adds a guidance loss to that of a training loop.
 
-    The step's own forward pass serves the guidance, too:
+    The model is called as it is prepared, by DDP, Accelerate or Fabric. Autocast, a `GradScaler` and gradient
+    accumulation need nothing else: divide the guided loss as your own. All processes call `step` equally often.
 
-        guidance = lrptrain.Guidance("energy", optimizer=optimizer)
-        for batch in loader:
-            with guidance.step(model, batch) as step:
-                loss = F.cross_entropy(model(batch["image"]), batch["label"])
-                step.guided(loss).backward()
-            optimizer.step()
-            optimizer.zero_grad()
+    With a fixed weight, and at the price of a forward pass, one line does: `loss = loss + guidance(model, batch)`.
 
-    The model is called as it is prepared: a `DistributedDataParallel`, what `accelerator.prepare` or `fabric.setup`
-    returns. `torch.autocast`, a `GradScaler` and gradient accumulation need nothing else; divide the guided loss by the
-    batches that are accumulated as you would divide your own. Under several processes all call `step` equally often.
-
-    Or, with a forward pass of its own and a fixed weight, in one line: `loss = loss + guidance(model, batch)`. The
-    model's buffers and the random state are those of your own forward pass then.
+    Examples:
+        >>> import torch, lrptrain
+        >>> batch = {"image": torch.rand(8, 1, 8, 8), "label": torch.arange(8) % 2, "mask": torch.ones(8, 8, 8)}
+        >>> batch["mask"][:, :4] = 0  # the upper half should not matter
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> guidance = lrptrain.Guidance("energy", optimizer=optimizer)
+        >>> with guidance.step(model, batch) as step:
+        ...     loss = torch.nn.functional.cross_entropy(model(batch["image"]), batch["label"])
+        ...     step.guided(loss).backward()
+        >>> optimizer.step()
+        >>> guidance.values["guidance/samples"]
+        8.0
 
     Args:
         loss: The losses, as in `lrptrain.guidance.GuidanceOptions`.
         weight: A factor for all losses. By default as large as the task's gradient allows.
-        optimizer: The optimizer: a guided step whose gradient is not finite is left out. Without it, batches count as
-            steps, and nobody looks at the gradients.
+        optimizer: The optimizer: a guided step whose gradient is not finite is left out. Without it none is.
         model: The attribute path of the network on the module that `step` is given, where the annotations belong to
             what a part of it is called with.
         options: The other ones of `lrptrain.guidance.GuidanceOptions`.

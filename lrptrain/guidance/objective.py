@@ -136,16 +136,16 @@ class Objective:
         forward: InterceptedForward,
         annotation: Shaped[Tensor, " batch *area"],
         label: Int[Tensor, " batch *labels"] | None,
-        rows: Int[Tensor, " rows"],
+        guided: Int[Tensor, " guided"],
         generator: torch.Generator | None = None,
     ) -> dict[str, LossSum]:
-        """Compute every loss on the guided samples, `rows`, of a forward pass.
+        """Compute every loss on the guided samples, `guided`, of a forward pass.
 
         Annotations are as `evidence` makes them; labels, class indices or 0 and 1 of each of several, are needed for
         `target="label"`.
         """
         # What several losses need (a recording, a map, a swap's input) is computed once, in this object.
-        batch = GuidedBatch(forward, annotation, label, rows, self.maps, generator, self.swap, self.task)
+        batch = GuidedBatch(forward, annotation, label, guided, self.maps, generator, self.swap, self.task)
         # What needs a map first: a stable sort, so that losses of one kind keep the order of their weights.
         names = sorted(self.weights, key=lambda name: LOSSES[name].needs)
         with self.task.reading():
@@ -155,7 +155,7 @@ class Objective:
         self,
         forward: InterceptedForward,
         annotation: Shaped[Tensor, " batch *area"],
-        rows: Int[Tensor, " rows"],
+        guided: Int[Tensor, " guided"],
         generator: torch.Generator | None = None,
     ) -> LossSum:
         """Measure how far the prediction moves under a swap, by default of what is not evidence.
@@ -168,21 +168,21 @@ class Objective:
         """
         original = forward.original
         swapped = self.swap(original, annotation, generator, arguments=forward.originals)
-        rows = rows.to(original.device)
+        guided = guided.to(original.device)
         # What the step was made to see may differ from what it gave in these, too.
         given = {name: forward.originals.get(name) for name in swapped.arguments}
         full = torch.ones_like(original)  # what stands for the mask of texts that come without one
-        others = {name: (full if x is None else x)[rows.to(original.device)] for name, x in given.items()}
-        inputs = ((original, others), (swapped.explained, swapped.arguments_of(rows)))
+        others = {name: (full if x is None else x)[guided.to(original.device)] for name, x in given.items()}
+        inputs = ((original, others), (swapped.explained, swapped.arguments_of(guided)))
         with torch.no_grad(), self.task.reading():
             # Without dropout, which would move the prediction on its own.
             before, after = (
                 class_probabilities(self.task.by_answer(logits), dtype=None)
                 for logits in (
-                    forward.again(explained[rows], rows, evaluating=True, others=more) for explained, more in inputs
+                    forward.again(explained[guided], guided, evaluating=True, others=more) for explained, more in inputs
                 )
             )
-        return LossSum.over((before - after).abs().sum(-1) / 2, swapped.rows.to(before.device)[rows])
+        return LossSum.over((before - after).abs().sum(-1) / 2, swapped.which.to(before.device)[guided])
 
 
 def parse_losses(loss: str | Mapping[str, float], weight: float = 1.0) -> dict[str, float]:

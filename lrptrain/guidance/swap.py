@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.batch.call import ARGUMENT, CHUNK, ROWS, TEXTS, rows_of
+from lrptrain.batch.call import ARGUMENT, CHUNK, ROWS, TEXTS, samples_of
 from lrptrain.batch.chunks import flattened
 from lrptrain.batch.content import SPECIAL, special_tokens
 from lrptrain.batch.rows import has_rows
@@ -43,19 +43,19 @@ class Swapped(NamedTuple):
 
     Attributes:
         explained: The input of all samples; of texts perhaps with more tokens than before.
-        rows: The samples that were swapped; the others are as before.
+        which: The samples that were swapped; the others are as before.
         annotation: The annotation of all samples, which moves with the tokens of texts.
         arguments: The other arguments of the model that change with it, by name, such as an `attention_mask`.
     """
 
     explained: Tensor
-    rows: Bool[Tensor, " batch"]
+    which: Bool[Tensor, " batch"]
     annotation: Shaped[Tensor, " batch *area"]
     arguments: Mapping[str, Tensor] = MappingProxyType({})
 
-    def arguments_of(self, rows: Int[Tensor, " rows"]) -> dict[str, Tensor]:
+    def arguments_of(self, chosen: Int[Tensor, " chosen"]) -> dict[str, Tensor]:
         """Return those of some samples."""
-        return {name: values[rows.to(values.device)] for name, values in self.arguments.items()}
+        return {name: values[chosen.to(values.device)] for name, values in self.arguments.items()}
 
 
 class Swap:
@@ -185,19 +185,19 @@ class Swap:
         # Of an image without any evidence nothing would be left; of a bag that has none all lies outside, as its label
         # says, and what tells the others must come to it, too.
         marked = usable if medium == "rows" else (annotation == 1).flatten(1).any(1)
-        rows, changed = torch.zeros_like(usable), dict(batch)
+        which, changed = torch.zeros_like(usable), dict(batch)
         for cue in cues:
             takes = (marked if cue.needs_annotation else usable) & (usable.sum() > 1)
             sources = random_sources(usable, generator)
             sources = torch.where(takes, sources, torch.arange(len(sources), device=sources.device))
             # Each cue is taken of samples as they were, and given to samples as the cues before it have left them.
-            changed = cue.exchange(changed, as_wide_as(changed, rows_of(batch, sources), padding))
-            rows |= takes
+            changed = cue.exchange(changed, as_wide_as(changed, samples_of(batch, sources), padding))
+            which |= takes
         if chosen is not None:
-            rows &= chosen.to(rows.device)
+            which &= chosen.to(which.device)
         before = as_wide_as(changed, batch, padding)
-        after = {name: _where(rows, values, before[name]) for name, values in changed.items()}
-        return _swapped(after, rows, annotation, explained, arguments)
+        after = {name: _where(which, values, before[name]) for name, values in changed.items()}
+        return _swapped(after, which, annotation, explained, arguments)
 
     def _as_batch(
         self,
@@ -228,10 +228,7 @@ class Swap:
         arguments: Mapping[str, Any],
         chosen: Bool[Tensor, " batch"] | None,
     ) -> Swapped:
-        """Return what a swap makes of one sample, as of a bag of any size: it takes from the one of the step before.
-
-        In a shuffled training, that is a random other one.
-        """
+        """Return the swap of one sample, as of a bag of any size, with the one of the step before."""
         unchanged = Swapped(explained, torch.zeros(1, dtype=torch.bool, device=explained.device), annotation)
         if not bool((annotation != IGNORED).any()):
             return unchanged
@@ -252,7 +249,7 @@ class Swap:
         explained, annotation, *rest = (
             x[:1, :count] if x.ndim > 1 else x[:1] for x in (found.explained, found.annotation, *others.values())
         )
-        return Swapped(explained, found.rows[:1], annotation, dict(zip(others, rest, strict=True)))
+        return Swapped(explained, found.which[:1], annotation, dict(zip(others, rest, strict=True)))
 
     def _of_chunks(
         self,
@@ -277,20 +274,16 @@ class Swap:
 
 
 def _swapped(
-    after: dict[str, Tensor], rows: Tensor, annotation: Tensor, explained: Tensor, arguments: Mapping[str, Any]
+    after: dict[str, Tensor], which: Tensor, annotation: Tensor, explained: Tensor, arguments: Mapping[str, Any]
 ) -> Swapped:
-    """Return an exchanged batch in the words of the step that gave it.
-
-    The explained input comes back under its name in the contract, or, where it is another one than that which a monitor
-    explains, as an argument.
-    """
+    """Return a swapped batch by the names of the step: the explained input may be one of its arguments."""
     moved = after.pop("rationale", annotation)
     for name in ("mask", SPECIAL):
         after.pop(name, None)
     entries = [f"{ARGUMENT}{name}" for name, x in arguments.items() if x is explained]
     now = after.pop("input_ids" if "input_ids" in after else "image")
     now = next((after.pop(entry) for entry in entries if entry in after), now)
-    return Swapped(now, rows, moved, {name.removeprefix(ARGUMENT): x for name, x in after.items()})
+    return Swapped(now, which, moved, {name.removeprefix(ARGUMENT): x for name, x in after.items()})
 
 
 def _as_two(own: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -389,5 +382,5 @@ def _texts(
     }
 
 
-def _where(rows: Bool[Tensor, " batch"], values: Tensor, otherwise: Tensor) -> Tensor:
-    return torch.where(rows.view(-1, *[1] * (values.ndim - 1)), values, otherwise)
+def _where(which: Bool[Tensor, " batch"], values: Tensor, otherwise: Tensor) -> Tensor:
+    return torch.where(which.view(-1, *[1] * (values.ndim - 1)), values, otherwise)

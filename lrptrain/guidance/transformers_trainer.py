@@ -42,18 +42,22 @@ def guide(
 ) -> GuidedTraining:
     """Add a guidance loss to the training steps of a `transformers.Trainer`, of any subclass.
 
-        trainer = Trainer(model, args, train_dataset=dataset)
-        guidance = lrptrain.guide(trainer, "energy")
-        trainer.train()
-
-    The training set has the annotations as further columns: `mask` or `boxes` for images, `rationale` for texts. They
-    reach the guidance also with `remove_unused_columns=True`, and the model only if its forward takes them. Collators
-    of transformers neither pad a rationale nor keep names of samples: that is done for them. Spans and words need the
-    columns `offset_mapping` and `text`.
+    The training set has the annotations as further columns: `mask` or `boxes` for images, `rationale` for texts (spans
+    and words need `offset_mapping` and `text`). They reach the guidance also with `remove_unused_columns=True`.
 
     What `RelevanceGuidance` logs under `guidance/` goes into the logs of the training loss, and so to `report_to`. A
-    resumed run continues with the factor of its checkpoint. Where the Trainer divides its loss by the labels of all
-    accumulated batches, the guidance is the mean over these batches.
+    resumed run continues with the factor of its checkpoint.
+
+    Examples:
+        >>> import torch, lrptrain
+        >>> from transformers import Trainer, TrainingArguments, ViTConfig, ViTForImageClassification
+        >>> config = ViTConfig(image_size=16, patch_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+        >>> dataset = [{"pixel_values": torch.rand(3, 16, 16), "labels": 0, "mask": torch.eye(16)}]
+        >>> args = TrainingArguments("runs", report_to=[], use_cpu=True)
+        >>> trainer = Trainer(ViTForImageClassification(config), args, train_dataset=dataset)
+        >>> guidance = lrptrain.guide(trainer, "energy")  # then trainer.train()
+        >>> guidance.failures
+        0
 
     Args:
         trainer: The trainer, before `train` is called.
@@ -165,10 +169,7 @@ class _GuidedTrainer:
         return rest
 
     def _share(self, num_items_in_batch: Any) -> float:
-        """Return what the guidance of one batch counts for, among several that are accumulated.
-
-        The Trainer divides a loss by their number, unless it is a part of a mean over the labels of all of them.
-        """
+        """Return the weight of one batch among several that are accumulated, as the Trainer divides its loss."""
         trainer = self.trainer
         divided = getattr(trainer, "loss_is_scaled_for_ga", None)
         if divided is None:

@@ -1,4 +1,23 @@
-"""One sink per logger, each fed with the same record; a module of this folder registers those that it has."""
+"""One sink per logger, each fed with the same record; a module of this folder registers those that it has.
+
+Examples:
+    >>> from lrptrain.loggers import *
+    >>> record = EpochRecord(epoch=0, step=32, scalars={"relevance/accuracy": 0.5}, samples={"sample_id": [1, 2]})
+    >>> folder = "runs/relevance/mine"
+    >>> write_record(folder, record)
+    >>> [event["scalars"] for event in read_events(folder)]
+    [{'relevance/accuracy': 0.5}]
+    >>> read_samples(folder)["sample_id"], read_findings(folder), read_class_maps(folder)
+    ([1, 2], [], {})
+    >>> class Printer:
+    ...     def show(self, record):
+    ...         print(record.scalars)
+    >>> register(Sink(serves=lambda it: isinstance(it, Printer), log_scalars=Printer.show, log_media=Printer.show))
+    >>> is_logger(Printer()), what_is_sent(Printer(), record)
+    (True, [])
+    >>> send_scalars(Printer(), record)
+    {'relevance/accuracy': 0.5}
+"""
 
 import importlib
 import math

@@ -28,8 +28,7 @@ class LoggedMetric:
         bounds: The least and the largest possible value; None where there are none.
         references: Keys of what the value is compared with, drawn beside it.
         prefix: What the keys start with; a monitor's `relevance` becomes `relevance/<name>` if it has a name.
-        explanation: What a value means, in one sentence for someone who sees it for the first time; "" where there is
-            none. The page shows it, and docs/reference/logged-keys.md has it.
+        explanation: What a value means, in one sentence that the page shows; "" where there is none.
         is_main: Whether it goes to loggers that are given the main scalars alone.
         kept: What W&B's summary of a run keeps; by default the last value, and the best one where one is better.
     """

@@ -100,12 +100,12 @@ class EpochRecord:
         class_names: Name of each class.
         inputs: Functions that make what a sample is, by sample id.
         class_maps: Maps of the samples shown for many classes.
-        power: `text`, what was tested, `tells`, whether that says anything, and `doubt`, why a gate cannot pass all the
-            same; where the model has collapsed, `text` says so, and `collapsed` is True.
+        power: `text`, what was tested; `tells`, whether that says anything; `doubt`, why a gate cannot pass all the
+            same; and whether the model has `collapsed`.
         metrics: What the scalars are called, and whether higher values are better.
         all_scalars: Whether each logger is to have all scalars.
-        weights: Epoch and step of the validation whose weights were evaluated, where these are not the record's own: at
-            the end of training, weights that it keeps may be earlier ones. (None, None) if no validation was of them.
+        weights: Epoch and step of the weights that were evaluated, where they are earlier ones that training keeps.
+            (None, None) if no validation was of them.
     """
 
     epoch: int

@@ -47,9 +47,8 @@ def uniform_chance(
 ) -> Float[Tensor, " batch"]:
     """Return the chance level per sample of any metric of this package: what a map of equal scores gets.
 
-    For `energy_pointing_game` it is `annotation.chance`, for the ranking metrics the share of tokens that count
-    (their ties are counted by expectation, so it is also what a random order gets on average; average precision alone
-    is a little higher under a random order). `iou_f1` breaks ties by position and has no such level.
+    Ties are counted by expectation, so it is also what a random order gets on average (average precision a little
+    more). `iou_f1` breaks ties by position and has no such level.
 
     Args:
         function: Takes `(scores, annotation, **options)`.

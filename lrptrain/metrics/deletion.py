@@ -24,12 +24,11 @@ def text_probability(
             numbers lose the same tokens; anything else is passed on as it is.
         target: The explained class of every sample.
         keep_ends: The first and the last token always stay where they are special: where all texts have the same one.
-        pad: Id that fills rows up; else the one the inputs are padded with, or 0 where none is.
+        pad: Id that fills texts up; else the one the inputs are padded with, or 0 where none is.
 
     Returns:
-        `probability(keep)`, with `keep` true for the tokens that stay. Every row moves together to the left, keeps the
-        order of its tokens, and the batch is as long as its longest row: short texts cost less. A row of which nothing
-        is left keeps its first token.
+        `probability(keep)`, with `keep` true for the tokens that stay. What stays of a text moves together to the left;
+        a text of which nothing is left keeps its first token.
 
     Raises:
         ValueError: If there is no `attention_mask`.

@@ -99,8 +99,7 @@ def comprehensiveness(
     """Return the fall of the explained class without the most relevant tokens: mean of p(x) - p(x without r).
 
     DeYoung et al. 2020 (ERASER), section 5.2. For a fraction f of n usable tokens, r are the ceil(f * n) of highest
-    (signed) relevance, one at least; of tied tokens the earlier. (ERASER's scorer takes the probabilities as given and
-    leaves the rounding to whoever computes them; the ceiling is ours.)
+    (signed) relevance, one at least; of tied tokens the earlier. (ERASER leaves the rounding open.)
 
     Args:
         probability: `probability(keep)` is the explained class's probability per sample when only the tokens that
@@ -108,9 +107,8 @@ def comprehensiveness(
         scores: Signed relevance.
         usable: Tokens that take part. All others (special tokens, a question) are kept throughout.
         fractions: Shares of the usable tokens, rising, each in (0, 1].
-        mean: "eraser": plain mean, as its code does. "er_test": the sum divided by one more than there are fractions,
-            as if the empty set were one (also the formula in ERASER's paper). "ferret": the mean over those fractions
-            that take more tokens than the one before.
+        mean: "eraser": plain mean, as its code does. "er_test": the sum over one more than there are fractions, as in
+            ERASER's paper. "ferret": the mean over those fractions that take more tokens than the one before.
         full: p(x), if it has been computed before; saves a forward pass.
 
     Returns:

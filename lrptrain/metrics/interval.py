@@ -87,9 +87,8 @@ def pooled_interval(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Return the 95 % interval of a function of counts that are summed over samples (IoU of pooled pixels, say).
 
-    The delta method: the function is linear in the totals near where they are, so its variance is that of each sample's
-    share in the linear form, which the sums of products of counts give exactly (whole numbers). For many samples, of
-    which none dominates; with few the interval is too narrow.
+    The delta method: near the totals the function is linear, and the sums of products of counts give its variance
+    exactly. For many samples, of which none dominates; with few the interval is too narrow.
 
     Args:
         function: A differentiable function of the counts; a ratio, so that the number of samples does not matter.

@@ -88,8 +88,7 @@ def iou_f1(
     """Return the F1 per document of the spans that the k most relevant tokens form, matched at IoU >= `overlap`.
 
     DeYoung et al. 2020, section 5.1. Of tied tokens the earlier are taken. Their micro average is
-    `span_f1(span_counts(...).sum(0))`, their macro average the F1 of mean precision and mean recall; the mean of this
-    function is neither, but can be resampled by document.
+    `span_f1(span_counts(...).sum(0))`; the mean of this function is another number.
 
     Args:
         scores: Signed relevance.

@@ -82,10 +82,16 @@ def _loss(logits: Tensor, label: Tensor) -> Tensor:
 class ImageClassifier(Classifier):
     """Fine-tune an image classifier on batches with `image` and `label`, a class or several per image.
 
-    A checkpoint holds the weights and all it takes to rebuild the model: `ImageClassifier.load_from_checkpoint(path)`
-    needs neither the network nor the pretrained weights that training started from.
+    `ImageClassifier.load_from_checkpoint(path)` needs nothing but the checkpoint.
 
     Logged: `train/loss`, `val/loss` (cross-entropy, nats), `val/accuracy`, `test/accuracy` (0..1).
+
+    Examples:
+        >>> import torch
+        >>> from lrptrain.models import ImageClassifier
+        >>> network = {"img_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}
+        >>> ImageClassifier(num_classes=10, model_kwargs=network)(torch.rand(2, 3, 16, 16)).shape
+        torch.Size([2, 10])
 
     Args:
         num_classes: Number of classes.
@@ -139,10 +145,16 @@ class ImageClassifier(Classifier):
 class TextClassifier(Classifier):
     """Fine-tune a sequence classifier on batches with `input_ids`, `attention_mask` and `label`.
 
-    A checkpoint holds the weights and the config: `TextClassifier.load_from_checkpoint(path)` needs neither the network
-    nor the folder that training started from.
+    `TextClassifier.load_from_checkpoint(path)` needs nothing but the checkpoint.
 
     Logged: `train/loss`, `val/loss` (cross-entropy, nats), `val/accuracy`, `test/accuracy` (0..1).
+
+    Examples:
+        >>> import torch
+        >>> from lrptrain.models import TextClassifier
+        >>> config = {"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+        >>> TextClassifier(num_classes=2, model=config)(torch.tensor([[2, 5, 3]]), torch.ones(1, 3)).shape
+        torch.Size([1, 2])
 
     Args:
         num_classes: Number of classes.

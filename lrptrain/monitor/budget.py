@@ -38,16 +38,14 @@ class EvaluationSize:
 class Budget:
     """Plans evaluations within a share of the time.
 
-    All evaluations together take no more than the share; a run that is too short for that has one, of the checkpoint
-    that is kept, on as many samples as take `SHORT` seconds, `SMALLEST` at least. The first validation is evaluated
-    where the run pays for two of the smallest evaluations, and another one once the share of the time has paid for it
-    and for that of the checkpoint that is kept, on all samples.
+    A run that is too short for the share has one evaluation, of the kept checkpoint, on as many samples as take `SHORT`
+    seconds, `SMALLEST` at least. The first validation is evaluated where the run pays for two of the smallest, and
+    another one once the share of the time has paid for it and for that of the kept checkpoint on all samples.
 
     Attributes:
         spent: Seconds of the monitor so far, in evaluations and beside them.
         seconds_per_sample: What is foreseen before there was an evaluation; None if nothing is known.
-        in_every_validation: Whether each validation is evaluated, since something decides by the values, and the
-            checkpoint that is kept on all samples. Then only the size of the others is a matter of the budget.
+        in_every_validation: Whether each validation is evaluated, since something decides by the values.
         in_full: Whether each evaluation is a full one, since something decides by the score of a single class.
     """
 

@@ -26,10 +26,10 @@ class CheckResult:
     """What a check says of a run; true where the run passes.
 
     Attributes:
-        verdict: `"failed"` if the model relies on a fault by more than allowed; `"inconclusive"` if the last evaluation
-            cannot tell, or found something that a person has to judge; else `"passed"`.
+        verdict: `"failed"` if the model relies on a shortcut more than allowed; `"inconclusive"` if the last evaluation
+            is, or a cue needs your review; else `"passed"`.
         reason: Why it is inconclusive, in a sentence; "" else.
-        reliance: The largest effect that is sure among faults, 0..1.
+        reliance: The lower bound of the largest effect among shortcuts, 0..1.
     """
 
     run: Path
@@ -63,19 +63,24 @@ class CheckResult:
 def check(run: Path | str, max_reliance: float = 0.0, fail_after: int = 2) -> CheckResult:
     """Judge a run's findings: a gate for continuous integration.
 
-    A single evaluation is wrong now and then: a fault counts on which the model relied in the last `fail_after`
-    evaluations in a row that could tell, or in all of them where the run has fewer. An evaluation that training makes
-    at its end of weights that it keeps is judged by itself.
+    A run fails if the model relies on a shortcut in the last `fail_after` evaluations, or in that of the kept
+    checkpoint. It passes only if the kept checkpoint was tested and nothing was found. Otherwise it is "inconclusive":
+    training has not ended, a test failed or was inconclusive, the model is no better than guessing, or a cue needs your
+    review.
 
-    A run passes only if its last evaluation is of the weights that training left, could tell, and found nothing. It is
-    "inconclusive" where training has not ended, where nothing was tested or a test failed, where the model is no better
-    than guessing, where a test of a fault could not decide, and where the model relies on something that a person has
-    to judge. What lies on the annotation is nothing to judge.
+    Examples:
+        >>> import torch, lrptrain
+        >>> data = [(torch.rand(32, 1, 8, 8), torch.arange(32) % 2)]
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
+        >>> with lrptrain.Monitor(model, data, "runs", run=lrptrain.Run(run_name="checked")) as monitor:
+        ...     _ = monitor.evaluate(epoch=0)
+        >>> lrptrain.check("runs/relevance/checked").verdict  # an untrained model is no better than guessing
+        'inconclusive'
 
     Args:
         run: Folder of a monitored run (with events.jsonl), or one that holds a single such folder.
-        max_reliance: So much the model may rely on a fault: the lower end of its effect, in [0, 1].
-        fail_after: The evaluations in a row, at least 1, in which it has to.
+        max_reliance: How much the model may rely on a shortcut: the lower bound of its effect, in [0, 1].
+        fail_after: The evaluations in a row, at least 1, in which it has to exceed that.
 
     Raises:
         FileNotFoundError: If there is no such run, or it has no evaluation yet.

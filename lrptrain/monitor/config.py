@@ -39,17 +39,15 @@ class Show:
     Attributes:
         targets: The classes to explain: some of "label" and "predicted".
         method_options: The options of the monitor's method.
-        class_maps: The number of classes, the most probable and those of `targets`, for which the drawn samples have
-            maps on the dashboard; 0 for those of `targets` alone. Each class costs a backward pass of these samples.
+        class_maps: For how many of the most probable classes drawn samples have maps on the dashboard, a backward pass
+            each; 0 for those of `targets` alone.
         max_pictures: The number of pictures or texts drawn per epoch; with 0, no inputs are kept, either.
         mixing_ratios: Whether to log per block what share of a token's state comes from other tokens.
-        class_names: The name of each class, in the order of the logits; None for the `class_names` of the datamodule or
-            the module, or else numbers.
+        class_names: The name of each class, in the order of the logits; None for those of the datamodule or module.
         region_names: The names of the regions of a `mask` `[B, K, H, W]`; the first is the evidence.
-        channels: Which three channels of images are drawn as red, green and blue, from 0 on; or one, in grey. None for
-            all, of which there must be one or three.
-        mean: The mean of each channel that is drawn, to undo the normalisation of images in pictures.
-        std: The standard deviation of each channel that is drawn, to undo the normalisation of images in pictures.
+        channels: Which three channels of images are drawn as red, green and blue, from 0 on; or one, in grey.
+        mean: The mean of each drawn channel, to undo the normalisation of images in pictures.
+        std: Their standard deviation.
 
     Raises:
         ValueError: With the option, and what it may be.
@@ -83,14 +81,12 @@ class Judge:
     """How strictly a monitor judges, and what ends training.
 
     Attributes:
-        min_effect: The least effect that matters, in (0, 1): by how much the answer's probability is higher with the
-            cue of a sample of that answer than with that of another.
+        min_effect: The least effect that matters, in (0, 1).
         confidence: `1 - confidence` is the level of all tests of an evaluation together, in (0, 1).
         fail_on: "relies": end training, with an error, after an epoch in which the model relies on a shortcut;
             "inconclusive": also where it may; None for none. At the end it is an error, too, if the last evaluation
-            was not of the kept checkpoint, failed or could not tell.
-        fail_after: The evaluations in a row in which that has to be so: a single one is wrong now and then. A run that
-            ends with fewer is judged by those that it has.
+            was not of the kept checkpoint, failed or was inconclusive.
+        fail_after: The evaluations in a row in which that has to be so; all of them in a run that has fewer.
         seed: The seed of the sample and of the sources.
 
     Raises:
@@ -124,8 +120,7 @@ class Run:
         max_record_mb: The size of the run's folder, in megabytes, beyond which no pictures are added.
         all_scalars: Whether TensorBoard gets all scalars, and not the ten main ones alone; other loggers get all.
         progress_bar: Whether to show a progress bar while the monitor works.
-        on_error: "warn": a failure after the start is reported once, counted, and training continues, and the other
-            tests continue without a cue that failed; "raise": it ends training.
+        on_error: "warn": a failure after the start is reported once and counted; "raise": it ends training.
         dataloader_idx: The index of the validation dataloader, of a Lightning Trainer that has several.
 
     Raises:

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from lrptrain.batch import Sample
-from lrptrain.batch.call import rows_of
+from lrptrain.batch.call import samples_of
 from lrptrain.batch.sizes import by_size
 from lrptrain.batch.task import MASKS
 from lrptrain.cues.cue import Batch, Cue
-from lrptrain.cues.measure import Measure, Rows, by_all, differ, together
+from lrptrain.cues.measure import Indices, Measure, by_all, differ, together
 from lrptrain.cues.search import Judged
 from lrptrain.findings.sentences import listed
 from lrptrain.monitor.evaluation import Evaluation
@@ -37,7 +37,7 @@ class JointMeasure:
         self._given: dict[tuple[Cue, bytes, int], Float[np.ndarray, "n 2 labels"]] = {}
         self._known: dict[tuple[Cue, bytes, int], Bool[np.ndarray, " n"]] = {}
 
-    def sources(self, among: Rows) -> Int[np.ndarray, "n 2"]:
+    def sources(self, among: Indices) -> Int[np.ndarray, "n 2"]:
         """Return two other samples for each, whose answers differ in many labels, rare ones first.
 
         A label is tested by a pair of which one has the sample's answer to it and the other has not.
@@ -47,17 +47,19 @@ class JointMeasure:
             rng = np.random.default_rng([self.tests.config.judge.seed, len(among)])
             served = np.ones(self.yes.shape[1])
             sources = np.tile(np.arange(len(self.yes))[:, None], 2)
-            for row in rng.permutation(among):
-                pool = rng.permutation(among[among != row])[:POOL]
+            for i in rng.permutation(among):
+                pool = rng.permutation(among[among != i])[:POOL]
                 differs = self.yes[pool][:, None] != self.yes[pool][None]
                 one, other = np.unravel_index((differs / served).sum(2).argmax(), differs.shape[:2])
-                sources[row] = pool[one], pool[other]
+                sources[i] = pool[one], pool[other]
                 served += differs[one, other]
             self._sources[key] = sources
         return self._sources[key]
 
     @torch.no_grad()
-    def given(self, cue: Cue, rows: Rows, among: Rows, of: "LabelMeasure") -> Float[np.ndarray, "rows 2 labels"]:
+    def given(
+        self, cue: Cue, chosen: Indices, among: Indices, of: "LabelMeasure"
+    ) -> Float[np.ndarray, "chosen 2 labels"]:
         """Return the probability of every label with the cue of either source; nan where it is the same in both.
 
         Every process has to call it, with the same cue and samples. What lies outside of the masks of a label is a cue
@@ -67,29 +69,29 @@ class JointMeasure:
         size = (len(self.yes), 2, self.yes.shape[1])
         values = self._given.setdefault(key, np.full(size, np.nan))
         known = self._known.setdefault(key, np.zeros(len(self.yes), bool))
-        missing = rows[~known[rows]]
+        missing = chosen[~known[chosen]]
         if len(missing):
             mine = missing[np.isin(missing, self.tests.mine)]
             measured = partial(self._measured, of.samples, cue, self.sources(among))
             for where, found in by_all(mine, measured, gather):
                 values[where] = found
             known[missing] = True
-        return values[rows]
+        return values[chosen]
 
     def _measured(
-        self, samples: Sequence[Sample], cue: Cue, sources: Int[np.ndarray, "n 2"], rows: Rows
-    ) -> Float[np.ndarray, "rows 2 labels"]:
-        values = np.full((len(rows), 2, self.yes.shape[1]), np.nan)
-        for group in by_size([samples[row] for row in rows], self.tests.config.run.batch_size):
-            values[group] = self._exchanged(samples, cue, rows[group], sources[rows[group]])
+        self, samples: Sequence[Sample], cue: Cue, sources: Int[np.ndarray, "n 2"], chosen: Indices
+    ) -> Float[np.ndarray, "chosen 2 labels"]:
+        values = np.full((len(chosen), 2, self.yes.shape[1]), np.nan)
+        for group in by_size([samples[i] for i in chosen], self.tests.config.run.batch_size):
+            values[group] = self._exchanged(samples, cue, chosen[group], sources[chosen[group]])
         return values
 
     def _exchanged(
-        self, samples: Sequence[Sample], cue: Cue, rows: Rows, sources: Int[np.ndarray, "rows 2"]
-    ) -> Float[np.ndarray, "rows 2 labels"]:
-        size = len(rows)
-        both = cue.exchange(*together(samples, np.tile(rows, 2), sources.T.flatten(), self.tests.evaluator.device))
-        changed = [rows_of(both, slice(i * size, (i + 1) * size)) for i in range(2)]
+        self, samples: Sequence[Sample], cue: Cue, chosen: Indices, sources: Int[np.ndarray, "chosen 2"]
+    ) -> Float[np.ndarray, "chosen 2 labels"]:
+        size = len(chosen)
+        both = cue.exchange(*together(samples, np.tile(chosen, 2), sources.T.flatten(), self.tests.evaluator.device))
+        changed = [samples_of(both, slice(i * size, (i + 1) * size)) for i in range(2)]
         different = differ(*changed)
         if not different.any():
             return np.full((size, 2, self.yes.shape[1]), np.nan)
@@ -114,22 +116,22 @@ class LabelMeasure(Measure):
     def _of_both(self, yes: Float[np.ndarray, " batch"]) -> Float[np.ndarray, "batch 2"]:
         return sharpened(np.stack([1 - yes, yes], 1), self._power)
 
-    def effects(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
+    def effects(self, cue: Cue, chosen: Indices, among: Indices) -> Float[np.ndarray, " n"]:
         """See `Measure`; nan also where both sources have the same answer, of which the model is asked nothing."""
-        effect = np.full(len(rows), np.nan)
-        same = self.answers[self._joint.sources(among)[rows]] == self.answers[rows][:, None]
+        effect = np.full(len(chosen), np.nan)
+        same = self.answers[self._joint.sources(among)[chosen]] == self.answers[chosen][:, None]
         told = np.flatnonzero(same[:, 0] != same[:, 1])
         if not len(told):
             return effect
-        given = self._joint.given(cue, rows[told], among, self)[:, :, self.label]
-        own = self.answers[rows[told]]
+        given = self._joint.given(cue, chosen[told], among, self)[:, :, self.label]
+        own = self.answers[chosen[told]]
         one, other = (self._of_both(given[:, i])[np.arange(len(told)), own] for i in range(2))
         effect[told] = np.where(same[told, 0], one - other, other - one)
         return effect
 
-    def drops(self, cue: Cue, rows: Rows, among: Rows) -> Float[np.ndarray, " n"]:
+    def drops(self, cue: Cue, chosen: Indices, among: Indices) -> Float[np.ndarray, " n"]:
         """Return the effects themselves: the model has answered with either source's cue at once."""
-        return self.effects(cue, rows, among)
+        return self.effects(cue, chosen, among)
 
 
 def judge_labels(tests: Tests) -> Judgement:
@@ -153,7 +155,7 @@ def judge_labels(tests: Tests) -> Judgement:
     if alike := sorted({*range(yes.shape[1])} - {*told}):
         titles = tests.class_names or [f"label {number}" for number in range(yes.shape[1])]
         untested.append(f"{listed([titles[each] for each in alike])}: the model answers nearly all samples alike")
-    # What is named first, the strongest of any label.
+    # What is listed first, the strongest of any label.
     return Judgement(
         sorted(judged, key=lambda x: (not x.named, -x.effect.low)), untested, measures, joint.passes, tests.failed
     )

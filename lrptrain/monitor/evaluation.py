@@ -21,8 +21,7 @@ class ExplainedSample:
 
     Attributes:
         sample: The sample; its tensors may be left out.
-        probabilities: The probabilities of all classes; of a single logit, those of the two classes it decides between;
-            of several labels, that of each.
+        probabilities: The probabilities of all classes, of both classes of a single logit, or of each label.
         maps: Relevance by target, "label" or "predicted", `[tokens]`, on the CPU.
         grid: Rows and columns of the patches, of a volume its slices before them; None for a text, and for rows.
         chance: The annotated share of the area, in [0, 1]; nan without an annotation.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lrptrain.batch import Sample, collate, model_inputs, token_annotations
 from lrptrain.batch.annotations import TokenAnnotation
-from lrptrain.batch.call import explained_argument, of_batches, rows_of
+from lrptrain.batch.call import explained_argument, of_batches, samples_of
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.rows import grid_sizes, has_rows, rows_in
 from lrptrain.batch.sizes import by_size
@@ -192,10 +192,7 @@ class Evaluator:
     def _explain(
         self, recording: Recording | None, inputs: Tensor | dict[str, Any], samples: Sequence[Sample]
     ) -> dict[str, Relevance]:
-        """Return the relevance by target; the predicted class is only explained anew where it is not the label.
-
-        Of several labels, one map explains all answers: the sum of the logits, each with the sign of its answer.
-        """
+        """Return the relevance by target; of several labels, that of the sum of the logits, signed by the answers."""
         options = self.config.method_options
         if recording is not None and self.config.meaning.has_labels:
             return {"predicted": _of_all_answers(recording, self.method, options)}
@@ -293,14 +290,11 @@ def _steps(batch: Mapping[str, Any], relevance: Relevance) -> tuple[int] | None:
 
 def _rows(inputs: Tensor | dict[str, Any], rows: Tensor) -> Tensor | dict[str, Any]:
     """Return some rows of a model's inputs."""
-    return inputs[rows] if isinstance(inputs, Tensor) else rows_of(inputs, rows)
+    return inputs[rows] if isinstance(inputs, Tensor) else samples_of(inputs, rows)
 
 
 def _mixing_ratios(model: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, list[float]]:
-    """Return each sample's mean mixing ratio behind the attention of every block (Kobayashi et al. 2021).
-
-    It is the mean over the sample's own tokens, in [0, 1].
-    """
+    """Return each sample's mean mixing ratio behind every block, over its tokens, in [0, 1] (Kobayashi et al. 2021)."""
     (ratios,) = decompose(model, model_inputs(model, batch), "atb").mixing_ratios.values()  # [blocks, batch, tokens]
     mask = batch.get("attention_mask")
     weights = torch.ones_like(ratios[0]) if mask is None else mask.to(ratios.dtype)

@@ -42,9 +42,9 @@ class Inspection(HasFindings):
     has every cue that was tested.
 
     Attributes:
-        findings: What is reported, the most severe first: shortcuts, then what needs review, each by what is sure. None
-            of a model that is no better than guessing.
-        judged: All cues that were tested; what is named comes first, by the lower end of its effect.
+        findings: Shortcuts, then what needs review, each by the lower bound of its effect; none of a model that is no
+            better than guessing.
+        judged: All cues that were tested; what is named comes first.
         samples: The number of samples.
         accuracy: The share of the labelled samples that is predicted correctly, in [0, 1]; nan without labels.
         guessing: The accuracy of the same predictions in a random order, in [0, 1]; nan without labels.
@@ -121,9 +121,9 @@ def inspect(
 ) -> Inspection:
     """Find out what a trained model relies on: `print(lrptrain.inspect(model, loader))`.
 
-    A cue (a place, a mark, colours, words, a phrase, the length) is exchanged between samples. Its effect is by how
-    much the answer's probability is higher with the cue of a sample of the same answer than with that of another. What
-    lies outside of annotations is a shortcut; all else needs review, whether it is evidence.
+    A cue (a place, a mark, colours, words, a phrase, the length) is swapped between samples. Its effect is how much
+    more probable the answer is with the cue of a sample of that answer than with that of another. A cue outside of the
+    annotations is a shortcut; any other needs your review.
 
     Examples:
         >>> import torch, lrptrain
@@ -140,12 +140,11 @@ def inspect(
 
     Args:
         model: The model, as for `lrptrain.Monitor`; it stays as it is.
-        samples: The data: a DataLoader, a Dataset or an iterable of batches, as for `lrptrain.Monitor`; best ones that
-            the model was not trained on.
+        samples: The data, as for `lrptrain.Monitor`; best those that the model was not trained on.
         step: See `lrptrain.Monitor`.
         forward_context: See `lrptrain.Monitor`.
-        **options: Those of `lrptrain.Monitor` that say how samples are read and named (`max_samples`, `batch_adapter`,
-            `annotate`, `explain`, `task`, `tokenizer`, `method`, `show`, `run`), and `cues` and `judge`.
+        **options: Of those of `RelevanceMonitor`: `max_samples`, `batch_adapter`, `annotate`, `explain`, `task`,
+            `tokenizer`, `method`, `show`, `run`, `cues` and `judge`.
 
     Raises:
         TypeError: If there is no such option.

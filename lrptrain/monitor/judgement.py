@@ -17,7 +17,7 @@ from lrptrain.batch.task import MASKS
 from lrptrain.cues import plan
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.mark import Marks
-from lrptrain.cues.measure import Measure, MeasureError, Rows
+from lrptrain.cues.measure import Indices, Measure, MeasureError
 from lrptrain.cues.search import Judged, Node, Search
 from lrptrain.cues.texts import Language
 from lrptrain.monitor.config import MonitorConfig
@@ -64,7 +64,7 @@ class Tests:
     mine: Sequence[int]
     config: MonitorConfig
     language: Language
-    earlier: Mapping[int | None, Sequence[tuple[Cue, Rows]]] = field(default_factory=dict)
+    earlier: Mapping[int | None, Sequence[tuple[Cue, Indices]]] = field(default_factory=dict)
     on_failure: Callable[[str], None] | None = None
     class_names: Sequence[str] = ()
 

@@ -9,11 +9,11 @@ import numpy as np
 from lrptrain.cues.cue import Cue
 from lrptrain.cues.followed import Known
 from lrptrain.cues.kinds import restored
-from lrptrain.cues.measure import Rows
+from lrptrain.cues.measure import Indices
 from lrptrain.cues.texts import Language
 from lrptrain.findings import Finding, reliance
 from lrptrain.findings.finding import Verdict
-from lrptrain.findings.sentences import headline
+from lrptrain.findings.sentences import headline, percent
 from lrptrain.monitor.config import FORBIDDEN, MonitorConfig
 from lrptrain.monitor.each_label import judge_labels
 from lrptrain.monitor.evaluation import Evaluation, ExplainedSample
@@ -92,7 +92,7 @@ class Judging(RunState):
             return Judgement()
         ids = [each.sample.sample_id for each in evaluation.samples]
         before = self.earlier.get("cues", ()) if self.earlier.get("sample") == ids else ()
-        earlier: dict[int | None, list[tuple[Cue, Rows]]] = {}
+        earlier: dict[int | None, list[tuple[Cue, Indices]]] = {}
         for each in before:
             cue = restored(each["cue"], lambda: language)
             earlier.setdefault(each.get("label"), []).append((cue, np.array(each["rows"])))
@@ -101,7 +101,7 @@ class Judging(RunState):
         # What the user gives is tested anyway, and so is all that is no evidence.
         given = self._config.cues or ()
         proposed = [each for each in judgement.judged if each.named and not (each.cue in given or each.cue.is_rest)]
-        plain = [{"cue": each.cue.to_dict(), "rows": each.rows.tolist(), "label": each.label} for each in proposed]
+        plain = [{"cue": each.cue.to_dict(), "rows": each.chosen.tolist(), "label": each.label} for each in proposed]
         self.earlier = {"sample": ids, "cues": plain}
         return judgement
 
@@ -174,8 +174,8 @@ class Judging(RunState):
         if power > 1 and not self.has_doubts:
             self.has_doubts = True
             confidence = float(evaluation.probabilities.max(1).mean())
-            told = f"effects use calibrated probabilities: the model's mean confidence was {confidence:.2f}"
-            self._inform(f"{self._config.title}: {told}")
+            low = f"the confidence of {percent(confidence)} is below the accuracy"
+            self._inform(f"{self._config.title}: {low}, so effects use calibrated probabilities")
         return power
 
 

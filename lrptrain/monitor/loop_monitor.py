@@ -28,27 +28,33 @@ GUIDANCE = 'lrptrain.Guidance("swap", swap=monitor.faults, optimizer=optimizer)'
 class Monitor(MonitorResults):
     """Explains a fixed sample of the validation data whenever it is asked to, and flags a wrong focus.
 
-    The same as `lrptrain.callbacks.RelevanceMonitor`, for loops without a trainer, also under Accelerate or Fabric. The
-    sample is drawn at once, and a batch of it is explained, so that what cannot work is an error before the first step.
-    Training is bit-identical with and without it: weights, gradients, the mode of each module, random generators and
-    the loader stay as they were. With several processes, all of them make a monitor, and all call `evaluate`.
+    It does what `lrptrain.callbacks.RelevanceMonitor` does, for your own loop, also under Accelerate or Fabric. What
+    cannot work is an error at once. Training is bit-identical with and without it. With several processes, all of them
+    make a monitor, and all call `evaluate`.
+
+    Examples:
+        >>> import torch, lrptrain
+        >>> data = [(torch.rand(32, 1, 8, 8), torch.arange(32) % 2)]
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
+        >>> options = {"judge": lrptrain.Judge(fail_on="relies"), "show": lrptrain.Show(class_names=["cat", "dog"])}
+        >>> monitor = lrptrain.Monitor(model, data, "runs", **options, run=lrptrain.Run(batch_size=8))
+        >>> for epoch in range(2):  # train for an epoch, then:
+        ...     record = monitor.evaluate(epoch)
+        >>> record.epoch, len(record.pictures)
+        (1, 16)
 
     Args:
-        model: The model, also wrapped by DDP, Fabric or `torch.compile`, or sharded by FSDP2 or tensor parallel; its
-            forward gives logits `[batch, classes]` or an object with `.logits`. Or a method of a module that does.
-        samples: The validation data: a DataLoader, a Dataset or an iterable of batches. Batches have the form that
-            `RelevanceMonitor` reads.
+        model: The model, also wrapped or sharded; its forward gives logits `[batch, classes]` or an object with
+            `.logits`. Or a method of a module that does.
+        samples: The validation data: a DataLoader, a Dataset or an iterable of batches, as for `RelevanceMonitor`.
         folder: The folder below which the run gets its own, `<folder>/relevance/<run>`.
-        loggers: Where scalars, pictures and findings go besides: W&B runs (`wandb.init()`), TensorBoard's
-            `SummaryWriter`, MLflow runs (`mlflow.start_run()`, or `lrptrain.loggers.MLflowRun(client, run_id)`), Comet
-            experiments, or Lightning's loggers.
-        forward_context: Makes the context of every forward pass, where the loop has one, such as
-            `lambda: torch.autocast("cuda", torch.bfloat16)`.
-        step: Runs the model on a batch as the loop does, `step(model, batch)`: what the model is given there is what is
-            explained. None where batches have entries of the names of the forward's parameters, beside `label`.
-        hyperparameters: What tells this training from others, such as `{"lr": 1e-3}`: the page compares runs by them.
-        **options: Those of `RelevanceMonitor` by the same names, but for `model`. There is no `budget` unless one is
-            given: each call evaluates.
+        loggers: Where scalars, pictures and findings go besides: runs of W&B or MLflow (or
+            `lrptrain.loggers.MLflowRun(client, run_id)`), a `SummaryWriter`, Comet experiments, or Lightning's loggers.
+        forward_context: The context of every forward pass, as `lambda: torch.autocast("cuda", torch.bfloat16)`.
+        step: Runs the model on a batch as the loop does, `step(model, batch)`. None where batches have entries of the
+            names of the forward's parameters, beside `label`.
+        hyperparameters: Such as `{"lr": 1e-3}`: the page compares runs by them.
+        **options: Those of `RelevanceMonitor`, but for `model`. Without a `budget` each call evaluates.
 
     Raises:
         TypeError: If there is no such option.
@@ -92,9 +98,8 @@ class Monitor(MonitorResults):
             step: The number of optimiser steps so far, which loggers show; None for that of the epoch.
 
         Returns:
-            What was learned, with pictures and texts in the first process; None if the evaluation failed, which is
-            warned of once and counted, or if `every_n_epochs` or the `budget` pass
-            this call over.
+            What was learned, with pictures and texts in the first process; None if the evaluation failed, or if
+            `every_n_epochs` or the `budget` pass this call over.
 
         Raises:
             FindingError: If there is a finding that `fail_on` forbids, in `fail_after` evaluations in a row.

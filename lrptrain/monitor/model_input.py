@@ -289,10 +289,7 @@ def _comparable(theirs: Tensor, name: str, ours: Tensor) -> bool:
 
 
 def _check_aligned(theirs: Tensor, ours: Tensor, name: str, batch: Mapping[str, Any], step: str) -> None:
-    """Reject images that the step has moved, so that their annotations lie elsewhere.
-
-    Other colours, as by a normalisation, move nothing.
-    """
+    """Reject images that the step has moved, so that annotations lie elsewhere; other colours move nothing."""
     if not any(each in batch for each in ANNOTATIONS) or (theirs.shape == ours.shape and in_place(theirs, ours).all()):
         return
     raise ValueError(
@@ -303,10 +300,7 @@ def _check_aligned(theirs: Tensor, ours: Tensor, name: str, batch: Mapping[str, 
 
 
 def _check_parts(listener: InputListener, batch: Mapping[str, Any], step: str) -> None:
-    """Check a step that calls parts of the model: they must get what the model's own forward gives them.
-
-    Not what the batch holds: step and forward may normalise alike.
-    """
+    """Check that a step which calls parts of the model gives them what the model's own forward does."""
     if not listener.heard_below or not any(name in batch for name in (*IMAGES, "input_ids")):
         return  # the step runs no part of the model
     model = unwrap(listener.model)

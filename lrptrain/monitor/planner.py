@@ -188,7 +188,7 @@ class Planner(RunState):
         smaller = f"max_samples={SMALLEST}" if self.size.samples > SMALLEST else "cues=None"
         return (
             f"One evaluation takes about {self.budget.cost_of(self.size):.0f} s, and this run lasted "
-            f"{self.clock.elapsed:.0f} s: {self._config.kind}({smaller}) makes it smaller."
+            f"{self.clock.elapsed:.0f} s: {self._config.kind}({smaller}) makes it faster."
         )
 
     @property

@@ -53,9 +53,9 @@ def shown_by(
         return Power(False, answer)
     if len(scored) < FEWEST_SAMPLES:
         few = "1 sample is" if len(scored) == 1 else f"{len(scored)} samples are"
-        return Power(False, f"That says nothing: {few} too few; {FEWEST_SAMPLES} can be enough.")
+        return Power(False, f"{few} too few for a verdict; {FEWEST_SAMPLES} can be enough.")
     if not tells_classes_apart(Evaluation(scored), confidence):
-        return Power(False, "That says nothing yet: its answers are no better than guessing. Train longer.")
+        return Power(False, "The model is no better than guessing. Train longer.")
     # What lies outside of annotations is not tested where the whole input is not relied on, nor where these are few.
     annotated = sum(each.annotated is not None for each in scored)
     can_fault = annotated >= FEWEST_SAMPLES or any(each.cue.role == "shortcut" for each in judged)
@@ -143,7 +143,7 @@ def closing_words(
     first = None if collapse else next(iter([*faults, *review]), None)
     found = headline(findings, power.can_fault)
     if collapse:
-        message = f"{title}: {collapse} In {subject}."
+        message = f"{title}: {collapse.partition('. ')[0].rstrip('.')}. In {subject}."  # what to do is said above
     elif faults:
         failed = _not_removed(guided_by) if guided_by else ""
         text = sentences(faults[0])

@@ -60,7 +60,7 @@ def examples_of(judgement: Judgement) -> dict[int, list[Example]]:
 
 
 def _with_answers(measure: Measure, judged: Judged, row: int) -> list[tuple[dict[str, Any], np.ndarray]]:
-    return [(batch, measure.probabilities(batch)) for batch in measure.example(judged.cue, row, judged.rows)]
+    return [(batch, measure.probabilities(batch)) for batch in measure.example(judged.cue, row, judged.chosen)]
 
 
 def with_proofs(

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from lrptrain.batch import Sample, collate
 from lrptrain.batch.rows import present_rows
 from lrptrain.cues.cue import MOST, Batch, Cue
-from lrptrain.cues.measure import FEWEST_FLIPPED, Rows, flipped, most_flipped
+from lrptrain.cues.measure import FEWEST_FLIPPED, Indices, flipped, most_flipped
 from lrptrain.cues.search import Judged
 from lrptrain.cues.whole_input import WholeInput
 from lrptrain.findings import Finding
@@ -154,7 +154,7 @@ def _finding(
     classes = by_class(judged, evaluation, answers_to(judged.label, class_names))
     # Of several labels, the map is that of all answers: it says nothing of one.
     has_map = judged.label is None
-    relevance, area = relevance_on(judged.cue, evaluation, judged.rows) if has_map else (None, None)
+    relevance, area = relevance_on(judged.cue, evaluation, judged.chosen) if has_map else (None, None)
     return Finding(
         name=name_of(judged, class_names),
         kind=judged.cue.kind,
@@ -192,10 +192,7 @@ def _note(judged: Judged) -> str:
 
 
 def _excerpt(cue: Cue, evaluation: Evaluation, row: int, name_tokens: Callable[[list[int]], list[str]]) -> str:
-    """Return which sample a text is, and its words around a cue, in quotation marks, with dots where it continues.
-
-    Around the most relevant token if the cue lies everywhere.
-    """
+    """Return which sample a text is, and its words around a cue, or around the most relevant token."""
     explained = evaluation.samples[row]
     assert explained.content_ids is not None
     assert evaluation.inputs is not None
@@ -237,7 +234,7 @@ _POOLS: dict[int, Callable[..., Tensor]] = {  # by the axes of a grid
 }
 
 
-def relevance_on(cue: Cue, evaluation: Evaluation, rows: Rows) -> tuple[float | None, float | None]:
+def relevance_on(cue: Cue, evaluation: Evaluation, rows: Indices) -> tuple[float | None, float | None]:
     """Return the mean shares of the positive relevance on a cue, and of the area that it covers, over some rows.
 
     None for a cue that lies everywhere, or nowhere; samples in which it lies nowhere do not count.

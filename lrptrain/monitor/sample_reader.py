@@ -119,8 +119,8 @@ class SampleReader:
         changed = "" if self._call is None else call.differs_from(self._call)
         if changed:
             raise ValueError(
-                f"{context.names.step} gives the model another {changed!r} in each batch, which is no row of its "
-                "samples: let the dataset give it, as a tensor with one row per sample"
+                f"{context.names.step} gives the model another {changed!r} in each batch, which belongs to no "
+                "sample: let the dataset give it, as a tensor [samples, ...]"
             )
         self._call = self._call or call
         return self._named_alike(columns)

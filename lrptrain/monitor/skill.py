@@ -50,10 +50,10 @@ class Skill:
         if not self.answer:
             return ""
         if not self.learned:
-            return f"The model has not learned to tell classes apart: {self.answer}."
+            return f"The model has not learned to distinguish classes: {self.answer}."
         return (
-            f"COLLAPSED: the model told classes apart before, and now {self.answer}. Fix its training before you read "
-            "its maps: a lower learning rate, or a lower weight of the guidance."
+            f"COLLAPSED: the model distinguished classes before, and now {self.answer}. Fix the training first, by a "
+            "lower learning rate or a lower weight of the guidance."
         )
 
     def update(self, evaluation: Evaluation, class_names: Sequence[str], confidence: float) -> bool:

@@ -126,10 +126,7 @@ class ValidationSample:
         return [sample for sample, (label, number) in ranked if number < places[label]]
 
     def _told_apart(self, chosen: Sequence[tuple[int, Rank, Sample]]) -> list[Sample]:
-        """Return samples with ids that do not repeat, and note what was left out by such ids.
-
-        A sample that fails later is left out by its id: a sound one with the same would go with it.
-        """
+        """Return samples whose ids do not repeat: one that fails later is left out by its id."""
         ids = [str(sample.sample_id) for _, _, sample in chosen]
         parts = gather((ids, [str(sample_id) for sample_id, _ in self._problems.values()]))
         counts = Counter(each for part in parts for column in part for each in column)

@@ -307,6 +307,12 @@ def register_metric(
 ) -> None:
     """Let every monitor log a value of your own as `relevance/<key>`; the page and the loggers show it.
 
+    Examples:
+        >>> import lrptrain
+        >>> def largest(samples):
+        ...     return max(float(sample.maps["predicted"].max()) for sample in samples)
+        >>> lrptrain.register_metric("largest", largest, "The largest relevance of any patch.")
+
     Args:
         key: The name of the value, such as `corner_share`.
         compute: Takes the explained samples of an evaluation. Of each, `maps["predicted"]` `[tokens]` is the relevance,

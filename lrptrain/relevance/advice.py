@@ -29,8 +29,8 @@ def other_methods(*names: str) -> str:
 
 
 def several_rows() -> str:
-    """Return what is wrong with the maps of one row, where the logits read several."""
+    """Return what is wrong with a map of one token's attention, where the logits are computed from several tokens."""
     return (
-        "the logits pool several tokens (a mean, a token for each class, choices), so that its map may be uniform, or "
-        f"that of another class; {other_methods('attnlrp', 'gamma_lrp')} read them as the model does"
+        "the logits are computed from several tokens (a mean, a token for each class, choices), so that its map may be "
+        f"uniform, or that of another class; {other_methods('attnlrp', 'gamma_lrp')} follow all of them"
     )

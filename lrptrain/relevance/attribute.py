@@ -124,16 +124,9 @@ def attribute(
 ) -> Relevance | dict[str, Relevance]:
     """Compute the relevance of every patch or token for one class of every sample.
 
-    The unmodified model is run as it stands (dropout is active in training mode, with a `RelevanceWarning`); its
-    parameters, gradients, buffers, hooks, flags and the random state are as before afterwards. A batch of N
-    equals N batches of one.
-
-    Autocast is switched off for it, so that maps and logits are those of the weights' own precision. Where the weights
-    themselves are in half precision, methods that would amplify its rounding (those that take quotients of small sums
-    or differences of answers) run a float32 copy of the model, which is dropped afterwards.
-
-    Parameters that are DTensors (FSDP2, tensor parallel) are gathered where an operation reads them: all processes that
-    hold a part of the model must call this at the same time, with samples of their own.
+    The model is run as it stands (with a `RelevanceWarning` in training mode), and left as it was. A batch of N equals
+    N batches of one. Autocast is switched off. Where the weights are in half precision, methods that would amplify
+    the rounding run a float32 copy. Of a sharded model all processes must call this at the same time.
 
     Examples:
         >>> import torch, lrptrain
@@ -146,43 +139,34 @@ def attribute(
 
     Args:
         model: Any module whose forward returns logits `[batch, classes]`, one logit per sample (`[batch]`), or an
-            object with `.logits`; with a target that is a function, or a tuple, anything. Compiled and wrapped models
-            are unwrapped.
-        inputs: The image batch `[batch, channels, height, width]` or the token ids `[batch, tokens]`, or a dict of
-            keyword arguments with one of them (`pixel_values`, `image`, `input_ids`, `inputs_embeds`) and, for texts,
-            the `attention_mask` (1 token, 0 padding); arrays and nested lists are taken, too. Or one image without the
-            axis of samples, or texts, or pairs of texts `[(text, text), ...]`, that the `tokenizer` cuts.
-        target: What is explained. A class: one for all, one per sample, or None for the predicted class; its number, or
-            its name in the model's `config.label2id`. Of one logit per sample (a regression, a binary classifier) the
-            predicted class is that logit, whatever its sign. A tuple, for logits of more axes: `(token, class)` is
-            `logits[i, token, class]`, a list of tuples one per sample. Or a function of the model's output that returns
-            one number per sample, `[batch]`, such as those of `lrptrain.targets`; of a tuple or a function,
-            `Relevance.logits` holds its numbers, `[batch, 1]`, and `Relevance.target` is 0.
+            object with `.logits`; with a target that is a function, or a tuple, anything.
+        inputs: Images `[batch, channels, height, width]` or token ids `[batch, tokens]`, or a dict of keyword arguments
+            with one of them (`pixel_values`, `image`, `input_ids`, `inputs_embeds`) and, for texts, the
+            `attention_mask` (1 token, 0 padding). Or one image, or texts, or pairs of texts, for the `tokenizer`.
+        target: What is explained. A class, for all or one per sample: its number, its name in `config.label2id`, or
+            None for the predicted one (a single logit per sample is explained itself). A tuple, for logits of more
+            axes: `(token, class)`. Or a function of the output that returns `[batch]`, such as those of
+            `lrptrain.targets`; of both, `Relevance.logits` `[batch, 1]` holds the numbers.
         method: One of `lrptrain.methods()`. By default the first of `lrptrain.relevance.default.DEFAULT_METHODS` that
-            can serve the model: `Relevance.method` names it, and a `RelevanceWarning` says so if it is not the very
-            first. A method that is named is never replaced. A list of names gives a dict with the relevance by each,
-            from one forward pass.
-        other: A class (or, for a target that is a tuple or a function, another such) to tell the target apart from:
-            what is explained is then the difference of the two logits.
-        explain: The name of the explained argument, where the model takes several: "pixel_values" or "input_ids". By
-            default the first of those above. A tuple of names gives a dict with the relevance of each, by one forward
-            pass each, in which the others are constants.
+            supports the model, with a `RelevanceWarning` if it is not the very first. A method that is named is never
+            replaced. A list of names gives a dict, from one forward pass.
+        other: A class (or another tuple or function): the difference of the two logits is explained.
+        explain: The name of the explained argument, where the model takes several: "pixel_values" or "input_ids". A
+            tuple of names gives a dict, by one forward pass each.
         layout: Where the content tokens stand, for models in which it cannot be found.
         tokenizer: Cuts texts, and names their tokens where the map is shown: one of transformers.
-        composite: Rules that count before the method's own, for the methods that propagate relevance by rules: a
-            `lrptrain.Composite`, or a mapping from operations to rules, `{"diff": lrptrain.rules.epsilon()}`. For
-            `lrp` also the name of its own composite, "alpha_beta", "split_alpha_beta" or "chefer".
+        composite: Rules that count before the method's own: a `lrptrain.Composite`, or a mapping from operations to
+            rules, `{"diff": lrptrain.rules.epsilon()}`. For `lrp` also the name of its own composite, "alpha_beta",
+            "split_alpha_beta" or "chefer".
         create_graph: Keep the graph, so that a loss on the scores reaches the model's parameters; for the methods that
-            README's table calls differentiable.
-        first_order: Whether to take gradients inside a map with a graph as constants, as RobustViT does. Cheaper, and
-            the loss then reaches the model through the attention and activations in the map only.
+            are differentiable.
+        first_order: Take gradients inside such a map as constants, as RobustViT does, which is cheaper.
         **options: Options of the method, of the default where none is named.
 
     Raises:
         ValueError: If the batch is empty, a target is out of range or of the wrong shape, or a pattern of the
             composite's name map matches no module.
-        NonFiniteError: If the logits are NaN, or the relevance is NaN or infinite. With `create_graph` the relevance is
-            not checked: a training loop decides what to do with a loss that is not finite.
+        NonFiniteError: If the logits are NaN, or the relevance, without `create_graph`, is NaN or infinite.
         UnsupportedModelError: If the output is not `[batch, classes]`, or the model lacks what the method needs.
         UnsupportedMethodError: If the method is unknown, does not take an option, or does not exist for this model.
         UnsupportedOperationError: If relevance reaches an operation without a rule.
@@ -287,10 +271,7 @@ class _Call:
             return None if known.is_refused else self._making_plan(known, inputs)
 
     def _making_plan(self, known: Planned, inputs: Inputs) -> list[Relevance] | None:
-        """Return the map by a plan that is made now, or by the tape where none is to be had.
-
-        A plan is trusted once its map equals that of the tape. Weights in half precision are tried in float32.
-        """
+        """Return the map by a new plan, which is trusted once its map equals that of the tape; else by the tape."""
         known.is_refused = True  # unless all goes well
         has_half = has_half_weights(self.model)
         options: dict[str, Any] = {"differentiable": False, "full_precision": has_half}

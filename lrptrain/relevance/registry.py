@@ -98,19 +98,24 @@ def register_method(
 ) -> RegisteredMethod:
     """Add a method that `attribute`, the callbacks and the command line then know.
 
+    Examples:
+        >>> import torch, lrptrain
+        >>> def largest(explanation):
+        ...     return lrptrain.RelevanceMaps(explanation.recording.inputs.abs())
+        >>> with lrptrain.register_method(largest, class_specific=False, signed=False):
+        ...     lrptrain.attribute(torch.nn.Linear(2, 2), torch.tensor([[1.0, -3.0]]), method="largest").scores
+        tensor([[1., 3.]])
+
     Args:
-        function: `function(explanation, **options) -> RelevanceMaps`; `explanation` has the recorded forward pass
-            (`explanation.recording`), gradients (`explanation.gradient`) and relevance (`explanation.relevance`) of the
-            explained logit. Its keyword arguments are the method's options. Scores are `[batch, tokens]`, without
-            class tokens; others are refused when the method is used.
+        function: `function(explanation, **options) -> RelevanceMaps` with scores `[batch, tokens]`, without class
+            tokens. An `Explanation` has the recorded forward pass, and gradients and relevance of the explained logit.
         class_specific: Whether the map depends on the target.
         signed: Whether scores may be negative.
         source: Paper.
         differentiable: Whether a loss on the scores reaches the model's parameters.
         reaches_input: Whether the maps have relevance of the input itself.
         uses_rules: Whether it propagates relevance by rules, so that a composite changes it.
-        full_precision: Whether it needs a recording in float32 where the model runs in half precision, since it would
-            amplify the rounding (quotients of small sums, differences of answers). By default it does if it uses rules.
+        full_precision: Whether it needs float32 where the model runs in half precision. By default if it uses rules.
         needs: What it needs of a forward pass. By default "maps" if it uses rules, "tape" if not.
         name: The name of the method; that of the function by default.
 
@@ -153,7 +158,13 @@ def method(**facts: Any) -> Callable[[MethodFunction], MethodFunction]:
 
 
 def methods() -> tuple[str, ...]:
-    """The names of all methods that `attribute` knows."""
+    """The names of all methods that `attribute` knows.
+
+    Examples:
+        >>> import lrptrain
+        >>> "attnlrp" in lrptrain.methods(), "gradcam" in lrptrain.methods()
+        (True, True)
+    """
     return tuple(sorted(_METHODS))
 
 
@@ -208,21 +219,21 @@ def check_finite(relevance: Relevance, leaf: Tensor) -> None:
     ):
         for values in maps:
             if not values.isfinite().all():
-                raise NonFiniteError(_why_not_finite(relevance, leaf, field, _rows_not_finite(values)))
+                raise NonFiniteError(_why_not_finite(relevance, leaf, field, _not_finite(values)))
 
 
-def _rows_not_finite(values: Float[Tensor, "batch ..."]) -> list[int]:
+def _not_finite(values: Float[Tensor, "batch ..."]) -> list[int]:
     return (~values.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
 
 
-def _why_not_finite(relevance: Relevance, leaf: Tensor, field: str, rows: list[int]) -> str:
+def _why_not_finite(relevance: Relevance, leaf: Tensor, field: str, samples: list[int]) -> str:
     """The message, which names the nearest cause: the input, the explained logits, or the method itself."""
-    what = f"{relevance.method}: the {field} are NaN or infinite in samples {rows[:10]}"
-    if set(rows) & set(_rows_not_finite(leaf)):
+    what = f"{relevance.method}: the {field} are NaN or infinite in samples {samples[:10]}"
+    if set(samples) & set(_not_finite(leaf)):
         return f"{what}, as is the input: replace such numbers in it"
     explained = [relevance.target] if relevance.other is None else [relevance.target, relevance.other]
     logits = torch.stack([relevance.logits.gather(1, classes[:, None])[:, 0] for classes in explained], 1)
-    if set(rows) & set(_rows_not_finite(logits)):
+    if set(samples) & set(_not_finite(logits)):
         return f"{what}, as are the explained logits: choose another target, or check the model's weights"
     return (
         f"{what}, though input and logits are not: run the model in float32 or float64, check its weights, or take "

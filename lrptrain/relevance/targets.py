@@ -3,8 +3,8 @@
 `lrptrain.attribute(model, inputs, target=targets.TokenTarget(token=4, category=2))`. Any other function
 `output -> [batch]` of torch operations is a target, too: `target=lambda output: output.logits[:, 4].logsumexp(-1)`.
 
-A target may be asked for some samples of the batch only (`of_rows`), for methods that run the model again on them. For
-one that cannot tell (a lambda, or a target that compares samples) these methods run whole batches.
+A target may be asked for some samples of the batch only (`of_samples`), for methods that run the model again on them.
+For one that cannot tell (a lambda, or a target that compares samples) these methods run whole batches.
 """
 
 from abc import ABC, abstractmethod
@@ -35,9 +35,9 @@ class Target(ABC):
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
         """Return the number that is explained, one per sample."""
 
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> Self | None:
+    def of_samples(self, chosen: Int[Tensor, " chosen"]) -> Self | None:
         """Return the target of some samples, or None if it needs the whole batch."""
-        own = {name: _some(getattr(self, name), rows) for name in self._per_sample}
+        own = {name: _some(getattr(self, name), chosen) for name in self._per_sample}
         return replace(self, **own) if own else self  # type: ignore[type-var]
 
     def _tensor(self, output: Any, axes: str, *names: str) -> Tensor:
@@ -72,10 +72,10 @@ class Target(ABC):
         return _entries(logits, *indices)
 
 
-def _some(index: Any, rows: Int[Tensor, " rows"]) -> Any:
-    """What belongs to the samples `rows` of a number for all, or of one per sample."""
+def _some(index: Any, chosen: Int[Tensor, " chosen"]) -> Any:
+    """What belongs to some samples of a number for all, or of one per sample."""
     numbers = None if index is None else torch.as_tensor(index)
-    return index if numbers is None or numbers.ndim == 0 else numbers[rows.to(numbers.device)]
+    return index if numbers is None or numbers.ndim == 0 else numbers[chosen.to(numbers.device)]
 
 
 def _entries(x: Float[Tensor, "batch ..."], *indices: Int[Tensor, " batch"]) -> Float[Tensor, " batch"]:
@@ -111,10 +111,10 @@ class EntryTarget(Target):
             indices.append(self._index(index, logits.shape[axis], f"index of axis {axis}", len(logits), logits.device))
         return _entries(logits, *indices)
 
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
+    def of_samples(self, chosen: Int[Tensor, " chosen"]) -> Self:
         """Return the target of some samples."""
         entry = self.entry
-        return self if isinstance(entry, tuple) else replace(self, entry=[entry[row] for row in rows.tolist()])
+        return self if isinstance(entry, tuple) else replace(self, entry=[entry[i] for i in chosen.tolist()])
 
 
 @dataclass(frozen=True)
@@ -296,10 +296,10 @@ class SemanticSegmentationTarget(Target):
         maps = self._read(logits, "category")
         return torch.where(inside, maps, 0.0).flatten(1).sum(1) / pixels
 
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
+    def of_samples(self, chosen: Int[Tensor, " chosen"]) -> Self:
         """Return the target of some samples."""
-        mask = self.mask if self.mask.ndim == 2 else self.mask[rows.to(self.mask.device)]
-        return replace(self, category=_some(self.category, rows), mask=mask)
+        mask = self.mask if self.mask.ndim == 2 else self.mask[chosen.to(self.mask.device)]
+        return replace(self, category=_some(self.category, chosen), mask=mask)
 
 
 @dataclass(frozen=True)
@@ -358,8 +358,8 @@ class ImageTextSimilarityTarget(Target):
             )
         return _entries(logits, torch.arange(images, device=logits.device))
 
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> Self | None:
-        """Return the target of some pairs; None for one text of all, which other rows of the texts would move."""
+    def of_samples(self, chosen: Int[Tensor, " chosen"]) -> Self | None:
+        """Return the target of some pairs; None for one text of all, which other texts would move."""
         return self if self.text is None and self.image is None else None
 
 
@@ -390,10 +390,10 @@ class EmbeddingSimilarityTarget(Target):
         cosine: Tensor = ((embeddings / embeddings.norm(dim=-1, keepdim=True)) * direction).sum(-1)
         return cosine
 
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
+    def of_samples(self, chosen: Int[Tensor, " chosen"]) -> Self:
         """Return the target of some samples."""
         embedding = self.embedding
-        return self if embedding.ndim == 1 else replace(self, embedding=embedding[rows.to(embedding.device)])
+        return self if embedding.ndim == 1 else replace(self, embedding=embedding[chosen.to(embedding.device)])
 
 
 @dataclass(frozen=True)
@@ -442,9 +442,9 @@ class BoxScoreTarget(Target):
             f"{self.iou_threshold}; it has the classes {detections['labels'].tolist()[:10]}"
         )
 
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
+    def of_samples(self, chosen: Int[Tensor, " chosen"]) -> Self:
         """Return the target of some samples, in which the box may be missing."""
-        box = self.box if isinstance(self.box, tuple) else [self.box[row] for row in rows.tolist()]
+        box = self.box if isinstance(self.box, tuple) else [self.box[i] for i in chosen.tolist()]
         return replace(self, box=box, may_be_missing=True)
 
 

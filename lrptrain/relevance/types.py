@@ -54,9 +54,9 @@ class TokenLayout:
     positions: tuple[int, ...]
     grid: tuple[int, ...] | None = None
 
-    def content(self, rows: Float[Tensor, "*batch length"]) -> Float[Tensor, "*batch tokens"]:
+    def content(self, values: Float[Tensor, "*batch length"]) -> Float[Tensor, "*batch tokens"]:
         """Keep the content tokens of the last axis, in reading order."""
-        return rows[..., list(self.positions)]
+        return values[..., list(self.positions)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,22 +66,19 @@ class Relevance:
     In a notebook it shows itself as the last line of a cell; `show` and `save` do so anywhere.
 
     Attributes:
-        scores: One number per token in reading order: per patch of an image or a spectrogram, per tube of a video, per
-            frame of the encoder for a waveform, per position of a text; no prefix tokens, 0 at padding.
+        scores: One number per token in reading order: per patch, tube of a video, frame of a waveform or position of a
+            text; no prefix tokens, 0 at padding.
         logits: The model's output of the forward pass that was recorded, in its precision (see `lrptrain.attribute`).
         target: The explained class of every sample.
         method: Name of the method.
         grid: Tokens as (rows, columns) for images, (frames, rows, columns) for videos, (frequency, time) for
             spectrograms that the model cuts in both, None for texts, waveforms and sequences.
-        input: Relevance of the input itself where the method reaches it: `[batch, height, width]` for images and
-            `[batch, frames, height, width]` for videos (channels summed); for all others of the input's own shape:
-            `[batch, tokens, width]` for the word embeddings of a text, `[batch, samples]` for a waveform. `scores` is
-            its sum per token.
-        other: The class that the target was told apart from, or None.
+        input: Relevance of the input itself where the method reaches it, of its shape without channels: `[batch,
+            height, width]` of images; `[batch, tokens, width]` of word embeddings. `scores` is its sum per token.
+        other: The class that the target was compared with, or None.
         attention: On request, per block the relevance at the attention probabilities, `[batch, heads, length, length]`.
-        convergence_delta: Of `integrated_gradients`, by how much the relevance of the input sums to more than the
-            explained logit minus that of the baseline, which it would equal after enough steps; None for other methods,
-            and with `create_graph`.
+        convergence_delta: Of `integrated_gradients`, the sum of relevance minus the difference of the logits of input
+            and baseline, 0 after enough steps; None for other methods, and with `create_graph`.
         batch: What it is shown with: the input, as long as the caller has it, and names; None with `create_graph`.
     """
 
@@ -109,23 +106,16 @@ class Relevance:
     ) -> None:
         """Show each sample with its map: in a notebook as pictures and coloured words, in a terminal by its colours.
 
-        Where what is printed goes to a file, it is in words. Red speaks for the class, blue against it; a word has the
-        sum of its pieces. The probabilities are those of a Hugging Face configuration, or of an output that sums to 1;
-        of other models `multi_label` says what the logits are, and without it they are shown as they are. A number that
-        was predicted has no probability.
+        Red speaks for the class, blue against it; a word has the sum of its pieces. Logits are shown as probabilities
+        where a Hugging Face configuration or `multi_label` says how.
 
         Args:
-            inputs: The images or token ids that the model was given; they need to be passed where the caller has not
-                kept them.
+            inputs: The images or token ids that the model was given, where the caller has not kept them.
             tokenizer: Names the tokens of a text: one of transformers or tokenizers.
-            class_names: Name of each class, in the order of the logits or by number; else those of the model's
-                configuration.
-            mean: Mean of each channel that the images were normalised with. Without `mean` and `std` an image is
-                stretched from its own minimum to its maximum.
-            std: Standard deviation of each channel that the images were normalised with.
-            multi_label: Whether each logit answers for a label of its own, as after training by binary cross-entropy
-                (probabilities are the sigmoid), or classes exclude each other (the softmax). None for what a Hugging
-                Face configuration says.
+            class_names: Name of each class, in the order of the logits or by number; else those of the model.
+            mean: Mean of each channel that the images were normalised with; without it images are stretched.
+            std: Their standard deviation.
+            multi_label: True: each logit has a label of its own (sigmoid); False: classes exclude each other (softmax).
             max_samples: Most samples that are shown, from 1 on.
 
         Raises:

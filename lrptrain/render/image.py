@@ -30,20 +30,16 @@ def overlay(
 ) -> UInt8[np.ndarray, "large_height large_width 3"]:
     """The image in light greys under its relevance: red speaks for the class, blue against it.
 
-    Both are scaled by the largest magnitude, so that equally strong colours are equal relevance. Where there is none,
-    no colour is laid over the image. The image's own colours are not to be seen: show it beside, as `beside` does. The
-    annotation's outline is cyan on black.
+    Equally strong colours are equal relevance. The annotation's outline is cyan on black.
 
     Args:
         image: Image of any range, with one or three channels; a tensor on any device, or an array.
         heat: Relevance, of a patch grid (interpolated bilinearly) or of the pixels; nan counts as none.
         mask: 1 evidence (outlined), 0 not, 255 ignored (not outlined), at the image's size.
         opacity: Opacity of the most relevant place, in [0, 1].
-        peak: The magnitude that has the full colour, larger ones have it, too; to show several maps on a common scale.
-            None for the map's own largest.
-        mean: Mean of each channel that the data was normalised with. Without `mean` and `std` the image is stretched
-            from its own minimum to its maximum.
-        std: Standard deviation of each channel that the data was normalised with.
+        peak: The magnitude that has the full colour, for a common scale of several maps; None for the map's largest.
+        mean: Mean of each channel that the data was normalised with. Without it the image is stretched.
+        std: Their standard deviation.
 
     Returns:
         A picture, enlarged as by `to_picture`.
@@ -74,9 +70,8 @@ def to_pixels(
 
     Args:
         image: Image of any range, with one or three channels; a tensor on any device, or an array.
-        mean: Mean of each channel that the data was normalised with. Without `mean` and `std` the image is stretched
-            from its own minimum to its maximum.
-        std: Standard deviation of each channel that the data was normalised with.
+        mean: Mean of each channel that the data was normalised with. Without it the image is stretched.
+        std: Their standard deviation.
 
     Returns:
         In [0, 255], at the image's size.

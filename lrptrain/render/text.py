@@ -43,17 +43,14 @@ def token_html(
 ) -> str:
     """The text as a block of HTML: red for relevance, blue for negative relevance, the rationale underlined.
 
-    Tokens that are not scored are grey, and a line below says which share of the relevance they hold: by many methods
-    `[CLS]` alone has nearly all of it, and colours scaled by that would show no word.
+    Tokens that are not scored, such as `[CLS]`, are grey, and a line below says which share of the relevance they hold.
 
     Args:
         tokens: Tokens as the tokenizer names them; word pieces (`##ing`, `Ġword`, `▁word`) are joined to words.
-        scores: Relevance of each token, of any range; nan counts as none. A word has the sum of its pieces, and the
-            largest magnitude of a scored word has the full colour.
+        scores: Relevance of each token; nan counts as none. A word has the sum of its pieces.
         rationale: 1 evidence, 0 not, 255 ignored, for each token.
         title: A line above.
-        scored: Whether each token is content of the text that is neither special nor ignored; see `scored_tokens` for
-            the default.
+        scored: Whether each token is neither special nor ignored; by default `scored_tokens`.
 
     Returns:
         One `<div>`; all text in it is escaped.

@@ -1,4 +1,4 @@
-"""Samples in which a shortcut tells nothing of the class: with something of others, or with all groups alike."""
+"""Samples in which a shortcut says nothing about the class: with something of others, or with all groups alike."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample, batched
-from lrptrain.batch.call import rows_of
+from lrptrain.batch.call import samples_of
 from lrptrain.cues.sources import random_cycle
 from lrptrain.guidance.evidence import contrasted, evidence
 from lrptrain.guidance.swap import Swap
@@ -149,7 +149,7 @@ def _with_sources(batch: dict[str, Tensor], count: int, column: int, balance: st
 
 def _swapped(batch: dict[str, Tensor], sources: Int[Tensor, " batch"], balance: str) -> dict[str, Tensor]:
     """Return a batch in which each sample has something of its source."""
-    given = rows_of(batch, sources.to(next(iter(batch.values())).device))
+    given = samples_of(batch, sources.to(next(iter(batch.values())).device))
     (cue,) = Swap([balance]).cues("images" if any(name in batch for name in IMAGES) else "texts")
     return cue.exchange(batch, given)
 

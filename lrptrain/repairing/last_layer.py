@@ -55,8 +55,8 @@ def find_last_layer(model: nn.Module, batch: Batch) -> LastLayer:
     ]
     if not makers:
         raise ValueError(
-            f"no linear layer of {type(unwrap(model)).__name__} makes its logits by itself (with one row of features "
-            "per sample), so that there is no last layer to train anew; guidance during training changes such a model, "
+            f"no linear layer of {type(unwrap(model)).__name__} makes its logits by itself (from features [batch, "
+            "width]), so that there is no last layer to train anew; guidance during training changes such a model, "
             "too"
         )
     chosen = makers[-1]

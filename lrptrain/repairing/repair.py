@@ -84,13 +84,12 @@ class Repair:
         layer: The attribute path of the layer on the module that gives logits.
         weight: The layer's new weight.
         bias: Its new bias; None where it has none.
-        balance: What tells nothing of the class in the samples that it was made from.
+        balance: What says nothing about the class in the samples that it was made from.
         samples: How many samples these were.
         penalty: The inverse strength of the L2 penalty that was chosen.
         before: Accuracies of the old layer, by what they are of.
         after: Those of new layers on samples that these were not made from, in folds.
-        reliance: What an exchange with another class costs before and after; None where groups are balanced, or where
-            too few samples could be exchanged.
+        reliance: What a swap with another class costs before and after; None where it was not measured.
     """
 
     layer: str
@@ -168,20 +167,27 @@ def repair(
     batch_adapter: BatchAdapter | None = None,
     task: TaskName | Task | None = None,
 ) -> Repair:
-    """Make the last layer of a model anew, by samples in which the shortcut tells nothing of the class.
+    """Fit the last layer of a model anew, on samples in which the shortcut says nothing about the class.
 
-    `repaired = lrptrain.repair(model, val_loader)`, `print(repaired)`, `repaired.apply(model)`: the model is not
-    changed before the last. Take samples that it was not trained on: on those it was, it is sure of everything, by
-    whatever feature.
+    `print(repaired)` shows accuracies; only `repaired.apply(model)` changes the model. Take samples that the model was
+    not trained on.
+
+    Examples:
+        >>> import torch, lrptrain
+        >>> number = torch.arange(64)
+        >>> data = [{"image": torch.rand(64, 1, 8, 8), "label": number % 2, "group": number // 2 % 2}]
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2))
+        >>> repaired = lrptrain.repair(model, data)
+        >>> repaired.apply(model)
 
     Args:
         model: A LightningModule, or any classifier, whose logits are the output of a linear layer.
         loader: Batches as the callbacks read them, with labels, and perhaps with annotations or groups.
-        balance: "groups": all groups count alike in each class, which needs the samples' `group`: that of the shortcut
-            alone, or of shortcut and class; or what samples are given of others, as `swap=` of the guidance names it:
-            "outside", all outside the annotation, which needs annotations; "colour", "spectrum", "light", "framing" or
-            "border" of an image, which need neither. None for "outside" where there are annotations, else groups.
-        copies: How often each sample is given something of another.
+        balance: "groups": all groups (`group`, by shortcut, or by shortcut and class) count alike in each class. Or
+            what is swapped between samples, as `swap=` of the guidance names it: "outside" needs annotations, "colour",
+            "spectrum", "light", "framing" or "border" of an image nothing. None for "outside" with annotations, else
+            groups.
+        copies: How many swapped copies of each sample there are.
         max_samples: How many samples of the loader are taken, as evenly over the classes as they allow.
         batch_size: Samples per forward pass, among which they are swapped.
         seed: The seed of samples, swaps and folds.

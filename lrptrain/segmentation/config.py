@@ -26,8 +26,7 @@ class PseudoMaskConfig:
     """How seeds and pseudo-masks are made.
 
     Attributes:
-        method: Attribution method of the seeds, one of `lrptrain.methods()`; None for the default one, as in
-            `lrptrain.attribute`.
+        method: Attribution method of the seeds, one of `lrptrain.methods()`; None for the default one.
         options: Options of the method.
         scales: Factors by which images are resized; the maps of all scales are averaged.
         flip: Whether the maps of mirror images are averaged in, too.
@@ -41,9 +40,8 @@ class PseudoMaskConfig:
             the one that fits the true masks of the validation images best; where there are none, `DEFAULT_THRESHOLD`.
         margin: A pixel of a pseudo-mask is ignored up to this distance from the threshold, as a share of it in [0, 1).
             `experiments/segment_pets`, `segment_scenes` and `segment_folders` took the default.
-        mean: The mean of each channel, with which images were normalised. Without it each image is stretched from its
-            minimum to its maximum.
-        std: The standard deviation of each channel, with which images were normalised.
+        mean: The mean of each channel, with which images were normalised; without it images are stretched.
+        std: Their standard deviation.
         chunk: The number of maps that are computed in one forward pass.
     """
 

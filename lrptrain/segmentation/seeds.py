@@ -30,10 +30,8 @@ def seed_maps(
 ) -> Float[Tensor, "batch some height width"]:
     """Return relevance maps of the present classes of every image, at the images' size.
 
-    An image is brought to every scale (rounded to whole patches, at least one) and, with `flip`, mirrored. The
-    positive relevance of each view is divided by its maximum and brought back to the image's size bilinearly, so that
-    all views count alike, whatever their number of patches; the mean over the views is divided by its maximum. (Ahn &
-    Kwak 2018, "Learning Pixel-level Semantic Affinity", average class activation maps over such views.)
+    An image is brought to every scale (in whole patches) and, with `flip`, mirrored. The positive relevance of each
+    view is divided by its maximum and brought back to the image's size; so is the mean of the views (Ahn & Kwak 2018).
 
     Args:
         model: As `lrptrain.attribute` takes it, in evaluation mode.

@@ -13,7 +13,7 @@ from lrptrain.batch.call import (
     candidates,
     explained_argument,
     missing_arguments,
-    rows_of,
+    samples_of,
     split_call,
 )
 
@@ -101,7 +101,7 @@ def test_a_call_that_was_heard_is_made_again():
     assert given.keys() == {"a", "b", "flag", "table"}, "a mask that the step did not give is not given"
     assert given["flag"] is True
     assert torch.equal(given["a"], OTHER)
-    one = rows_of(batch, slice(1, 2))
+    one = samples_of(batch, slice(1, 2))
     assert torch.equal(one["argument:a"], OTHER[1:])
     assert one[CALL] is call
 

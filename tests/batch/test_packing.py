@@ -19,14 +19,14 @@ def packed() -> dict[str, torch.Tensor]:
 
 
 def test_positions_that_start_anew_tell_packed_texts():
-    with pytest.raises(ValueError, match="'position_ids' start anew within a row"):
+    with pytest.raises(ValueError, match="'position_ids' start anew within a sample"):
         read_batch({**packed(), "labels": torch.tensor([1])})
 
 
 @pytest.mark.parametrize("name", ["cu_seq_lens_q", "seq_idx"])
 def test_bounds_of_texts_are_named(name):
     batch = {"input_ids": torch.ones(1, 8, dtype=torch.long), name: torch.tensor([0, 3, 8])}
-    with pytest.raises(ValueError, match=f"'{name}' says that a row holds several packed texts: give a row per text"):
+    with pytest.raises(ValueError, match=f"'{name}' says that a sample holds several packed texts: make each"):
         read_batch(batch)
 
 

@@ -150,9 +150,9 @@ def test_a_loss_of_ones_own_is_trained_with(tmp_path):
 
     @register_loss("evidence_entropy", Needs.SECOND_PASS)
     def evidence_entropy(batch):
-        judged = (batch.annotation == 1).flatten(1).any(1)[batch.rows]
+        judged = (batch.annotation == 1).flatten(1).any(1)[batch.guided]
         image = batch.forward.explained * (batch.annotation == 1)[:, None]
-        return LossSum.over(entropy(batch.forward.again(image[batch.rows], batch.rows)), judged)
+        return LossSum.over(entropy(batch.forward.again(image[batch.guided], batch.guided)), judged)
 
     try:
         found = stepped(tmp_path, guidance({"evidence_entropy": 0.5}), columns)

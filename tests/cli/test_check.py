@@ -253,4 +253,4 @@ def test_the_help_names_every_status(capsys):
     with pytest.raises(SystemExit):
         main(["check", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "Exit with 0 if a run passes, 1 if it relies on a fault, 3 if nobody can say, 4 if" in said
+    assert "Exit with 0 if a run passes, 1 if it relies on a shortcut, 3 if it is inconclusive, 4" in said

@@ -51,7 +51,7 @@ def test_of_images_that_nobody_annotated_all_is_open_and_of_the_whole_image_only
     assert {root.cue.kind for root in marks} == {"mark"}
     assert {part.cue.role for root in roots for part in (root, *root.parts)} == {"unreviewed"}
     assert {root.weight for root in roots} == {1.0}
-    assert {len(part.rows) for root in roots[: COUNT + 2] for part in (root, *root.parts)} == {24}
+    assert {len(part.chosen) for root in roots[: COUNT + 2] for part in (root, *root.parts)} == {24}
 
 
 def test_what_lies_outside_of_annotations_is_a_fault_and_weighs_as_ten_other_cues():
@@ -69,8 +69,8 @@ def test_what_lies_outside_of_annotations_is_a_fault_and_weighs_as_ten_other_cue
     assert [root.cue.where for root in others[: COUNT + 2]] == ["image"] * COUNT + ["evidence"] * 2
     assert {root.cue.role for root in others} == {"unreviewed"}
     annotated = [outside, *outside.parts[:2], *others[COUNT : COUNT + 2], *others[COUNT + 3 : COUNT + 5]]
-    assert all(node.rows.tolist() == list(range(16)) for node in annotated)
-    assert all(root.rows.tolist() == list(range(24)) for root in (*others[:COUNT], others[COUNT + 2]))
+    assert all(node.chosen.tolist() == list(range(16)) for node in annotated)
+    assert all(root.chosen.tolist() == list(range(24)) for root in (*others[:COUNT], others[COUNT + 2]))
 
 
 def test_masks_of_one_answer_alone_hide_nothing():
@@ -81,7 +81,7 @@ def test_masks_of_one_answer_alone_hide_nothing():
     answers = np.arange(24) % 2
     roots = plan.of_images(samples, None, answers)
     assert {root.cue.role for root in roots} == {"unreviewed"}
-    assert {len(root.rows) for root in roots} == {24}
+    assert {len(root.chosen) for root in roots} == {24}
     assert plan.untold(samples, answers) == ["what lies outside of masks, as samples of one answer alone have any"]
     samples[1].tensors["mask"][:8] = 1
     assert plan.of_images(samples, None, answers)[0].cue.kind == "surroundings"
@@ -99,4 +99,4 @@ def test_one_mark_alone_is_tested_where_the_model_relies_on_the_marks_of_all_ans
     halves = planned(0, others=True)[COUNT + 2 :]
     assert all(node.cue.is_several for node in halves)
     assert all(len(node.parts) == 2 and not any(part.cue.is_several for part in node.parts) for node in halves)
-    assert all(part.rows.tolist() == node.rows.tolist() for node in halves for part in node.parts)
+    assert all(part.chosen.tolist() == node.chosen.tolist() for node in halves for part in node.parts)

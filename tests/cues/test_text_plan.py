@@ -113,7 +113,7 @@ def test_a_word_of_each_of_three_answers_is_one_cue_that_all_samples_judge():
     texts = [" ".join([*text[:4], words[i % 3], *text[4:]]) for i, text in enumerate(mixed(COUNT))]
     roots = plan.of_texts(writer.samples(texts), np.arange(COUNT) % 3, writer.language)
     together = [root for root in roots if "'yea'" in root.cue.name and "'zip'" in root.cue.name]
-    assert [len(each.rows) for each in together if each.cue.name.count("'") == 6] == [COUNT]
+    assert [len(each.chosen) for each in together if each.cue.name.count("'") == 6] == [COUNT]
 
 
 def test_a_word_of_either_class_is_found_with_the_other():
@@ -270,7 +270,7 @@ def test_what_is_tested_is_no_more_than_this():
     assert "the word 'zip'" in names
     assert names[-2:] == ["the beginning of the text", "the end of the text"]
     (zip_,) = (node for node in beside.parts if node.cue.name == "the word 'zip'")
-    assert zip_.rows.tolist() == list(range(COUNT))  # both halves propose it, and so each judges it
+    assert zip_.chosen.tolist() == list(range(COUNT))  # both halves propose it, and so each judges it
     assert len(names) == len(set(names))
 
 
@@ -281,11 +281,11 @@ def test_each_half_proposes_four_phrases_that_the_other_one_judges():
     samples, answers = writer.samples(texts), np.arange(120) % 2
     nodes = [part for root in plan.of_texts(samples, answers, writer.language) for part in (root, *root.parts)]
     single = [node for node in nodes if isinstance(node.cue, Phrase) and not node.cue.is_several]
-    assert [sum(row in node.rows for node in single) for row in range(120)] == [4] * 120
-    halves = [node for node in single if len(node.rows) == 60]
+    assert [sum(row in node.chosen for node in single) for row in range(120)] == [4] * 120
+    halves = [node for node in single if len(node.chosen) == 60]
     assert halves
     for node in halves:
-        rows = np.setdiff1d(np.arange(120), node.rows)
+        rows = np.setdiff1d(np.arange(120), node.chosen)
         batch = collate([samples[row] for row in rows])
         proposed = propose_phrases(batch, answers[rows], writer.language, "unreviewed", "text", 4)
         assert node.cue in {phrase for _, phrase in proposed}
@@ -303,7 +303,7 @@ def test_what_is_given_further_is_tested_once_and_by_its_own_samples():
     ]
     added = plan.with_further(roots, further, 16)
     assert added[: len(roots)] == roots
-    assert [(node.cue, len(node.rows)) for node in added[len(roots) :]] == [
+    assert [(node.cue, len(node.chosen)) for node in added[len(roots) :]] == [
         (ends[0].declared("shortcut"), 16),
         (ends[1], 3),
     ]
@@ -316,9 +316,9 @@ def test_annotated_texts_judge_faults_and_pairs_judge_what_is_of_pairs():
     first, second, overlap = of_pair
     of_pairs = [number for number in range(16) if number % 4]
     for node in (whole, first, second, overlap, *whole.parts):
-        assert node.rows.tolist() == of_pairs
+        assert node.chosen.tolist() == of_pairs
     for node in (length, order):
-        assert node.rows.tolist() == list(range(16))
+        assert node.chosen.tolist() == list(range(16))
     assert [node.cue.name for node in (first, second)] == ["the first text", "the second text"]
     few = [("a b", "c d") if number % 2 else "a b" for number in range(16)]
     assert len(plan.of_texts(writer.samples(few), np.arange(16) % 2, writer.language)) == 10

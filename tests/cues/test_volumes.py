@@ -66,4 +66,4 @@ def test_with_annotations_the_surroundings_are_the_first_root():
     whole = of_volumes(bare, answers)[-1]
     assert whole.is_whole
     assert [each.cue for each in whole.parts] == parts_of_volumes("unreviewed")
-    assert np.array_equal(whole.rows, np.arange(9))
+    assert np.array_equal(whole.chosen, np.arange(9))

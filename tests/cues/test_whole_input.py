@@ -91,7 +91,7 @@ def test_all_inputs_are_tested_and_only_others_are_named_as_wholes():
     roots = plan.of_inputs([*samples(12)])
     assert [(root.cue.name, root.is_whole) for root in roots] == [("the input 'pixels'", True), ("the text", False)]
     assert {root.cue.role for root in roots} == {"unreviewed"}
-    assert all(np.array_equal(root.rows, np.arange(12)) for root in roots)
+    assert all(np.array_equal(root.chosen, np.arange(12)) for root in roots)
 
 
 def test_an_input_is_read_from_a_record():

@@ -15,7 +15,7 @@ def test_a_batch_without_annotations_guides_nothing_and_keeps_its_labels():
     """Another process may guide some, and then asks all of them what guesses would do."""
     batch = {"image": torch.rand(4, 3, 8, 8), "label": torch.arange(4)}
     found = batches(sparse=True).read(batch)
-    assert len(found.rows) == 0
+    assert len(found.guided) == 0
     assert found.columns["label"].tolist() == [0, 1, 2, 3]
     with pytest.raises(ValueError, match="mask"):
         batches(sparse=False).read(batch)
@@ -33,9 +33,9 @@ def test_texts_that_are_marked_where_no_words_are_are_refused(place, is_refused)
     }  # fmt: skip
     reader = batches(sparse=False)
     if not is_refused:
-        assert reader.read(batch).rows.tolist() == [0, 1, 2, 3]
+        assert reader.read(batch).guided.tolist() == [0, 1, 2, 3]
         return
     with pytest.raises(ValueError, match="'rationale' of the first guided batch marks padding or special tokens alone"):
         reader.read(batch)
     batch["rationale"][0, 2] = 1  # one text is marked as it should be
-    assert len(reader.read(batch).rows) == 4
+    assert len(reader.read(batch).guided) == 4

@@ -207,7 +207,7 @@ def test_guidance_takes_no_map_of_one_row_where_several_are_pooled():
             .total
         )
 
-    with pytest.warns(lrptrain.RelevanceWarning, match="pool several tokens.*attnlrp is used in its place"):
+    with pytest.warns(lrptrain.RelevanceWarning, match="computed from several tokens.*attnlrp is used in its place"):
         found = computed(None)
     assert torch.equal(found, computed("attnlrp"))
 

@@ -31,16 +31,16 @@ def test_the_only_sample_that_can_be_swapped_is_none(several):
     """It would take from itself, and count as swapped."""
     images, mask = batch([2])
     found = Swap(several)(images, mask, torch.Generator().manual_seed(0))
-    assert not found.rows.any()
+    assert not found.which.any()
     assert torch.equal(found.explained, images)
-    assert Swap(several)(*batch([2, 3])).rows.tolist() == [i in (2, 3) for i in range(6)]
+    assert Swap(several)(*batch([2, 3])).which.tolist() == [i in (2, 3) for i in range(6)]
 
 
 def test_a_sample_without_any_evidence_keeps_its_surroundings_and_gives_them():
     images, mask = batch(range(6))
     mask[0] = 0
     found = Swap()(images, mask, torch.Generator().manual_seed(0))
-    assert found.rows.tolist() == [False] + [True] * 5
+    assert found.which.tolist() == [False] + [True] * 5
     outside = (mask == 0)[:, None].expand_as(images)
     given = [torch.equal(x[here], images[0][here]) for x, here in zip(found.explained, outside, strict=True)]
     assert torch.equal(found.explained[0], images[0])

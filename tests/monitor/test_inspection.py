@@ -59,9 +59,7 @@ def test_of_a_model_that_guesses_there_is_one_line_and_no_verdict(tmp_path):
     assert not report.findings
     assert str(report).count("\n  ") == str(report).count("\n") == 1  # one line, that is broken
     assert ", guessing" in " ".join(str(report).split())
-    assert " ".join(str(report).split()).endswith(
-        "That says nothing yet: its answers are no better than guessing. Train longer."
-    )
+    assert " ".join(str(report).split()).endswith("The model is no better than guessing. Train longer.")
     assert report.to_dict()["says_nothing"]
     assert str(report).split()[-1] in report.save(tmp_path / "report.html").read_text()
 

@@ -76,10 +76,10 @@ def test_what_an_evaluation_takes_is_reported_once_where_all_took_more_than_thei
     assert plans.cost == ""
     plans.budget.spent = 20.0
     assert plans.cost == (
-        "One evaluation takes about 19 s, and this run lasted 300 s: RelevanceMonitor(max_samples=16) makes it smaller."
+        "One evaluation takes about 19 s, and this run lasted 300 s: RelevanceMonitor(max_samples=16) makes it faster."
     )
     plans.size = EvaluationSize(16, 4, 0)
-    assert "RelevanceMonitor(cues=None) makes it smaller" in plans.cost
+    assert "RelevanceMonitor(cues=None) makes it faster" in plans.cost
     assert planner().cost == ""
 
 

@@ -71,9 +71,9 @@ def test_annotated_samples_could_have_had_a_fault_where_nothing_outside_was_test
 @pytest.mark.parametrize(
     ("samples", "answer", "text"),
     [
-        (scored(7), "", "That says nothing: 7 samples are too few; 8 can be enough."),
-        (scored(1), "", "That says nothing: 1 sample is too few; 8 can be enough."),
-        (scored(right=False), "", "That says nothing yet: its answers are no better than guessing. Train longer."),
+        (scored(7), "", "7 samples are too few for a verdict; 8 can be enough."),
+        (scored(1), "", "1 sample is too few for a verdict; 8 can be enough."),
+        (scored(right=False), "", "The model is no better than guessing. Train longer."),
         (scored(), "It answers 'a'.", "It answers 'a'."),
     ],
 )

@@ -85,7 +85,7 @@ def test_only_a_model_that_told_classes_apart_can_collapse():
     guessing, knowing = evaluation(ALTERNATING, [1] * 40), evaluation(ALTERNATING, ALTERNATING)
     skill = Skill()
     assert not skill.update(guessing, NAMES, 0.95)
-    assert skill.text.startswith("The model has not learned to tell classes apart: it predicts 'dog' for 100 %")
+    assert skill.text.startswith("The model has not learned to distinguish classes: it predicts 'dog' for 100 %")
     assert not skill.update(knowing, NAMES, 0.95)
     assert skill.text == ""
     # It is news once, and again after it has recovered.
@@ -95,7 +95,7 @@ def test_only_a_model_that_told_classes_apart_can_collapse():
     assert skill.text.startswith("COLLAPSED")
     assert not shown_by(guessing.samples, (), (), 0.95, skill.text).tells
     line = closing_words("Monitor ends", "epoch 3", (), Power(False, ""), None, skill.text)
-    assert line.startswith("Monitor ends: COLLAPSED: the model told")
+    assert line.startswith("Monitor ends: COLLAPSED: the model distinguished")
 
 
 class Brightness(nn.Module):

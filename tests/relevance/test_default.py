@@ -62,10 +62,10 @@ def test_the_next_takes_the_place_of_one_that_cannot_serve_the_model_and_it_is_s
 @pytest.mark.parametrize("model", [Small(), TokenPerClass()], ids=["mean", "a token per class"])
 def test_a_map_of_one_row_of_several_is_no_default_and_says_so(model):
     model = model.double().eval()
-    with pytest.warns(lrptrain.RelevanceWarning, match="pool several tokens.*attnlrp or gamma_lrp read them"):
+    with pytest.warns(lrptrain.RelevanceWarning, match="computed from several tokens.*attnlrp or gamma_lrp follow"):
         lrptrain.attribute(model, patches(), 1, "generic_attention")
     recording = lrptrain.record(model, patches())
-    with pytest.raises(lrptrain.UnsupportedMethodError, match="pool several tokens"):
+    with pytest.raises(lrptrain.UnsupportedMethodError, match="computed from several tokens"):
         recording.check_default("generic_attention")
     recording.check_default("attnlrp")
 

@@ -84,7 +84,7 @@ def rows_of(output: Any, rows: Tensor) -> Any:
 @pytest.mark.parametrize(("target", "output", "expected"), READ, ids=lambda x: type(x).__name__)
 def test_some_samples(target: targets.Target, output: Any, expected: Tensor):
     rows = torch.tensor([2, 0, 2, 1])
-    some = target.of_rows(rows)
+    some = target.of_samples(rows)
     if isinstance(target, targets.ImageTextSimilarityTarget):
         paired = target.text is None and target.image is None
         assert some is (target if paired else None)
@@ -142,7 +142,7 @@ def test_a_box_that_was_detected():
         targets.BoxScoreTarget(2, near)(detections())
     with pytest.raises(ValueError, match="3 boxes for 2 samples"):
         targets.BoxScoreTarget(2, [near] * 3)(detections())
-    gone = targets.BoxScoreTarget(2, [near, (5, 5, 9, 9)]).of_rows(torch.tensor([1, 0]))
+    gone = targets.BoxScoreTarget(2, [near, (5, 5, 9, 9)]).of_samples(torch.tensor([1, 0]))
     assert gone(detections()).tolist() == pytest.approx([0.7, 0.0])
 
 

@@ -71,9 +71,8 @@ def randomisation_check(
     Adebayo et al. 2018, "Sanity checks for saliency maps", section 3.1. The correlation should fall: a map that stays
     the same says nothing about what the model has learnt. The method `random`, which ignores the model, stays at 1.
 
-    The work is done on a copy. Modules with parameters are randomised in the reverse of the order in which they ran, in
-    `stages` groups of about as many modules each. A parameter is redrawn from a normal distribution with its own mean
-    and standard deviation: so activations keep their scale in models of any library, whatever its initialisers are.
+    A copy is randomised, in the reverse of the order in which modules ran, in `stages` groups. A parameter is redrawn
+    from a normal distribution with its own mean and standard deviation, so that activations keep their scale.
     (Constant parameters, such as a bias of zeros, stay; so do buffers.)
 
     Returns:
@@ -123,11 +122,7 @@ def _run_order(model: nn.Module) -> Iterator[dict[str, int]]:
 
 
 def _from_the_logits_down(model: nn.Module, started: Mapping[str, int]) -> list[str]:
-    """Return the names of the modules that own parameters, the last to start first.
-
-    A module that was never called (`nn.MultiheadAttention` only reads its output projection) counts with the module
-    around it.
-    """
+    """Return the names of modules that own parameters, the last first; one never called counts with its parent."""
 
     def start_time(name: str) -> int:
         while name not in started:

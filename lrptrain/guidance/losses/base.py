@@ -80,9 +80,8 @@ class GuidedBatch:
     Attributes:
         forward: The call of the model in the user's training step.
         annotation: 1 evidence, 0 not, 255 ignored, of all samples, as `evidence` makes it.
-        label: The class indices of all samples, or 0 and 1 of each of several labels; None is allowed unless a map
-            explains the label.
-        rows: The indices of the guided samples.
+        label: The class indices of all samples, or 0 and 1 of each of several labels; None unless a map needs it.
+        guided: The indices of the guided samples.
         maps: Which relevance maps to compute.
         generator: The random numbers of the swaps.
         swap: What is swapped.
@@ -92,7 +91,7 @@ class GuidedBatch:
     forward: InterceptedForward
     annotation: Shaped[Tensor, " batch *area"]
     label: Int[Tensor, " batch *labels"] | None
-    rows: Int[Tensor, " rows"]
+    guided: Int[Tensor, " guided"]
     maps: MapSettings = field(default_factory=MapSettings)
     generator: torch.Generator | None = None
     swap: Swap = field(default_factory=Swap)
@@ -100,18 +99,18 @@ class GuidedBatch:
 
     @cached_property
     def recording(self) -> Recording:
-        """The recorded step's own pass (all samples); if that was not recorded, a new pass of the guided rows."""
+        """The recorded step's own pass (all samples); if that was not recorded, a new pass of the guided samples."""
         if self._is_recorded:
             return self.forward.recording()
         first = get_method(self.maps.methods[0], {})
-        return self.forward.recording(self.rows, first.in_full_precision(self.maps.options))
+        return self.forward.recording(self.guided, first.in_full_precision(self.maps.options))
 
     @cached_property
     def recorded_annotation(self) -> Shaped[Tensor, " recorded *area"]:
         """The annotation of the recording's samples; what is not guided is ignored."""
         if not self._is_recorded:
-            return self.annotation[self.rows]
-        # e.g. rows [1, 3] of 5 samples: 0, 2 and 4 become 255 throughout, and so have no part in any loss
+            return self.annotation[self.guided]
+        # e.g. guided [1, 3] of 5 samples: 0, 2 and 4 become 255 throughout, and so have no part in any loss
         per_sample = self._unguided.view(-1, *[1] * (self.annotation.ndim - 1))
         return self.annotation.masked_fill(per_sample, IGNORED)
 
@@ -147,7 +146,7 @@ class GuidedBatch:
     @property
     def _unguided(self) -> Bool[Tensor, " batch"]:
         unguided = torch.ones(self.forward.samples, dtype=torch.bool, device=self.annotation.device)
-        unguided[self.rows] = False
+        unguided[self.guided] = False
         return unguided
 
     @property
@@ -156,7 +155,7 @@ class GuidedBatch:
         if self.label is None:
             return None
         if not self._is_recorded:
-            return self.label[self.rows]
+            return self.label[self.guided]
         # A label of -1 has no logit. The map of such a sample is computed for class 0, and no loss looks at it.
         unguided = self._unguided.to(self.label.device)
         return self.label.masked_fill(unguided.view(-1, *[1] * (self.label.ndim - 1)), 0)

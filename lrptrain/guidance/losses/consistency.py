@@ -17,11 +17,11 @@ from lrptrain.relevance.propagation.propagator import at_least_float32
 def swap_consistency(batch: GuidedBatch) -> LossSum:
     """Sum the divergence of the predictions before and after a swap over the swapped samples that are guided."""
     swapped = batch.swapped()
-    rows = batch.rows.to(swapped.explained.device)
+    guided = batch.guided.to(swapped.explained.device)
     # Both sides have a graph: the prediction on the sample itself is drawn towards the one on its swap, too.
-    again = batch.forward.again(swapped.explained[rows], rows, others=swapped.arguments_of(rows))
-    before, after = (batch.task.by_answer(at_least_float32(each)) for each in (batch.forward.logits()[rows], again))
-    return LossSum.over(divergences(before, after), swapped.rows.to(before.device)[rows])
+    again = batch.forward.again(swapped.explained[guided], guided, others=swapped.arguments_of(guided))
+    before, after = (batch.task.by_answer(at_least_float32(each)) for each in (batch.forward.logits()[guided], again))
+    return LossSum.over(divergences(before, after), swapped.which.to(before.device)[guided])
 
 
 def divergences(

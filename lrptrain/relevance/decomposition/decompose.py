@@ -37,6 +37,14 @@ def decompose(
 
     The tokens are those that the attention sees, class token and other special ones included.
 
+    Examples:
+        >>> import timm, torch, lrptrain
+        >>> network = {"img_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
+        >>> model = timm.models.VisionTransformer(**network, num_classes=2).eval()
+        >>> norms = lrptrain.decompose(model, torch.rand(1, 3, 16, 16), "attention_norm").norms
+        >>> norms["attention_norm"][0].shape  # the class token and four patches
+        torch.Size([1, 5, 5])
+
     Args:
         model: As for `lrptrain.attribute`.
         inputs: As for `lrptrain.attribute`.

@@ -17,14 +17,14 @@ HeadFunction = Callable[[Any], Float[Tensor, " batch"]]
 
 
 @runtime_checkable
-class KnowsRows(Protocol):
+class KnowsSamples(Protocol):
     """A function of a model's output that can be asked for some of the samples only."""
 
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
         """Return one number per sample."""
 
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> Self | None:
-        """Return the function for the samples `rows`, or None if it needs the whole batch."""
+    def of_samples(self, chosen: Int[Tensor, " chosen"]) -> Self | None:
+        """Return the function for some samples, or None if it needs the whole batch."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Head:
         """Return the head for some samples, or None if only the whole batch can be read."""
         parts: list[HeadFunction] = []
         for function in self.functions:
-            part = function.of_rows(rows) if isinstance(function, KnowsRows) else None
+            part = function.of_samples(rows) if isinstance(function, KnowsSamples) else None
             if part is None:
                 return None
             parts.append(part)

@@ -79,11 +79,7 @@ class LogitView:
 
 
 def _last_layer(graph: Graph, logits: Value, of_column: bool) -> tuple[Node, list[Node]] | None:
-    """Return the linear layer `[batch, width]` to `[batch, 1]` behind which its output is only reshaped or scaled.
-
-    With it come the operations behind it, in order; None without such a layer. Of a column that is read, it is the
-    layer from which the column is taken.
-    """
+    """Return the linear layer behind which its output is only reshaped or scaled, and what follows it; else None."""
     samples = logits.shape[0]
     addition = graph.producer(logits)
     product = None if addition is None else graph.producer(addition.inputs[0])

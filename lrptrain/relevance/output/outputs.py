@@ -170,7 +170,7 @@ def _no_logits(output: Any, logits: Tensor | None, samples: int) -> str:
     trained = (
         f"a monitor and guidance take task={' or '.join(f'lrptrain.Head({each!r})' for each in heads[:MOST_HEADS])}"
         if heads
-        else "a monitor and guidance explain one class per sample, and none of this is a row of classes"
+        else "a monitor and guidance explain one class per sample, and none of this is logits [batch, classes]"
     )
     return (
         f"the model must return logits [batch, classes] (here [{samples}, classes]) or an object with .logits; it "

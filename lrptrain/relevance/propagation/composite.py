@@ -40,6 +40,16 @@ RuleFunction = Callable[["Propagator", Node, OutputRelevance], InputRelevance]
 class Rule:
     """A rule that knows for which operations it is meant, so that a name map can give it a whole module.
 
+    Examples:
+        >>> import torch, lrptrain
+        >>> def equal(propagator, node, relevance):
+        ...     yield node.inputs[0], relevance[0].expand(-1, 2) / 2
+        >>> rule = lrptrain.Rule("equal", equal, frozenset({"linear"}))
+        >>> layer = torch.nn.Linear(2, 1)
+        >>> relevance = lrptrain.attribute(layer, torch.rand(1, 2), composite={"linear": rule})
+        >>> bool(relevance.scores[0, 0] == relevance.scores[0, 1])
+        True
+
     Attributes:
         name: The rule's name, for messages.
         function: `function(propagator, node, relevance)` yields `(value, relevance)` for the values in `node.inputs`.
@@ -61,25 +71,28 @@ Pattern = str | re.Pattern[str]
 class Composite:
     """Rules by operation and by module, in zennit's words: a type map and a name map.
 
-    A composite that a user makes changes rules of a method and leaves the others as they are. It is used for one call
-    (`lrptrain.attribute(..., composite=composite)`) or within a block (`with composite: ...`).
+    It changes some rules of a method, for one call (`composite=composite`) or within a block (`with composite: ...`).
+
+    Examples:
+        >>> import torch, lrptrain
+        >>> layer = torch.nn.Linear(2, 1, bias=False)
+        >>> _ = layer.weight.data.copy_(torch.tensor([[1.0, -1.0]]))
+        >>> composite = lrptrain.Composite(type_map={torch.nn.Linear: lrptrain.rules.zplus()})
+        >>> lrptrain.attribute(layer, torch.tensor([[2.0, 1.0]]), composite=composite).scores  # without it: 2 and -1
+        tensor([[1., 0.]])
 
     Args:
-        type_map: Rule by the name of an operation, as error messages have it: "linear", "softmax", "diff"; or, as in
-            zennit, by the class of the module that runs it: `nn.Linear`. A rule of a class is a `Rule`, or a mapping
-            from operations to rules, as in the name map; it goes before that of an operation.
-        name_map: Rule by the path of the module that runs the operation, as `model.named_modules()` has it. A key is a
-            pattern of `fnmatch` that the whole path has to match, case counts: `*` also matches dots, so that
-            "blocks.1.*" is all that is inside of `blocks.1`, neither that module itself nor `blocks.10`. Or a compiled
-            regular expression that matches the whole path. The first match that has a rule for the operation wins; a
-            name map goes before a type map. A value is a `Rule`, which serves the operations that it is meant for, or a
-            mapping from operations to rules of any kind.
+        type_map: Rule by the name of an operation, as error messages have it ("linear", "softmax", "diff"), or by the
+            class of the module that runs it (`nn.Linear`), which goes first. A value is a `Rule`, or, for a class, also
+            a mapping from operations to rules.
+        name_map: Rule by the path of the module, as `model.named_modules()` has it: a pattern of `fnmatch` for the
+            whole path ("blocks.1.*" is all inside of `blocks.1`, not `blocks.10`) or a compiled regular expression. The
+            first match with a rule for the operation wins, before the type map. Values are as for classes.
         name: The composite's name.
         replaceable: Whether rules of the user's go before these; otherwise they serve only what has no rule here.
-        stabiliser: What the rules add to denominators. If there is one, relevance of a tensor that several operations
-            read is divided by that tensor once more, as the published code of Chefer et al. 2021 does.
-        by_queries: Whether the rules give the same for some queries of an attention at a time as for all at once, so
-            that no matrix of it is needed as a whole: no rule there takes a sum over several queries.
+        stabiliser: What the rules add to denominators; None for rules of their own. With one, relevance of a tensor
+            that several operations take is divided by it once more, as the code of Chefer et al. 2021 does.
+        by_queries: Whether no rule sums over several queries of an attention, so that these can be taken in parts.
 
     Raises:
         TypeError: If a rule is no function, or a rule of a class or in the name map does not say for which operations
@@ -205,6 +218,13 @@ def split_composite(options: Mapping[str, Any]) -> tuple[dict[str, Any], Abstrac
 def use_rules(rules: Rules) -> Composite:
     """Use rules in every call of a block: `with lrptrain.use_rules({"diff": rules.epsilon()}): ...`.
 
+    Examples:
+        >>> import torch, lrptrain
+        >>> with lrptrain.use_rules({"linear": lrptrain.rules.flat()}):
+        ...     relevance = lrptrain.attribute(torch.nn.Linear(2, 1), torch.rand(1, 2))
+        >>> bool(relevance.scores[0, 0] == relevance.scores[0, 1])
+        True
+
     Args:
         rules: A composite, or rules by the name of their operation.
     """
@@ -237,19 +257,25 @@ _REGISTERED: list[RegisteredRule] = []
 def register_rule(name: str, rule: RuleFunction, composites: Iterable[str] | None = None) -> RegisteredRule:
     """Teach the engine how an operation passes relevance, for the rest of the process or until the handle is removed.
 
-    The rule is written once, from relevance of the outputs to relevance of the inputs, and serves every composite, also
-    in place of the method's own rule for that operation. `attnlrp` computes its explicit form where it meets such a
-    rule: its gradient form passes relevance per unit of activation, which cannot express what a rule gives to an
-    activation of 0.
+    It serves every composite, also in place of the method's own rule for that operation. `attnlrp` then takes its
+    explicit form, as its gradient form cannot express what a rule gives to an activation of 0.
+
+    Examples:
+        >>> import torch, lrptrain
+        >>> class Steps(torch.nn.Linear):
+        ...     def forward(self, x):
+        ...         return super().forward(x).diff(dim=1)
+        >>> with lrptrain.register_rule("diff", lrptrain.rules.epsilon()):
+        ...     lrptrain.attribute(Steps(2, 3), torch.rand(1, 2)).method
+        'attnlrp'
 
     Args:
         name: The operation, as `UnsupportedOperationError` names it.
-        rule: `rule(propagator, node, relevance)` gets one tensor (or None) per output of the node and yields
-            `(value, relevance)` for the values in `node.inputs`; or one of `lrptrain.rules`. It must not write into the
-            tensors that it is given. A rule that differentiates repeats the call (`node.call`) on inputs of its own:
-            recorded tensors may come without a graph.
-        composites: The composites that use the rule ("alpha_beta", "attnlrp", "chefer", "cp", "epsilon",
-            "gamma", "split_alpha_beta"); None for all of them.
+        rule: One of `lrptrain.rules`, or `rule(propagator, node, relevance)`, which gets one tensor (or None) per
+            output of the node, writes into none, and yields `(value, relevance)` for the values in `node.inputs`. To
+            differentiate, it repeats `node.call` on inputs of its own: recorded tensors may have no graph.
+        composites: The composites that use it ("alpha_beta", "attnlrp", "chefer", "cp", "epsilon", "gamma",
+            "split_alpha_beta"); None for all.
 
     Returns:
         A handle with `remove()`, which is also a context manager.

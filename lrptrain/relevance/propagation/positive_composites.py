@@ -119,10 +119,7 @@ def zbox_rule(
 
 
 def _by_size(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    """Sums and differences by absolute values; a constant is an operand, and its share goes nowhere.
-
-    Not so where pixels are shifted by a constant before a layer reads them: they stay pixels.
-    """
+    """Share sums by absolute values; a constant takes its share, unless it shifts pixels before a layer."""
     part = single_output(relevance)
     operands = sum_operands(node, part)
     if node.outputs[0] in propagator.pixels[1]:

@@ -57,11 +57,7 @@ def _along_sign(
     bias: Array | None,
     stabiliser: float = 0.0,
 ) -> Array:
-    """Share relevance among the contributions of one sign.
-
-    They are summed apart: (xW + |x||W|) / 2 is the sum of the positive ones, too, but loses all digits where they are
-    much smaller than the negative ones.
-    """
+    """Share relevance among the contributions of one sign; (xW + |x||W|) / 2 would lose the digits of small ones."""
     # x+W+ + x-W- are the positive contributions, x+W- + x-W+ the negative ones.
     above = x.clamp(min=0)
     below = x.clamp(max=0)

@@ -31,12 +31,12 @@ def remark(
     if content is not None:
         empty = empty & content.bool().any(1)
     if empty.any():
-        rows = empty.nonzero().flatten()
+        samples = empty.nonzero().flatten()
         warn_once(
             model,
             ("zero", method.name),
-            f"{method.name}: the map of samples {rows.tolist()[:10]} is 0 everywhere: "
-            f"{_why_zero(method, maps, leaf[rows], explained[rows])}",
+            f"{method.name}: the map of samples {samples.tolist()[:10]} is 0 everywhere: "
+            f"{_why_zero(method, maps, leaf[samples], explained[samples])}",
         )
     rows_of_attention = not (method.class_specific or method.signed or method.reaches_input)
     if rows_of_attention and not empty.any():
@@ -49,12 +49,12 @@ def _remark_rounding(model: nn.Module, method: Method, relevance: Relevance) -> 
     """Warn of rows of attention, which start from 1, that are as small as the rounding of sums over the tokens."""
     scores = relevance.scores
     bound = torch.finfo(scores.dtype).eps * (scores.shape[1] + 1)
-    rows = (scores.abs().amax(1) <= bound).nonzero().flatten()
-    if len(rows):
+    samples = (scores.abs().amax(1) <= bound).nonzero().flatten()
+    if len(samples):
         warn_once(
             model,
             ("rounding", method.name),
-            f"{method.name}: the map of samples {rows.tolist()[:10]} is nothing but rounding (at most {bound:.0e}): "
+            f"{method.name}: the map of samples {samples.tolist()[:10]} is nothing but rounding (at most {bound:.0e}): "
             f"the attention of the heads cancels; take {other_methods('attnlrp', 'input_x_gradient')}",
         )
 
@@ -67,7 +67,7 @@ def _explained(relevance: Relevance) -> Float[Tensor, " batch"]:
 
 
 def _why_zero(
-    method: Method, maps: RelevanceMaps, leaf: Float[Tensor, "rows ..."], explained: Float[Tensor, " rows"]
+    method: Method, maps: RelevanceMaps, leaf: Float[Tensor, "samples ..."], explained: Float[Tensor, " samples"]
 ) -> str:
     """The nearest cause, and what to do."""
     if method.signed and method.reaches_input and not leaf.any():

@@ -47,10 +47,10 @@ def described(relevance: "Relevance") -> str:
 def plain(relevance: "Relevance", sample_views: Sequence[SampleView]) -> dict[str, Any]:
     """Return maps as plain values for JSON; null for nan."""
     samples = []
-    for row, view in enumerate(sample_views):
-        scores = relevance.scores[row].detach().double().cpu()
+    for i, view in enumerate(sample_views):
+        scores = relevance.scores[i].detach().double().cpu()
         values = [x if finite else None for x, finite in zip(scores.tolist(), scores.isfinite().tolist(), strict=True)]
-        sample = {"title": view.title, "target": int(relevance.target[row]), "scores": values}
+        sample = {"title": view.title, "target": int(relevance.target[i]), "scores": values}
         if view.pixels is None:
             found = word_scores(view.tokens, view.scores, view.scored)
             sample["words"] = [{"text": text, "relevance": x} for text, x in found]
@@ -85,13 +85,13 @@ def views(
     explained = _explained(relevance, inputs)
     answers, kind = _answers(relevance, multi_label)
     sample_views = []
-    for row in range(min(most, len(relevance.scores))):
-        title = _title(relevance, row, answers, kind, _names(relevance, class_names))
-        scores = finite_map(relevance.scores[row])
+    for i in range(min(most, len(relevance.scores))):
+        title = _title(relevance, i, answers, kind, _names(relevance, class_names))
+        scores = finite_map(relevance.scores[i])
         if _is_text(relevance, explained):
-            sample_views.append(_text_view(relevance, row, title, scores, tokenizer, explained))
+            sample_views.append(_text_view(relevance, i, title, scores, tokenizer, explained))
         else:
-            picture = _picture(relevance, row, scores, None if explained is None else explained[row], mean, std)
+            picture = _picture(relevance, i, scores, None if explained is None else explained[i], mean, std)
             sample_views.append(SampleView(title, scores, picture))
     return sample_views
 
@@ -179,25 +179,25 @@ def _answers(relevance: "Relevance", multi_label: bool | None) -> tuple[Float[Te
 
 
 def _title(
-    relevance: "Relevance", row: int, answers: Float[Tensor, "batch classes"], kind: str, names: dict[int, str]
+    relevance: "Relevance", i: int, answers: Float[Tensor, "batch classes"], kind: str, names: dict[int, str]
 ) -> str:
     """Return which sample it is, which class is explained, and what the model says of it, as `_answers` has it."""
-    target = int(relevance.target[row])
+    target = int(relevance.target[i])
 
     def named(index: int) -> str:
         return repr(names[index]) if index in names else f"class {index}"
 
     def answer(index: int) -> str:
-        value = float(answers[row, index])
+        value = float(answers[i, index])
         return {"numbers": f"output {value:.3g}", "logits": f"logit {value:.2f}"}.get(kind, f"p = {value:.2f}")
 
-    start = f"sample {row}: " if len(relevance.scores) > 1 else ""
+    start = f"sample {i}: " if len(relevance.scores) > 1 else ""
     if kind == "numbers" and answers.shape[1] == 1:
         return f"{start}{answer(0)} ({relevance.method})"
     text = f"{start}target {named(target)}, {answer(target)}"
     if relevance.other is not None:
-        text += f", against {named(int(relevance.other[row]))}"
-    predicted = int(answers[row].argmax())
+        text += f", against {named(int(relevance.other[i]))}"
+    predicted = int(answers[i].argmax())
     # Of several labels each is an answer of its own: the most probable one is not "the" prediction.
     if kind == "classes" and predicted != target:
         text += f", predicted {named(predicted)}, {answer(predicted)}"
@@ -207,14 +207,14 @@ def _title(
 
 
 def _text_view(
-    relevance: "Relevance", row: int, title: str, scores: np.ndarray, tokenizer: Any, explained: Tensor | None
+    relevance: "Relevance", i: int, title: str, scores: np.ndarray, tokenizer: Any, explained: Tensor | None
 ) -> SampleView:
     """Return a text by its tokens' names; without a tokenizer, by their ids, or else their places."""
     padding = None if relevance.batch is None else relevance.batch.padding
-    is_content = np.ones(len(scores), dtype=bool) if padding is None else padding[row].bool().cpu().numpy()
+    is_content = np.ones(len(scores), dtype=bool) if padding is None else padding[i].bool().cpu().numpy()
     if explained is None or explained.ndim != 2:
         return SampleView(title, scores[is_content], tokens=[f" {place}" for place in np.flatnonzero(is_content)])
-    ids = explained[row].cpu().numpy()[is_content].tolist()
+    ids = explained[i].cpu().numpy()[is_content].tolist()
     tokenizer = tokenizer or (None if relevance.batch is None else relevance.batch.tokenizer)
     if tokenizer is None:
         # Where nothing names them, the ends are special, as in `lrptrain.batch`.
@@ -253,7 +253,7 @@ def scored_by(tokenizer: Any, ids: Sequence[int], names: Sequence[str]) -> list[
 
 def _picture(
     relevance: "Relevance",
-    row: int,
+    i: int,
     scores: np.ndarray,
     sample: Tensor | None,
     mean: Sequence[float] | Tensor | None,
