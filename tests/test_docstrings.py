@@ -35,6 +35,7 @@ WITHOUT = {
     "check_role": "what cues ask: Cue.declared raises the same",
     "CocoTransforms": "needs torchvision's CocoDetection",
     "EraserDocuments": "needs a data set of ERASER",
+    **dict.fromkeys(("VOCFolder", "COCOFolder"), "needs a data set of theirs"),
     "MLflowRun": "needs a run of MLflow",
     "TokenLayout": "needs a model whose tokens cannot be found",
 }

@@ -28,7 +28,7 @@ def other_methods(*names: str) -> str:
     return " or ".join([", ".join(others[:-1]), others[-1]] if len(others) > 1 else others)
 
 
-def several_rows() -> str:
+def several_tokens() -> str:
     """Return what is wrong with a map of one token's attention, where the logits are computed from several tokens."""
     return (
         "the logits are computed from several tokens (a mean, a token for each class, choices), so that its map may be "

@@ -45,11 +45,11 @@ class Head:
         columns = [_numbers(function, output, samples) for function in self.functions]
         return columns[0] if len(columns) == 1 else torch.cat(columns, 1)
 
-    def of_rows(self, rows: Int[Tensor, " rows"]) -> "Head | None":
+    def of_samples(self, chosen: Int[Tensor, " chosen"]) -> "Head | None":
         """Return the head for some samples, or None if only the whole batch can be read."""
         parts: list[HeadFunction] = []
         for function in self.functions:
-            part = function.of_samples(rows) if isinstance(function, KnowsSamples) else None
+            part = function.of_samples(chosen) if isinstance(function, KnowsSamples) else None
             if part is None:
                 return None
             parts.append(part)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lrptrain.relevance.advice import REACH_INPUT, called, other_methods, several_rows
+from lrptrain.relevance.advice import REACH_INPUT, called, other_methods, several_tokens
 from lrptrain.relevance.default import DEFAULT_METHODS, UNSUPPORTED, check_method, first_that_serves
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.fast.kernels import KernelError, Kernels
@@ -158,8 +158,8 @@ class Recording:
         maps = self._maps(chosen, method, explanation, options)
         relevance = self._relevance(explanation, method, maps, None if create_graph else self._shown_with(labels))
         is_planned = isinstance(self.watched, PlannedPass)  # then it does
-        if chosen.name == "generic_attention" and not is_planned and not self.pools_one_row:
-            warn_once(self.model, "several rows", f"generic_attention: {several_rows()}")
+        if chosen.name == "generic_attention" and not is_planned and not self.pools_one_token:
+            warn_once(self.model, "several tokens", f"generic_attention: {several_tokens()}")
         if not create_graph:
             check_finite(relevance, self.leaf)
             with called(method):
@@ -481,7 +481,7 @@ class Recording:
         return self._pooling[rules]
 
     @cached_property
-    def pools_one_row(self) -> bool:
+    def pools_one_token(self) -> bool:
         """Whether all logits read one and the same token's row of the maps, as that of a class token."""
         if not self.attentions:
             return True
@@ -495,8 +495,8 @@ class Recording:
 
     def check_default(self, method: str) -> None:
         """Reject generic attention where nobody names it and its maps would say where tokens are pooled, no more."""
-        if method == "generic_attention" and not self.pools_one_row:
-            raise UnsupportedMethodError(several_rows())
+        if method == "generic_attention" and not self.pools_one_token:
+            raise UnsupportedMethodError(several_tokens())
 
     @property
     def attention(self) -> Blocks:

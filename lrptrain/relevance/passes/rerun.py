@@ -50,7 +50,7 @@ def rerun(
     text = recording.watched.token_ids is not None
     replacement = original[rows] if text else values
     arguments = recording.inputs if isinstance(recording.inputs, Mapping) else {}
-    others = {key: _of_rows(x, rows, recording.samples) for key, x in arguments.items() if key != name}
+    others = {key: _of_samples(x, rows, recording.samples) for key, x in arguments.items() if key != name}
     mask = mask_name(recording.inputs, name)
     if attention_mask is not None and mask is not None:
         others[mask] = attention_mask
@@ -58,7 +58,7 @@ def rerun(
         stack.enter_context(eager())
         stack.enter_context(recording.autocast.restored())
         unchanged = tuple(tensors_in(others))
-        tables = tuple(_of_rows_looked_up(table, rows) for table in recording.watched.tables)
+        tables = tuple(_of_samples_looked_up(table, rows) for table in recording.watched.tables)
         stack.enter_context(Lookups(replacement if text else None, values, unchanged, tables))
         stack.enter_context(_of_any_size(recording, len(values)))
         if not isinstance(recording.inputs, Mapping):
@@ -96,11 +96,11 @@ def _of_any_size(recording: Recording, rows: int) -> Iterator[None]:
         ) from error
 
 
-def _of_rows_looked_up(table: Table, rows: Tensor) -> Table:
+def _of_samples_looked_up(table: Table, rows: Tensor) -> Table:
     return table if table.ids is None else Table(table.weight, table.ids[rows])
 
 
-def _of_rows(x: Any, rows: Tensor, samples: int) -> Any:
+def _of_samples(x: Any, rows: Tensor, samples: int) -> Any:
     if not isinstance(x, Tensor):
         return x
     return x[rows] if x.ndim and x.shape[0] == samples else x.clone()
@@ -126,7 +126,7 @@ def answers(
             "of='probability' needs the logits of two classes or more; take of='logit', or a target that returns the "
             "probability"
         )
-    head = None if _has_nested_tensors(recording.inputs) else recording.head.of_rows(rows)
+    head = None if _has_nested_tensors(recording.inputs) else recording.head.of_samples(rows)
     if head is None:
         return _answers_of_whole_batches(explanation, values, rows, attention_mask)
     logits = at_least_float32(head.read(rerun(recording, values, rows, attention_mask), len(rows)))

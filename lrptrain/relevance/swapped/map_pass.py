@@ -84,7 +84,7 @@ def _read_one_token(recording: "Recording") -> bool:
             origins.follow(node)
     tokens = origins[recording.output]
     is_one = bool((tokens > NOWHERE).all()) and bool((tokens == tokens[:, :1]).all())
-    return is_one and recording.pools_one_row
+    return is_one and recording.pools_one_token
 
 
 def _around(positions: tuple[int, ...], length: int) -> tuple[int, int]:
